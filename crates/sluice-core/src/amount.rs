@@ -1,0 +1,157 @@
+//! Tokens of a bucket, as integers of one millionth.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::decimal::{self, DecimalError};
+
+/// A number of tokens (requests, LLM tokens or slots), in millionths; negative where a bucket is in debt.
+///
+/// Reading more decimals than six rounds down: fewer tokens, against the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amount(i64);
+
+const MICROS_PER_TOKEN: i64 = 1_000_000;
+const SCALE: u32 = 6;
+
+impl Amount {
+    /// No tokens.
+    pub const ZERO: Self = Self(0);
+
+    /// `micros` millionths of a token.
+    #[must_use]
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// `tokens` whole tokens.
+    #[must_use]
+    pub const fn from_tokens(tokens: i32) -> Self {
+        Self(tokens as i64 * MICROS_PER_TOKEN)
+    }
+
+    /// The amount in millionths of a token.
+    #[must_use]
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Whether it is a whole number of tokens.
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        self.0 % MICROS_PER_TOKEN == 0
+    }
+
+    /// The sum, held at the ends of the range.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, held at the ends of the range.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// `numerator / denominator` of the amount, rounded down.
+    #[must_use]
+    pub(crate) fn fraction(self, numerator: u32, denominator: u32) -> Self {
+        let product = i128::from(self.0) * i128::from(numerator);
+        Self::clamped(product.div_euclid(i128::from(denominator)))
+    }
+
+    pub(crate) fn clamped(micros: i128) -> Self {
+        let bounded = micros.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+        Self(i64::try_from(bounded).unwrap_or(i64::MAX))
+    }
+
+    /// Parses a decimal, rounding down; also says whether no digit was lost.
+    pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
+        decimal::parse(text, 6).map(|scaled| (Self(scaled.value), scaled.exact))
+    }
+}
+
+impl FromStr for Amount {
+    type Err = DecimalError;
+
+    fn from_str(text: &str) -> Result<Self, DecimalError> {
+        Self::parse(text).map(|(amount, _)| amount)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        decimal::write(f, self.0, SCALE)
+    }
+}
+
+/// What one call takes from a bucket: more than nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(Amount);
+
+/// Why an amount cannot be the cost of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// Zero or less.
+    #[error("a cost must be above 0")]
+    NotPositive,
+    /// Not a number.
+    #[error("a cost must be a finite decimal number: {0}")]
+    Malformed(#[from] DecimalError),
+}
+
+impl Cost {
+    /// One token.
+    pub const ONE: Self = Self(Amount::from_tokens(1));
+
+    /// The cost of `amount`.
+    ///
+    /// # Errors
+    /// [`CostError::NotPositive`] for zero and less.
+    pub const fn new(amount: Amount) -> Result<Self, CostError> {
+        if amount.0 > 0 { Ok(Self(amount)) } else { Err(CostError::NotPositive) }
+    }
+
+    /// The tokens it takes.
+    #[must_use]
+    pub const fn amount(self) -> Amount {
+        self.0
+    }
+
+    /// Both together, as when one call names a dimension twice.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.plus(other.0))
+    }
+}
+
+impl FromStr for Cost {
+    type Err = CostError;
+
+    /// Reads a decimal; digits past the sixth round **up**, since a cost that is too small is against the vendor.
+    fn from_str(text: &str) -> Result<Self, CostError> {
+        let (amount, exact) = Amount::parse(text)?;
+        Self::new(if exact { amount } else { amount.plus(Amount(1)) })
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_is_above_zero_and_rounds_up() {
+        assert_eq!("0".parse::<Cost>(), Err(CostError::NotPositive));
+        assert_eq!("-1".parse::<Cost>(), Err(CostError::NotPositive));
+        assert_eq!("NaN".parse::<Cost>(), Err(CostError::Malformed(DecimalError::NotANumber)));
+        assert_eq!("0.00000001".parse::<Cost>(), Ok(Cost(Amount(1))));
+    }
+}

@@ -1,0 +1,257 @@
+//! Lease rows: the trace that a holder leaves, so that a crash loses nothing.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::time::Duration;
+
+use crate::amount::Cost;
+use crate::dimension::Dimension;
+use crate::schema::{
+    self, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS, PURGE_AT, Row,
+    RowError, TTL,
+};
+use crate::statement::{Delete, Operand, Put, Statement};
+use crate::timestamp::Timestamp;
+
+/// What makes the key of a lease unique: the last segment of `lease#{dimension}#{id}`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseId(String);
+
+impl LeaseId {
+    /// An id that holds no `#`; one that does is rejected.
+    #[must_use]
+    pub fn new(id: String) -> Option<Self> {
+        (!id.is_empty() && !id.contains('#')).then_some(Self(id))
+    }
+
+    /// The partition key of the lease on `dimension`.
+    #[must_use]
+    pub fn key(&self, dimension: &Dimension) -> String {
+        alloc::format!("{LEASE_PREFIX}{dimension}#{}", self.0)
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A lease row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    key: String,
+    dimension: Dimension,
+    cost: Cost,
+    created_at: Option<Timestamp>,
+    ends: Exact<Timestamp>,
+    caller: Option<String>,
+}
+
+/// Interleaving that the condition stops: two holders under one key, of which the second would overwrite the trace of the
+/// first. With a lost reply it also keeps a retried acquire from taking a second slot.
+static WRITE: Statement = Statement { update: "", condition: "attribute_not_exists(#pk)", names: &[("#pk", KEY)] };
+
+/// Interleaving that the condition stops: a lease that was given back already is given back again.
+static DELETE_HELD: Statement = Statement { update: "", condition: "attribute_exists(#pk)", names: &[("#pk", KEY)] };
+
+/// Interleavings that the condition stops: as above, and a holder renewed the lease after the scan saw it end.
+static DELETE_EXPIRED: Statement =
+    Statement { update: "", condition: "attribute_exists(#pk) AND #e = :seen", names: &[("#pk", KEY), ("#e", TTL)] };
+
+impl Lease {
+    /// A lease of `cost` on `dimension`, from `now` until `ends`, which is rounded up to a whole second.
+    #[must_use]
+    pub fn new(dimension: Dimension, id: &LeaseId, cost: Cost, now: Timestamp, ends: Timestamp, caller: &str) -> Self {
+        Self {
+            key: id.key(&dimension),
+            dimension,
+            cost,
+            created_at: Some(now),
+            ends: Exact::new(ends.ceil_to_second()),
+            caller: Some(caller.to_string()),
+        }
+    }
+
+    /// Reads a lease row. Who holds it and since when may be missing; what is needed to give it back may not.
+    ///
+    /// # Errors
+    /// [`RowError`] names the attribute.
+    pub fn read(row: &impl Row) -> Result<Self, RowError> {
+        let key = schema::text(row, KEY)?;
+        let cost = schema::number(row, COST)?;
+        let created_at = schema::optional(row, CREATED_AT, || schema::timestamp(row, CREATED_AT));
+        let caller = match row.field(CALLER) {
+            Some(Field::Text(caller)) => Some(caller.to_string()),
+            _ => None,
+        };
+        Ok(Self {
+            key: key.to_string(),
+            dimension: read_dimension(row, key)?,
+            cost: cost.parse().map_err(|e| RowError::bad(COST, cost, e))?,
+            created_at: created_at.ok().flatten().map(|at| at.get()),
+            ends: schema::timestamp(row, TTL)?,
+            caller,
+        })
+    }
+
+    /// The write that makes the row.
+    #[must_use]
+    pub fn put(&self) -> Put {
+        let mut item = alloc::vec![
+            (KEY, Operand::text(&self.key)),
+            (DIMENSION, Operand::text(&self.dimension)),
+            (COST, Operand::number(self.cost)),
+            (TTL, Operand::number(&self.ends)),
+            (PURGE_AT, Operand::number(purge_at(self.ends.get()))),
+        ];
+        item.extend(self.created_at.map(|at| (CREATED_AT, Operand::number(at))));
+        item.extend(self.caller.as_ref().map(|caller| (CALLER, Operand::text(caller))));
+        Put { item, statement: &WRITE }
+    }
+
+    /// The delete of a holder that releases.
+    #[must_use]
+    pub fn delete_held(&self) -> Delete {
+        Delete { key: self.key.clone(), statement: &DELETE_HELD, values: alloc::vec![] }
+    }
+
+    /// The delete of a sweep, which saw the lease end.
+    #[must_use]
+    pub fn delete_expired(&self) -> Delete {
+        let values = alloc::vec![(":seen", Operand::number(&self.ends))];
+        Delete { key: self.key.clone(), statement: &DELETE_EXPIRED, values }
+    }
+
+    /// Its partition key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The bucket that it holds a part of.
+    #[must_use]
+    pub const fn dimension(&self) -> &Dimension {
+        &self.dimension
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub const fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// When it was granted, where the row says so.
+    #[must_use]
+    pub const fn created_at(&self) -> Option<Timestamp> {
+        self.created_at
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub const fn ends(&self) -> Timestamp {
+        self.ends.get()
+    }
+
+    /// Who holds it, where the row says so.
+    #[must_use]
+    pub fn caller(&self) -> Option<&str> {
+        self.caller.as_deref()
+    }
+}
+
+/// When DynamoDB may delete a lease that ends at `ends`.
+pub(crate) fn purge_at(ends: Timestamp) -> Timestamp {
+    ends.after(Duration::from_secs(PURGE_AFTER_SECS))
+}
+
+/// The attribute says it; only where it is missing, the key does, without its prefix and its last segment (a dimension may
+/// itself have three parts).
+fn read_dimension(row: &impl Row, key: &str) -> Result<Dimension, RowError> {
+    let (attribute, name) = match row.field(DIMENSION) {
+        Some(Field::Text(name)) => (DIMENSION, name),
+        Some(_) => return Err(schema::text(row, DIMENSION).err().unwrap_or_else(|| RowError::bad(DIMENSION, "", ""))),
+        None => {
+            (KEY, key.strip_prefix(LEASE_PREFIX).and_then(|rest| rest.rsplit_once('#')).map_or("", |(name, _)| name))
+        }
+    };
+    Dimension::new(name).map_err(|e| RowError::bad(attribute, name, e.reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    struct Map(BTreeMap<&'static str, Operand>);
+
+    impl Row for Map {
+        fn field(&self, name: &str) -> Option<Field<'_>> {
+            self.0.get(name).map(|value| match value {
+                Operand::Text(text) => Field::Text(text),
+                Operand::Number(text) => Field::Number(text),
+            })
+        }
+    }
+
+    fn lease(name: &str) -> Lease {
+        let now: Timestamp = "1709550100.25".parse().unwrap();
+        let id = LeaseId::new("a3f8c910".into()).unwrap();
+        Lease::new(
+            Dimension::new(name).unwrap(),
+            &id,
+            Cost::ONE,
+            now,
+            now.after(Duration::from_secs(60)),
+            "audit-service",
+        )
+    }
+
+    #[test]
+    fn a_lease_row_has_the_attributes_of_the_other_clients_and_purge_at() {
+        let row: BTreeMap<_, _> = lease("openai#rpm").put().item.into_iter().collect();
+        let expected = [
+            ("vendor_dimension", Operand::Text("lease#openai#rpm#a3f8c910".into())),
+            ("dimension", Operand::Text("openai#rpm".into())),
+            ("cost", Operand::Number("1".into())),
+            ("created_at", Operand::Number("1709550100.25".into())),
+            ("ttl", Operand::Number("1709550161".into())),
+            ("purge_at", Operand::Number("1710154961".into())),
+            ("caller", Operand::Text("audit-service".into())),
+        ];
+        assert_eq!(row, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn the_dimension_comes_from_the_attribute_and_else_from_the_key() {
+        let written = lease("openai#gpt-4o#tpm");
+        let mut row = Map(written.put().item.into_iter().collect());
+        assert_eq!(Lease::read(&row).unwrap(), written);
+        row.0.remove(DIMENSION);
+        assert_eq!(Lease::read(&row).unwrap(), written);
+        row.0.insert(KEY, Operand::Text("lease#broken".into()));
+        assert_eq!(Lease::read(&row).unwrap_err().attribute, KEY);
+    }
+
+    #[test]
+    fn a_lease_without_its_end_or_cost_cannot_be_read() {
+        for attribute in [KEY, COST, TTL] {
+            let mut row = Map(lease("a#b").put().item.into_iter().collect());
+            row.0.remove(attribute);
+            assert_eq!(Lease::read(&row).unwrap_err().attribute, attribute);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_panics(values in prop::collection::vec((0_usize..7, "\\PC{0,30}", any::<bool>()), 0..7)) {
+            let names = [KEY, DIMENSION, COST, CREATED_AT, TTL, PURGE_AT, CALLER];
+            let row = values.into_iter().map(|(name, text, number)| {
+                (names[name], if number { Operand::Number(text) } else { Operand::Text(text) })
+            });
+            let _ = Lease::read(&Map(row.collect::<Vec<_>>().into_iter().collect()));
+        }
+    }
+}

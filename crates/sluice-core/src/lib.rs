@@ -1,0 +1,54 @@
+//! The pure part of Sluice: what a bucket holds, what a caller may take, what a sweep gives back, and how all of it stands
+//! in DynamoDB.
+//!
+//! Nothing here does I/O, reads a clock, draws a random number or knows an AWS type: `now` is always an argument, and a plan
+//! is a value ([`Write`]) that `sluice-sdk` commits. The safety of every plan is in its condition, never in the order in
+//! which code happens to run; `docs/semantics.md` states what follows from that.
+//!
+//! ```
+//! use core::time::Duration;
+//! use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Plan, RatePlanner, Rate, Take, Timestamp};
+//!
+//! let capacity = Amount::from_tokens(100);
+//! let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
+//! let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE)?;
+//! let now = Timestamp::from_secs(1_709_550_002);
+//! let bucket = Bucket::full(Dimension::new("openai#rpm")?, limit, now);
+//!
+//! let take = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
+//! assert!(matches!(RatePlanner::new(&bucket).plan(take), Plan::Write(_)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod amount;
+mod bucket;
+mod decimal;
+mod dimension;
+mod lease;
+mod limit;
+mod plan;
+mod rate;
+mod reason;
+mod reclaim;
+pub mod schema;
+mod statement;
+mod timestamp;
+
+pub use amount::{Amount, Cost, CostError};
+pub use bucket::Bucket;
+pub use decimal::DecimalError;
+pub use dimension::{Dimension, DimensionError};
+pub use lease::{Lease, LeaseId};
+pub use limit::{Change, Limit, LimitError, LimitType};
+pub use plan::rate::{Form, Planned, RatePlanner, RateReceipt};
+pub use plan::slots::{SlotPlanner, give_back, renew};
+pub use plan::{Factor, FactorError, NEVER, Plan, Reason, Refusal, Take};
+pub use rate::Rate;
+pub use reason::{CancellationReason, Verdict};
+pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
+pub use schema::{Exact, Fault, Field, Row, RowError};
+pub use statement::{Delete, Operand, Put, Statement, Update, Write};
+pub use timestamp::Timestamp;

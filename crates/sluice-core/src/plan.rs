@@ -1,0 +1,99 @@
+//! What a caller asks of a bucket, and the answers that a planner can give.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::amount::{Amount, Cost};
+use crate::decimal::{self, DecimalError};
+use crate::timestamp::Timestamp;
+
+pub(crate) mod rate;
+pub(crate) mod slots;
+
+/// The wait of a refusal that no time ends by itself.
+pub const NEVER: Duration = Duration::MAX;
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// Tokens or slots.
+    pub cost: Cost,
+    /// The caller's clock.
+    pub now: Timestamp,
+    /// How far ahead it is willing to book a start; zero takes nothing that is not there yet.
+    pub patience: Duration,
+}
+
+/// What to do for a caller, judged from one reading of the bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan<W> {
+    /// Send this; its condition says whether the reading still held.
+    Write(W),
+    /// Not now.
+    Refuse(Refusal),
+    /// The cost is above the capacity: no time will ever do.
+    NeverSatisfiable {
+        /// The bucket's capacity.
+        capacity: Amount,
+    },
+}
+
+/// Not now, and how long until it is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// From the caller's `now`, rounded up to the microsecond. Exact for a rate bucket; a guess for a full concurrency
+    /// bucket, where only a release ends the wait.
+    pub wait: Duration,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a bucket refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A rate bucket has fewer tokens than the call takes.
+    Exhausted,
+    /// Every slot of a concurrency bucket is held.
+    NoFreeSlot,
+    /// The vendor asked for a pause, and the bucket's `blocked_until` is not over.
+    CoolingDown,
+}
+
+/// A share of something, from 0 to 1, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Factor(u32);
+
+/// Why a text is not a factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FactorError {
+    /// Below 0 or above 1.
+    #[error("a factor lies between 0 and 1")]
+    OutOfRange,
+    /// Not a number.
+    #[error("a factor is a decimal number between 0 and 1: {0}")]
+    Malformed(#[from] DecimalError),
+}
+
+impl Factor {
+    const ONE: u32 = 1_000_000;
+
+    /// Numerator and denominator.
+    #[must_use]
+    pub const fn ratio(self) -> (u32, u32) {
+        (self.0, Self::ONE)
+    }
+}
+
+impl FromStr for Factor {
+    type Err = FactorError;
+
+    fn from_str(text: &str) -> Result<Self, FactorError> {
+        let millionths = decimal::parse(text, 6)?.value;
+        match u32::try_from(millionths) {
+            Ok(value) if value <= Self::ONE => Ok(Self(value)),
+            _ => Err(FactorError::OutOfRange),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Concurrency buckets: a slot and its lease change together, in one transaction.
+//!
+//! | action  | lease                                              | bucket                                              |
+//! |---------|----------------------------------------------------|-----------------------------------------------------|
+//! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
+//! | release | delete if `attribute_exists(pk)`                   | T += k if capacity = :c and T <= C - k              |
+//! | reclaim | delete if `attribute_exists(pk)` and ttl = :seen   | T += k if capacity = :c and T <= C - k              |
+//! | renew   | ttl, `purge_at` if `attribute_exists(pk)` and not later already | -                                      |
+//!
+//! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself
+//! would let a release and a reclaim both restore one lease while others are out.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use crate::amount::Amount;
+use crate::bucket::Bucket;
+use crate::lease::purge_at;
+use crate::plan::{Plan, Reason, Refusal, Take};
+use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, Exact, KEY, PURGE_AT, TOKENS, TTL, VERSION};
+use crate::statement::{Operand, Statement, Update};
+use crate::timestamp::Timestamp;
+
+/// What a caller of a full concurrency bucket is told to wait: nobody knows when a holder will release, so this is a guess.
+const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
+
+/// Interleavings that the condition stops: others took the last slot since the reading (T); a cool-down began (b).
+static TAKE_SLOT: Statement = Statement {
+    update: "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1",
+    condition: "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
+    names: &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#b", BLOCKED_UNTIL)],
+};
+
+/// Interleavings that the condition stops: a resize between the reading and this write (C), after which the room would be
+/// judged by the wrong capacity; a slot that another client already restored (T). That the lease was given back already is
+/// for the delete's condition to say.
+static GIVE_BACK: Statement = Statement {
+    update: "SET #T = #T + :k, #v = #v + :1",
+    condition: "#C = :c AND #T <= :room",
+    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION)],
+};
+
+/// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
+/// is free; an older renewal that arrives late would shorten the lease.
+static RENEW: Statement = Statement {
+    update: "SET #e = :e, #p = :p",
+    condition: "attribute_exists(#pk) AND #e <= :e",
+    names: &[("#pk", KEY), ("#e", TTL), ("#p", PURGE_AT)],
+};
+
+/// Plans for one reading of a concurrency bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotPlanner<'a> {
+    bucket: &'a Bucket,
+}
+
+impl<'a> SlotPlanner<'a> {
+    /// Plans from `bucket`, as some reply showed it.
+    #[must_use]
+    pub const fn new(bucket: &'a Bucket) -> Self {
+        Self { bucket }
+    }
+
+    /// The bucket's half of an acquire (the lease is the other), or the refusal.
+    #[must_use]
+    pub fn plan(self, take: Take) -> Plan<Update> {
+        let capacity = self.bucket.limit().capacity();
+        if take.cost.amount() > capacity {
+            return Plan::NeverSatisfiable { capacity };
+        }
+        if let Some(wait) = self.bucket.cooling_down(take.now) {
+            return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
+        }
+        if self.bucket.tokens() < take.cost.amount() {
+            return Plan::Refuse(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
+        }
+        Plan::Write(self.probe(take))
+    }
+
+    /// The same write whatever the reading says: for a reading that is too old to be believed.
+    #[must_use]
+    pub fn probe(self, take: Take) -> Update {
+        Update {
+            key: self.bucket.key(),
+            statement: &TAKE_SLOT,
+            values: alloc::vec![
+                (":k", Operand::number(take.cost)),
+                (":now", Operand::number(take.now)),
+                (":0", Operand::number(0)),
+                (":1", Operand::number(1)),
+            ],
+        }
+    }
+}
+
+/// The bucket's half of giving back `slots`, judged by the capacity that was read.
+#[must_use]
+pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update {
+    Update {
+        key,
+        statement: &GIVE_BACK,
+        values: alloc::vec![
+            (":k", Operand::number(slots)),
+            (":c", Operand::number(capacity)),
+            (":room", Operand::number(capacity.get().minus(slots))),
+            (":1", Operand::number(1)),
+        ],
+    }
+}
+
+/// The write that lets the lease `key` end at `ends`, a whole second, and not earlier than it does already.
+#[must_use]
+pub fn renew(key: String, ends: Timestamp) -> Update {
+    let ends = ends.ceil_to_second();
+    let values = alloc::vec![(":e", Operand::number(ends)), (":p", Operand::number(purge_at(ends)))];
+    Update { key, statement: &RENEW, values }
+}

@@ -1,0 +1,119 @@
+//! Refill rates, and the two conversions between time and tokens.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::amount::Amount;
+use crate::decimal::{self, DecimalError};
+
+/// Tokens that flow back into a bucket, as integers of 10^-12 tokens a second.
+///
+/// Twelve decimals, because a daily limit is a small rate: one call a day, held in millionths, would be 5 % off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(i64);
+
+const SCALE: u32 = 12;
+/// One microsecond at a rate of 1 adds 10^-18 tokens; a millionth of a token is 10^12 of these.
+const PER_MICRO: i128 = 1_000_000_000_000;
+
+impl Rate {
+    /// No refill: a concurrency bucket.
+    pub const ZERO: Self = Self(0);
+
+    /// `amount` tokens every `window`, rounded down; `None` where that is no rate that can be held.
+    #[must_use]
+    pub fn per(amount: Amount, window: Duration) -> Option<Self> {
+        let window_micros = i128::try_from(window.as_micros()).ok().filter(|w| *w > 0)?;
+        let pico = (i128::from(amount.micros()) * PER_MICRO).div_euclid(window_micros);
+        i64::try_from(pico).ok().filter(|p| *p >= 0).map(Self)
+    }
+
+    /// Whether nothing flows back.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Tokens gained in `micros` microseconds (negative for a time before the anchor), rounded down.
+    pub(crate) fn accrued_floor(self, micros: i64) -> Amount {
+        Amount::clamped((i128::from(micros) * i128::from(self.0)).div_euclid(PER_MICRO))
+    }
+
+    /// Tokens gained in `micros` microseconds, rounded up.
+    pub(crate) fn accrued_ceil(self, micros: i64) -> Amount {
+        Amount::clamped(-(-i128::from(micros) * i128::from(self.0)).div_euclid(PER_MICRO))
+    }
+
+    /// Microseconds until `amount` has flowed back, rounded up: the first at which `accrued_floor` reaches it.
+    /// An amount that never comes back takes for ever (`i64::MAX`).
+    pub(crate) fn micros_for(self, amount: Amount) -> i64 {
+        if self.0 == 0 {
+            return if amount <= Amount::ZERO { 0 } else { i64::MAX };
+        }
+        let rate = i128::from(self.0);
+        let micros = -(-i128::from(amount.micros()) * PER_MICRO).div_euclid(rate);
+        Amount::clamped(micros).micros()
+    }
+
+    /// Parses a decimal, rounding down; also says whether no digit was lost.
+    pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
+        let scaled = decimal::parse(text, 12)?;
+        if scaled.value < 0 { Err(DecimalError::OutOfRange) } else { Ok((Self(scaled.value), scaled.exact)) }
+    }
+
+    /// `numerator / denominator` of the rate, rounded down.
+    pub(crate) fn fraction(self, numerator: u32, denominator: u32) -> Self {
+        Self(Amount::from_micros(self.0).fraction(numerator, denominator).micros())
+    }
+}
+
+impl FromStr for Rate {
+    type Err = DecimalError;
+
+    fn from_str(text: &str) -> Result<Self, DecimalError> {
+        Self::parse(text).map(|(rate, _)| rate)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        decimal::write(f, self.0, SCALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::string::ToString as _;
+
+    #[test]
+    fn a_window_becomes_a_rate_rounded_down() {
+        let rate = Rate::per(Amount::from_tokens(100), Duration::from_secs(60)).unwrap();
+        assert_eq!(rate.to_string(), "1.666666666666");
+        assert_eq!(Rate::per(Amount::from_tokens(1), Duration::ZERO), None);
+        assert_eq!(Rate::per(Amount::from_tokens(-1), Duration::from_secs(1)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_the_first_moment_at_which_the_tokens_are_there(
+            pico in 1_i64..2_000_000_000_000_000, micros in 1_i64..1_000_000_000_000,
+        ) {
+            let (rate, amount) = (Rate(pico), Amount::from_micros(micros));
+            let wait = rate.micros_for(amount);
+            prop_assume!(wait < i64::MAX);
+            prop_assert!(rate.accrued_floor(wait) >= amount);
+            prop_assert!(rate.accrued_floor(wait - 1) < amount);
+        }
+
+        #[test]
+        fn floor_and_ceil_differ_by_at_most_one_millionth(
+            pico in 0_i64..2_000_000_000_000_000, span in -10_000_000_i64..10_000_000_000,
+        ) {
+            let (down, up) = (Rate(pico).accrued_floor(span), Rate(pico).accrued_ceil(span));
+            prop_assert!(up == down || up == down.plus(Amount::from_micros(1)));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What DynamoDB says of each action of a cancelled transaction.
+
+use alloc::string::String;
+
+/// One entry of `CancellationReasons`, in the order of the actions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancellationReason {
+    /// What it means.
+    pub verdict: Verdict,
+    /// The code and message as sent, for the cases that are reported.
+    pub message: String,
+}
+
+/// What a reason means for the writer. In every case the whole transaction changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// This action was not the cause.
+    Passed,
+    /// Its condition was false: the world is not as the plan assumed.
+    ConditionFailed,
+    /// Another transaction held the item. Says nothing about the item: try again.
+    Conflict,
+    /// The table or partition is over its throughput. Says nothing about the item: try again, later.
+    Throttled,
+    /// The request itself is wrong, and stays so.
+    Permanent,
+}
+
+impl Verdict {
+    /// The meaning of a code, as listed for `TransactWriteItems` in the DynamoDB API reference.
+    #[must_use]
+    pub fn from_code(code: &str) -> Self {
+        match code {
+            "" | "None" => Self::Passed,
+            "ConditionalCheckFailed" => Self::ConditionFailed,
+            "TransactionConflict" => Self::Conflict,
+            "ThrottlingError" | "ProvisionedThroughputExceeded" => Self::Throttled,
+            _ => Self::Permanent,
+        }
+    }
+
+    /// Whether the same request may pass a moment later.
+    #[must_use]
+    pub const fn is_transient(self) -> bool {
+        matches!(self, Self::Conflict | Self::Throttled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_is_never_read_as_a_false_condition() {
+        assert_eq!(Verdict::from_code("TransactionConflict"), Verdict::Conflict);
+        assert_eq!(Verdict::from_code("ThrottlingError"), Verdict::Throttled);
+        assert_eq!(Verdict::from_code("ProvisionedThroughputExceeded"), Verdict::Throttled);
+        assert_eq!(Verdict::from_code("ConditionalCheckFailed"), Verdict::ConditionFailed);
+        for code in ["ValidationError", "ItemCollectionSizeLimitExceeded", "SomethingNew"] {
+            assert_eq!(Verdict::from_code(code), Verdict::Permanent);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Giving slots back: leases of one bucket, deleted and restored together, and what to do when that is refused.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::amount::Amount;
+use crate::bucket::Bucket;
+use crate::lease::Lease;
+use crate::plan::slots::give_back;
+use crate::reason::{CancellationReason, Verdict};
+use crate::schema::{Exact, RowError};
+use crate::statement::Write;
+
+/// DynamoDB takes 100 actions in a transaction; one of them is the bucket's.
+pub const MAX_LEASES_PER_TRANSACTION: usize = 99;
+
+/// Why the leases of a chunk may be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// Their holder says so.
+    Held,
+    /// A scan saw them end.
+    Expired,
+}
+
+/// Leases of one bucket on their way back, in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    claim: Claim,
+    bucket_key: String,
+    /// The capacity that room is judged by; `None` where the leases are deleted and nothing is restored: rate buckets refill
+    /// by time, a bucket may be gone, or be full already.
+    restore_to: Option<Exact<Amount>>,
+    already_capped: bool,
+    leases: Vec<Lease>,
+}
+
+/// What follows from a cancelled transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChunkStep {
+    /// Nothing is known but that it did not happen: send the same again after a pause.
+    BackOff(Chunk),
+    /// Send these instead, at once. Leases that someone else gave back or renewed (`lost_races` of them) are not among them;
+    /// none at all is left where all were.
+    Continue {
+        /// The chunks to send.
+        chunks: Vec<Chunk>,
+        /// Leases that need nothing any more.
+        lost_races: usize,
+    },
+    /// It can never pass: the message of DynamoDB, or what is wrong with the bucket's row.
+    Fail(String),
+}
+
+impl Chunk {
+    /// The one lease of a holder that releases.
+    #[must_use]
+    pub fn release(bucket: &Bucket, lease: Lease) -> Self {
+        Self::of(Claim::Held, bucket, alloc::vec![lease])
+    }
+
+    /// A lease of a holder that releases, of which only the row is left to delete.
+    #[must_use]
+    pub fn release_row(lease: Lease) -> Self {
+        Self { restore_to: None, ..Self::gone(Claim::Held, alloc::vec![lease]) }
+    }
+
+    /// Leases that a scan saw end, all of `bucket`, cut into transactions. `None` for a bucket that is gone.
+    #[must_use]
+    pub fn reclaim(bucket: Option<&Bucket>, mut leases: Vec<Lease>) -> Vec<Self> {
+        let mut chunks = Vec::new();
+        while !leases.is_empty() {
+            let rest = leases.split_off(leases.len().min(MAX_LEASES_PER_TRANSACTION));
+            let part = core::mem::replace(&mut leases, rest);
+            chunks.push(match bucket {
+                Some(bucket) => Self::of(Claim::Expired, bucket, part),
+                None => Self::gone(Claim::Expired, part),
+            });
+        }
+        chunks
+    }
+
+    fn of(claim: Claim, bucket: &Bucket, leases: Vec<Lease>) -> Self {
+        let restore_to = bucket.limit().is_concurrent().then(|| bucket.capacity_as_read().clone());
+        Self { bucket_key: bucket.key(), restore_to, ..Self::gone(claim, leases) }
+    }
+
+    const fn gone(claim: Claim, leases: Vec<Lease>) -> Self {
+        Self { claim, bucket_key: String::new(), restore_to: None, already_capped: false, leases }
+    }
+
+    /// The leases in it.
+    #[must_use]
+    pub fn leases(&self) -> &[Lease] {
+        &self.leases
+    }
+
+    /// Whether its slots turned out to be back already, so that only the lease is deleted.
+    #[must_use]
+    pub const fn is_already_capped(&self) -> bool {
+        self.already_capped
+    }
+
+    /// The actions of its transaction: the deletes in the order of [`leases`](Self::leases), then the bucket's.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        let delete = |lease: &Lease| match self.claim {
+            Claim::Held => Write::Delete(lease.delete_held()),
+            Claim::Expired => Write::Delete(lease.delete_expired()),
+        };
+        let mut writes: Vec<Write> = self.leases.iter().map(delete).collect();
+        if let Some(capacity) = &self.restore_to {
+            let slots = self.leases.iter().fold(Amount::ZERO, |sum, lease| sum.plus(lease.cost().amount()));
+            writes.push(Write::Update(give_back(self.bucket_key.clone(), capacity, slots)));
+        }
+        writes
+    }
+
+    /// What to do after the transaction of [`writes`](Self::writes) was cancelled for `reasons`, one for each action in order;
+    /// `bucket` is the row that DynamoDB returned with a failed condition on the bucket, or `None` where it has none.
+    #[must_use]
+    pub fn after(self, reasons: &[CancellationReason], bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
+        if let Some(permanent) = reasons.iter().find(|r| r.verdict == Verdict::Permanent) {
+            return ChunkStep::Fail(permanent.message.clone());
+        }
+        let verdict = |at: usize| reasons.get(at).map_or(Verdict::Passed, |r| r.verdict);
+        let gone = |at: usize| verdict(at) == Verdict::ConditionFailed;
+        let lost_races = (0..self.leases.len()).filter(|at| gone(*at)).count();
+        if lost_races > 0 {
+            let mut at = 0;
+            let mut chunk = self;
+            chunk.leases.retain(|_| {
+                at += 1;
+                !gone(at - 1)
+            });
+            let chunks = if chunk.leases.is_empty() { Vec::new() } else { alloc::vec![chunk] };
+            return ChunkStep::Continue { chunks, lost_races };
+        }
+        if self.restore_to.is_some() && gone(self.leases.len()) {
+            return self.after_no_room(bucket);
+        }
+        ChunkStep::BackOff(self)
+    }
+
+    /// The bucket's condition was false: its capacity changed, or there is no room for all these slots.
+    fn after_no_room(mut self, bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
+        let bucket = match bucket {
+            Some(Ok(bucket)) => bucket,
+            Some(Err(error)) => return ChunkStep::Fail(alloc::format!("{error}")),
+            None => {
+                self.restore_to = None;
+                return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
+            }
+        };
+        let capacity = bucket.capacity_as_read();
+        if self.restore_to.as_ref() != Some(capacity) {
+            self.restore_to = Some(capacity.clone());
+            return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
+        }
+        let chunks = if self.leases.len() > 1 {
+            let upper = self.leases.split_off(self.leases.len() / 2);
+            let rest = Self { leases: upper, ..self.clone() };
+            alloc::vec![self, rest]
+        } else {
+            self.restore_to = None;
+            self.already_capped = true;
+            alloc::vec![self]
+        };
+        ChunkStep::Continue { chunks, lost_races: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amount::Cost;
+    use crate::dimension::Dimension;
+    use crate::lease::LeaseId;
+    use crate::limit::Limit;
+    use crate::timestamp::Timestamp;
+    use core::time::Duration;
+
+    fn bucket(capacity: i32) -> Bucket {
+        let limit = Limit::concurrent(Amount::from_tokens(capacity), Cost::ONE).unwrap();
+        Bucket::full(Dimension::new("a#b").unwrap(), limit, Timestamp::from_secs(0))
+    }
+
+    fn leases(count: usize) -> Vec<Lease> {
+        let make = |n| {
+            let id = LeaseId::new(std::format!("{n}")).unwrap();
+            let now = Timestamp::from_secs(0);
+            Lease::new(Dimension::new("a#b").unwrap(), &id, Cost::ONE, now, now.after(Duration::from_secs(60)), "test")
+        };
+        (0..count).map(make).collect()
+    }
+
+    fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
+        codes.iter().map(|c| CancellationReason { verdict: Verdict::from_code(c), message: (*c).into() }).collect()
+    }
+
+    #[test]
+    fn a_transaction_holds_99_leases_and_their_bucket() {
+        let chunks = Chunk::reclaim(Some(&bucket(500)), leases(250));
+        assert_eq!(chunks.iter().map(|c| c.writes().len()).collect::<Vec<_>>(), [100, 100, 53]);
+    }
+
+    #[test]
+    fn a_conflict_never_drops_a_lease() {
+        for code in ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"] {
+            for codes in [[code, "None"], ["None", code]] {
+                let chunk = Chunk::reclaim(Some(&bucket(5)), leases(1)).remove(0);
+                let step = chunk.clone().after(&reasons(&codes), None);
+                assert_eq!(step, ChunkStep::BackOff(chunk), "{codes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_is_left_out_and_the_rest_goes_on() {
+        let chunk = Chunk::reclaim(Some(&bucket(5)), leases(3)).remove(0);
+        let mixed = reasons(&["None", "ConditionalCheckFailed", "TransactionConflict", "ConditionalCheckFailed"]);
+        let ChunkStep::Continue { chunks, lost_races: 1 } = chunk.after(&mixed, Some(Ok(bucket(5)))) else { panic!() };
+        let left: Vec<_> = chunks[0].leases().iter().map(Lease::key).collect();
+        assert_eq!(left, ["lease#a#b#0", "lease#a#b#2"]);
+    }
+
+    #[test]
+    fn a_full_bucket_splits_down_to_one_lease_that_is_deleted_alone() {
+        let failed = |n: usize| reasons(&[&["None"].repeat(n)[..], &["ConditionalCheckFailed"]].concat());
+        let mut chunk = Chunk::reclaim(Some(&bucket(5)), leases(4)).remove(0);
+        for left in [2, 1] {
+            let count = chunk.leases().len();
+            let ChunkStep::Continue { mut chunks, .. } = chunk.after(&failed(count), Some(Ok(bucket(5)))) else {
+                panic!()
+            };
+            assert_eq!(chunks.len(), 2);
+            chunk = chunks.remove(0);
+            assert_eq!(chunk.leases().len(), left);
+        }
+        let ChunkStep::Continue { chunks, .. } = chunk.after(&failed(1), Some(Ok(bucket(5)))) else { panic!() };
+        assert!(chunks[0].is_already_capped());
+        assert_eq!(chunks[0].writes().len(), 1);
+    }
+
+    #[test]
+    fn a_changed_capacity_is_planned_again_and_a_missing_bucket_only_deleted() {
+        let chunk = Chunk::reclaim(Some(&bucket(5)), leases(2)).remove(0);
+        let failed = reasons(&["None", "None", "ConditionalCheckFailed"]);
+        let ChunkStep::Continue { chunks, .. } = chunk.clone().after(&failed, Some(Ok(bucket(7)))) else { panic!() };
+        assert_eq!(chunks, Chunk::reclaim(Some(&bucket(7)), leases(2)));
+        let ChunkStep::Continue { chunks, .. } = chunk.after(&failed, None) else { panic!() };
+        assert_eq!(chunks[0].writes().len(), 2);
+    }
+}

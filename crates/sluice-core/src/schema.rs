@@ -1,0 +1,196 @@
+//! The DynamoDB table: its key, its attributes, and how a row is read.
+//!
+//! One table per environment, on demand, partition key [`KEY`] (string), no sort key. Three kinds of row share it, told apart
+//! by the key: a bucket (`openai#rpm`), a lease (`lease#openai#rpm#{id}`) and a load row (`load#openai#rpm`). Clients in
+//! other languages may share the table: the names here are theirs too.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+
+use crate::amount::Amount;
+use crate::decimal::{self, DecimalError};
+use crate::rate::Rate;
+use crate::timestamp::Timestamp;
+
+/// The partition key of every row.
+pub const KEY: &str = "vendor_dimension";
+/// Keys of lease rows start with this.
+pub const LEASE_PREFIX: &str = "lease#";
+/// Keys of load rows start with this.
+pub const LOAD_PREFIX: &str = "load#";
+
+/// Bucket: most tokens it can hold.
+pub const CAPACITY: &str = "capacity";
+/// Bucket: tokens at [`LAST_REFILL_AT`]; free slots, for concurrency.
+pub const TOKENS: &str = "tokens";
+/// Bucket: tokens that flow back a second; 0 for concurrency.
+pub const REFILL_RATE: &str = "refill_rate";
+/// Bucket: the anchor, the instant at which [`TOKENS`] was exact.
+pub const LAST_REFILL_AT: &str = "last_refill_at";
+/// Bucket: what a call takes that names no cost.
+pub const COST_PER_CALL: &str = "cost_per_call";
+/// Bucket: `requests`, `tokens` or `concurrent`.
+pub const LIMIT_TYPE: &str = "limit_type";
+/// Bucket: number of writes, for clients that lock optimistically.
+pub const VERSION: &str = "version";
+/// Bucket, optional: nothing is granted before this instant.
+pub const BLOCKED_UNTIL: &str = "blocked_until";
+/// Bucket, optional: monotone count of the slots granted.
+pub const ADMITTED: &str = "admitted";
+
+/// Lease: the bucket that it holds a part of.
+pub const DIMENSION: &str = "dimension";
+/// Lease: what it holds.
+pub const COST: &str = "cost";
+/// Lease: when it was granted.
+pub const CREATED_AT: &str = "created_at";
+/// Lease: when it ends, in whole seconds, rounded up.
+pub const TTL: &str = "ttl";
+/// Lease: who holds it.
+pub const CALLER: &str = "caller";
+/// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after its end. The table's TTL is set on this attribute and
+/// never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a sweep had seen it.
+pub const PURGE_AT: &str = "purge_at";
+/// Time between the end of a lease and its deletion by DynamoDB: 7 days, in which any sweep may find it.
+pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
+
+/// One attribute of a row, borrowed from whatever holds the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Field<'a> {
+    /// A string (S).
+    Text(&'a str),
+    /// A number (N), as text.
+    Number(&'a str),
+    /// Any other type.
+    Other,
+}
+
+/// A row as it was read: implemented by what the AWS SDK returns, and by plain maps in tests.
+pub trait Row {
+    /// The attribute `name`, or `None` where the row has none.
+    fn field(&self, name: &str) -> Option<Field<'_>>;
+}
+
+/// What is wrong with an attribute.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The row has none.
+    #[error("is missing")]
+    Missing,
+    /// It has another type than the schema says.
+    #[error("is not a {expected}")]
+    WrongType {
+        /// `number (N)` or `string (S)`.
+        expected: &'static str,
+    },
+    /// It has the type, but not a value that makes sense.
+    #[error("is {text:?}: {reason}")]
+    BadValue {
+        /// The value as read.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A row that cannot be read: the attribute, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("attribute {attribute:?} {fault}")]
+pub struct RowError {
+    /// The attribute's name.
+    pub attribute: &'static str,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+impl RowError {
+    pub(crate) fn bad(attribute: &'static str, text: &str, reason: impl fmt::Display) -> Self {
+        Self { attribute, fault: Fault::BadValue { text: String::from(text), reason: alloc::format!("{reason}") } }
+    }
+}
+
+/// A value read from the table beside its text, which is kept where parsing lost digits: a condition that compares for
+/// equality must send back exactly what was read, whoever wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exact<T> {
+    value: T,
+    text: Option<Box<str>>,
+}
+
+impl<T: Copy> Exact<T> {
+    /// A value that this process made: its own text is exact.
+    pub const fn new(value: T) -> Self {
+        Self { value, text: None }
+    }
+
+    fn read(value: T, exact: bool, text: &str) -> Self {
+        Self { value, text: (!exact).then(|| Box::from(text)) }
+    }
+
+    /// The value, rounded down.
+    pub const fn get(&self) -> T {
+        self.value
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Exact<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Some(text) => f.write_str(text),
+            None => self.value.fmt(f),
+        }
+    }
+}
+
+pub(crate) fn text<'a>(row: &'a impl Row, attribute: &'static str) -> Result<&'a str, RowError> {
+    match row.field(attribute) {
+        Some(Field::Text(text)) => Ok(text),
+        Some(_) => Err(RowError { attribute, fault: Fault::WrongType { expected: "string (S)" } }),
+        None => Err(RowError { attribute, fault: Fault::Missing }),
+    }
+}
+
+pub(crate) fn number<'a>(row: &'a impl Row, attribute: &'static str) -> Result<&'a str, RowError> {
+    match row.field(attribute) {
+        Some(Field::Number(text)) => Ok(text),
+        Some(_) => Err(RowError { attribute, fault: Fault::WrongType { expected: "number (N)" } }),
+        None => Err(RowError { attribute, fault: Fault::Missing }),
+    }
+}
+
+fn parsed<T>(
+    row: &impl Row,
+    attribute: &'static str,
+    parse: impl Fn(&str) -> Result<T, DecimalError>,
+) -> Result<T, RowError> {
+    let text = number(row, attribute)?;
+    parse(text).map_err(|e| RowError::bad(attribute, text, e))
+}
+
+pub(crate) fn amount(row: &impl Row, attribute: &'static str) -> Result<Exact<Amount>, RowError> {
+    parsed(row, attribute, |text| Amount::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
+}
+
+pub(crate) fn rate(row: &impl Row, attribute: &'static str) -> Result<Exact<Rate>, RowError> {
+    parsed(row, attribute, |text| Rate::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
+}
+
+pub(crate) fn timestamp(row: &impl Row, attribute: &'static str) -> Result<Exact<Timestamp>, RowError> {
+    parsed(row, attribute, |text| Timestamp::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
+}
+
+pub(crate) fn count(row: &impl Row, attribute: &'static str) -> Result<i64, RowError> {
+    parsed(row, attribute, |text| decimal::parse(text, 0).map(|scaled| scaled.value))
+}
+
+/// An attribute that other clients do not write: absent is `None`, present and unreadable is still an error.
+pub(crate) fn optional<T>(
+    row: &impl Row,
+    attribute: &'static str,
+    read: impl Fn() -> Result<T, RowError>,
+) -> Result<Option<T>, RowError> {
+    row.field(attribute).map(|_| read()).transpose()
+}
