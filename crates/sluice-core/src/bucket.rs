@@ -156,6 +156,15 @@ impl Bucket {
         after
     }
 
+    /// The same bucket after `cost` was given back.
+    #[must_use]
+    pub fn after_giving_back(&self, cost: Cost) -> Self {
+        let mut after = self.clone();
+        after.tokens = self.tokens.plus(cost.amount());
+        after.version += 1;
+        after
+    }
+
     /// The same bucket, moved to the line through `tokens` at `anchor`.
     pub(crate) fn moved(&self, tokens: Amount, anchor: Timestamp) -> Self {
         let mut after = self.clone();

@@ -1,1 +1,64 @@
-//! x
+//! Sluice: several products share one vendor's quota, with a DynamoDB table between them and no server.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use sluice_sdk::Client;
+//!
+//! # struct Reply { text: String }
+//! # async fn call_vendor() -> Result<Reply, std::io::Error> { unimplemented!() }
+//! # async fn handler() -> Result<(), Box<dyn std::error::Error>> {
+//! let sluice = Client::from_env().await?;
+//! let text = sluice
+//!     .slot(["openai#rpm", "openai#tpm"])
+//!     .cost("openai#tpm", 1_200)
+//!     .timeout(Duration::from_secs(25))
+//!     .run(async |_slot| Ok::<_, std::io::Error>(call_vendor().await?.text))
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Client::acquire`] never waits and answers [`Outcome::Granted`] or [`Outcome::RetryIn`]; [`Client::slot`] books a start,
+//! waits for it, runs a closure and gives back what it held however that ends. [`Client::sweep`] gives back what crashed
+//! callers held. What is promised under conflict, clock error and crash stands in `docs/semantics.md`.
+
+mod acquire;
+mod attempt;
+mod cache;
+mod client;
+mod clock;
+mod config;
+mod fallback;
+mod give_back;
+mod grant;
+mod lane;
+mod leases;
+mod limits;
+mod outcome;
+mod penalize;
+mod renew;
+mod request;
+mod retry;
+mod slot;
+mod store;
+mod sweep;
+mod table;
+
+pub use acquire::AcquireError;
+pub use client::{Client, ClientBuilder};
+pub use clock::Clock;
+pub use config::{ConfigError, ENVIRONMENTS, Leases, OnUnavailable, log_level, table_name};
+pub use give_back::{ReleaseError, Released};
+pub use grant::{Basis, Grant};
+pub use leases::LeaseRow;
+pub use limits::{Applied, BucketFault, BucketRow, LimitsError};
+pub use outcome::{Outcome, RetryIn, RetryReason};
+pub use penalize::{PenalizeError, Penalty};
+pub use renew::RenewError;
+pub use request::{Quantity, Request, RequestError};
+pub use slot::{Slot, SlotBuilder, SlotError};
+pub use store::StoreError;
+pub use sweep::{SweepOptions, SweepReport};
+pub use table::{CreateTableError, create_table};
+
+pub use sluice_core as core;

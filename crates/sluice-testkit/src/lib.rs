@@ -1,1 +1,42 @@
-//! x
+//! A real DynamoDB engine in process, to test code against Sluice without Docker, network or AWS account.
+//!
+//! [`EmbeddedDynamo`] holds the engine (`dynoxide`: SQLite underneath, DynamoDB's own expression and transaction semantics).
+//! Clients talk to it through the AWS SDK, with an HTTP client that calls it directly, or over a socket. [`TestClock`] moves
+//! the time of engine and clients, [`Meter`] counts what AWS would bill, [`Faults`] loses requests and replies and adds the
+//! conflicts and throttling that the engine never has by itself.
+//!
+//! ```
+//! use sluice_sdk::Outcome;
+//! use sluice_sdk::core::{Amount, Cost, Dimension, Limit};
+//! use sluice_testkit::EmbeddedDynamo;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dynamo = EmbeddedDynamo::with_table("my-test-table").await?;
+//! let sluice = dynamo.client("my-test-table");
+//! let one_slot = Limit::concurrent(Amount::from_tokens(1), Cost::ONE)?;
+//! sluice.apply_limit(&Dimension::new("elevenlabs#concurrent")?, &one_slot).await?;
+//!
+//! // Your code under test gets `sluice`. Here, two callers meet one slot:
+//! let first = sluice.acquire("elevenlabs#concurrent").await?.granted().expect("the slot is free");
+//! assert!(matches!(sluice.acquire("elevenlabs#concurrent").await?, Outcome::RetryIn(_)));
+//! first.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod clock;
+mod embedded;
+mod engine;
+mod faults;
+mod item_size;
+mod link;
+mod meter;
+mod server;
+
+pub use clock::TestClock;
+pub use embedded::{EmbeddedDynamo, EngineError};
+pub use faults::{Fault, Faults, Gate};
+pub use link::{Operation, metered};
+pub use meter::{Meter, Usage};
+pub use server::{Server, ServerError};

@@ -1,0 +1,111 @@
+//! What the process last saw of each bucket. It saves reads, and may refuse; it never grants.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::{Bucket, Cost, Dimension, Timestamp};
+use tokio::sync::Notify;
+
+/// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
+/// other processes; smaller costs a failed write each time.
+const RATE_MEMORY: Duration = Duration::from_secs(1);
+/// The same for concurrency, where another process may release at any moment.
+const SLOT_MEMORY: Duration = Duration::from_millis(200);
+
+/// The buckets that a client has met.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    entries: Mutex<HashMap<Dimension, Arc<Entry>>>,
+}
+
+/// One bucket, shared by all that use it in this process.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) dimension: Dimension,
+    reading: Mutex<Option<Reading>>,
+    /// Held while the row is read for the first time, so that many callers read it once.
+    pub(crate) loading: tokio::sync::Mutex<()>,
+    /// The waiting line for slots, first in, first out: who stands at its head looks at the bucket for all.
+    pub(crate) line: tokio::sync::Mutex<()>,
+    /// Woken when this process gives a slot back.
+    pub(crate) freed: Notify,
+}
+
+/// A bucket as a reply showed it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) bucket: Bucket,
+    seen_at: Timestamp,
+}
+
+impl Reading {
+    /// Whether it is young enough to refuse by.
+    pub(crate) fn may_refuse(&self, now: Timestamp) -> bool {
+        let memory = if self.bucket.limit().is_concurrent() { SLOT_MEMORY } else { RATE_MEMORY };
+        let age = now.micros_since(self.seen_at);
+        (0..=i64::try_from(memory.as_micros()).unwrap_or(0)).contains(&age)
+    }
+}
+
+impl Cache {
+    pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
+        let mut entries = locked(&self.entries);
+        if let Some(entry) = entries.get(dimension) {
+            return Arc::clone(entry);
+        }
+        let entry = Arc::new(Entry {
+            dimension: dimension.clone(),
+            reading: Mutex::default(),
+            loading: tokio::sync::Mutex::default(),
+            line: tokio::sync::Mutex::default(),
+            freed: Notify::new(),
+        });
+        entries.insert(dimension.clone(), Arc::clone(&entry));
+        entry
+    }
+}
+
+impl Entry {
+    pub(crate) fn reading(&self) -> Option<Reading> {
+        locked(&self.reading).clone()
+    }
+
+    /// After a write: replies may overtake each other, so an older version does not replace a newer one.
+    pub(crate) fn wrote(&self, bucket: Bucket, now: Timestamp) {
+        let mut reading = locked(&self.reading);
+        if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
+            *reading = Some(Reading { bucket, seen_at: now });
+        }
+    }
+
+    /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
+    pub(crate) fn saw(&self, bucket: Bucket, now: Timestamp) {
+        *locked(&self.reading) = Some(Reading { bucket, seen_at: now });
+    }
+
+    pub(crate) fn forget(&self) {
+        *locked(&self.reading) = None;
+    }
+
+    /// What was read no longer refuses anyone.
+    pub(crate) fn doubt(&self) {
+        if let Some(reading) = locked(&self.reading).as_mut() {
+            reading.seen_at = Timestamp::from_micros(i64::MIN);
+        }
+    }
+
+    /// This process gave `cost` back: the head of the line may take it without asking first.
+    pub(crate) fn slot_freed(&self, cost: Cost) {
+        if let Some(reading) = locked(&self.reading).as_mut() {
+            reading.bucket = reading.bucket.after_giving_back(cost);
+            reading.seen_at = Timestamp::from_micros(i64::MIN);
+        }
+        self.freed.notify_one();
+    }
+}
+
+/// The data under these locks is replaced whole, so that a panic elsewhere cannot leave it half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

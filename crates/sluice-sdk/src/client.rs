@@ -1,0 +1,221 @@
+//! The client that product code holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::Builder as DynamoConfig;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use sluice_core::{Dimension, Timestamp};
+
+use crate::cache::{Cache, Entry};
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, Leases, OnUnavailable};
+use crate::fallback::Fallback;
+use crate::store::{ATTEMPT_TIMEOUT, Store};
+
+/// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
+///
+/// ```no_run
+/// # async fn call_vendor() -> Result<String, std::io::Error> { Ok(String::new()) }
+/// # async fn handler() -> Result<(), Box<dyn std::error::Error>> {
+/// use sluice_sdk::{Client, Outcome};
+///
+/// let sluice = Client::from_env().await?;
+/// match sluice.acquire("openai#rpm").await? {
+///     Outcome::Granted(grant) => {
+///         let reply = call_vendor().await;
+///         grant.release().await?;
+///     }
+///     Outcome::RetryIn(retry) => println!("try again in {:?}", retry.wait()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all clones of a client share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) config: Config,
+    pub(crate) cache: Cache,
+    pub(crate) fallback: Fallback,
+}
+
+impl Inner {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.config.clock.now()
+    }
+
+    pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
+        self.cache.entry(dimension)
+    }
+}
+
+impl Client {
+    /// A client with the settings of the `SLUICE_*` variables and the AWS credentials of the environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a variable that cannot be used. Credentials are asked for at the first request, and their absence is
+    /// told there.
+    pub async fn from_env() -> Result<Self, ConfigError> {
+        Ok(ClientBuilder { config: Config::from_env()? }.connect().await)
+    }
+
+    /// Settings in code, for `table`.
+    #[must_use]
+    pub fn builder(table: impl Into<String>) -> ClientBuilder {
+        ClientBuilder { config: Config::new(table.into()) }
+    }
+
+    /// The table's name.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        self.inner.store.table()
+    }
+
+    /// The DynamoDB client under it.
+    #[must_use]
+    pub fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {
+        self.inner.store.dynamo()
+    }
+
+    /// The longest wait that is worth sleeping through rather than putting the work back into its queue
+    /// (`SLUICE_INLINE_RETRY_THRESHOLD`).
+    #[must_use]
+    pub fn inline_retry_threshold(&self) -> Duration {
+        self.inner.config.inline_retry_threshold
+    }
+}
+
+/// Settings of a [`Client`]. Each has the default of its variable.
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    config: Config,
+}
+
+impl ClientBuilder {
+    /// The settings of the `SLUICE_*` variables, to be changed in code.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a variable that cannot be used.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Config::from_env().map(|config| Self { config })
+    }
+
+    /// Region of the table; `eu-central-1` by default.
+    #[must_use]
+    pub fn region(mut self, region: impl Into<String>) -> Self {
+        self.config.region = region.into();
+        self
+    }
+
+    /// Another endpoint than AWS's, as in `http://localhost:4566`.
+    #[must_use]
+    pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
+        self.config.endpoint_url = Some(url.into());
+        self
+    }
+
+    /// How long a lease lasts that nobody renews; 60 s by default, one second at least. A shorter one brings a crashed
+    /// holder's slot back sooner, and must outlast the longest call under `acquire`.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.config.lease_ttl = ttl.max(Duration::from_secs(1));
+        self
+    }
+
+    /// How often a request is sent again, and how often a plan is made again after a conflict; 3 by default. More outlast
+    /// longer trouble, at up to 200 ms each (and a second for one that hangs).
+    #[must_use]
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.config.max_retries = retries;
+        self
+    }
+
+    /// How long `slot` waits and runs in all; 30 s by default. Keep it 5 s under the Lambda's own timeout.
+    #[must_use]
+    pub fn slot_timeout(mut self, timeout: Duration) -> Self {
+        self.config.slot_timeout = timeout;
+        self
+    }
+
+    /// Which grants write a lease row.
+    #[must_use]
+    pub fn leases(mut self, leases: Leases) -> Self {
+        self.config.leases = leases;
+        self
+    }
+
+    /// What an acquire answers while DynamoDB is out.
+    #[must_use]
+    pub fn on_unavailable(mut self, answer: OnUnavailable) -> Self {
+        self.config.on_unavailable = answer;
+        self
+    }
+
+    /// Who leases name as their holder; by default the Lambda function's or the program's name.
+    #[must_use]
+    pub fn caller(mut self, caller: impl Into<String>) -> Self {
+        self.config.caller = caller.into();
+        self
+    }
+
+    /// Where the client reads the time; tests move it.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.config.clock = clock;
+        self
+    }
+
+    /// Connects with the AWS credentials of the environment.
+    pub async fn connect(self) -> Client {
+        let region = Region::new(self.config.region.clone());
+        let mut loader = aws_config::defaults(BehaviorVersion::latest()).region(region).http_client(http_client());
+        if let Some(url) = &self.config.endpoint_url {
+            loader = loader.endpoint_url(url);
+        }
+        let shared = loader.load().await;
+        self.connect_with(&shared)
+    }
+
+    /// Connects with an AWS configuration that the program already has: its credentials, Region, endpoint and HTTP client.
+    /// Timeouts and retries are the client's own.
+    #[must_use]
+    pub fn connect_with(self, shared: &SdkConfig) -> Client {
+        let mut dynamo = DynamoConfig::from(shared).retry_config(RetryConfig::disabled()).timeout_config(timeouts());
+        if let Some(url) = &self.config.endpoint_url {
+            dynamo = dynamo.endpoint_url(url);
+        }
+        self.dynamodb(aws_sdk_dynamodb::Client::from_conf(dynamo.build()))
+    }
+
+    /// Uses this DynamoDB client as it is. It should not retry by itself: two layers of retries multiply.
+    #[must_use]
+    pub fn dynamodb(self, dynamo: aws_sdk_dynamodb::Client) -> Client {
+        let store = Store::new(dynamo, self.config.table.clone(), self.config.max_retries);
+        let (cache, fallback) = (Cache::default(), Fallback::default());
+        Client { inner: Arc::new(Inner { store, cache, fallback, config: self.config }) }
+    }
+}
+
+/// One second for a connection and one for an attempt: DynamoDB answers in milliseconds or is in trouble.
+fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder().connect_timeout(ATTEMPT_TIMEOUT).operation_attempt_timeout(ATTEMPT_TIMEOUT).build()
+}
+
+/// Pooled connections idle for longer are closed: a Lambda that thaws must not write to a socket that died while it was frozen.
+const IDLE_CONNECTION: Duration = Duration::from_secs(20);
+
+fn http_client() -> aws_sdk_dynamodb::config::SharedHttpClient {
+    use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+    aws_smithy_http_client::Builder::new()
+        .pool_idle_timeout(IDLE_CONNECTION)
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https()
+}

@@ -1,0 +1,270 @@
+//! Settings, from the environment or from code.
+
+use std::time::Duration;
+
+use sluice_core::Factor;
+
+use crate::clock::Clock;
+
+/// The three environments, each with its own table.
+pub const ENVIRONMENTS: [&str; 3] = ["sandbox", "pre", "prod"];
+
+/// Shortest lease: below it, a lease could end before its holder got the reply.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// The table of an environment.
+#[must_use]
+pub fn table_name(environment: &str) -> String {
+    format!("ontopix-vendor-buckets-{environment}")
+}
+
+/// For which grants a lease row is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leases {
+    /// For concurrency alone, where a crash would lose a slot for ever.
+    #[default]
+    Concurrent,
+    /// For every grant, in one transaction with its bucket, as clients in other languages do.
+    All,
+}
+
+/// What an acquire answers while DynamoDB is out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnUnavailable {
+    /// The error. The vendor's limit holds; calls fail.
+    #[default]
+    Error,
+    /// A grant. Calls go on; the vendor's limit does not hold.
+    Allow,
+    /// This share of each limit that the process has met, counted in the process. With as many processes as shares the
+    /// vendor's limit holds.
+    Share(Factor),
+}
+
+/// All settings of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) table: String,
+    pub(crate) region: String,
+    pub(crate) endpoint_url: Option<String>,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) max_retries: u32,
+    pub(crate) slot_timeout: Duration,
+    pub(crate) inline_retry_threshold: Duration,
+    pub(crate) leases: Leases,
+    pub(crate) on_unavailable: OnUnavailable,
+    pub(crate) caller: String,
+    pub(crate) clock: Clock,
+}
+
+/// Why the settings cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Neither variable that names the table is set. There is no default, least of all the production table.
+    #[error("no table is named: set SLUICE_TABLE_NAME, or SLUICE_ENV to one of sandbox, pre, prod")]
+    NoTable,
+    /// A variable holds something that it does not take.
+    #[error("{variable}={value:?} cannot be used: it takes {takes}")]
+    BadValue {
+        /// The variable.
+        variable: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it takes.
+        takes: &'static str,
+    },
+}
+
+impl Config {
+    pub(crate) fn new(table: String) -> Self {
+        Self {
+            table,
+            region: "eu-central-1".into(),
+            endpoint_url: None,
+            lease_ttl: Duration::from_secs(60),
+            max_retries: 3,
+            slot_timeout: Duration::from_secs(30),
+            inline_retry_threshold: Duration::from_secs(5),
+            leases: Leases::default(),
+            on_unavailable: OnUnavailable::default(),
+            caller: default_caller(|name| std::env::var(name).ok()),
+            clock: Clock::system(),
+        }
+    }
+
+    pub(crate) fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    /// Reads the variables through `lookup`; empty ones count as unset.
+    pub(crate) fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let var = |name: &'static str| Variable { name, value: lookup(name).filter(|value| !value.is_empty()) };
+        let table = match (var("SLUICE_TABLE_NAME").value, var("SLUICE_ENV").value) {
+            (Some(table), _) => table,
+            (None, Some(env)) if ENVIRONMENTS.contains(&env.as_str()) => table_name(&env),
+            (None, Some(value)) => return Err(bad("SLUICE_ENV", value, "sandbox, pre or prod")),
+            (None, None) => return Err(ConfigError::NoTable),
+        };
+        let defaults = Self::new(table);
+        let url = "an http:// or https:// URL, as in http://localhost:4566";
+        let levels = "ERROR, WARN, INFO, DEBUG or TRACE";
+        var("SLUICE_LOG_LEVEL").parse(levels, log_level)?;
+        Ok(Self {
+            region: var("SLUICE_AWS_REGION").value.unwrap_or(defaults.region),
+            endpoint_url: var("SLUICE_ENDPOINT_URL").parse(url, |v| is_url(v).then(|| v.to_owned()))?,
+            lease_ttl: var("SLUICE_LEASE_TTL")
+                .parse("seconds, at least 1, as in 60", |v| seconds(v).filter(|ttl| *ttl >= SHORTEST_LEASE))?
+                .unwrap_or(defaults.lease_ttl),
+            max_retries: var("SLUICE_MAX_RETRIES")
+                .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= 20))?
+                .unwrap_or(defaults.max_retries),
+            slot_timeout: var("SLUICE_DEFAULT_SLOT_TIMEOUT")
+                .parse("seconds above 0, as in 30", |v| seconds(v).filter(|t| !t.is_zero()))?
+                .unwrap_or(defaults.slot_timeout),
+            inline_retry_threshold: var("SLUICE_INLINE_RETRY_THRESHOLD")
+                .parse("seconds, as in 5", seconds)?
+                .unwrap_or(defaults.inline_retry_threshold),
+            leases: var("SLUICE_LEASES").parse("concurrent or all", leases)?.unwrap_or(defaults.leases),
+            on_unavailable: var("SLUICE_ON_UNAVAILABLE")
+                .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
+                .unwrap_or(defaults.on_unavailable),
+            caller: default_caller(&lookup),
+            ..defaults
+        })
+    }
+}
+
+/// The level of `SLUICE_LOG_LEVEL`, in the spelling of `tracing`; for programs that install a subscriber. `None` where the
+/// text is no level.
+#[must_use]
+pub fn log_level(text: &str) -> Option<&'static str> {
+    ["error", "warn", "info", "debug", "trace"].into_iter().find(|level| level.eq_ignore_ascii_case(text))
+}
+
+struct Variable {
+    name: &'static str,
+    value: Option<String>,
+}
+
+impl Variable {
+    fn parse<T>(self, takes: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.value else { return Ok(None) };
+        match read(&value) {
+            Some(read) => Ok(Some(read)),
+            None => Err(bad(self.name, value, takes)),
+        }
+    }
+}
+
+const fn bad(variable: &'static str, value: String, takes: &'static str) -> ConfigError {
+    ConfigError::BadValue { variable, value, takes }
+}
+
+/// A year: longer settings are a slip of the unit, and would overflow sums of instants.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|span| *span <= LONGEST)
+}
+
+fn is_url(text: &str) -> bool {
+    text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).is_some_and(|host| !host.is_empty())
+}
+
+fn leases(text: &str) -> Option<Leases> {
+    match text {
+        "concurrent" => Some(Leases::Concurrent),
+        "all" => Some(Leases::All),
+        _ => None,
+    }
+}
+
+fn on_unavailable(text: &str) -> Option<OnUnavailable> {
+    match text {
+        "error" => Some(OnUnavailable::Error),
+        "allow" => Some(OnUnavailable::Allow),
+        _ => text.strip_prefix("share:")?.parse().ok().map(OnUnavailable::Share),
+    }
+}
+
+/// Who a lease names as its holder: the function's name in Lambda, else the program's.
+fn default_caller(lookup: impl Fn(&str) -> Option<String>) -> String {
+    let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
+    let program = || {
+        let path = std::env::current_exe().ok()?;
+        Some(path.file_stem()?.to_string_lossy().into_owned())
+    };
+    set("SLUICE_CALLER").or_else(|| set("AWS_LAMBDA_FUNCTION_NAME")).or_else(program).unwrap_or_else(|| "unknown".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn there_is_no_silent_default_table() {
+        assert_eq!(with(&[]).unwrap_err(), ConfigError::NoTable);
+        assert_eq!(with(&[("SLUICE_TABLE_NAME", "")]).unwrap_err(), ConfigError::NoTable);
+        assert_eq!(with(&[("SLUICE_ENV", "pre")]).unwrap().table, "ontopix-vendor-buckets-pre");
+        assert_eq!(with(&[("SLUICE_ENV", "pre"), ("SLUICE_TABLE_NAME", "mine")]).unwrap().table, "mine");
+    }
+
+    #[test]
+    fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
+        let cases = [
+            ("SLUICE_ENV", "production"),
+            ("SLUICE_LEASE_TTL", "60s"),
+            ("SLUICE_LEASE_TTL", "0.5"),
+            ("SLUICE_LEASE_TTL", "NaN"),
+            ("SLUICE_LEASE_TTL", "1e300"),
+            ("SLUICE_MAX_RETRIES", "-1"),
+            ("SLUICE_MAX_RETRIES", "1000"),
+            ("SLUICE_DEFAULT_SLOT_TIMEOUT", "0"),
+            ("SLUICE_INLINE_RETRY_THRESHOLD", "-5"),
+            ("SLUICE_ENDPOINT_URL", "localhost:4566"),
+            ("SLUICE_LOG_LEVEL", "LOUD"),
+            ("SLUICE_LEASES", "some"),
+            ("SLUICE_ON_UNAVAILABLE", "share:2"),
+            ("SLUICE_ON_UNAVAILABLE", "ignore"),
+        ];
+        for (variable, value) in cases {
+            let mut pairs = vec![(variable, value)];
+            if variable != "SLUICE_ENV" {
+                pairs.push(("SLUICE_ENV", "sandbox"));
+            }
+            let text = with(&pairs).unwrap_err().to_string();
+            assert!(text.contains(variable) && text.contains(value) && text.contains("takes"), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_variable_is_read() {
+        let config = with(&[
+            ("SLUICE_ENV", "sandbox"),
+            ("SLUICE_AWS_REGION", "us-east-1"),
+            ("SLUICE_ENDPOINT_URL", "http://localhost:4566"),
+            ("SLUICE_LEASE_TTL", "90"),
+            ("SLUICE_MAX_RETRIES", "5"),
+            ("SLUICE_DEFAULT_SLOT_TIMEOUT", "12.5"),
+            ("SLUICE_INLINE_RETRY_THRESHOLD", "2"),
+            ("SLUICE_LEASES", "all"),
+            ("SLUICE_ON_UNAVAILABLE", "share:0.25"),
+            ("SLUICE_LOG_LEVEL", "warn"),
+            ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
+        ])
+        .unwrap();
+        assert_eq!((config.region.as_str(), config.lease_ttl.as_secs(), config.max_retries), ("us-east-1", 90, 5));
+        assert_eq!(config.endpoint_url.as_deref(), Some("http://localhost:4566"));
+        assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
+        assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
+        assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
+    }
+}

@@ -1,0 +1,214 @@
+//! Giving back: what a holder releases, and what a sweep reclaims.
+
+use std::sync::Arc;
+
+use sluice_core::{Bucket, CancellationReason, Chunk, ChunkStep, Lease, Verdict, Write};
+
+use crate::attempt::in_parallel;
+use crate::client::Inner;
+use crate::grant::{Hold, Part};
+use crate::store::{Attributes, Cancelled, IfAmbiguous, Store, StoreError, Transacted, Transaction, Written};
+
+/// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Released {
+    /// What was held is back.
+    GivenBack,
+    /// The bucket was full already: another client restored this slot, or the capacity was lowered meanwhile.
+    AlreadyCapped,
+    /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to someone else while this holder still called.
+    LeaseGone,
+}
+
+/// Why a release could not be confirmed. The slot comes back when its lease ends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// Other writers were faster in every try.
+    #[error("the release of {key} met a conflict in every try; the slot comes back when its lease ends")]
+    Contended {
+        /// The lease.
+        key: String,
+    },
+    /// DynamoDB will never accept it, or the bucket's row cannot be read.
+    #[error("{key} cannot be given back: {message}")]
+    Refused {
+        /// The lease.
+        key: String,
+        /// What DynamoDB said, or what is wrong with the row.
+        message: String,
+    },
+    /// The table did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A release tries longer than an acquire: where it gives up, a slot is out of use until its lease ends.
+const RELEASE_TRIES: u32 = 10;
+
+/// What came of giving chunks back.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Leases whose slots (or rows) were given back.
+    pub(crate) restored: usize,
+    /// Leases deleted without a slot, since the bucket was full.
+    pub(crate) already_capped: usize,
+    /// Leases that were gone or renewed.
+    pub(crate) lost_races: usize,
+    /// Times that a conflict or throttling was waited out.
+    pub(crate) conflicts_retried: usize,
+    /// Leases that conflicts or the deadline left for another time.
+    pub(crate) left: usize,
+    /// Chunks that can never pass: first lease and message.
+    pub(crate) failed: Vec<(String, String)>,
+}
+
+/// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
+pub(crate) async fn settle(
+    store: &Store,
+    chunk: Chunk,
+    tries: u32,
+    more_time: impl Fn() -> bool,
+    tally: &mut Tally,
+) -> Result<(), StoreError> {
+    let mut queue = vec![(chunk, 0)];
+    while let Some((chunk, attempt)) = queue.pop() {
+        let writes = chunk.writes();
+        let sent = Transaction::new(&writes);
+        if !more_time() {
+            tally.left += chunk.leases().len();
+            continue;
+        }
+        let reasons = match send(store, &writes, &sent).await? {
+            Transacted::Committed => {
+                let leases = chunk.leases().len();
+                if chunk.is_already_capped() { tally.already_capped += leases } else { tally.restored += leases }
+                continue;
+            }
+            Transacted::Cancelled(reasons) => reasons,
+        };
+        match after(chunk, reasons) {
+            ChunkStep::Continue { chunks, lost_races } => {
+                tally.lost_races += lost_races;
+                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt)));
+            }
+            ChunkStep::BackOff(chunk) if attempt >= tries => tally.left += chunk.leases().len(),
+            ChunkStep::BackOff(chunk) => {
+                tally.conflicts_retried += 1;
+                store.back_off(attempt).await;
+                queue.push((chunk, attempt + 1));
+            }
+            ChunkStep::Fail(message) => tally.failed.push(message_of(&writes, message)),
+        }
+    }
+    Ok(())
+}
+
+/// A lone delete is a single write at half the price of a transaction.
+async fn send(store: &Store, writes: &[Write], transaction: &Transaction) -> Result<Transacted, StoreError> {
+    let [Write::Delete(delete)] = writes else { return store.transact(transaction).await };
+    let failed = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
+    Ok(match store.delete(delete).await? {
+        Written::Applied(_) => Transacted::Committed,
+        Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason: failed, row }]),
+    })
+}
+
+fn after(chunk: Chunk, reasons: Vec<Cancelled>) -> ChunkStep {
+    let bucket = reasons.get(chunk.leases().len()).and_then(|cancelled| cancelled.row.as_ref());
+    let bucket = bucket.zip(chunk.leases().first());
+    let bucket = bucket.map(|(row, lease)| Bucket::read(lease.dimension(), &Attributes(row)));
+    let reasons: Vec<CancellationReason> = reasons.into_iter().map(|cancelled| cancelled.reason).collect();
+    chunk.after(&reasons, bucket)
+}
+
+fn message_of(writes: &[Write], message: String) -> (String, String) {
+    let key = writes.iter().find_map(|write| match write {
+        Write::Delete(delete) => Some(delete.key.clone()),
+        _ => None,
+    });
+    (key.unwrap_or_default(), message)
+}
+
+/// Releases the parts of a grant whose call was made.
+pub(crate) async fn release(inner: &Arc<Inner>, parts: Vec<Part>) -> Result<Released, ReleaseError> {
+    let releases = parts.into_iter().map(|part| {
+        let inner = Arc::clone(inner);
+        async move { release_part(&inner, &part).await }
+    });
+    let mut released = Released::GivenBack;
+    let mut failure = None;
+    for result in in_parallel(releases.collect()).await {
+        match result {
+            Ok(part) => released = released.max(part),
+            Err(error) => failure = Some(error),
+        }
+    }
+    failure.map_or(Ok(released), Err)
+}
+
+async fn release_part(inner: &Inner, part: &Part) -> Result<Released, ReleaseError> {
+    match &part.hold {
+        Hold::Tokens { lease: None, .. } => Ok(Released::GivenBack),
+        Hold::Tokens { lease: Some(lease), .. } => release_chunk(inner, part, Chunk::release_row(lease.clone()), lease).await,
+        Hold::Slots { bucket, lease } => release_chunk(inner, part, Chunk::release(bucket, lease.clone()), lease).await,
+        Hold::Local => {
+            inner.fallback.give_back(&part.entry.dimension, part.cost);
+            Ok(Released::GivenBack)
+        }
+    }
+}
+
+async fn release_chunk(inner: &Inner, part: &Part, chunk: Chunk, lease: &Lease) -> Result<Released, ReleaseError> {
+    let mut tally = Tally::default();
+    settle(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await?;
+    let key = lease.key().to_owned();
+    if let Some((_, message)) = tally.failed.pop() {
+        return Err(ReleaseError::Refused { key, message });
+    }
+    if tally.left > 0 {
+        return Err(ReleaseError::Contended { key });
+    }
+    if matches!(part.hold, Hold::Slots { .. }) && tally.restored > 0 {
+        part.entry.slot_freed(part.cost);
+    }
+    let released = match (tally.lost_races, tally.already_capped) {
+        (0, 0) => Released::GivenBack,
+        (0, _) => Released::AlreadyCapped,
+        _ => Released::LeaseGone,
+    };
+    if released == Released::GivenBack {
+        tracing::debug!(event = "release.ok", dimension = %part.entry.dimension);
+    } else {
+        tracing::warn!(event = "release.late", dimension = %part.entry.dimension, lease = key, ?released);
+    }
+    Ok(released)
+}
+
+/// Gives back the parts of a grant whose call was never made: slots as in a release, and rate tokens as far as they have not
+/// flowed back by themselves. Best effort for the tokens: what is lost refills.
+pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Vec<Part>) {
+    let returns = parts.into_iter().map(|part| {
+        let inner = Arc::clone(inner);
+        async move {
+            if let Hold::Tokens { receipt, .. } = &part.hold
+                && let Some(update) = receipt.give_back(inner.now())
+            {
+                // Twice would be too much: after a lost reply the tokens are left to refill.
+                match inner.store.update(&update, IfAmbiguous::Stop).await {
+                    Ok(Written::Applied(row) | Written::ConditionFailed(Some(row))) => {
+                        let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
+                        bucket.into_iter().for_each(|bucket| part.entry.wrote(bucket, inner.now()));
+                    }
+                    Ok(Written::ConditionFailed(None)) => {}
+                    Err(error) => tracing::debug!(event = "give_back.lost", dimension = %part.entry.dimension, %error),
+                }
+            }
+            if let Err(error) = release_part(&inner, &part).await {
+                tracing::warn!(event = "release.failed", dimension = %part.entry.dimension, %error);
+            }
+        }
+    });
+    in_parallel(returns.collect()).await;
+}

@@ -1,0 +1,275 @@
+//! A grant: what a caller holds while it calls the vendor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Cost, Dimension, Lease, RateReceipt, Timestamp};
+use tokio::runtime::Handle;
+
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::give_back::{ReleaseError, Released, give_back_unused, release};
+use crate::request::Ask;
+
+/// Leave to call the vendor.
+///
+/// [`release`](Self::release) it when the call is over. A grant that is dropped gives back its concurrency slots, and a booking
+/// whose start is not reached, on a task of the runtime; where that does not run any more (a crash, a frozen Lambda) the lease
+/// ends and a sweep gives the slot back. Rate tokens of a call that was made are spent, however it went.
+#[derive(Debug)]
+pub struct Grant {
+    inner: Arc<Inner>,
+    parts: Vec<Part>,
+    granted_at: Timestamp,
+    start_at: Timestamp,
+    lease_ends: Timestamp,
+    lease_for: Duration,
+    basis: Basis,
+}
+
+/// What a grant rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Basis {
+    /// The table.
+    Table,
+    /// The process's own share of the limits, while DynamoDB is out.
+    LocalShare,
+    /// Nothing: DynamoDB is out, and the client is set to allow.
+    Unchecked,
+}
+
+/// What a grant holds of one bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) cost: Cost,
+    pub(crate) start_at: Timestamp,
+    pub(crate) hold: Hold,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Hold {
+    Tokens { receipt: RateReceipt, lease: Option<Lease> },
+    Slots { bucket: Bucket, lease: Lease },
+    /// Counted in the process.
+    Local,
+}
+
+impl Part {
+    pub(crate) fn tokens(
+        entry: &Arc<Entry>,
+        cost: Cost,
+        receipt: RateReceipt,
+        now: Timestamp,
+        lease: Option<Lease>,
+    ) -> Self {
+        let start_at = receipt.start_at(now);
+        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Tokens { receipt, lease } }
+    }
+
+    pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Bucket, lease: Lease) -> Self {
+        let start_at = lease.created_at().unwrap_or_default();
+        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Slots { bucket, lease } }
+    }
+
+    pub(crate) const fn lease(&self) -> Option<&Lease> {
+        match &self.hold {
+            Hold::Tokens { lease, .. } => lease.as_ref(),
+            Hold::Slots { lease, .. } => Some(lease),
+            Hold::Local => None,
+        }
+    }
+}
+
+impl Grant {
+    pub(crate) fn new(inner: Arc<Inner>, parts: Vec<Part>, granted_at: Timestamp, lease_for: Duration) -> Self {
+        let start_at = parts.iter().map(|part| part.start_at).fold(granted_at, Timestamp::max);
+        let ends = parts.iter().filter_map(|part| part.lease()).map(Lease::ends).min();
+        let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
+        Self { inner, parts, granted_at, start_at, lease_ends, lease_for, basis: Basis::Table }
+    }
+
+    pub(crate) fn local(inner: Arc<Inner>, parts: Vec<Part>, granted_at: Timestamp, basis: Basis) -> Self {
+        let mut grant = Self::new(inner, parts, granted_at, Duration::ZERO);
+        grant.basis = basis;
+        grant
+    }
+
+    /// The dimensions it holds a part of.
+    pub fn dimensions(&self) -> impl Iterator<Item = &Dimension> {
+        self.parts.iter().map(|part| &part.entry.dimension)
+    }
+
+    /// What it took from `dimension`; `None` where it took nothing.
+    #[must_use]
+    pub fn cost(&self, dimension: &str) -> Option<Amount> {
+        let of = |part: &&Part| part.entry.dimension.as_str() == dimension;
+        self.parts.iter().find(of).map(|part| part.cost.amount())
+    }
+
+    /// When the call may be made.
+    #[must_use]
+    pub const fn start_at(&self) -> Timestamp {
+        self.start_at
+    }
+
+    /// How long after the grant the call may be made: zero, unless a start was booked.
+    #[must_use]
+    pub fn booked_wait(&self) -> Duration {
+        self.start_at.since(self.granted_at)
+    }
+
+    /// When the first of its leases ends; `None` where it has none. Renew before.
+    #[must_use]
+    pub fn lease_ends(&self) -> Option<Timestamp> {
+        (self.lease_ends.micros() < i64::MAX).then_some(self.lease_ends)
+    }
+
+    /// Whether the table stands behind it.
+    #[must_use]
+    pub const fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// Gives back what the call held: concurrency slots, and the lease rows. Rate tokens stay spent, and without lease rows a
+    /// rate grant costs no request here.
+    ///
+    /// # Errors
+    /// [`ReleaseError`] where the table did not answer. The slot then comes back when its lease ends.
+    pub async fn release(mut self) -> Result<Released, ReleaseError> {
+        let parts = std::mem::take(&mut self.parts);
+        // On its own task: a caller that is dropped here has still released.
+        let inner = Arc::clone(&self.inner);
+        match tokio::spawn(async move { release(&inner, parts).await }).await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Gives everything back, rate tokens too, on a task of its own: the call was never made.
+    pub(crate) fn give_back_unused(mut self) {
+        let parts = std::mem::take(&mut self.parts);
+        self.spawn_give_back(parts, Use::Unused);
+    }
+
+    /// As above, and waits for it.
+    pub(crate) async fn cancel(mut self) {
+        give_back_unused(&self.inner, std::mem::take(&mut self.parts)).await;
+    }
+
+    /// Joins two grants of one call.
+    pub(crate) fn join(mut self, mut other: Self) -> Self {
+        self.parts.append(&mut other.parts);
+        self.start_at = self.start_at.max(other.start_at);
+        self.lease_ends = self.lease_ends.min(other.lease_ends);
+        if self.basis == Basis::Table {
+            self.basis = other.basis;
+        }
+        self
+    }
+
+    /// What it would take to ask for the same again.
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
+        self.parts.iter().map(ask).collect()
+    }
+
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.dimensions().map(Dimension::as_str).collect();
+        names.join(",")
+    }
+
+    pub(crate) const fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    pub(crate) fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.parts.iter().filter_map(Part::lease)
+    }
+
+    pub(crate) const fn lease_for(&self) -> Duration {
+        self.lease_for
+    }
+
+    pub(crate) const fn renewed_until(&mut self, ends: Timestamp) {
+        self.lease_ends = ends;
+    }
+
+    fn spawn_give_back(&self, parts: Vec<Part>, used: Use) {
+        if parts.is_empty() {
+            return;
+        }
+        let inner = Arc::clone(&self.inner);
+        let Ok(runtime) = Handle::try_current() else {
+            tracing::warn!(event = "grant.dropped_outside_runtime", dimensions = %self.names(), "the slot comes back when its lease ends");
+            return;
+        };
+        runtime.spawn(async move {
+            match used {
+                Use::Unused => give_back_unused(&inner, parts).await,
+                Use::Used => {
+                    if let Err(error) = release(&inner, parts).await {
+                        tracing::warn!(event = "release.failed", %error);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Whether the vendor was called under a grant.
+enum Use {
+    Used,
+    Unused,
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let parts = std::mem::take(&mut self.parts);
+        let not_started = self.inner.now() < self.start_at;
+        self.spawn_give_back(parts, if not_started { Use::Unused } else { Use::Used });
+    }
+}
+
+/// A grant, or none, under which no call was made yet: dropped, it gives everything back, rate tokens too.
+#[derive(Debug, Default)]
+pub(crate) struct Uncalled(Option<Grant>);
+
+impl Uncalled {
+    pub(crate) fn join(&mut self, grant: Grant) {
+        self.0 = Some(match self.0.take() {
+            Some(held) => held.join(grant),
+            None => grant,
+        });
+    }
+
+    pub(crate) const fn take(&mut self) -> Option<Grant> {
+        self.0.take()
+    }
+
+    pub(crate) fn start_at(&self) -> Option<Timestamp> {
+        self.0.as_ref().map(Grant::start_at)
+    }
+
+    /// Takes out the tokens whose start is earlier than the latest one, by more than `by`.
+    pub(crate) fn split_earlier_than(&mut self, by: Duration) -> Vec<Part> {
+        let Some(grant) = &mut self.0 else { return Vec::new() };
+        let latest = grant.start_at;
+        let is_early = |part: &Part| {
+            matches!(part.hold, Hold::Tokens { .. }) && latest.since(part.start_at) > by
+        };
+        let (early, kept) = std::mem::take(&mut grant.parts).into_iter().partition(is_early);
+        grant.parts = kept;
+        early
+    }
+}
+
+impl Drop for Uncalled {
+    fn drop(&mut self) {
+        if let Some(grant) = self.0.take() {
+            grant.give_back_unused();
+        }
+    }
+}

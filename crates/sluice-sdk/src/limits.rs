@@ -1,0 +1,169 @@
+//! Declaring, listing and removing buckets: what an operator does, and the CLI for them.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
+use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError};
+
+use crate::acquire::AcquireError;
+use crate::attempt::parse;
+use crate::client::Client;
+use crate::store::{IfAmbiguous, Scan, StoreError, Written};
+
+/// What applying a limit did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Applied {
+    /// The bucket was not there; it starts full.
+    Created,
+    /// It had these limits already.
+    Unchanged,
+    /// It had others; its level is kept.
+    Changed {
+        /// The limits that it had.
+        from: Limit,
+    },
+}
+
+/// A bucket's row as it was listed.
+#[derive(Debug)]
+pub struct BucketRow {
+    /// Its key.
+    pub key: String,
+    /// What it holds, or why that cannot be read.
+    pub bucket: Result<Bucket, BucketFault>,
+}
+
+/// Why a row that is no lease is no bucket either.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BucketFault {
+    /// Its key is no dimension.
+    #[error(transparent)]
+    Key(#[from] DimensionError),
+    /// An attribute is missing, or makes no sense.
+    #[error(transparent)]
+    Row(#[from] sluice_core::RowError),
+}
+
+/// Why a limit could not be applied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitsError {
+    /// The bucket's row cannot be read, or the table did not answer.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The change makes no sense.
+    #[error("{dimension}: {source}")]
+    Limit {
+        /// The dimension.
+        dimension: Dimension,
+        /// What is wrong.
+        source: LimitError,
+    },
+    /// The row changed under every try.
+    #[error("the limits of {0} changed under every try: someone else is applying them; try again")]
+    Contended(Dimension),
+}
+
+impl From<StoreError> for LimitsError {
+    fn from(error: StoreError) -> Self {
+        Self::Acquire(error.into())
+    }
+}
+
+/// Tries of a change. Callers move an anchor once a minute, so that one more try nearly always passes.
+const TRIES: u32 = 10;
+
+impl Client {
+    /// Reads one bucket; `None` where the table has none of this name.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: a row that cannot be read, a table that does not answer.
+    pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, AcquireError> {
+        let row = self.inner.store.read(dimension.as_str()).await?;
+        row.map(|row| parse(dimension, &row)).transpose()
+    }
+
+    /// Reads every bucket, sorted by key. A scan: for people, not for the path of a call.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the table does not answer.
+    pub async fn buckets(&self) -> Result<Vec<BucketRow>, StoreError> {
+        let mut scan = Scan {
+            segment: 0,
+            segments: 1,
+            filter: "NOT begins_with(#pk, :lease) AND NOT begins_with(#pk, :load)",
+            names: &[("#pk", KEY)],
+            values: vec![
+                (":lease", AttributeValue::S(LEASE_PREFIX.into())),
+                (":load", AttributeValue::S(LOAD_PREFIX.into())),
+            ],
+            projection: None,
+            from: None,
+        };
+        let mut rows = Vec::new();
+        loop {
+            let page = self.inner.store.scan(&scan).await?;
+            rows.extend(page.rows.iter().map(bucket_row));
+            scan.from = page.next;
+            if scan.from.is_none() {
+                break;
+            }
+        }
+        rows.sort_by(|a: &BucketRow, b| a.key.cmp(&b.key));
+        Ok(rows)
+    }
+
+    /// Gives `dimension` this limit: creates the bucket, full, or changes it and keeps its level.
+    ///
+    /// # Errors
+    /// [`LimitsError`]: a change between rate and concurrency, a row that cannot be read, a table that does not answer.
+    pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
+        let store = &self.inner.store;
+        for attempt in 0..TRIES {
+            let Some(bucket) = self.bucket(dimension).await? else {
+                let bucket = Bucket::full(dimension.clone(), *limit, self.inner.now());
+                match store.put(&bucket.create()).await? {
+                    Written::Applied(_) => return Ok(Applied::Created),
+                    Written::ConditionFailed(_) => continue,
+                }
+            };
+            let from = *bucket.limit();
+            if from == *limit {
+                return Ok(Applied::Unchanged);
+            }
+            let plan = Change::plan(&bucket, limit, self.inner.now());
+            let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
+            // After a lost reply the second try reads the new limits and finds nothing to do.
+            match store.update(&update, IfAmbiguous::SendAgain).await? {
+                Written::Applied(_) => {
+                    self.inner.entry(dimension).forget();
+                    return Ok(Applied::Changed { from });
+                }
+                Written::ConditionFailed(_) => store.back_off(attempt).await,
+            }
+        }
+        Err(LimitsError::Contended(dimension.clone()))
+    }
+
+    /// Removes a bucket; false where there was none. Leases on it stay until a sweep finds them.
+    ///
+    /// # Errors
+    /// [`StoreError`] where the table does not answer.
+    pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
+        let removed = self.inner.store.delete_row(dimension.as_str()).await?;
+        self.inner.entry(dimension).forget();
+        Ok(removed.is_some())
+    }
+}
+
+fn bucket_row(row: &HashMap<String, AttributeValue>) -> BucketRow {
+    let key = crate::store::value_text(row, KEY);
+    let read = || {
+        let dimension = Dimension::new(&key)?;
+        Ok(Bucket::read(&dimension, &crate::store::Attributes(row))?)
+    };
+    BucketRow { bucket: read(), key }
+}

@@ -1,0 +1,90 @@
+//! What an acquire answers.
+
+use std::time::Duration;
+
+use sluice_core::Dimension;
+
+use crate::grant::Grant;
+
+/// The answer to an acquire.
+#[derive(Debug)]
+#[must_use = "a grant that is not used should be released, and a refusal waited for"]
+pub enum Outcome {
+    /// Call the vendor.
+    Granted(Grant),
+    /// Not now.
+    RetryIn(RetryIn),
+}
+
+/// A refusal: how long to wait, and what for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryIn {
+    pub(crate) wait: Duration,
+    pub(crate) dimension: Dimension,
+    pub(crate) reason: RetryReason,
+}
+
+/// Why a caller is to come back later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RetryReason {
+    /// A rate bucket has fewer tokens than the call takes; the wait is exact.
+    Exhausted,
+    /// Every slot of a concurrency bucket is held; the wait is a guess.
+    NoFreeSlot,
+    /// The vendor asked for a pause.
+    CoolingDown,
+    /// Other writers were faster in every try. Says nothing about the quota.
+    Contended,
+}
+
+impl RetryReason {
+    /// The reason as logs and metrics name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::NoFreeSlot => "no_free_slot",
+            Self::CoolingDown => "cooling_down",
+            Self::Contended => "contended",
+        }
+    }
+}
+
+impl RetryIn {
+    /// How long to wait from now.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// The dimension that causes the longest wait.
+    #[must_use]
+    pub const fn dimension(&self) -> &Dimension {
+        &self.dimension
+    }
+
+    /// Why.
+    #[must_use]
+    pub const fn reason(&self) -> RetryReason {
+        self.reason
+    }
+}
+
+impl std::fmt::Display for RetryIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { wait, dimension, reason } = self;
+        write!(f, "{dimension} is {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
+    }
+}
+
+impl Outcome {
+    /// The grant, if it is one.
+    #[must_use]
+    pub fn granted(self) -> Option<Grant> {
+        match self {
+            Self::Granted(grant) => Some(grant),
+            Self::RetryIn(_) => None,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What became of a failed request, and how long to wait before the next: pure, and the only layer that retries (the AWS
+//! SDK's own is switched off).
+
+use std::time::Duration;
+
+/// What is known of a request that did not come back with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It never reached DynamoDB.
+    NotSent,
+    /// It may have been applied, or not.
+    Ambiguous,
+    /// DynamoDB refused it because another transaction held the item: nothing happened.
+    Conflict,
+    /// DynamoDB refused it for its rate: nothing happened.
+    Throttled,
+    /// It will be refused every time.
+    Permanent,
+}
+
+impl Fate {
+    /// Whether the same request is worth sending again.
+    pub(crate) const fn is_transient(self) -> bool {
+        !matches!(self, Self::Permanent)
+    }
+}
+
+/// Codes with which DynamoDB answers that it did nothing and would like to be asked later.
+const THROTTLES: [&str; 5] = [
+    "ThrottlingException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "TransactionInProgressException",
+    "LimitExceededException",
+];
+
+/// The fate behind an error code and status of the service.
+pub(crate) fn classify_answer(code: &str, status: u16) -> Fate {
+    if code == "TransactionConflictException" {
+        Fate::Conflict
+    } else if THROTTLES.contains(&code) {
+        Fate::Throttled
+    } else if status >= 500 {
+        Fate::Ambiguous
+    } else {
+        Fate::Permanent
+    }
+}
+
+/// Exponential backoff with full jitter: a wait between nothing and `base * 2^attempt`, at most `cap`.
+///
+/// Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    base: Duration,
+    cap: Duration,
+}
+
+impl Backoff {
+    pub(crate) const DEFAULT: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(200) };
+    /// Between two looks at a full concurrency bucket: reads, at a fifth of a write's price.
+    pub(crate) const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(250) };
+
+    /// The longest wait.
+    pub(crate) const fn cap(self) -> Duration {
+        self.cap
+    }
+
+    /// The wait after `attempt` failures (0 for the first); `below` draws a number from 0 up to and with its argument.
+    pub(crate) fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
+        let ceiling = self.base.saturating_mul(1 << attempt.min(16)).min(self.cap);
+        Duration::from_micros(below(u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The random source of the client.
+pub(crate) fn random_up_to(most: u64) -> u64 {
+    fastrand::u64(..=most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_the_cap_and_never_beyond() {
+        let longest: Vec<u64> = (0..6).map(|n| Backoff::DEFAULT.delay(n, |most| most).as_millis() as u64).collect();
+        assert_eq!(longest, [25, 50, 100, 200, 200, 200]);
+        assert_eq!(Backoff::DEFAULT.delay(3, |_| 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_answer_tells_whether_something_may_have_happened() {
+        assert_eq!(classify_answer("TransactionConflictException", 400), Fate::Conflict);
+        assert_eq!(classify_answer("ThrottlingException", 400), Fate::Throttled);
+        assert_eq!(classify_answer("InternalServerError", 500), Fate::Ambiguous);
+        assert_eq!(classify_answer("ValidationException", 400), Fate::Permanent);
+    }
+}

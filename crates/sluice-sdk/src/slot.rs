@@ -1,0 +1,213 @@
+//! Slots: book a start, wait for it, run the call, and give back what it held however that ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+use tokio::time::Instant;
+
+use crate::acquire::AcquireError;
+use crate::client::Client;
+use crate::grant::{Basis, Grant};
+use crate::outcome::RetryIn;
+use crate::renew::RenewError;
+use crate::request::{Quantity, Request};
+
+mod wait;
+
+/// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
+const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// Why a slot did not end with its closure's value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SlotError<E> {
+    /// No start could be had within the wait; the closure did not run.
+    #[error("no slot within the wait: {0}")]
+    Refused(RetryIn),
+    /// The closure was still running at the timeout. It was cancelled, and what it held is given back.
+    #[error("the slot timed out after {} s: the call was cancelled, and what it held is given back", .0.as_secs_f64())]
+    SlotTimeout(Duration),
+    /// The table, or the request.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The closure failed.
+    #[error(transparent)]
+    Call(E),
+}
+
+/// How long a closure may hold its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holding {
+    /// To the end of the timeout.
+    WithinTimeout,
+    /// As long as it takes; the lease is renewed meanwhile.
+    Renewed,
+}
+
+/// A slot that is about to be asked for: see [`Client::slot`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `run`"]
+pub struct SlotBuilder {
+    client: Client,
+    request: Request,
+    timeout: Duration,
+    max_wait: Option<Duration>,
+    holding: Holding,
+}
+
+/// What a closure can learn of the slot that it runs in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    start_at: Timestamp,
+    deadline: Option<Instant>,
+    basis: Basis,
+    lease_lost: AtomicBool,
+}
+
+impl Slot {
+    /// When the call was allowed to start.
+    #[must_use]
+    pub fn start_at(&self) -> Timestamp {
+        self.state.start_at
+    }
+
+    /// What is left of the timeout; `None` where the slot may be held as long as it takes.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.state.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether the table stands behind it.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        self.state.basis
+    }
+
+    /// Whether the lease ended under the running closure, so that its slot may be in use twice. The closure is not stopped for
+    /// that: a failure of the limiter must not kill healthy work.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.state.lease_lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Client {
+    /// A slot in the dimensions of `request`: [`SlotBuilder::run`] waits for its start and runs a closure in it.
+    pub fn slot(&self, request: impl Into<Request>) -> SlotBuilder {
+        SlotBuilder {
+            client: self.clone(),
+            request: request.into(),
+            timeout: self.inner.config.slot_timeout,
+            max_wait: None,
+            holding: Holding::WithinTimeout,
+        }
+    }
+}
+
+impl SlotBuilder {
+    /// What the call takes from `dimension`, where it is not the bucket's `cost_per_call`.
+    pub fn cost(mut self, dimension: impl Into<String>, cost: impl Into<Quantity>) -> Self {
+        self.request = self.request.cost(dimension, cost);
+        self
+    }
+
+    /// How long waiting and running may take together; `SLUICE_DEFAULT_SLOT_TIMEOUT` by default. In a Lambda, keep it 5 s
+    /// under the function's own timeout, so that the release still runs.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long the start may be away; the whole timeout by default. A shorter wait leaves more of the timeout to the call,
+    /// and refuses sooner.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Lets the closure run as long as it takes: the timeout bounds the wait alone, and the lease is renewed while it runs.
+    pub fn hold_until_done(mut self) -> Self {
+        self.holding = Holding::Renewed;
+        self
+    }
+
+    /// Waits for the start, runs `call`, and gives back what it held: after success, error, panic, timeout, and when this
+    /// future is dropped.
+    ///
+    /// Concurrency slots are taken first, in the order of asking within the process, and kept while a start is booked on the
+    /// rate limits: their tokens are taken last, so that none is kept for long before it is used.
+    ///
+    /// # Errors
+    /// [`SlotError::Refused`] where no start is to be had within the wait, [`SlotError::SlotTimeout`] where the call outlasts
+    /// the timeout, [`SlotError::Call`] with the closure's own error. A release that fails is logged and no error: the sweep
+    /// gives the slot back.
+    pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
+        let asked_at = Instant::now();
+        let deadline = asked_at + self.timeout;
+        let until = asked_at + self.max_wait.unwrap_or(self.timeout).min(self.timeout);
+        let asks = self.request.parse().map_err(AcquireError::from)?;
+        let lease_for = |now: Instant| match self.holding {
+            Holding::Renewed => self.client.inner.config.lease_ttl,
+            Holding::WithinTimeout => {
+                (deadline.saturating_duration_since(now) + LEASE_MARGIN).max(self.client.inner.config.lease_ttl)
+            }
+        };
+        let mut grant = match wait::for_start(&self.client.inner, asks, until, lease_for).await? {
+            Ok(grant) => grant,
+            Err(retry) => return Err(SlotError::Refused(retry)),
+        };
+        let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
+        let lease_lost = AtomicBool::new(false);
+        let state = Arc::new(State { start_at: grant.start_at(), deadline, basis: grant.basis(), lease_lost });
+        let called = tokio::select! {
+            biased;
+            called = call(Slot { state: Arc::clone(&state) }) => Some(called),
+            () = timed_out(deadline) => None,
+            () = keep_alive(&mut grant, &state) => None,
+        };
+        let names = grant.names();
+        if let Err(error) = grant.release().await {
+            tracing::warn!(event = "release.failed", dimensions = %names, %error);
+        }
+        match called {
+            Some(called) => called.map_err(SlotError::Call),
+            None => {
+                tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = self.timeout.as_millis());
+                Err(SlotError::SlotTimeout(self.timeout))
+            }
+        }
+    }
+}
+
+async fn timed_out(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Renews the lease at half of its time, and more often while that fails. Never ends.
+async fn keep_alive(grant: &mut Grant, state: &State) {
+    while let (Some(ends), None) = (grant.lease_ends(), state.deadline) {
+        let left = ends.since(grant.inner().now());
+        let half = grant.lease_for() / 2;
+        let pause = if left > half { left.saturating_sub(half) } else { half / 8 };
+        tokio::time::sleep(pause).await;
+        match grant.renew().await {
+            Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %grant.names()),
+            Err(RenewError::LeaseGone { .. }) => {
+                state.lease_lost.store(true, Ordering::Relaxed);
+                break;
+            }
+            Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %grant.names(), %error),
+        }
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,313 @@
+//! The table: the only place that talks to DynamoDB. Translates core's writes, retries what is worth it, and tells apart what
+//! did not happen from what may have.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client as Dynamo;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
+use aws_sdk_dynamodb::operation::get_item::GetItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::scan::ScanError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{self, AttributeValue, ReturnValue, TransactWriteItem};
+use sluice_core::schema::KEY;
+use sluice_core::{CancellationReason, Delete, Put, Update, Verdict, Write};
+
+use crate::retry::{Backoff, Fate, random_up_to};
+
+mod error;
+mod translate;
+
+pub use error::StoreError;
+pub(crate) use translate::{Attributes, value_text};
+
+/// A row as the AWS SDK returns it.
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// One table of one DynamoDB.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    dynamo: Dynamo,
+    table: String,
+    max_retries: u32,
+}
+
+/// The answer to a conditional write.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// Applied; the row as it is now.
+    Applied(Item),
+    /// The condition was false; the row as it is, if there is one.
+    ConditionFailed(Option<Item>),
+}
+
+/// Whether a write may be sent a second time when it is not known whether the first was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfAmbiguous {
+    /// Its condition, or its harmlessness, makes a second application safe.
+    SendAgain,
+    /// Applying it twice would be wrong.
+    Stop,
+}
+
+/// Writes that are applied together or not at all, under a token that stays the same however often they are sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Transaction {
+    items: Vec<TransactWriteItem>,
+    token: String,
+}
+
+/// The answer to a transaction.
+#[derive(Debug)]
+pub(crate) enum Transacted {
+    Committed,
+    /// Nothing was applied; one entry for each action, in order.
+    Cancelled(Vec<Cancelled>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Cancelled {
+    pub(crate) reason: CancellationReason,
+    /// The row whose condition was false, where there is one.
+    pub(crate) row: Option<Item>,
+}
+
+/// A page of a scan.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Item>,
+    pub(crate) scanned: usize,
+    pub(crate) next: Option<Item>,
+}
+
+/// What a scan asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    pub(crate) segment: i32,
+    pub(crate) segments: i32,
+    pub(crate) filter: &'static str,
+    pub(crate) names: &'static [(&'static str, &'static str)],
+    pub(crate) values: Vec<(&'static str, AttributeValue)>,
+    pub(crate) projection: Option<&'static str>,
+    pub(crate) from: Option<Item>,
+}
+
+impl Transaction {
+    pub(crate) fn new(writes: &[Write]) -> Self {
+        Self {
+            items: writes.iter().map(translate::action).collect(),
+            token: uuid::Uuid::now_v7().hyphenated().to_string(),
+        }
+    }
+}
+
+impl Store {
+    pub(crate) const fn new(dynamo: Dynamo, table: String, max_retries: u32) -> Self {
+        Self { dynamo, table, max_retries }
+    }
+
+    pub(crate) const fn dynamo(&self) -> &Dynamo {
+        &self.dynamo
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        &self.table
+    }
+
+    pub(crate) const fn max_retries(&self) -> u32 {
+        self.max_retries
+    }
+
+    /// Reads a row, strongly consistent.
+    pub(crate) async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
+        let request = || {
+            let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
+            request.key(KEY, AttributeValue::S(key.to_owned())).send()
+        };
+        let reply = self.retrying("GetItem", IfAmbiguous::SendAgain, request).await;
+        reply.map(|reply| reply.item).map_err(Failed::error)
+    }
+
+    /// One conditional write on one row, with the row in either reply.
+    pub(crate) async fn update(&self, update: &Update, if_ambiguous: IfAmbiguous) -> Result<Written, StoreError> {
+        let request = || translate::update(&self.dynamo, &self.table, update).send();
+        match self.retrying("UpdateItem", if_ambiguous, request).await {
+            Ok(reply) => Ok(Written::Applied(reply.attributes.unwrap_or_default())),
+            Err(failed) => failed.condition(),
+        }
+    }
+
+    /// Makes a row.
+    pub(crate) async fn put(&self, put: &Put) -> Result<Written, StoreError> {
+        let request = || translate::put(&self.dynamo, &self.table, put).send();
+        match self.retrying("PutItem", IfAmbiguous::SendAgain, request).await {
+            Ok(_) => Ok(Written::Applied(Item::new())),
+            Err(failed) => failed.condition(),
+        }
+    }
+
+    /// Removes a row.
+    pub(crate) async fn delete(&self, delete: &Delete) -> Result<Written, StoreError> {
+        let request = || translate::delete(&self.dynamo, &self.table, delete).send();
+        match self.retrying("DeleteItem", IfAmbiguous::SendAgain, request).await {
+            Ok(_) => Ok(Written::Applied(Item::new())),
+            Err(failed) => failed.condition(),
+        }
+    }
+
+    /// Removes a row, whatever it holds.
+    pub(crate) async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
+        let request = || {
+            let request = self.dynamo.delete_item().table_name(&self.table).return_values(ReturnValue::AllOld);
+            request.key(KEY, AttributeValue::S(key.to_owned())).send()
+        };
+        let reply = self.retrying("DeleteItem", IfAmbiguous::SendAgain, request).await;
+        reply.map(|reply| reply.attributes).map_err(Failed::error)
+    }
+
+    /// Sends a transaction. What never arrived or never answered is sent again under the same token, which makes it one
+    /// transaction for DynamoDB; a cancellation comes back with its reasons, for the caller to judge.
+    pub(crate) async fn transact(&self, transaction: &Transaction) -> Result<Transacted, StoreError> {
+        let request = || {
+            let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
+            let items = transaction.items.iter().map(|item| translate::in_table(item, &self.table)).collect();
+            request.set_transact_items(Some(items)).send()
+        };
+        match self.retrying("TransactWriteItems", IfAmbiguous::SendAgain, request).await {
+            Ok(_) => Ok(Transacted::Committed),
+            Err(Failed::Cancelled(reasons)) => Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect())),
+            Err(failed) => Err(failed.error()),
+        }
+    }
+
+    /// Reads a page of the table.
+    pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
+        let request = || translate::scan(&self.dynamo, &self.table, scan).send();
+        let reply = self.retrying("Scan", IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+        Ok(Page {
+            scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
+            rows: reply.items.unwrap_or_default(),
+            next: reply.last_evaluated_key,
+        })
+    }
+
+    /// Waits before the next try of whatever just met a conflict.
+    pub(crate) async fn back_off(&self, attempt: u32) {
+        tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
+    }
+
+    /// The one loop that sends a request again.
+    async fn retrying<T, E, Send>(
+        &self,
+        operation: &'static str,
+        if_ambiguous: IfAmbiguous,
+        send: impl Fn() -> Send,
+    ) -> Result<T, Failed>
+    where
+        Send: Future<Output = Result<T, SdkError<E>>>,
+        E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
+    {
+        let mut maybe_applied = false;
+        for attempt in 0.. {
+            let error = match send().await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            if let SdkError::ServiceError(context) = &error
+                && let Some(answer) = context.err().answer()
+            {
+                return Err(answer);
+            }
+            let fate = error::fate(&error);
+            maybe_applied |= fate == Fate::Ambiguous;
+            let stop = !fate.is_transient()
+                || attempt >= self.max_retries
+                || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
+            if stop {
+                return Err(Failed::Store(error::describe(operation, &self.table, maybe_applied, error)));
+            }
+            tracing::debug!(event = "dynamodb.retry", operation, attempt, ?fate);
+            self.back_off(attempt).await;
+        }
+        unreachable!("the loop returns")
+    }
+}
+
+/// A request without a plain reply.
+enum Failed {
+    /// The condition was false.
+    Condition(Option<Item>),
+    /// The transaction was cancelled.
+    Cancelled(Vec<types::CancellationReason>),
+    Store(StoreError),
+}
+
+impl Failed {
+    fn condition(self) -> Result<Written, StoreError> {
+        match self {
+            Self::Condition(row) => Ok(Written::ConditionFailed(row)),
+            other => Err(other.error()),
+        }
+    }
+
+    fn error(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Condition(_) | Self::Cancelled(_) => unreachable!("the request carries no condition"),
+        }
+    }
+}
+
+/// Service errors that are answers and no failures: a false condition, and the reasons of a cancellation.
+trait Answer {
+    fn answer(&self) -> Option<Failed> {
+        None
+    }
+}
+
+impl Answer for GetItemError {}
+impl Answer for ScanError {}
+
+impl Answer for UpdateItemError {
+    fn answer(&self) -> Option<Failed> {
+        let Self::ConditionalCheckFailedException(failed) = self else { return None };
+        Some(Failed::Condition(failed.item.clone()))
+    }
+}
+
+impl Answer for PutItemError {
+    fn answer(&self) -> Option<Failed> {
+        let Self::ConditionalCheckFailedException(failed) = self else { return None };
+        Some(Failed::Condition(failed.item.clone()))
+    }
+}
+
+impl Answer for DeleteItemError {
+    fn answer(&self) -> Option<Failed> {
+        let Self::ConditionalCheckFailedException(failed) = self else { return None };
+        Some(Failed::Condition(failed.item.clone()))
+    }
+}
+
+impl Answer for TransactWriteItemsError {
+    fn answer(&self) -> Option<Failed> {
+        let Self::TransactionCanceledException(cancelled) = self else { return None };
+        cancelled.cancellation_reasons.clone().map(Failed::Cancelled)
+    }
+}
+
+fn cancelled(reason: types::CancellationReason) -> Cancelled {
+    let code = reason.code.unwrap_or_default();
+    let verdict = Verdict::from_code(&code);
+    let message = match reason.message {
+        Some(message) => format!("{code}: {message}"),
+        None => code,
+    };
+    Cancelled { reason: CancellationReason { verdict, message }, row: reason.item.filter(|item| !item.is_empty()) }
+}
+
+/// How long one attempt of a request may take, and its connection.
+pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,0 +1,182 @@
+//! What can go wrong between here and the table, told so that someone can act on it.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+
+use aws_sdk_dynamodb::config::http::HttpResponse;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+use crate::retry::{Fate, classify_answer};
+
+/// Why the table could not answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such table in this Region, or at this endpoint.
+    #[error("there is no table {table:?}: create it (Terraform, or `sluice sandbox`), or point SLUICE_TABLE_NAME at the one that is there")]
+    NoTable {
+        /// The table's name.
+        table: String,
+    },
+    /// The AWS SDK found no credentials, or the service did not take them.
+    #[error(
+        "no valid AWS credentials for {operation}: {message}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or \
+         run under a role"
+    )]
+    Credentials {
+        /// The API operation.
+        operation: &'static str,
+        /// What the SDK or the service said.
+        message: String,
+    },
+    /// The role may not do this.
+    #[error("the role may not call {operation} on table {table:?}: {message}")]
+    AccessDenied {
+        /// The API operation.
+        operation: &'static str,
+        /// The table's name.
+        table: String,
+        /// What the service said.
+        message: String,
+    },
+    /// DynamoDB cannot be reached, does not answer in time, or fails.
+    #[error("DynamoDB is unavailable ({operation}): {message}; {}", if *.maybe_applied { "the write may have been applied" } else { "nothing was applied" })]
+    Unavailable {
+        /// The API operation.
+        operation: &'static str,
+        /// What failed.
+        message: String,
+        /// Whether the write may have been applied all the same.
+        maybe_applied: bool,
+    },
+    /// Other writers held the item, or the partition was over its throughput, in every try. Nothing was applied, and nothing
+    /// is said of any quota.
+    #[error("{operation} met a conflict or throttling in every try: {message}; nothing was applied")]
+    Contended {
+        /// The API operation.
+        operation: &'static str,
+        /// What the service said last.
+        message: String,
+    },
+    /// DynamoDB refused the request itself.
+    #[error("DynamoDB refused {operation} on table {table:?}: {message}")]
+    Rejected {
+        /// The API operation.
+        operation: &'static str,
+        /// The table's name.
+        table: String,
+        /// What the service said.
+        message: String,
+    },
+}
+
+impl StoreError {
+    /// Whether DynamoDB is out, as opposed to misused.
+    #[must_use]
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+}
+
+/// What is known of a request that failed.
+pub(super) fn fate<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Fate {
+    match error {
+        SdkError::ConstructionFailure(_) => Fate::Permanent,
+        SdkError::DispatchFailure(failure) => {
+            let is_refused = failure.as_connector_error().is_some_and(|e| has_source(e, never_connected));
+            match failure.as_connector_error() {
+                Some(e) if e.is_user() || (e.is_other() && credentials_fault(e)) => Fate::Permanent,
+                Some(_) if is_refused => Fate::NotSent,
+                _ => Fate::Ambiguous,
+            }
+        }
+        SdkError::ServiceError(context) => {
+            classify_answer(context.err().code().unwrap_or_default(), context.raw().status().as_u16())
+        }
+        _ => Fate::Ambiguous,
+    }
+}
+
+fn has_source(error: &(dyn StdError + 'static), is: fn(&(dyn StdError + 'static)) -> bool) -> bool {
+    let mut source = Some(error);
+    while let Some(current) = source {
+        if is(current) {
+            return true;
+        }
+        source = current.source();
+    }
+    false
+}
+
+fn never_connected(error: &(dyn StdError + 'static)) -> bool {
+    use std::io::ErrorKind;
+    let kinds = [ErrorKind::ConnectionRefused, ErrorKind::AddrNotAvailable, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| kinds.contains(&e.kind()))
+        || error.to_string().contains("dns error")
+}
+
+fn credentials_fault(error: &(dyn StdError + 'static)) -> bool {
+    has_source(error, |e| {
+        let text = e.to_string();
+        text.contains("credential") || text.contains("identity")
+    })
+}
+
+/// Codes with which the service refuses the caller and not the request.
+const CREDENTIAL_CODES: [&str; 5] = [
+    "UnrecognizedClientException",
+    "ExpiredTokenException",
+    "InvalidSignatureException",
+    "IncompleteSignatureException",
+    "MissingAuthenticationTokenException",
+];
+
+pub(super) fn describe<E>(
+    operation: &'static str,
+    table: &str,
+    maybe_applied: bool,
+    error: SdkError<E, HttpResponse>,
+) -> StoreError
+where
+    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+{
+    let table = table.to_owned();
+    if let SdkError::ServiceError(context) = &error {
+        let code = context.err().code().unwrap_or_default();
+        let message = context.err().message().unwrap_or(code).to_owned();
+        return match code {
+            "ResourceNotFoundException" => StoreError::NoTable { table },
+            "AccessDeniedException" => StoreError::AccessDenied { operation, table, message },
+            code if CREDENTIAL_CODES.contains(&code) => StoreError::Credentials { operation, message },
+            _ if matches!(fate(&error), Fate::Conflict | Fate::Throttled) && !maybe_applied => {
+                StoreError::Contended { operation, message: format!("{code}: {message}") }
+            }
+            _ if fate(&error).is_transient() => {
+                StoreError::Unavailable { operation, message: format!("{code}: {message}"), maybe_applied }
+            }
+            _ => StoreError::Rejected { operation, table, message: format!("{code}: {message}") },
+        };
+    }
+    let message = chain(&error);
+    match &error {
+        SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) if credentials_fault(&error) => {
+            StoreError::Credentials { operation, message }
+        }
+        SdkError::ConstructionFailure(_) => StoreError::Rejected { operation, table, message },
+        _ => StoreError::Unavailable { operation, message, maybe_applied },
+    }
+}
+
+/// An error with all that caused it, each said once.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(current) = source {
+        let part = current.to_string();
+        if !text.contains(&part) {
+            let _ = write!(text, ": {part}");
+        }
+        source = current.source();
+    }
+    text
+}

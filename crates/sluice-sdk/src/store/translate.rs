@@ -1,0 +1,165 @@
+//! Core's writes as requests of the AWS SDK, and its rows as core reads them.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::Client as Dynamo;
+use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
+use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
+use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem};
+use sluice_core::schema::{Field, KEY, Row};
+use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
+
+use super::{Item, Scan};
+
+/// A row of the AWS SDK, for core to read.
+pub(crate) struct Attributes<'a>(pub(crate) &'a Item);
+
+impl Row for Attributes<'_> {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        self.0.get(name).map(|value| match value {
+            AttributeValue::S(text) => Field::Text(text),
+            AttributeValue::N(number) => Field::Number(number),
+            _ => Field::Other,
+        })
+    }
+}
+
+/// The key of a row, for messages about it.
+pub(crate) fn value_text(row: &Item, attribute: &str) -> String {
+    match row.get(attribute) {
+        Some(AttributeValue::S(text) | AttributeValue::N(text)) => text.clone(),
+        _ => String::from("?"),
+    }
+}
+
+fn value(operand: &Operand) -> AttributeValue {
+    match operand {
+        Operand::Text(text) => AttributeValue::S(text.clone()),
+        Operand::Number(number) => AttributeValue::N(number.clone()),
+        other => unreachable!("core has no operand {other:?}"),
+    }
+}
+
+fn values(operands: &[(&'static str, Operand)]) -> Option<HashMap<String, AttributeValue>> {
+    let values: HashMap<_, _> = operands.iter().map(|(name, operand)| ((*name).to_owned(), value(operand))).collect();
+    (!values.is_empty()).then_some(values)
+}
+
+fn names(statement: &Statement) -> Option<HashMap<String, String>> {
+    Some(statement.names.iter().map(|(short, name)| ((*short).to_owned(), (*name).to_owned())).collect())
+}
+
+fn key(key: &str) -> Option<Item> {
+    Some(HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]))
+}
+
+pub(super) fn update(dynamo: &Dynamo, table: &str, update: &Update) -> UpdateItemFluentBuilder {
+    dynamo
+        .update_item()
+        .table_name(table)
+        .set_key(key(&update.key))
+        .update_expression(update.statement.update)
+        .condition_expression(update.statement.condition)
+        .set_expression_attribute_names(names(update.statement))
+        .set_expression_attribute_values(values(&update.values))
+        .return_values(ReturnValue::AllNew)
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+}
+
+pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuilder {
+    dynamo
+        .put_item()
+        .table_name(table)
+        .set_item(values(&put.item))
+        .condition_expression(put.statement.condition)
+        .set_expression_attribute_names(names(put.statement))
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+}
+
+pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteItemFluentBuilder {
+    dynamo
+        .delete_item()
+        .table_name(table)
+        .set_key(key(&delete.key))
+        .condition_expression(delete.statement.condition)
+        .set_expression_attribute_names(names(delete.statement))
+        .set_expression_attribute_values(values(&delete.values))
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+}
+
+pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
+    let owned = |pairs: &[(&'static str, &'static str)]| {
+        pairs.iter().map(|(short, name)| ((*short).to_owned(), (*name).to_owned())).collect()
+    };
+    dynamo
+        .scan()
+        .table_name(table)
+        .segment(scan.segment)
+        .total_segments(scan.segments)
+        .filter_expression(scan.filter)
+        .set_expression_attribute_names(Some(owned(scan.names)))
+        .set_expression_attribute_values(Some(
+            scan.values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        ))
+        .set_projection_expression(scan.projection.map(str::to_owned))
+        .set_exclusive_start_key(scan.from.clone())
+}
+
+/// A write as an action of a transaction, without its table.
+pub(super) fn action(write: &Write) -> TransactWriteItem {
+    use aws_sdk_dynamodb::types::{Delete as DeleteAction, Put as PutAction, Update as UpdateAction};
+    let all_old = ReturnValuesOnConditionCheckFailure::AllOld;
+    let action = TransactWriteItem::builder();
+    match write {
+        Write::Update(update) => action.set_update(
+            UpdateAction::builder()
+                .table_name("")
+                .set_key(key(&update.key))
+                .update_expression(update.statement.update)
+                .condition_expression(update.statement.condition)
+                .set_expression_attribute_names(names(update.statement))
+                .set_expression_attribute_values(values(&update.values))
+                .return_values_on_condition_check_failure(all_old)
+                .build()
+                .ok(),
+        ),
+        Write::Put(put) => action.set_put(
+            PutAction::builder()
+                .table_name("")
+                .set_item(values(&put.item))
+                .condition_expression(put.statement.condition)
+                .set_expression_attribute_names(names(put.statement))
+                .build()
+                .ok(),
+        ),
+        Write::Delete(delete) => action.set_delete(
+            DeleteAction::builder()
+                .table_name("")
+                .set_key(key(&delete.key))
+                .condition_expression(delete.statement.condition)
+                .set_expression_attribute_names(names(delete.statement))
+                .set_expression_attribute_values(values(&delete.values))
+                .build()
+                .ok(),
+        ),
+        other => unreachable!("core has no write {other:?}"),
+    }
+    .build()
+}
+
+/// The action in its table.
+pub(super) fn in_table(item: &TransactWriteItem, table: &str) -> TransactWriteItem {
+    let mut item = item.clone();
+    if let Some(update) = &mut item.update {
+        table.clone_into(&mut update.table_name);
+    }
+    if let Some(put) = &mut item.put {
+        table.clone_into(&mut put.table_name);
+    }
+    if let Some(delete) = &mut item.delete {
+        table.clone_into(&mut delete.table_name);
+    }
+    item
+}

@@ -1,0 +1,140 @@
+//! What can go wrong between a client and DynamoDB, on demand.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::link::Operation;
+
+/// One thing that goes wrong with one request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It never arrives: the connection breaks before.
+    LoseRequest,
+    /// It is applied, and the connection breaks before the reply.
+    LoseReply,
+    /// It is applied twice, as by a proxy that repeats it; the second reply comes back.
+    Repeat,
+    /// It never arrives, and nothing answers.
+    Hang,
+    /// It arrives later.
+    Delay(Duration),
+    /// DynamoDB answers this instead of doing it.
+    Answer {
+        /// The HTTP status.
+        status: u16,
+        /// The body.
+        body: String,
+    },
+    /// It waits at the gate until the test opens it.
+    Hold(Gate),
+}
+
+impl Fault {
+    /// A transaction that is cancelled for these reasons, one for each action (`None` for those not at fault).
+    #[must_use]
+    pub fn cancelled(codes: &[&str]) -> Self {
+        let reasons: Vec<_> = codes.iter().map(|code| json!({ "Code": code, "Message": "injected" })).collect();
+        let message = format!("Transaction cancelled, please refer cancellation reasons for specific reasons [{}]", codes.join(", "));
+        Self::service("TransactionCanceledException", 400, json!({ "Message": message, "CancellationReasons": reasons }))
+    }
+
+    /// A write that meets a transaction on the same item.
+    #[must_use]
+    pub fn conflict() -> Self {
+        Self::service("TransactionConflictException", 400, json!({ "message": "Transaction is ongoing for the item" }))
+    }
+
+    /// A request over the table's throughput.
+    #[must_use]
+    pub fn throttled() -> Self {
+        let message = "The level of configured provisioned throughput for the table was exceeded";
+        Self::service("ProvisionedThroughputExceededException", 400, json!({ "message": message }))
+    }
+
+    /// An error of the service.
+    #[must_use]
+    pub fn service(exception: &str, status: u16, mut body: serde_json::Value) -> Self {
+        body["__type"] = json!(format!("com.amazonaws.dynamodb.v20120810#{exception}"));
+        Self::Answer { status, body: body.to_string() }
+    }
+}
+
+/// Faults for the next requests, by operation. Clones are one list.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Mutex<Lists>>);
+
+#[derive(Debug, Default)]
+struct Lists {
+    next: HashMap<Operation, VecDeque<Fault>>,
+    always: HashMap<Operation, Fault>,
+}
+
+impl Faults {
+    /// The next request of `operation` meets `fault`; further calls queue up.
+    pub fn next(&self, operation: Operation, fault: Fault) {
+        self.locked().next.entry(operation).or_default().push_back(fault);
+    }
+
+    /// Every request of `operation` meets `fault`, once those queued are used up.
+    pub fn always(&self, operation: Operation, fault: Fault) {
+        self.locked().always.insert(operation, fault);
+    }
+
+    /// Holds the next request of `operation` at a gate.
+    #[must_use]
+    pub fn hold_next(&self, operation: Operation) -> Gate {
+        let gate = Gate::default();
+        self.next(operation, Fault::Hold(gate.clone()));
+        gate
+    }
+
+    /// Ends all faults.
+    pub fn clear(&self) {
+        *self.locked() = Lists::default();
+    }
+
+    pub(crate) fn take(&self, operation: Operation) -> Option<Fault> {
+        let mut lists = self.locked();
+        let next = lists.next.get_mut(&operation).and_then(VecDeque::pop_front);
+        next.or_else(|| lists.always.get(&operation).cloned())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where one request waits, so that a test can do something in between. Clones are one gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    reached: Arc<Semaphore>,
+    opened: Arc<Semaphore>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { reached: Arc::new(Semaphore::new(0)), opened: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl Gate {
+    /// Waits until the request has come to the gate.
+    pub async fn reached(&self) {
+        let _ = self.reached.acquire().await;
+    }
+
+    /// Lets it go on.
+    pub fn open(&self) {
+        self.opened.add_permits(1);
+    }
+
+    pub(crate) async fn wait(&self) {
+        self.reached.add_permits(1);
+        let _ = self.opened.acquire().await;
+    }
+}

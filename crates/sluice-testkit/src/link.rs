@@ -1,0 +1,169 @@
+//! The HTTP client between the AWS SDK and an engine: meters, faults, and the call itself.
+
+use std::fmt;
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_types::body::SdkBody;
+use dynoxide::Database;
+
+use crate::engine;
+use crate::faults::{Fault, Faults};
+use crate::meter::{self, Meter, Usage};
+
+/// The API operations that Sluice uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Reads a row.
+    GetItem,
+    /// Makes a row.
+    PutItem,
+    /// Changes a row.
+    UpdateItem,
+    /// Removes a row.
+    DeleteItem,
+    /// Changes several rows, or none.
+    TransactWriteItems,
+    /// Reads the table.
+    Scan,
+    /// Anything else: tables, and what tests do beside Sluice.
+    Other,
+}
+
+impl Operation {
+    fn from_name(name: &str) -> Self {
+        match name {
+            "GetItem" => Self::GetItem,
+            "PutItem" => Self::PutItem,
+            "UpdateItem" => Self::UpdateItem,
+            "DeleteItem" => Self::DeleteItem,
+            "TransactWriteItems" => Self::TransactWriteItems,
+            "Scan" => Self::Scan,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// An HTTP client that calls `database` directly.
+pub(crate) fn in_process(database: Database, meter: Meter, faults: Faults) -> SharedHttpClient {
+    let link = SharedHttpConnector::new(Link { end: End::Engine(database), meter, faults });
+    http_client_fn(move |_, _| link.clone())
+}
+
+/// `http_client`, with its requests counted and faulted.
+#[must_use]
+pub fn metered(http_client: SharedHttpClient, meter: Meter, faults: Faults) -> SharedHttpClient {
+    http_client_fn(move |settings, components| {
+        let connector = http_client.http_connector(settings, components);
+        SharedHttpConnector::new(Link { end: End::Socket(connector), meter: meter.clone(), faults: faults.clone() })
+    })
+}
+
+#[derive(Clone)]
+enum End {
+    Engine(Database),
+    Socket(SharedHttpConnector),
+}
+
+#[derive(Clone)]
+struct Link {
+    end: End,
+    meter: Meter,
+    faults: Faults,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Link")
+    }
+}
+
+impl HttpConnector for Link {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        let name = target.rsplit('.').next().unwrap_or_default().to_owned();
+        let operation = Operation::from_name(&name);
+        match self.faults.take(operation) {
+            None if matches!(self.end, End::Engine(_)) => HttpConnectorFuture::ready(Ok(self.apply(&name, operation, &request))),
+            fault => {
+                let link = self.clone();
+                HttpConnectorFuture::new(async move { link.meet(fault, &name, operation, request).await })
+            }
+        }
+    }
+}
+
+impl Link {
+    async fn meet(
+        &self,
+        fault: Option<Fault>,
+        name: &str,
+        operation: Operation,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, ConnectorError> {
+        match fault {
+            Some(Fault::LoseRequest) => Err(broken("before the request arrived")),
+            Some(Fault::LoseReply) => {
+                self.send(name, operation, request).await?;
+                Err(broken("before the reply arrived"))
+            }
+            Some(Fault::Repeat) => {
+                if let Some(again) = request.try_clone() {
+                    self.send(name, operation, again).await?;
+                }
+                self.send(name, operation, request).await
+            }
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Delay(by)) => {
+                tokio::time::sleep(by).await;
+                self.send(name, operation, request).await
+            }
+            Some(Fault::Answer { status, body }) => {
+                self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
+                Ok(response(status, body.into_bytes()))
+            }
+            Some(Fault::Hold(gate)) => {
+                gate.wait().await;
+                self.send(name, operation, request).await
+            }
+            None => self.send(name, operation, request).await,
+        }
+    }
+
+    async fn send(&self, name: &str, operation: Operation, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        match &self.end {
+            End::Engine(_) => Ok(self.apply(name, operation, &request)),
+            End::Socket(connector) => {
+                self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
+                connector.call(request).await
+            }
+        }
+    }
+
+    fn apply(&self, name: &str, operation: Operation, request: &HttpRequest) -> HttpResponse {
+        let End::Engine(database) = &self.end else { return response(500, Vec::new()) };
+        let body = request.body().bytes().unwrap_or_default();
+        if operation == Operation::Other {
+            let (status, reply) = engine::answer(database, name, body);
+            return response(status, reply);
+        }
+        let (status, reply, usage) = meter::metered(database, name, body);
+        self.meter.count(operation, usage);
+        response(status, reply)
+    }
+}
+
+fn response(status: u16, body: Vec<u8>) -> HttpResponse {
+    let status = status.try_into().unwrap_or_else(|_| aws_smithy_runtime_api::http::StatusCode::try_from(500).unwrap_or_else(|_| unreachable!("500 is a status")));
+    let mut response = HttpResponse::new(status, SdkBody::from(body));
+    response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+    response
+}
+
+fn broken(when: &str) -> ConnectorError {
+    ConnectorError::io(std::io::Error::new(std::io::ErrorKind::ConnectionReset, format!("the connection broke {when}")).into())
+}

@@ -1,0 +1,134 @@
+//! What AWS would bill: requests and capacity units, by operation.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dynoxide::Database;
+use serde_json::{Value, json};
+
+use crate::engine;
+use crate::item_size::item_size;
+use crate::link::Operation;
+
+/// Counts what clients use. Clones are one meter.
+///
+/// Write units follow from item sizes, by the rules that DynamoDB states: one for each started KB of the larger of the item
+/// before and after, twice that in a transaction, and the same for a false condition, at least one. They are counted only
+/// where the engine is in process; over a socket a meter counts requests alone.
+#[derive(Clone, Debug, Default)]
+pub struct Meter(Arc<Mutex<BTreeMap<Operation, Usage>>>);
+
+/// Requests and units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Requests that reached DynamoDB.
+    pub requests: u64,
+    /// Write units.
+    pub write_units: u64,
+    /// Read units; half a unit for 4 KB read eventually consistent.
+    pub read_units: f64,
+}
+
+impl std::ops::Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            write_units: self.write_units + other.write_units,
+            read_units: self.read_units + other.read_units,
+        }
+    }
+}
+
+impl Meter {
+    /// What was used since the last reset.
+    #[must_use]
+    pub fn total(&self) -> Usage {
+        self.locked().values().fold(Usage::default(), |sum, usage| sum + *usage)
+    }
+
+    /// What one operation used.
+    #[must_use]
+    pub fn of(&self, operation: Operation) -> Usage {
+        self.locked().get(&operation).copied().unwrap_or_default()
+    }
+
+    /// Starts again from nothing, and returns what was used.
+    pub fn reset(&self) -> Usage {
+        let total = self.total();
+        self.locked().clear();
+        total
+    }
+
+    pub(crate) fn count(&self, operation: Operation, usage: Usage) {
+        let mut counts = self.locked();
+        let entry = counts.entry(operation).or_default();
+        *entry = *entry + usage;
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<Operation, Usage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const WRITE_UNIT: u64 = 1_024;
+const READ_UNIT: u64 = 4_096;
+
+/// Answers a request and says what it used.
+pub(crate) fn metered(database: &Database, operation: &str, body: &[u8]) -> (u16, Vec<u8>, Usage) {
+    let request: Value = serde_json::from_slice(body).unwrap_or_default();
+    let keys = written_keys(operation, &request);
+    let before: Vec<u64> = keys.iter().map(|(table, key)| size_of(database, table, key)).collect();
+    let (status, reply) = engine::answer(database, operation, body);
+    let after = keys.iter().map(|(table, key)| size_of(database, table, key));
+    let units = |(before, after): (u64, u64)| before.max(after).div_ceil(WRITE_UNIT).max(1);
+    let factor = if operation == "TransactWriteItems" { 2 } else { 1 };
+    let write_units = before.into_iter().zip(after).map(units).sum::<u64>() * factor;
+    let usage = Usage { requests: 1, write_units, read_units: read_units(operation, &request, &reply) };
+    (status, reply, usage)
+}
+
+/// Table and key of every item that the request writes.
+fn written_keys(operation: &str, request: &Value) -> Vec<(Value, Value)> {
+    let target = |action: &Value| {
+        let key = match action.get("Key") {
+            Some(key) => key.clone(),
+            None => {
+                let name = sluice_sdk::core::schema::KEY;
+                json!({ name: action["Item"][name] })
+            }
+        };
+        (action["TableName"].clone(), key)
+    };
+    match operation {
+        "PutItem" | "UpdateItem" | "DeleteItem" => vec![target(request)],
+        "TransactWriteItems" => {
+            let actions = request["TransactItems"].as_array().into_iter().flatten();
+            actions.filter_map(|action| action.as_object()?.values().next()).map(target).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn size_of(database: &Database, table: &Value, key: &Value) -> u64 {
+    let request = json!({ "TableName": table, "Key": key, "ConsistentRead": true }).to_string();
+    let (_, reply) = engine::answer(database, "GetItem", request.as_bytes());
+    let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
+    item_size(&reply["Item"])
+}
+
+/// Half units are exact in binary: no rounding is at work here.
+#[allow(clippy::cast_precision_loss)]
+fn read_units(operation: &str, request: &Value, reply: &[u8]) -> f64 {
+    let reply: Value = serde_json::from_slice(reply).unwrap_or_default();
+    let items: Vec<&Value> = match operation {
+        "GetItem" => vec![&reply["Item"]],
+        // What a filter leaves out is read all the same, and is not in the reply: a lower bound.
+        "Scan" | "Query" => reply["Items"].as_array().into_iter().flatten().collect(),
+        _ => return 0.0,
+    };
+    let bytes: u64 = items.into_iter().map(item_size).sum();
+    let units = bytes.div_ceil(READ_UNIT).max(1) as f64;
+    if request["ConsistentRead"] == json!(true) { units } else { units / 2.0 }
+}

@@ -1,0 +1,88 @@
+//! The engine on a socket.
+
+use std::net::SocketAddr;
+
+use dynoxide::Database;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// The engine, served on a socket. Dropped, it stops.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), String>>,
+}
+
+/// Why the engine cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Someone else listens there.
+    #[error("{address} is in use: stop what listens there, or choose another port with --port")]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("{address} cannot be listened on: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It failed while serving.
+    #[error("the server failed: {0}")]
+    Serving(String),
+}
+
+impl Server {
+    pub(crate) async fn start(database: Database, address: SocketAddr) -> Result<Self, ServerError> {
+        let bound = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::AddrInUse => ServerError::InUse { address },
+            _ => ServerError::Bind { address, source },
+        };
+        let listener = TcpListener::bind(address).await.map_err(bound)?;
+        let address = listener.local_addr().map_err(bound)?;
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, shutdown));
+        Ok(Self { address, stop: Some(stop), task })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The endpoint to give to clients.
+    #[must_use]
+    pub fn endpoint_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Stops it: no new connections, and requests under way are answered.
+    ///
+    /// # Errors
+    /// [`ServerError::Serving`] where it had failed before.
+    pub async fn stop(mut self) -> Result<(), ServerError> {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        match (&mut self.task).await {
+            Ok(result) => result.map_err(ServerError::Serving),
+            Err(error) => Err(ServerError::Serving(error.to_string())),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
