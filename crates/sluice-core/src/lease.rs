@@ -55,9 +55,9 @@ static WRITE: Statement = Statement { update: "", condition: "attribute_not_exis
 /// Interleaving that the condition stops: a lease that was given back already is given back again.
 static DELETE_HELD: Statement = Statement { update: "", condition: "attribute_exists(#pk)", names: &[("#pk", KEY)] };
 
-/// Interleavings that the condition stops: as above, and a holder renewed the lease after the scan saw it end.
-static DELETE_EXPIRED: Statement =
-    Statement { update: "", condition: "attribute_exists(#pk) AND #e = :seen", names: &[("#pk", KEY), ("#e", TTL)] };
+/// Interleavings that the condition stops: as above (a row that is gone has no `ttl` to compare), and a holder renewed the lease
+/// after the scan saw it end.
+static DELETE_EXPIRED: Statement = Statement { update: "", condition: "#e = :seen", names: &[("#e", TTL)] };
 
 impl Lease {
     /// A lease of `cost` on `dimension`, from `now` until `ends`, which is rounded up to a whole second.

@@ -67,17 +67,17 @@ impl Item {
         let mut at = 0;
         while at < words.len() {
             let left = value(words[at]);
-            let (holds, used) = match words[at + 1] {
-                "BETWEEN" => (left >= value(words[at + 2]) && left <= value(words[at + 4]), 5),
-                "=" => (left == value(words[at + 2]), 3),
-                ">" => (left > value(words[at + 2]), 3),
-                "<=" => (left <= value(words[at + 2]), 3),
+            let holds = match words[at + 1] {
+                "=" => left == value(words[at + 2]),
+                ">" => left > value(words[at + 2]),
+                ">=" => left >= value(words[at + 2]),
+                "<=" => left <= value(words[at + 2]),
                 other => panic!("{other}"),
             };
             if !holds {
                 return false;
             }
-            at += used + 1;
+            at += 4;
         }
         true
     }
@@ -124,7 +124,8 @@ impl Caller {
         let local = Timestamp::from_micros(take.now.micros() + error);
         let take = Take { now: local, ..take };
         for attempt in 0..4 {
-            let planner = RatePlanner::new(&self.reading);
+            let exact = RatePlanner::new(&self.reading);
+            let planner = if attempt > 1 { exact.with_headroom() } else { exact };
             let planned = match planner.plan(take) {
                 Plan::Write(planned) => planned,
                 // The first refusal is judged by a stale reading: probe instead, as the client does.
@@ -345,7 +346,7 @@ fn overload_uses_99_percent_of_what_is_allowed() {
 }
 
 #[test]
-fn a_fast_bucket_that_stays_full_lets_callers_spend_on_one_anchor() {
+fn headroom_lets_callers_of_a_bucket_that_stays_full_spend_on_one_anchor() {
     let capacity = Amount::from_tokens(60_000);
     let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
     let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
@@ -354,7 +355,7 @@ fn a_fast_bucket_that_stays_full_lets_callers_spend_on_one_anchor() {
     let mut item = Item::of(&bucket);
     let take = |now| Take { cost: Cost::ONE, now, patience: Duration::ZERO };
     let now = now.after(Duration::from_secs(1));
-    let Plan::Write(first) = RatePlanner::new(&bucket).plan(take(now)) else { panic!() };
+    let Plan::Write(first) = RatePlanner::new(&bucket).with_headroom().plan(take(now)) else { panic!() };
     assert_eq!(first.form, Form::Full);
     assert!(item.apply(&first.update));
     // Ten callers plan a round trip later, when 10 tokens flowed back for the one that was taken: none disturbs another.

@@ -41,8 +41,9 @@ pub(crate) enum Taken<T> {
     Refused(RetryIn),
 }
 
-/// Plans made at once after a false condition, before the next ones wait: each has the row as it was a moment ago.
-const PLANS_AT_ONCE: u32 = 3;
+/// Plans made at once after a false condition, before the next ones wait: each has the row as it was a moment ago, and each
+/// failure means that another writer got on.
+const PLANS_AT_ONCE: u32 = 8;
 
 pub(crate) async fn attempt(inner: Arc<Inner>, asks: Vec<Ask>, terms: Terms) -> Result<Outcome, AcquireError> {
     let answer = match take(&inner, &asks, terms).await {

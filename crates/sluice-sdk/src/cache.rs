@@ -13,6 +13,10 @@ const RATE_MEMORY: Duration = Duration::from_secs(1);
 /// The same for concurrency, where another process may release at any moment.
 const SLOT_MEMORY: Duration = Duration::from_millis(200);
 
+/// How long a bucket counts as contended after writers failed each other. Larger keeps headroom in quiet times; smaller meets
+/// the conflict again.
+const CONTENTION_MEMORY: Duration = Duration::from_secs(10);
+
 /// The buckets that a client has met.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
@@ -24,8 +28,13 @@ pub(crate) struct Cache {
 pub(crate) struct Entry {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<Reading>>,
+    /// When a write that moves the anchor last failed because another had moved it.
+    anchor_conflict: Mutex<Option<Timestamp>>,
     /// Held while the row is read for the first time, so that many callers read it once.
     pub(crate) loading: tokio::sync::Mutex<()>,
+    /// Held while a write of this process moves the anchor. Side by side such writes would fail each other, and every spend
+    /// planned meanwhile; spends on one anchor need no turn.
+    pub(crate) anchor_turn: tokio::sync::Mutex<()>,
     /// The waiting line for slots, first in, first out: who stands at its head looks at the bucket for all.
     pub(crate) line: tokio::sync::Mutex<()>,
     /// Woken when this process gives a slot back.
@@ -57,7 +66,9 @@ impl Cache {
         let entry = Arc::new(Entry {
             dimension: dimension.clone(),
             reading: Mutex::default(),
+            anchor_conflict: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
+            anchor_turn: tokio::sync::Mutex::default(),
             line: tokio::sync::Mutex::default(),
             freed: Notify::new(),
         });
@@ -82,6 +93,16 @@ impl Entry {
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Bucket, now: Timestamp) {
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now });
+    }
+
+    /// Another process moved the anchor at the same time.
+    pub(crate) fn anchor_conflict(&self, now: Timestamp) {
+        *locked(&self.anchor_conflict) = Some(now);
+    }
+
+    /// Whether such conflicts are so recent that more are to be expected.
+    pub(crate) fn is_anchor_contended(&self, now: Timestamp) -> bool {
+        locked(&self.anchor_conflict).is_some_and(|at| now.since(at) < CONTENTION_MEMORY)
     }
 
     pub(crate) fn forget(&self) {

@@ -5,12 +5,13 @@
 //! | form      | update                   | condition                              | when                      |
 //! |-----------|--------------------------|----------------------------------------|---------------------------|
 //! | spend     | T = T - k                | A = :a and T between k - x - p and C - x | the bucket is not full    |
-//! | full      | T = C - k - h, A = t     | A = :a and T > C - x                   | the bucket is full        |
+//! | full      | T = C - k, A = t         | A = :a and T > C - x                   | the bucket is full        |
 //! | re-anchor | T = T + x - k, A = t     | as spend                               | A is more than 60 s old   |
 //!
 //! A spend is relative and conditional on the anchor alone, so concurrent callers do not invalidate each other. The upper
 //! bound is what makes it exact: without it an idle bucket would pay out more than its capacity. x is rounded down in the
-//! lower bound and up in the upper one, both against the caller.
+//! lower bound and up in the upper one, both against the caller. The bounds are two comparisons and not `BETWEEN`, which
+//! DynamoDB refuses as invalid where the lower one is above the upper one: so it is for a call that costs the whole capacity.
 
 use core::time::Duration;
 
@@ -24,14 +25,10 @@ use crate::timestamp::Timestamp;
 /// Age at which an anchor is moved. Older anchors are as exact; a young one keeps `tokens` near what people expect to read.
 const ANCHOR_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// A write of the full form leaves this much room below the brim where callers come so fast that the bucket would be full
-/// again before their next write arrives. Without it each of these writes would move the anchor and fail all the others:
-/// see `docs/adr/0001-headroom.md`. A smaller value fails more writes; a larger one takes more from the next burst.
+/// What a contended full write leaves below the brim: see [`RatePlanner::with_headroom`].
 const HEADROOM: Duration = Duration::from_millis(100);
-/// The room is left only where the refill in this time, a round trip to DynamoDB, is worth a whole call.
-const ROUND_TRIP: Duration = Duration::from_millis(10);
 /// And it is at most this part of the capacity.
-const HEADROOM_SHARE: (u32, u32) = (1, 64);
+const HEADROOM_SHARE: (u32, u32) = (1, 4);
 
 const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL)];
 const NAMES_UNBLOCKED: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)];
@@ -41,7 +38,7 @@ const NAMES_UNBLOCKED: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT
 /// cool-down began (b).
 static SPEND: Statement = Statement {
     update: "SET #T = #T - :k, #v = #v + :1",
-    condition: "#A = :a AND #T BETWEEN :lo AND :hi AND (attribute_not_exists(#b) OR #b <= :now)",
+    condition: "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now)",
     names: NAMES,
 };
 
@@ -55,7 +52,7 @@ static FULL: Statement = Statement {
 /// As [`SPEND`].
 static REANCHOR: Statement = Statement {
     update: "SET #T = #T + :d, #A = :t, #v = #v + :1",
-    condition: "#A = :a AND #T BETWEEN :lo AND :hi AND (attribute_not_exists(#b) OR #b <= :t)",
+    condition: "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)",
     names: NAMES,
 };
 
@@ -102,13 +99,25 @@ pub struct Planned {
 #[derive(Clone, Copy, Debug)]
 pub struct RatePlanner<'a> {
     bucket: &'a Bucket,
+    headroom: bool,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket }
+        Self { bucket, headroom: false }
+    }
+
+    /// Lets a full write leave a tenth of a second's refill below the brim (at most a quarter of the capacity).
+    ///
+    /// For a bucket whose writers were seen to fail each other. Where refill is worth more than the calls of a round trip, the
+    /// bucket is full again before the next write arrives; then every write is a full one, moves the anchor, and fails all
+    /// the others. With this room they spend side by side on one anchor. The tokens given up would have run over the brim:
+    /// only a burst right after notices. See `docs/adr/0001-headroom.md`.
+    #[must_use]
+    pub const fn with_headroom(self) -> Self {
+        Self { headroom: true, ..self }
     }
 
     /// The write that takes `take`, or the refusal. Where others may spend in between, the grant's start is known from the
@@ -221,7 +230,7 @@ impl<'a> RatePlanner<'a> {
     }
 
     fn take_full(self, take: Take, brim: Amount) -> Planned {
-        let left = self.bucket.limit().capacity().minus(take.cost.amount()).minus(self.headroom(take.cost));
+        let left = self.bucket.limit().capacity().minus(take.cost.amount()).minus(self.room_below_brim(take.cost));
         let values = alloc::vec![
             (":T", Operand::number(left)),
             (":t", Operand::number(take.now)),
@@ -231,14 +240,13 @@ impl<'a> RatePlanner<'a> {
         Planned { update: self.update(&FULL, values), form: Form::Full, after }
     }
 
-    fn headroom(self, cost: Cost) -> Amount {
-        let limit = self.bucket.limit();
-        let rate = limit.refill_rate();
-        if rate.accrued_floor(span_micros(ROUND_TRIP)) < cost.amount() {
+    fn room_below_brim(self, cost: Cost) -> Amount {
+        if !self.headroom {
             return Amount::ZERO;
         }
+        let limit = self.bucket.limit();
         let (part, of) = HEADROOM_SHARE;
-        let room = rate.accrued_floor(span_micros(HEADROOM)).min(limit.capacity().fraction(part, of));
+        let room = limit.refill_rate().accrued_floor(span_micros(HEADROOM)).min(limit.capacity().fraction(part, of));
         // Never so much that the grant itself would start later than now.
         room.min(limit.capacity().minus(cost.amount()))
     }

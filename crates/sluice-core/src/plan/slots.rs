@@ -4,7 +4,7 @@
 //! |---------|----------------------------------------------------|-----------------------------------------------------|
 //! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
 //! | release | delete if `attribute_exists(pk)`                   | T += k if capacity = :c and T <= C - k              |
-//! | reclaim | delete if `attribute_exists(pk)` and ttl = :seen   | T += k if capacity = :c and T <= C - k              |
+//! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
 //! | renew   | ttl, `purge_at` if `attribute_exists(pk)` and not later already | -                                      |
 //!
 //! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Plan, RatePlanner, RateReceipt, Take};
+use sluice_core::{Form, Plan, RatePlanner, RateReceipt, Take};
+
+use tokio::time::timeout;
 
 use super::{Parts, Taken, Terms, Want, contended, in_parallel, known, longest, refresh, refused, try_again, unknown};
 use crate::acquire::AcquireError;
@@ -10,7 +12,7 @@ use crate::attempt::saw;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::Part;
-use crate::store::{IfAmbiguous, Written};
+use crate::store::{ATTEMPT_TIMEOUT, IfAmbiguous, Written};
 
 /// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill.
 pub(super) async fn take(inner: &Arc<Inner>, wants: Vec<Want>, terms: Terms) -> Result<Taken<Parts>, AcquireError> {
@@ -56,6 +58,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<crate::outc
 async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part>, AcquireError> {
     let entry = &want.entry;
     let mut tries = 0;
+    let mut turn = None;
     loop {
         let reading = known(inner, entry).await?;
         if reading.bucket.limit().is_concurrent() {
@@ -64,7 +67,8 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
         }
         let now = inner.now();
         let take = Take { cost: want.cost, now, patience: terms.patience };
-        let planner = RatePlanner::new(&reading.bucket);
+        let exact = RatePlanner::new(&reading.bucket);
+        let planner = if entry.is_anchor_contended(now) { exact.with_headroom() } else { exact };
         let planned = match planner.plan(take) {
             Plan::Write(planned) => planned,
             Plan::Refuse(refusal) if reading.may_refuse(now) => {
@@ -80,6 +84,14 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
                 continue;
             }
         };
+        if planned.form == Form::Spend {
+            turn = None;
+        } else if turn.is_none() {
+            // Wait for whoever moves the anchor at this moment, then plan again from what it left; a write that hangs holds
+            // nobody up for longer than one attempt.
+            turn = Some(timeout(ATTEMPT_TIMEOUT, entry.anchor_turn.lock()).await.ok());
+            continue;
+        }
         // A second application after a lost reply takes tokens twice: against this caller, and they refill.
         match inner.store.update(&planned.update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
@@ -88,9 +100,14 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
                 let receipt = RateReceipt::new(bucket, want.cost);
                 return Ok(Taken::Granted(Part::tokens(entry, want.cost, receipt, now, None)));
             }
-            Written::ConditionFailed(Some(row)) => saw(inner, entry, &row)?,
+            Written::ConditionFailed(Some(row)) => {
+                let bucket = saw(inner, entry, &row)?;
+                if planned.form != Form::Spend && bucket.anchor() != reading.bucket.anchor() {
+                    entry.anchor_conflict(now);
+                }
+            }
             Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
-        };
+        }
         tries += 1;
         if !try_again(inner, tries, &entry.dimension).await {
             return Ok(Taken::Refused(contended(&entry.dimension)));

@@ -1,0 +1,249 @@
+//! What an acquire answers, and what it says of bad input.
+
+use std::time::Duration;
+
+use sluice_core::schema;
+use sluice_sdk::{AcquireError, Client, PenalizeError, Penalty, Request, RequestError, RetryReason, StoreError};
+use sluice_testkit::EmbeddedDynamo;
+
+use crate::world::{TABLE, World, number, refusal, take, text};
+
+const RPM: &str = "openai#rpm";
+
+async fn error(client: &Client, request: impl Into<Request>) -> AcquireError {
+    client.acquire(request).await.expect_err("an error")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_tells_the_exact_wait_and_a_caller_that_keeps_it_is_granted() {
+    let world = World::with_rate(RPM, 3, 60).await;
+    let client = world.client();
+    for _ in 0..3 {
+        let _ = take(&client, RPM).await;
+    }
+    let retry = refusal(&client, RPM).await;
+    assert_eq!((retry.dimension().as_str(), retry.reason()), (RPM, RetryReason::Exhausted));
+    assert_eq!(retry.wait(), Duration::from_secs(20));
+    world.pass(retry.wait() - Duration::from_micros(1));
+    assert_eq!(refusal(&client, RPM).await.wait(), Duration::from_micros(1));
+    world.pass(Duration::from_micros(1));
+    let _ = take(&client, RPM).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_hears_of_tokens_at_once() {
+    let world = World::with_rate(RPM, 1, 60).await;
+    let (first, second) = (world.client(), world.client());
+    let _ = take(&first, RPM).await;
+    assert_eq!(refusal(&second, RPM).await.reason(), RetryReason::Exhausted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_differ_add_up_once_and_not_per_call() {
+    let world = World::with_rate(RPM, 10, 10).await;
+    let off = |micros| world.dynamo.client_off_by(Client::builder(TABLE), micros);
+    let (slow, fast) = (off(-2_000_000), off(2_000_000));
+    let mut granted = 0;
+    for _ in 0..200 {
+        for client in [&slow, &fast] {
+            granted += usize::from(client.acquire(RPM).await.unwrap().granted().is_some());
+        }
+        world.pass(Duration::from_millis(50));
+    }
+    // 10 s at 1 a second, the capacity of 10, and twice the error of 2 s.
+    assert!((20..=24).contains(&granted), "{granted}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_caller_leaves_nothing_taken() {
+    let world = World::new().await;
+    world.slots("elevenlabs#concurrent", 2).await;
+    world.rate(RPM, 10, 1_000_000).await;
+    let client = world.client();
+    for name in ["elevenlabs#concurrent", RPM] {
+        let _ = take(&client, name).await.release().await.unwrap();
+        let before = world.level(name).await;
+        let operation = if name == RPM { sluice_testkit::Operation::UpdateItem } else { sluice_testkit::Operation::TransactWriteItems };
+        let gate = world.dynamo.faults().hold_next(operation);
+        let caller = { let client = client.clone(); tokio::spawn(async move { client.acquire(name).await.map(|_| ()) }) };
+        gate.reached().await;
+        caller.abort();
+        let _ = caller.await;
+        gate.open();
+        crate::world::settle().await;
+        assert_eq!(world.level(name).await, before, "{name}");
+    }
+    assert_eq!(world.leases().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_or_senseless_request_never_reaches_the_table() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let client = world.client();
+    world.dynamo.meter().reset();
+    for name in ["lease#x", "load#x", "openai#", "#rpm", "openai", "", "a#b#c#d", "a #b"] {
+        assert!(matches!(error(&client, name).await, AcquireError::Request(RequestError::Dimension(_))), "{name}");
+    }
+    for cost in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let request = Request::from(RPM).cost(RPM, cost);
+        assert!(matches!(error(&client, request).await, AcquireError::Request(RequestError::Cost { .. })), "{cost}");
+    }
+    assert_eq!(world.dynamo.meter().reset().requests, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_dimension_names_the_table() {
+    let world = World::new().await;
+    let message = error(&world.client(), RPM).await.to_string();
+    assert!(message.contains(RPM) && message.contains(TABLE) && message.contains("buckets apply"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_is_removed_under_a_caller_is_unknown_from_then_on() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    assert!(world.client().remove_bucket(&crate::world::dimension(RPM)).await.unwrap());
+    assert!(matches!(error(&client, RPM).await, AcquireError::UnknownDimension { .. }));
+    world.rate(RPM, 10, 60).await;
+    let _ = take(&client, RPM).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_above_capacity_is_told_at_once_and_follows_a_raise() {
+    let world = World::new().await;
+    world.rate(RPM, 10, 60).await;
+    world.slots("elevenlabs#concurrent", 2).await;
+    let client = world.client();
+    for (name, cost, capacity) in [(RPM, 11, "10"), ("elevenlabs#concurrent", 3, "2")] {
+        let message = error(&client, Request::from(name).cost(name, cost)).await.to_string();
+        assert!(message.contains(name) && message.contains(&cost.to_string()) && message.contains(capacity), "{message}");
+    }
+    world.rate(RPM, 20, 60).await;
+    world.pass(Duration::from_secs(30));
+    let granted = client.acquire(Request::from(RPM).cost(RPM, 11)).await.unwrap();
+    assert!(granted.granted().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrupt_row_names_the_dimension_and_the_attribute() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let row = world.row(RPM).await.unwrap();
+    for attribute in [schema::CAPACITY, schema::TOKENS, schema::REFILL_RATE, schema::LAST_REFILL_AT, schema::COST_PER_CALL, schema::LIMIT_TYPE, schema::VERSION] {
+        let mut missing = row.clone();
+        missing.remove(attribute);
+        let mut mistyped = row.clone();
+        mistyped.insert(attribute.into(), aws_sdk_dynamodb::types::AttributeValue::Bool(true));
+        for row in [missing, mistyped] {
+            world.put(row).await;
+            let message = error(&world.client(), RPM).await.to_string();
+            assert!(message.contains(RPM) && message.contains(attribute), "{message}");
+        }
+    }
+    let mut blocked = row.clone();
+    blocked.insert(schema::BLOCKED_UNTIL.into(), text("tomorrow"));
+    world.put(blocked).await;
+    assert!(error(&world.client(), RPM).await.to_string().contains(schema::BLOCKED_UNTIL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_table_is_named() {
+    let dynamo = EmbeddedDynamo::new().unwrap();
+    let AcquireError::Store(StoreError::NoTable { table }) = error(&dynamo.client(TABLE), RPM).await else { panic!() };
+    assert_eq!(table, TABLE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_holds_for_every_type_and_ends() {
+    let world = World::new().await;
+    world.rate(RPM, 10, 60).await;
+    world.slots("elevenlabs#concurrent", 2).await;
+    for name in [RPM, "elevenlabs#concurrent"] {
+        let client = world.client();
+        let _ = take(&client, name).await.release().await.unwrap();
+        let mut row = world.row(name).await.unwrap();
+        let until = world.dynamo.clock().now().after(Duration::from_secs(30));
+        row.insert(schema::BLOCKED_UNTIL.into(), number(&until.to_string()));
+        world.put(row).await;
+        // The client read the row before the cool-down: the condition in the write holds it all the same.
+        let retry = refusal(&client, name).await;
+        assert_eq!((retry.reason(), retry.wait()), (RetryReason::CoolingDown, Duration::from_secs(30)));
+        world.pass(Duration::from_secs(30));
+        let _ = take(&client, name).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_penalty_takes_its_share_of_the_present_level() {
+    let world = World::with_rate(RPM, 100, 100_000_000).await;
+    let client = world.client();
+    let _ = client.acquire(Request::from(RPM).cost(RPM, 50)).await.unwrap();
+    assert_eq!(client.penalize(RPM, 0.8).await.unwrap(), Penalty::Applied("40".parse().unwrap()));
+    let version = world.bucket(RPM).await.version();
+    assert_eq!(version, 2, "it counts as a write for clients that lock optimistically");
+    assert_eq!(client.penalize(RPM, 0.0).await.unwrap(), Penalty::Applied("0".parse().unwrap()));
+    assert!(matches!(client.penalize(RPM, 0.5).await.unwrap(), Penalty::NothingToTake(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_bucket_does_not_swallow_its_penalty() {
+    let world = World::with_rate(RPM, 100, 60).await;
+    world.pass(Duration::from_secs(3_600));
+    assert_eq!(world.client().penalize(RPM, 0.3).await.unwrap(), Penalty::Applied("30".parse().unwrap()));
+    assert_eq!(world.level(RPM).await, "30");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_penalty_says_what_it_does_not_take() {
+    let world = World::with_slots("elevenlabs#concurrent", 2).await;
+    let client = world.client();
+    let error = client.penalize("elevenlabs#concurrent", 0.8).await.unwrap_err();
+    assert!(matches!(error, PenalizeError::Concurrency(_)) && error.to_string().contains("lower its capacity"), "{error}");
+    for factor in [1.5, -0.1, f64::NAN] {
+        assert!(matches!(client.penalize("elevenlabs#concurrent", factor).await, Err(PenalizeError::Factor { .. })));
+    }
+    assert_eq!(world.free("elevenlabs#concurrent").await, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_dynamodb_is_out_the_setting_answers() {
+    use sluice_sdk::{Basis, OnUnavailable};
+    use sluice_testkit::{Fault, Operation};
+    let world = World::with_rate(RPM, 10, 60).await;
+    world.slots("elevenlabs#concurrent", 10).await;
+    let out = |world: &World| {
+        for operation in [Operation::GetItem, Operation::UpdateItem, Operation::TransactWriteItems] {
+            world.dynamo.faults().always(operation, Fault::LoseRequest);
+        }
+    };
+    let strict = world.client();
+    let _ = take(&strict, RPM).await;
+    let lenient = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Allow));
+    let share = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Share("0.2".parse().unwrap())));
+    let _ = (take(&share, RPM).await, take(&share, "elevenlabs#concurrent").await.release().await.unwrap());
+    world.pass(Duration::from_secs(60));
+    out(&world);
+    assert!(matches!(error(&strict, RPM).await, AcquireError::Store(StoreError::Unavailable { .. })));
+    assert_eq!(take(&lenient, RPM).await.basis(), Basis::Unchecked);
+    let local = [take(&share, RPM).await, take(&share, RPM).await];
+    assert!(local.iter().all(|grant| grant.basis() == Basis::LocalShare));
+    let wait = refusal(&share, RPM).await.wait().as_secs_f64();
+    assert!((29.0..=30.0).contains(&wait), "a fifth of 10 a minute is 2: {wait}");
+    let held = [take(&share, "elevenlabs#concurrent").await, take(&share, "elevenlabs#concurrent").await];
+    assert_eq!(refusal(&share, "elevenlabs#concurrent").await.reason(), RetryReason::NoFreeSlot);
+    for held in held {
+        held.release().await.unwrap();
+    }
+    let _ = take(&share, "elevenlabs#concurrent").await;
+    world.dynamo.faults().clear();
+    assert_eq!(take(&share, RPM).await.basis(), Basis::Table);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dimension_named_twice_costs_twice() {
+    let world = World::with_rate(RPM, 3, 60).await;
+    let client = world.client();
+    assert!(client.acquire([RPM, RPM]).await.unwrap().granted().is_some());
+    assert_eq!(world.level(RPM).await, "1");
+    assert!(matches!(error(&client, [RPM, RPM, RPM, RPM]).await, AcquireError::NeverSatisfiable { .. }));
+}

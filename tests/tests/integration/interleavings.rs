@@ -1,0 +1,306 @@
+//! Two parties change the same slot. Whatever the order, it ends as if one had. Each test fails when the condition that it
+//! names is taken out of the expression.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Limit};
+use sluice_sdk::{Released, RenewError, SweepOptions, SweepReport};
+use sluice_testkit::{Fault, Operation};
+
+use crate::world::{LEASE_TTL, World, dimension, take};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+
+async fn sweep(world: &World) -> SweepReport {
+    world.client().sweep(SweepOptions::default()).await.unwrap()
+}
+
+/// Condition: `ttl = :seen` on the delete of a sweep.
+#[tokio::test(start_paused = true)]
+async fn a_release_before_a_reclaim_that_had_scanned_restores_once() {
+    let world = World::with_slots(SLOTS, 3).await;
+    let client = world.client();
+    let ended = take(&client, SLOTS).await;
+    world.pass_lease();
+    let (_second, _third) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+    let sweeper = world.client();
+    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await });
+    gate.reached().await;
+    assert_eq!(ended.release().await.unwrap(), Released::GivenBack);
+    gate.open();
+    let report = sweeping.await.unwrap().unwrap();
+    assert_eq!((report.expired, report.restored, report.lost_races), (1, 0, 1));
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 2));
+}
+
+/// Condition: `attribute_exists` on the delete of a holder.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_restores_nothing() {
+    let world = World::with_slots(SLOTS, 3).await;
+    let client = world.client();
+    let ended = take(&client, SLOTS).await;
+    world.pass_lease();
+    let (_second, _third) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    assert_eq!(sweep(&world).await.restored, 1);
+    assert_eq!(ended.release().await.unwrap(), Released::LeaseGone);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 2));
+}
+
+/// Condition: `ttl = :seen` on the delete of a sweep.
+#[tokio::test(start_paused = true)]
+async fn two_sweeps_over_one_lease_restore_once() {
+    let world = World::with_slots(SLOTS, 3).await;
+    let client = world.client();
+    std::mem::forget(take(&client, SLOTS).await);
+    world.pass_lease();
+    let (_second, _third) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::TransactWriteItems));
+    let sweeps = [0, 1].map(|_| {
+        let sweeper = world.client();
+        tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() })
+    });
+    for gate in &gates {
+        gate.reached().await;
+    }
+    gates.iter().for_each(sluice_testkit::Gate::open);
+    let mut restored = 0;
+    for sweep in sweeps {
+        restored += sweep.await.unwrap().restored;
+    }
+    assert_eq!((restored, world.free(SLOTS).await.as_str(), world.leases().await), (1, "1", 2));
+}
+
+/// Condition: `ttl = :seen` on the delete of a sweep.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_between_scan_and_reclaim_keeps_the_slot() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let client = world.client();
+    let mut held = take(&client, SLOTS).await;
+    world.pass_lease();
+    let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+    let sweeper = world.client();
+    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    gate.reached().await;
+    held.renew().await.unwrap();
+    gate.open();
+    assert_eq!(sweeping.await.unwrap().lost_races, 1);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
+}
+
+/// Condition: `attribute_exists` on the renewal.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_after_the_reclaim_is_told_and_brings_nothing_back() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let mut held = take(&world.client(), SLOTS).await;
+    world.pass_lease();
+    sweep(&world).await;
+    assert!(matches!(held.renew().await, Err(RenewError::LeaseGone { .. })));
+    assert_eq!(world.leases().await, 0);
+    assert_eq!(held.release().await.unwrap(), Released::LeaseGone);
+    assert_eq!(world.free(SLOTS).await, "2");
+}
+
+/// Condition: `ttl <= :e` on the renewal.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_arrives_late_never_shortens_the_lease() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let mut held = take(&world.client(), SLOTS).await;
+    let late = renewal_by_hand(&world, &held).await;
+    world.pass(Duration::from_secs(30));
+    held.renew().await.unwrap();
+    assert!(late.send().await.is_err(), "the condition refuses the older end");
+    let row = &world.client().leases().await.unwrap()[0];
+    assert_eq!(row.lease.as_ref().unwrap().ends(), held.lease_ends().unwrap());
+}
+
+/// The renewal of `held` as it would be sent now, by hand.
+async fn renewal_by_hand(
+    world: &World,
+    held: &sluice_sdk::Grant,
+) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
+    let key = world.client().leases().await.unwrap()[0].key.clone();
+    let update = sluice_core::renew(key.clone(), held.lease_ends().unwrap());
+    let mut request = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    request = request.key(sluice_core::schema::KEY, crate::world::text(&key));
+    request = request.update_expression(update.statement.update).condition_expression(update.statement.condition);
+    for (short, name) in update.statement.names {
+        request = request.expression_attribute_names(*short, *name);
+    }
+    for (name, value) in update.values {
+        let sluice_core::Operand::Number(value) = value else { panic!() };
+        request = request.expression_attribute_values(name, crate::world::number(&value));
+    }
+    request
+}
+
+/// By the token that stays the same over retries.
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_reply_was_lost_is_sent_again_and_counts_once() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let client = world.client();
+    let (held, _other) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
+}
+
+/// By the token, and beyond its ten minutes by `attribute_exists` on the delete.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_delivered_twice_counts_once() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let client = world.client();
+    let (held, _other) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::Repeat);
+    held.release().await.unwrap();
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
+}
+
+/// By the token, and by `attribute_not_exists` on the lease.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_whose_reply_was_lost_takes_one_slot() {
+    let world = World::with_slots(SLOTS, 3).await;
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
+    let held = take(&world.client(), SLOTS).await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 1));
+    held.release().await.unwrap();
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
+}
+
+/// The table's TTL is on `purge_at`: on `ttl`, the only trace of the slot would be gone before a sweep saw it.
+#[tokio::test(start_paused = true)]
+async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
+    for point in 0..4 {
+        let world = World::with_slots(SLOTS, 2).await;
+        let held = take(&world.client(), SLOTS).await;
+        let ttl_sweep = |at| {
+            if at == point {
+                assert_eq!(world.dynamo.sweep_ttl().unwrap(), 0, "at point {point}");
+            }
+        };
+        ttl_sweep(0);
+        std::mem::forget(held);
+        world.pass(LEASE_TTL);
+        ttl_sweep(1);
+        world.pass(Duration::from_secs(6 * 24 * 60 * 60));
+        ttl_sweep(2);
+        assert_eq!(sweep(&world).await.restored, 1, "at point {point}");
+        ttl_sweep(3);
+        assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
+    }
+}
+
+/// A conflict says nothing of the lease: reading it as "already at capacity" would delete the trace of a held slot.
+#[tokio::test(start_paused = true)]
+async fn a_lease_survives_conflicts_and_throttling_of_its_reclaim() {
+    for reasons in [["TransactionConflict", "None"], ["None", "TransactionConflict"], ["None", "ThrottlingError"], ["ProvisionedThroughputExceeded", "None"]] {
+        let world = World::with_slots(SLOTS, 2).await;
+        std::mem::forget(take(&world.client(), SLOTS).await);
+        world.pass_lease();
+        world.dynamo.faults().always(Operation::TransactWriteItems, Fault::cancelled(&reasons));
+        let report = sweep(&world).await;
+        assert_eq!((report.restored, report.already_capped, report.left), (0, 0, 1), "{reasons:?}");
+        assert_eq!(report.conflicts_retried, 3);
+        assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
+        world.dynamo.faults().clear();
+        world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&reasons));
+        assert_eq!(sweep(&world).await.restored, 1, "the next sweep waits one conflict out");
+        assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_conflicts_out() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let held = take(&world.client(), SLOTS).await;
+    for _ in 0..5 {
+        world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["None", "TransactionConflict"]));
+    }
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!(world.free(SLOTS).await, "2");
+}
+
+/// Condition: `capacity = :c` on giving back.
+#[tokio::test(start_paused = true)]
+async fn a_resize_between_acquire_and_release_keeps_every_slot() {
+    for capacity in [1, 5] {
+        let world = World::with_slots(SLOTS, 3).await;
+        let client = world.client();
+        let held = [take(&client, SLOTS).await, take(&client, SLOTS).await, take(&client, SLOTS).await];
+        world.slots(SLOTS, capacity).await;
+        assert_eq!(world.free(SLOTS).await, (capacity - 3).to_string());
+        for held in held {
+            assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+        }
+        assert_eq!((world.free(SLOTS).await, world.leases().await), (capacity.to_string(), 0));
+    }
+}
+
+/// Condition: `capacity = :c` on the resize.
+#[tokio::test(start_paused = true)]
+async fn two_resizes_from_one_reading_change_the_slots_once() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::UpdateItem));
+    let resizes = [0, 1].map(|_| {
+        let client = world.client();
+        let limit = Limit::concurrent(Amount::from_tokens(5), Cost::ONE).unwrap();
+        tokio::spawn(async move { client.apply_limit(&dimension(SLOTS), &limit).await.unwrap() })
+    });
+    for gate in &gates {
+        gate.reached().await;
+    }
+    gates.iter().for_each(sluice_testkit::Gate::open);
+    for resize in resizes {
+        resize.await.unwrap();
+    }
+    assert_eq!(world.free(SLOTS).await, "5");
+}
+
+/// Condition: `T <= C - k` on giving back.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_another_client_restored_is_not_restored_again() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let held = take(&world.client(), SLOTS).await;
+    let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    let restored = restored.key(sluice_core::schema::KEY, crate::world::text(SLOTS)).update_expression("SET tokens = tokens + :k");
+    restored.expression_attribute_values(":k", crate::world::number("1")).send().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyCapped);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 0));
+}
+
+/// Condition: `T >= k` on the acquire. Two processes see the same last slot.
+#[tokio::test(start_paused = true)]
+async fn two_processes_that_see_one_free_slot_get_it_once() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let (first, second) = (world.client(), world.client());
+    let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+    let late = tokio::spawn(async move { first.acquire(SLOTS).await.unwrap().granted() });
+    gate.reached().await;
+    let _held = take(&second, SLOTS).await;
+    gate.open();
+    assert!(late.await.unwrap().is_none());
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 1));
+}
+
+/// Condition: `T <= C - x` on *spend*. The reading is old, the bucket has been idle: without the bound it pays out more than
+/// its capacity.
+#[tokio::test(start_paused = true)]
+async fn an_idle_bucket_pays_out_its_capacity_and_no_more() {
+    let world = World::with_rate("openai#rpm", 10, 60).await;
+    let clients = [world.client(), world.client(), world.client()];
+    for client in &clients {
+        let _ = take(client, "openai#rpm").await;
+    }
+    world.pass(Duration::from_secs(50));
+    let _ = take(&clients[0], "openai#rpm").await;
+    world.pass(Duration::from_secs(50));
+    let mut granted = 0;
+    for _ in 0..10 {
+        for client in &clients {
+            granted += usize::from(client.acquire("openai#rpm").await.unwrap().granted().is_some());
+        }
+    }
+    assert_eq!(granted, 10);
+}

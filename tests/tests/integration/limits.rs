@@ -1,0 +1,86 @@
+//! Limits are declared, and change while callers go on.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Limit};
+use sluice_sdk::{Applied, LimitsError};
+use sluice_testkit::Operation;
+
+use crate::world::{World, dimension, refusal, requests, take};
+
+const RPM: &str = "openai#rpm";
+
+#[tokio::test(start_paused = true)]
+async fn applying_a_limit_twice_changes_nothing() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let version = world.bucket(RPM).await.version();
+    assert_eq!(world.client().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap(), Applied::Unchanged);
+    assert_eq!(world.bucket(RPM).await.version(), version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_limits_keeps_the_level_that_was_reached() {
+    let world = World::with_rate(RPM, 60, 60).await;
+    let client = world.client();
+    for _ in 0..40 {
+        let _ = take(&client, RPM).await;
+    }
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.level(RPM).await, "30");
+    let applied = client.apply_limit(&dimension(RPM), &requests(600, 60)).await.unwrap();
+    assert_eq!(applied, Applied::Changed { from: requests(60, 60) });
+    assert_eq!(world.level(RPM).await, "30");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.level(RPM).await, "40", "from now on at the new rate");
+    client.apply_limit(&dimension(RPM), &requests(20, 60)).await.unwrap();
+    assert_eq!(world.level(RPM).await, "20", "never above the new capacity");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_idle_bucket_keeps_its_capacity_and_not_more() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    world.pass(Duration::from_secs(100_000));
+    world.client().apply_limit(&dimension(RPM), &requests(1_000, 60)).await.unwrap();
+    assert_eq!(world.level(RPM).await, "10");
+}
+
+/// Condition: the anchor. A caller that planned with the old limits must not pass with the new ones, even in one microsecond.
+#[tokio::test(start_paused = true)]
+async fn a_spend_planned_before_a_change_is_planned_again() {
+    let world = World::with_rate(RPM, 100, 60).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let planned = { let client = client.clone(); tokio::spawn(async move { client.acquire(RPM).await.unwrap().granted().is_some() }) };
+    gate.reached().await;
+    world.client().apply_limit(&dimension(RPM), &requests(2, 60)).await.unwrap();
+    gate.open();
+    assert!(planned.await.unwrap());
+    let _ = take(&client, RPM).await;
+    refusal(&client, RPM).await;
+}
+
+/// Condition: not the version, or a busy bucket would starve the change.
+#[tokio::test(start_paused = true)]
+async fn callers_that_spend_do_not_starve_a_change() {
+    let world = World::with_rate(RPM, 100, 60).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let operator = world.client();
+    let change = tokio::spawn(async move { operator.apply_limit(&dimension(RPM), &requests(50, 60)).await.unwrap() });
+    gate.reached().await;
+    let _ = take(&client, RPM).await;
+    world.dynamo.meter().reset();
+    gate.open();
+    change.await.unwrap();
+    assert_eq!(world.dynamo.meter().of(Operation::UpdateItem).requests, 1, "the first try passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_bucket_never_turns_into_a_concurrency_bucket() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let slots = Limit::concurrent(Amount::from_tokens(5), Cost::ONE).unwrap();
+    let error = world.client().apply_limit(&dimension(RPM), &slots).await.unwrap_err();
+    assert!(matches!(error, LimitsError::Limit { .. }) && error.to_string().contains("remove it"), "{error}");
+}

@@ -1,0 +1,14 @@
+//! The promises of Sluice, held against a real DynamoDB engine.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::missing_panics_doc)]
+
+mod acquire;
+mod contention;
+mod cost;
+mod interleavings;
+mod limits;
+mod other_clients;
+mod outage;
+mod slots;
+mod sweep;
+mod together;
+mod world;

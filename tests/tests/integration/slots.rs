@@ -1,0 +1,245 @@
+//! A slot books, waits, runs, and gives back, however it ends.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_sdk::{SlotError, SweepOptions};
+use sluice_testkit::{Fault, Operation};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{LEASE_TTL, World, settle, take};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+const RPM: &str = "openai#rpm";
+
+fn ok<T>(value: T) -> Result<T, std::io::Error> {
+    Ok(value)
+}
+
+async fn all_free(world: &World, free: &str) {
+    settle().await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), (free, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    assert_eq!(client.slot(SLOTS).run(async |_| ok(7)).await.unwrap(), 7);
+    all_free(&world, "1").await;
+
+    let failed = client.slot(SLOTS).run(async |_| Err::<(), _>(std::io::Error::other("vendor"))).await;
+    assert!(matches!(failed, Err(SlotError::Call(_))));
+    all_free(&world, "1").await;
+
+    let panicking = client.clone();
+    let panicked = tokio::spawn(async move { panicking.slot(SLOTS).run(async |_| -> Result<(), std::io::Error> { panic!("in the call") }).await });
+    assert!(panicked.await.unwrap_err().is_panic());
+    all_free(&world, "1").await;
+
+    let timeout = Duration::from_secs(3);
+    let began = Instant::now();
+    let timed_out = client.slot(SLOTS).timeout(timeout).run(async |_| ok(sleep(Duration::from_secs(9)).await)).await;
+    assert!(matches!(timed_out, Err(SlotError::SlotTimeout(t)) if t == timeout));
+    assert_eq!(began.elapsed().as_secs(), 3);
+    all_free(&world, "1").await;
+
+    let dropped = { let client = client.clone(); tokio::spawn(async move { client.slot(SLOTS).run(async |_| ok(sleep(Duration::from_secs(9)).await)).await.map(|_| ()) }) };
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.free(SLOTS).await, "0");
+    dropped.abort();
+    let _ = dropped.await;
+    all_free(&world, "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn overload_is_booked_in_order_with_one_write_a_call() {
+    let world = World::with_rate(RPM, 5, 5).await;
+    let client = world.client();
+    take(&client, RPM).await.release().await.unwrap();
+    world.pass(Duration::from_secs(10));
+    world.dynamo.meter().reset();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let began = Instant::now();
+    let calls: Vec<_> = (0..20)
+        .map(|n| {
+            let (client, order) = (client.clone(), Arc::clone(&order));
+            tokio::spawn(async move {
+                client.slot(RPM).timeout(Duration::from_secs(30)).run(async |_| {
+                    order.lock().unwrap().push((n, began.elapsed().as_millis()));
+                    ok(())
+                }).await.unwrap();
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    let order = order.lock().unwrap();
+    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+    for (n, at) in order.iter() {
+        let due = u128::from(*n as u64).saturating_sub(4) * 1_000;
+        assert!((due..=due + 2).contains(at), "call {n} at {at} ms, due at {due} ms");
+    }
+    let usage = world.dynamo.meter().total();
+    assert!(usage.requests <= 22, "one write a call, and one or two that the first full write overtook: {usage:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_booking_that_is_dropped_before_its_start_is_given_back() {
+    let world = World::with_rate(RPM, 1, 10).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let booked = { let client = client.clone(); tokio::spawn(async move { client.slot(RPM).run(async |_| ok(())).await.is_ok() }) };
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.level(RPM).await, "-0.9");
+    booked.abort();
+    let _ = booked.await;
+    settle().await;
+    assert_eq!(world.level(RPM).await, "0.1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_beyond_the_wait_is_refused_at_once_and_takes_nothing() {
+    let world = World::with_rate(RPM, 1, 50).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let began = Instant::now();
+    let refused = client.slot(RPM).max_wait(Duration::from_secs(5)).run(async |_| ok(())).await;
+    let Err(SlotError::Refused(retry)) = refused else { panic!() };
+    assert_eq!((retry.wait(), began.elapsed()), (Duration::from_secs(50), Duration::ZERO));
+    assert_eq!(world.level(RPM).await, "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_for_a_slot_are_served_in_order() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let calls: Vec<_> = (0..8)
+        .map(|n| {
+            let (client, order) = (client.clone(), Arc::clone(&order));
+            tokio::spawn(async move {
+                client.slot(SLOTS).run(async |_| {
+                    order.lock().unwrap().push(n);
+                    ok(sleep(Duration::from_millis(400)).await)
+                }).await.unwrap();
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+    all_free(&world, "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_another_process_frees_is_found_within_a_quarter_second() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let held = take(&world.client(), SLOTS).await;
+    let waiting = { let client = world.client(); tokio::spawn(async move { client.slot(SLOTS).run(async |_| ok(Instant::now())).await.unwrap() }) };
+    sleep(Duration::from_secs(2)).await;
+    let freed = Instant::now();
+    held.release().await.unwrap();
+    assert!(waiting.await.unwrap() - freed <= Duration::from_millis(250));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_slot_ends_at_the_timeout() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let _held = take(&world.client(), SLOTS).await;
+    let client = world.client();
+    for _ in 0..2 {
+        let began = Instant::now();
+        let calls: Vec<_> = (0..5).map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.slot(SLOTS).timeout(Duration::from_secs(4)).run(async |_| ok(())).await })
+        }).collect();
+        for call in calls {
+            assert!(matches!(call.await.unwrap(), Err(SlotError::Refused(_))));
+        }
+        assert!((4_000..4_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_outlasts_its_slots_timeout() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    let long = Duration::from_secs(300);
+    let call = { let client = client.clone(); tokio::spawn(async move { client.slot(SLOTS).timeout(long).run(async |_| ok(sleep(Duration::from_secs(290)).await)).await }) };
+    sleep(LEASE_TTL * 4).await;
+    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+    call.await.unwrap().unwrap();
+    all_free(&world, "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    let call = {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.slot(SLOTS).hold_until_done().run(async |slot| {
+                sleep(Duration::from_secs(600)).await;
+                ok(slot.is_lease_lost())
+            }).await.unwrap()
+        })
+    };
+    for minute in 0..9 {
+        sleep(Duration::from_secs(60)).await;
+        if minute == 3 {
+            world.dynamo.faults().always(Operation::UpdateItem, Fault::LoseRequest);
+            sleep(Duration::from_secs(20)).await;
+            world.dynamo.faults().clear();
+        }
+        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+    }
+    assert!(!call.await.unwrap());
+    all_free(&world, "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_whose_lease_is_gone_is_told_and_not_killed() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    let call = {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.slot(SLOTS).hold_until_done().run(async |slot| {
+                sleep(Duration::from_secs(100)).await;
+                ok(slot.is_lease_lost())
+            }).await.unwrap()
+        })
+    };
+    sleep(Duration::from_secs(1)).await;
+    // The clock jumps, as after a long freeze: the lease is over before its holder can renew it.
+    world.pass_lease();
+    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+    assert!(call.await.unwrap(), "the call went on, and knew");
+    all_free(&world, "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_that_fits_into_the_wait_is_waited_for() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    world.slots(SLOTS, 1).await;
+    for name in [RPM, SLOTS] {
+        let mut row = world.row(name).await.unwrap();
+        let until = world.dynamo.clock().now().after(Duration::from_secs(7));
+        row.insert(sluice_core::schema::BLOCKED_UNTIL.into(), crate::world::number(&until.to_string()));
+        world.put(row).await;
+        let began = Instant::now();
+        world.client().slot(name).run(async |_| ok(())).await.unwrap();
+        assert_eq!(began.elapsed().as_millis() / 10, 700);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grant_of_a_raw_acquire_gives_back_when_it_is_dropped() {
+    let world = World::with_slots(SLOTS, 2).await;
+    drop(take(&world.client(), SLOTS).await);
+    all_free(&world, "2").await;
+}

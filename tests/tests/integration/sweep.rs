@@ -1,0 +1,148 @@
+//! What a sweep finds, restores and leaves.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Limit};
+use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_testkit::{Fault, Operation};
+
+use crate::world::{World, dimension, number, take, text};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+
+async fn sweep(world: &World) -> SweepReport {
+    world.client().sweep(SweepOptions::default()).await.unwrap()
+}
+
+async fn crash(world: &World, name: &str, holders: usize) {
+    let client = world.client();
+    for _ in 0..holders {
+        std::mem::forget(take(&client, name).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_a_bucket_come_back_in_one_transaction() {
+    let world = World::with_slots(SLOTS, 99).await;
+    crash(&world, SLOTS, 99).await;
+    world.pass_lease();
+    world.dynamo.meter().reset();
+    let report = sweep(&world).await;
+    assert_eq!((report.restored, report.dimensions.len(), report.left), (99, 1, 0));
+    assert_eq!(world.dynamo.meter().of(Operation::TransactWriteItems).requests, 1);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("99", 0));
+    assert_eq!(sweep(&world).await.restored, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_lives_is_left_alone() {
+    let world = World::with_slots(SLOTS, 5).await;
+    crash(&world, SLOTS, 2).await;
+    world.pass_lease();
+    let _alive = take(&world.client(), SLOTS).await;
+    let report = sweep(&world).await;
+    assert_eq!((report.expired, report.restored, world.leases().await), (2, 2, 1));
+    assert_eq!(world.free(SLOTS).await, "4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_as_ended_two_seconds_after_its_end() {
+    let world = World::with_slots(SLOTS, 1).await;
+    crash(&world, SLOTS, 1).await;
+    world.pass(Duration::from_secs(62));
+    assert_eq!(sweep(&world).await.expired, 0, "its holder's clock may lag");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(sweep(&world).await.restored, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_room_is_split_until_the_lease_that_is_too_much_is_found() {
+    let world = World::with_slots(SLOTS, 8).await;
+    crash(&world, SLOTS, 8).await;
+    let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    let restored = restored.key(sluice_core::schema::KEY, text(SLOTS)).update_expression("SET tokens = tokens + :k");
+    restored.expression_attribute_values(":k", number("1")).send().await.unwrap();
+    world.pass_lease();
+    let report = sweep(&world).await;
+    assert_eq!((report.restored, report.already_capped), (7, 1));
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("8", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_a_bucket_that_is_gone_are_deleted() {
+    let world = World::with_slots(SLOTS, 3).await;
+    crash(&world, SLOTS, 3).await;
+    world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+    world.pass_lease();
+    assert_eq!(sweep(&world).await.restored, 3);
+    assert_eq!(world.leases().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_cannot_be_read_are_counted_and_left_alone() {
+    let world = World::with_slots(SLOTS, 2).await;
+    crash(&world, SLOTS, 2).await;
+    let keys: Vec<String> = world.client().leases().await.unwrap().into_iter().map(|row| row.key).collect();
+    let mut without_end = world.row(&keys[0]).await.unwrap();
+    without_end.remove("ttl");
+    world.put(without_end).await;
+    let mut text_end = world.row(&keys[1]).await.unwrap();
+    text_end.insert("ttl".into(), text("soon"));
+    world.put(text_end).await;
+    world.pass_lease();
+    let report = sweep(&world).await;
+    assert_eq!((report.unparsable, report.restored, world.leases().await), (2, 0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_cannot_be_read_fails_its_leases_and_no_others() {
+    let world = World::with_slots(SLOTS, 2).await;
+    world.slots("other#concurrent", 1).await;
+    crash(&world, SLOTS, 2).await;
+    crash(&world, "other#concurrent", 1).await;
+    let mut row = world.row(SLOTS).await.unwrap();
+    row.insert("capacity".into(), text("many"));
+    world.put(row).await;
+    world.pass_lease();
+    let report = sweep(&world).await;
+    assert_eq!((report.failed, report.restored, world.leases().await), (2, 1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_stops_at_its_deadline_and_the_next_goes_on() {
+    let world = World::with_slots(SLOTS, 300).await;
+    crash(&world, SLOTS, 300).await;
+    world.pass_lease();
+    world.dynamo.faults().always(Operation::TransactWriteItems, Fault::Delay(Duration::from_millis(400)));
+    let mut options = SweepOptions::default();
+    options.budget = Some(Duration::from_secs(1));
+    let report = world.client().sweep(options).await.unwrap();
+    assert!(report.deadline_hit && report.left > 0 && report.restored > 0, "{report:?}");
+    assert_eq!(report.restored + report.left, 300);
+    world.dynamo.faults().clear();
+    assert_eq!(sweep(&world).await.restored, report.left);
+    assert_eq!(world.free(SLOTS).await, "300");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_under_a_sweep_is_followed() {
+    let world = World::with_slots(SLOTS, 4).await;
+    crash(&world, SLOTS, 4).await;
+    world.pass_lease();
+    let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+    let sweeper = world.client();
+    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    gate.reached().await;
+    let limit = Limit::concurrent(Amount::from_tokens(6), Cost::ONE).unwrap();
+    world.client().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
+    gate.open();
+    assert_eq!(sweeping.await.unwrap().restored, 4);
+    assert_eq!(world.free(SLOTS).await, "6");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_of_a_table_that_does_not_answer_is_an_error() {
+    let world = World::with_slots(SLOTS, 1).await;
+    world.dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
+    assert!(world.client().sweep(SweepOptions::default()).await.is_err());
+}

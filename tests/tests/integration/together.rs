@@ -1,0 +1,109 @@
+//! Several dimensions, one answer: all of them or none.
+
+use std::time::Duration;
+
+use sluice_sdk::{Outcome, Request, RetryReason};
+use tokio::time::Instant;
+
+use crate::world::{World, settle, take};
+
+const RPM: &str = "openai#rpm";
+const TPM: &str = "openai#tpm";
+const SLOTS: &str = "openai#concurrent";
+
+async fn world() -> World {
+    let world = World::with_rate(RPM, 10, 1_000_000).await;
+    world.rate(TPM, 1_000, 1_000_000).await;
+    world.slots(SLOTS, 1).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_one_rate_leaves_the_others_as_they_were() {
+    let world = world().await;
+    let client = world.client();
+    let answer = client.acquire(Request::from([RPM, TPM]).cost(TPM, 900)).await.unwrap();
+    assert!(matches!(answer, Outcome::Granted(_)));
+    // A second process has not seen that, and sends both writes.
+    let Outcome::RetryIn(retry) = world.client().acquire(Request::from([RPM, TPM]).cost(TPM, 200)).await.unwrap() else { panic!() };
+    assert_eq!((retry.dimension().as_str(), retry.reason()), (TPM, RetryReason::Exhausted));
+    assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("9", "100"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_granted_is_given_back_when_the_other_was_overtaken() {
+    let world = world().await;
+    let (first, second) = (world.client(), world.client());
+    let both = |cost| Request::from([RPM, TPM]).cost(TPM, cost);
+    for client in [&first, &second] {
+        assert!(client.acquire(both(10)).await.unwrap().granted().is_some());
+    }
+    assert!(second.acquire(both(900)).await.unwrap().granted().is_some());
+    // The first still believes that there are some 980 left.
+    assert!(first.acquire(both(500)).await.unwrap().granted().is_none());
+    assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("7", "80"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_wait_is_told() {
+    let world = World::with_rate(RPM, 1, 60).await;
+    world.rate(TPM, 1, 4_000).await;
+    let client = world.client();
+    for name in [RPM, TPM] {
+        let _ = take(&client, name).await;
+    }
+    let Outcome::RetryIn(retry) = client.acquire([RPM, TPM]).await.unwrap() else { panic!() };
+    assert_eq!((retry.dimension().as_str(), retry.wait()), (TPM, Duration::from_secs(4_000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_concurrency_limit_among_them_it_is_one_transaction() {
+    let world = world().await;
+    let client = world.client();
+    let grant = client.acquire([RPM, TPM, SLOTS]).await.unwrap().granted().unwrap();
+    grant.release().await.unwrap();
+    world.dynamo.meter().reset();
+    let grant = client.acquire([RPM, TPM, SLOTS]).await.unwrap().granted().unwrap();
+    assert_eq!(world.dynamo.meter().reset().requests, 1);
+    let refused = world.client().acquire([RPM, TPM, SLOTS]).await.unwrap();
+    assert!(matches!(refused, Outcome::RetryIn(retry) if retry.reason() == RetryReason::NoFreeSlot));
+    assert_eq!(world.level(RPM).await, "8");
+    grant.release().await.unwrap();
+    assert_eq!((world.free(SLOTS).await.as_str(), world.level(RPM).await.as_str()), ("1", "8"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_over_rates_and_slots_uses_every_token_when_it_is_taken() {
+    let world = World::with_rate(RPM, 1, 2).await;
+    world.rate(TPM, 3, 3).await;
+    world.slots(SLOTS, 4).await;
+    let client = world.client();
+    let began = Instant::now();
+    let calls: Vec<_> = (0..4).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.slot([RPM, TPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(began.elapsed())).await.unwrap()
+        })
+    }).collect();
+    let mut starts = Vec::new();
+    for call in calls {
+        starts.push(call.await.unwrap().as_secs());
+    }
+    starts.sort_unstable();
+    assert_eq!(starts, [0, 2, 4, 6]);
+    settle().await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("4", 0));
+    assert_eq!(world.level(TPM).await, "2", "the tokens of each call were taken at its start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_cannot_book_its_rate_gives_its_slot_back() {
+    let world = World::with_rate(RPM, 1, 3_600).await;
+    world.slots(SLOTS, 1).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let refused = client.slot([RPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(())).await;
+    assert!(refused.is_err());
+    settle().await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await, world.level(RPM).await.as_str()), ("1", 0, "0"));
+}

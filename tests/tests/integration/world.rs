@@ -1,0 +1,130 @@
+//! A table in an embedded engine, and what the tests ask of it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::schema::KEY;
+use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_sdk::{Client, ClientBuilder, Grant, Outcome, RetryIn};
+use sluice_testkit::{EmbeddedDynamo, TestClock};
+
+pub(crate) const TABLE: &str = "ontopix-vendor-buckets-test";
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    pub(crate) dynamo: EmbeddedDynamo,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_709_550_000))).unwrap();
+        dynamo.create_table(TABLE).await.unwrap();
+        Self { dynamo }
+    }
+
+    /// With one concurrency bucket.
+    pub(crate) async fn with_slots(name: &str, slots: i32) -> Self {
+        let world = Self::new().await;
+        world.slots(name, slots).await;
+        world
+    }
+
+    /// With one requests bucket, full.
+    pub(crate) async fn with_rate(name: &str, capacity: i32, window_secs: u64) -> Self {
+        let world = Self::new().await;
+        world.rate(name, capacity, window_secs).await;
+        world
+    }
+
+    pub(crate) async fn slots(&self, name: &str, slots: i32) {
+        let limit = Limit::concurrent(Amount::from_tokens(slots), Cost::ONE).unwrap();
+        self.client().apply_limit(&dimension(name), &limit).await.unwrap();
+    }
+
+    pub(crate) async fn rate(&self, name: &str, capacity: i32, window_secs: u64) {
+        self.client().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
+    }
+
+    /// A client as another process would have it.
+    pub(crate) fn client(&self) -> Client {
+        self.dynamo.client(TABLE)
+    }
+
+    pub(crate) fn client_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
+        self.dynamo.client_with(settings(Client::builder(TABLE)))
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.dynamo.clock().advance(time);
+    }
+
+    /// Until a lease that was written now has ended, for every clock.
+    pub(crate) fn pass_lease(&self) {
+        self.pass(LEASE_TTL + Duration::from_secs(4));
+    }
+
+    pub(crate) async fn bucket(&self, name: &str) -> Bucket {
+        self.client().bucket(&dimension(name)).await.unwrap().expect("the bucket is there")
+    }
+
+    /// Free slots.
+    pub(crate) async fn free(&self, name: &str) -> String {
+        self.bucket(name).await.tokens().to_string()
+    }
+
+    pub(crate) async fn level(&self, name: &str) -> String {
+        self.bucket(name).await.level(self.dynamo.clock().now()).to_string()
+    }
+
+    pub(crate) async fn leases(&self) -> usize {
+        self.client().leases().await.unwrap().len()
+    }
+
+    pub(crate) async fn row(&self, key: &str) -> Option<HashMap<String, AttributeValue>> {
+        let request = self.dynamo.dynamodb().get_item().table_name(TABLE).consistent_read(true);
+        request.key(KEY, AttributeValue::S(key.into())).send().await.unwrap().item
+    }
+
+    pub(crate) async fn put(&self, row: HashMap<String, AttributeValue>) {
+        self.dynamo.dynamodb().put_item().table_name(TABLE).set_item(Some(row)).send().await.unwrap();
+    }
+}
+
+pub(crate) fn dimension(name: &str) -> Dimension {
+    Dimension::new(name).unwrap()
+}
+
+pub(crate) fn requests(capacity: i32, window_secs: u64) -> Limit {
+    let capacity = Amount::from_tokens(capacity);
+    let rate = Rate::per(capacity, Duration::from_secs(window_secs)).unwrap();
+    Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap()
+}
+
+pub(crate) fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.into())
+}
+
+pub(crate) fn number(value: &str) -> AttributeValue {
+    AttributeValue::N(value.into())
+}
+
+/// Acquires what must be free.
+pub(crate) async fn take(client: &Client, name: &str) -> Grant {
+    client.acquire(name).await.unwrap().granted().expect("granted")
+}
+
+/// Is refused what must not be free.
+pub(crate) async fn refusal(client: &Client, name: &str) -> RetryIn {
+    match client.acquire(name).await.unwrap() {
+        Outcome::RetryIn(retry) => retry,
+        Outcome::Granted(_) => panic!("{name} was granted"),
+    }
+}
+
+/// Lets tasks that were spawned by drops run.
+pub(crate) async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
