@@ -1,6 +1,7 @@
 //! A grant: what a caller holds while it calls the vendor.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sluice_core::{Amount, Bucket, Cost, Dimension, Lease, RateReceipt, Timestamp};
@@ -25,6 +26,15 @@ pub struct Grant {
     lease_ends: Timestamp,
     lease_for: Duration,
     basis: Basis,
+}
+
+/// How long a slot is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// To the end of its timeout, which its lease outlasts.
+    WithinTimeout,
+    /// As long as it takes; the lease is renewed meanwhile.
+    Renewed,
 }
 
 /// What a grant rests on.
@@ -155,7 +165,7 @@ impl Grant {
     }
 
     /// As above, and waits for it.
-    pub(crate) async fn cancel(mut self) {
+    async fn cancel(mut self) {
         give_back_unused(&self.inner, std::mem::take(&mut self.parts)).await;
     }
 
@@ -171,7 +181,7 @@ impl Grant {
     }
 
     /// What it would take to ask for the same again.
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+    fn asks(&self) -> Vec<Ask> {
         let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
         self.parts.iter().map(ask).collect()
     }
@@ -247,6 +257,26 @@ impl Uncalled {
 
     pub(crate) const fn take(&mut self) -> Option<Grant> {
         self.0.take()
+    }
+
+    /// See [`Grant::keep_alive`].
+    pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
+        match &mut self.0 {
+            Some(grant) => grant.keep_alive(holding, lost).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What it would take to ask for all of it again.
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        self.0.iter().flat_map(Grant::asks).collect()
+    }
+
+    /// Gives everything back, and waits for it.
+    pub(crate) async fn cancel(&mut self) {
+        if let Some(grant) = self.0.take() {
+            grant.cancel().await;
+        }
     }
 
     pub(crate) fn start_at(&self) -> Option<Timestamp> {

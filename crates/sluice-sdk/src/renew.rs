@@ -1,8 +1,10 @@
 //! Renewal: a holder that goes on keeps its lease.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use sluice_core::Timestamp;
 
-use crate::grant::Grant;
+use crate::grant::{Grant, Holding};
 use crate::store::{IfAmbiguous, StoreError, Written};
 
 /// Why a lease could not be renewed.
@@ -47,5 +49,24 @@ impl Grant {
             self.renewed_until(ends.max(self.lease_ends().unwrap_or(Timestamp::from_micros(0))));
         }
         Ok(())
+    }
+
+    /// Renews the lease at half of its time, and more often while that fails. Never ends; after the lease is gone it only says
+    /// so in `lost`, since a failure of the limiter must not kill healthy work.
+    pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
+        while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
+            let left = ends.since(self.inner().now());
+            let half = self.lease_for() / 2;
+            tokio::time::sleep(if left > half { left.saturating_sub(half) } else { half / 8 }).await;
+            match self.renew().await {
+                Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
+                Err(RenewError::LeaseGone { .. }) => {
+                    lost.store(true, Ordering::Relaxed);
+                    break;
+                }
+                Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %self.names(), %error),
+            }
+        }
+        std::future::pending().await
     }
 }

@@ -9,12 +9,13 @@ use tokio::time::Instant;
 
 use crate::acquire::AcquireError;
 use crate::client::Client;
-use crate::grant::{Basis, Grant};
+use crate::grant::{Basis, Holding};
 use crate::outcome::RetryIn;
-use crate::renew::RenewError;
 use crate::request::{Quantity, Request};
 
 mod wait;
+
+use wait::Waiting;
 
 /// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
@@ -37,15 +38,6 @@ pub enum SlotError<E> {
     Call(E),
 }
 
-/// How long a closure may hold its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holding {
-    /// To the end of the timeout.
-    WithinTimeout,
-    /// As long as it takes; the lease is renewed meanwhile.
-    Renewed,
-}
-
 /// A slot that is about to be asked for: see [`Client::slot`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `run`"]
@@ -66,12 +58,19 @@ pub struct Slot {
 #[derive(Debug)]
 struct State {
     start_at: Timestamp,
+    acquiring: Duration,
     deadline: Option<Instant>,
     basis: Basis,
-    lease_lost: AtomicBool,
+    lease_lost: Arc<AtomicBool>,
 }
 
 impl Slot {
+    /// How long DynamoDB took over it: the time of the requests, without the waits in line and for the start.
+    #[must_use]
+    pub fn acquiring(&self) -> Duration {
+        self.state.acquiring
+    }
+
     /// When the call was allowed to start.
     #[must_use]
     pub fn start_at(&self) -> Timestamp {
@@ -159,18 +158,25 @@ impl SlotBuilder {
                 (deadline.saturating_duration_since(now) + LEASE_MARGIN).max(self.client.inner.config.lease_ttl)
             }
         };
-        let mut grant = match wait::for_start(&self.client.inner, asks, until, lease_for).await? {
+        let lease_lost = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting::new(&self.client.inner, until, lease_for, self.holding, &lease_lost);
+        let mut grant = match waiting.for_start(asks).await? {
             Ok(grant) => grant,
             Err(retry) => return Err(SlotError::Refused(retry)),
         };
         let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
-        let lease_lost = AtomicBool::new(false);
-        let state = Arc::new(State { start_at: grant.start_at(), deadline, basis: grant.basis(), lease_lost });
+        let state = Arc::new(State {
+            start_at: grant.start_at(),
+            acquiring: waiting.acquiring(),
+            deadline,
+            basis: grant.basis(),
+            lease_lost: Arc::clone(&lease_lost),
+        });
         let called = tokio::select! {
             biased;
-            called = call(Slot { state: Arc::clone(&state) }) => Some(called),
+            called = call(Slot { state }) => Some(called),
             () = timed_out(deadline) => None,
-            () = keep_alive(&mut grant, &state) => None,
+            () = grant.keep_alive(self.holding, &lease_lost) => None,
         };
         let names = grant.names();
         if let Err(error) = grant.release().await {
@@ -191,23 +197,4 @@ async fn timed_out(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// Renews the lease at half of its time, and more often while that fails. Never ends.
-async fn keep_alive(grant: &mut Grant, state: &State) {
-    while let (Some(ends), None) = (grant.lease_ends(), state.deadline) {
-        let left = ends.since(grant.inner().now());
-        let half = grant.lease_for() / 2;
-        let pause = if left > half { left.saturating_sub(half) } else { half / 8 };
-        tokio::time::sleep(pause).await;
-        match grant.renew().await {
-            Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %grant.names()),
-            Err(RenewError::LeaseGone { .. }) => {
-                state.lease_lost.store(true, Ordering::Relaxed);
-                break;
-            }
-            Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %grant.names(), %error),
-        }
-    }
-    std::future::pending().await
 }

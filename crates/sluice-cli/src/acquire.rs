@@ -1,0 +1,103 @@
+//! `sluice acquire`: acquire, hold, release.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use sluice_sdk::{Grant, Outcome, Released, Request};
+use tokio::time::{Instant, sleep_until};
+
+use crate::arguments::duration;
+use crate::connect::client;
+use crate::failure::{Ended, Failure, TRY_AGAIN};
+use crate::output::{self, GREEN, YELLOW};
+use crate::signals::stop_requested;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
+    #[arg(required = true)]
+    dimensions: Vec<String>,
+    /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
+    #[arg(long, value_parser = duration, default_value = "0s")]
+    hold: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Names with costs: `openai#tpm=1200`.
+pub(crate) fn request(dimensions: &[String]) -> Result<Request, Failure> {
+    let parts = dimensions.iter().map(|text| match text.split_once('=') {
+        Some((name, cost)) => {
+            let cost: f64 = cost.parse().map_err(|_| Failure::new(format!("{text}: the cost {cost:?} is not a number")))?;
+            Ok((name, Some(cost)))
+        }
+        None => Ok((text.as_str(), None)),
+    });
+    let parts: Vec<_> = parts.collect::<Result<_, Failure>>()?;
+    let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
+    let costs = parts.iter().filter_map(|(name, cost)| cost.map(|cost| (*name, cost)));
+    Ok(costs.fold(Request::from(names), |request, (name, cost)| request.cost(name, cost)))
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let client = client().await?;
+    match client.acquire(request(&options.dimensions)?).await? {
+        Outcome::Granted(grant) => {
+            let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
+            if !options.json {
+                anstream::println!("{}granted{} {}", GREEN.render(), GREEN.render_reset(), names.join(", "));
+            }
+            let grant = hold(grant, options.hold).await;
+            let released = grant.release().await?;
+            let note = match released {
+                Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
+                Released::AlreadyCapped => "the bucket was full already: another client restored this slot",
+                _ => "released",
+            };
+            if options.json {
+                output::json(&json!({ "outcome": "granted", "dimensions": names, "released": note }))?;
+            } else {
+                println!("{note}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Outcome::RetryIn(retry) => {
+            if options.json {
+                output::json(&json!({
+                    "outcome": "retry_in",
+                    "wait_seconds": retry.wait().as_secs_f64(),
+                    "dimension": retry.dimension().as_str(),
+                    "reason": retry.reason().as_str(),
+                }))?;
+            } else {
+                anstream::println!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
+            }
+            Ok(ExitCode::from(TRY_AGAIN))
+        }
+    }
+}
+
+/// Holds the grant, renewing its leases before they end.
+async fn hold(mut grant: Grant, time: Duration) -> Grant {
+    let until = Instant::now() + time;
+    loop {
+        let now = sluice_sdk::Clock::system().now();
+        let renew_at = grant.lease_ends().map(|ends| Instant::now() + ends.since(now) / 2);
+        let next = renew_at.map_or(until, |renew_at| renew_at.min(until));
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = stop_requested(), if !time.is_zero() => return grant,
+        }
+        if Instant::now() >= until {
+            return grant;
+        }
+        if let Err(error) = grant.renew().await {
+            anstream::eprintln!("{}{error}{}", YELLOW.render(), YELLOW.render_reset());
+            sleep_until(until).await;
+            return grant;
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::{acquire, buckets, demo, leases, penalize, reconcile, run, sandbox};
+
+/// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
+///
+/// The table is named by `SLUICE_TABLE_NAME`, or by `SLUICE_ENV` (sandbox, pre, prod); `sluice sandbox` starts one on this
+/// machine and prints the variables to set.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run several processes, a vendor and a crash on this machine, and show what came of it
+    Demo(demo::Options),
+    /// Serve an embedded DynamoDB with table and buckets, for development
+    Sandbox(sandbox::Options),
+    /// Declare, list and remove buckets
+    Buckets(buckets::Options),
+    /// List leases: who holds what, since when, until when
+    Leases(leases::Options),
+    /// Acquire, hold for a time, release
+    Acquire(acquire::Options),
+    /// Run a command inside a slot, and pass its exit code on
+    Run(run::Options),
+    /// Take a share of a bucket's level away, as after a 429
+    Penalize(penalize::Options),
+    /// Give back what crashed callers held
+    Reconcile(reconcile::Options),
+    /// One caller process of the demo
+    #[command(hide = true)]
+    DemoWorker(demo::worker::Options),
+}
+
+/// Reads "5s", "1m 30s", "250ms".
+pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; it takes a time as in 5s, 250ms or 1m"))
+}

@@ -1,0 +1,262 @@
+//! `sluice buckets`: limits declared in a file, applied, listed and removed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sluice_sdk::core::{Bucket, Dimension, Limit, Timestamp};
+use sluice_sdk::{Applied, BucketRow, Client};
+
+use crate::connect::client;
+use crate::failure::{Ended, Failure};
+use crate::output::{self, Align, GREEN, YELLOW};
+
+mod file;
+
+pub(crate) use file::BucketsFile;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Give the table the buckets of a TOML file; levels are kept, and buckets it does not name are left alone
+    Apply {
+        /// The file: see `docs/buckets.md`
+        file: PathBuf,
+        /// Show what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List every bucket
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one bucket
+    Show {
+        /// Its name, as in openai#rpm
+        dimension: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove one bucket
+    Rm {
+        /// Its name, as in openai#rpm
+        dimension: String,
+    },
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    match options.action {
+        Action::Apply { file, dry_run, json } => {
+            let declared = BucketsFile::read(&file)?;
+            let client = client().await?;
+            let changes = if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
+            if json { output::json(&changes)? } else { print_changes(&changes) }
+        }
+        Action::List { json } => list(&client().await?, json).await?,
+        Action::Show { dimension, json } => show(&client().await?, &dimension, json).await?,
+        Action::Rm { dimension } => {
+            let client = client().await?;
+            let dimension = Dimension::new(&dimension)?;
+            if !client.remove_bucket(&dimension).await? {
+                return Err(unknown(&client, &dimension));
+            }
+            println!("removed {dimension}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Applies a file and shows what changed.
+pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(), Failure> {
+    print_changes(&apply_all(client, declared).await?);
+    Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct ChangeLine {
+    dimension: String,
+    change: &'static str,
+    from: Option<LimitLine>,
+    to: LimitLine,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct LimitLine {
+    #[serde(rename = "type")]
+    limit_type: &'static str,
+    capacity: String,
+    refill_rate: String,
+    cost_per_call: String,
+}
+
+impl LimitLine {
+    fn new(limit: &Limit) -> Self {
+        Self {
+            limit_type: limit.limit_type().as_str(),
+            capacity: limit.capacity().to_string(),
+            refill_rate: limit.refill_rate().to_string(),
+            cost_per_call: limit.cost_per_call().to_string(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let Self { limit_type, capacity, refill_rate, cost_per_call } = self;
+        match *limit_type {
+            "concurrent" => format!("{capacity} at once, {cost_per_call} a call"),
+            _ => format!("{capacity} {limit_type}, {} a second, {cost_per_call} a call", short(refill_rate)),
+        }
+    }
+}
+
+async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
+    let mut changes = Vec::new();
+    for (dimension, limit) in &declared.limits {
+        let applied = client.apply_limit(dimension, limit).await.map_err(|error| declared.at(dimension, error))?;
+        changes.push(change(dimension, limit, &applied));
+    }
+    Ok(changes)
+}
+
+async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
+    let mut changes = Vec::new();
+    for (dimension, limit) in &declared.limits {
+        let applied = match client.bucket(dimension).await? {
+            None => Applied::Created,
+            Some(bucket) if bucket.limit() == limit => Applied::Unchanged,
+            Some(bucket) => {
+                let plan = sluice_sdk::core::Change::plan(&bucket, limit, Timestamp::default());
+                plan.map_err(|error| declared.at(dimension, error))?;
+                Applied::Changed { from: *bucket.limit() }
+            }
+        };
+        changes.push(change(dimension, limit, &applied));
+    }
+    Ok(changes)
+}
+
+fn change(dimension: &Dimension, limit: &Limit, applied: &Applied) -> ChangeLine {
+    let (change, from) = match applied {
+        Applied::Created => ("created", None),
+        Applied::Changed { from } => ("changed", Some(LimitLine::new(from))),
+        _ => ("unchanged", None),
+    };
+    ChangeLine { dimension: dimension.to_string(), change, from, to: LimitLine::new(limit) }
+}
+
+fn print_changes(changes: &[ChangeLine]) {
+    for ChangeLine { dimension, change, from, to } in changes {
+        let (sign, style) = match *change {
+            "created" => ("+", GREEN),
+            "changed" => ("~", YELLOW),
+            _ => ("=", output::DIM),
+        };
+        let (on, off) = (style.render(), style.render_reset());
+        match from {
+            None => anstream::println!("{on}{sign} {dimension:<28}{off} {}", to.describe()),
+            Some(from) => {
+                anstream::println!("{on}{sign} {dimension:<28}{off} {}", from.describe());
+                anstream::println!("  {:<28} -> {}", "", to.describe());
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct BucketLine {
+    dimension: String,
+    #[serde(flatten)]
+    limit: LimitLine,
+    level: String,
+    tokens: String,
+    last_refill_at: String,
+    version: i64,
+    blocked_until: Option<String>,
+}
+
+impl BucketLine {
+    fn new(bucket: &Bucket, now: Timestamp) -> Self {
+        Self {
+            dimension: bucket.dimension().to_string(),
+            limit: LimitLine::new(bucket.limit()),
+            level: bucket.level(now).to_string(),
+            tokens: bucket.tokens().to_string(),
+            last_refill_at: bucket.anchor().to_string(),
+            version: bucket.version(),
+            blocked_until: bucket.blocked_until().map(|at| at.to_string()),
+        }
+    }
+}
+
+async fn list(client: &Client, json: bool) -> Result<(), Failure> {
+    let now = sluice_sdk::Clock::system().now();
+    let (mut lines, mut faults) = (Vec::new(), Vec::new());
+    for BucketRow { key, bucket } in client.buckets().await? {
+        match bucket {
+            Ok(bucket) => lines.push(BucketLine::new(&bucket, now)),
+            Err(fault) => faults.push(format!("{key}: {fault}")),
+        }
+    }
+    if json {
+        output::json(&lines)?;
+    } else if lines.is_empty() && faults.is_empty() {
+        println!("table {} has no buckets; declare some with `sluice buckets apply FILE`", client.table());
+    } else {
+        let row = |line: BucketLine| {
+            let LimitLine { limit_type, capacity, refill_rate, cost_per_call } = line.limit;
+            [line.dimension, limit_type.into(), short(&line.level), capacity, short(&refill_rate), cost_per_call]
+        };
+        use Align::{Left, Right};
+        let columns =
+            [("DIMENSION", Left), ("TYPE", Left), ("LEVEL", Right), ("CAPACITY", Right), ("REFILL/S", Right), ("COST", Right)];
+        output::table(columns, lines.into_iter().map(row).collect());
+    }
+    for fault in faults {
+        anstream::eprintln!("{}cannot be read:{} {fault}", output::RED.render(), output::RED.render_reset());
+    }
+    Ok(())
+}
+
+async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
+    let dimension = Dimension::new(name)?;
+    let bucket = client.bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
+    let now = sluice_sdk::Clock::system().now();
+    let line = BucketLine::new(&bucket, now);
+    if json {
+        return output::json(&line);
+    }
+    println!("{name}");
+    println!("  limit     {}", line.limit.describe());
+    println!("  level     {} of {}", short(&line.level), line.limit.capacity);
+    if let Some(there) = bucket.reaches(bucket.limit().cost_per_call().amount()).filter(|at| *at > now) {
+        println!("  next      {}", output::relative(there, now));
+    }
+    if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
+        println!("  cool-down ends {}", output::relative(until, now));
+    }
+    println!("  version   {}", line.version);
+    Ok(())
+}
+
+fn unknown(client: &Client, dimension: &Dimension) -> Failure {
+    Failure::new(format!("table {} has no bucket {dimension}; `sluice buckets list` shows those that it has", client.table()))
+}
+
+/// At most three decimals.
+fn short(number: &str) -> String {
+    match number.split_once('.') {
+        Some((whole, decimals)) => format!("{whole}.{}", &decimals[..decimals.len().min(3)]),
+        None => number.to_owned(),
+    }
+}

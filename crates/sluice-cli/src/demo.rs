@@ -1,0 +1,137 @@
+//! `sluice demo`: several processes share a vendor's quota, one is killed while it holds slots, and the vendor judges.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use sluice_sdk::{Clock, SweepOptions};
+use sluice_testkit::EmbeddedDynamo;
+use tokio::time::{Instant, interval, sleep, sleep_until};
+
+use crate::failure::{Ended, Failure};
+
+mod chart;
+mod crew;
+mod limits;
+mod progress;
+mod summary;
+mod vendor;
+pub(crate) mod worker;
+
+use crew::Crew;
+use limits::TABLE;
+use progress::Progress;
+use summary::Summary;
+use vendor::Vendor;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How long the callers go on; at least 6
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(6..=600))]
+    seconds: u64,
+    /// Caller processes; one of them is killed
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]
+    processes: u32,
+    /// Callers in each process
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
+    callers: u32,
+    /// Print the figures as JSON in the last line, and no progress
+    #[arg(long)]
+    json: bool,
+}
+
+/// Time for the processes to start before the first call.
+const START_UP: Duration = Duration::from_millis(1_500);
+/// When the first process is killed, after the first call.
+const CRASH_AT: Duration = Duration::from_secs(1);
+/// Time between two sweeps; five minutes in production, which nobody would watch.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+/// How long the slots of the killed process may take to come back before the demo gives up on them.
+const RECOVERY_AT_MOST: Duration = Duration::from_secs(20);
+/// How long callers that are under way at the end may take to finish.
+const WIND_DOWN: Duration = Duration::from_secs(15);
+
+/// What the crash left, and what came of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recovery {
+    crashed_holders: usize,
+    slots_restored: usize,
+    /// From the crash to the sweep after which nothing of it was left.
+    time: Option<Duration>,
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let dynamo = EmbeddedDynamo::new()?;
+    dynamo.create_table(TABLE).await?;
+    let server = dynamo.serve(([127, 0, 0, 1], 0).into()).await?;
+    let vendor = Vendor::start().await?;
+    let start = Clock::system().now().after(START_UP);
+    let length = Duration::from_secs(options.seconds);
+    limits::apply(&dynamo.client(TABLE)).await?;
+    let crew = Crew::spawn(&options, &server.endpoint_url(), &vendor.url(), start, start.after(length))?;
+    let begin = Instant::now() + START_UP;
+    let mut progress = Progress::new(&options, vendor.clone(), dynamo.client(TABLE), crew.tally());
+    let tally = crew.tally();
+    progress.opening(&server.endpoint_url(), &vendor.url());
+    let recovery = tokio::select! {
+        recovery = play(&dynamo, crew, begin, length) => recovery?,
+        () = progress.run(begin, length) => return Err(Failure::new("the callers did not finish in time")),
+        () = crate::signals::stop_requested() => return Ok(ExitCode::from(130)),
+    };
+    progress.finish();
+    let summary = Summary::new(&options, &vendor, start, &recovery, &tally, leases_left(&dynamo).await?);
+    if options.json {
+        crate::output::json(&summary)?;
+    } else {
+        summary.print();
+    }
+    Ok(if summary.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The crash, the sweeps, and the end of the callers.
+async fn play(dynamo: &EmbeddedDynamo, mut crew: Crew, begin: Instant, length: Duration) -> Result<Recovery, Failure> {
+    sleep_until(begin + CRASH_AT).await;
+    let mut recovery = Recovery { crashed_holders: crash(dynamo, &mut crew).await?, ..Recovery::default() };
+    let crashed_at = Instant::now();
+    let (give_up, end) = (crashed_at + RECOVERY_AT_MOST, begin + length);
+    let sweeper = dynamo.client(TABLE);
+    let mut ticks = interval(SWEEP_EVERY);
+    while (recovery.time.is_none() && Instant::now() < give_up) || Instant::now() < end {
+        ticks.tick().await;
+        recovery.slots_restored += sweeper.sweep(SweepOptions::default()).await?.restored;
+        if recovery.time.is_none() && held_by_crashed(dynamo).await? == 0 {
+            recovery.time = Some(crashed_at.elapsed());
+        }
+    }
+    crew.finished(WIND_DOWN).await?;
+    recovery.slots_restored += sweeper.sweep(SweepOptions::default()).await?.restored;
+    Ok(recovery)
+}
+
+/// Kills the first process with SIGKILL at a moment when it holds slots; returns how many.
+async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew) -> Result<usize, Failure> {
+    for _ in 0..500 {
+        if held_by_crashed(dynamo).await? >= 2 {
+            crew.kill_first().await?;
+            // What it had sent may still arrive.
+            sleep(Duration::from_millis(50)).await;
+            let held = held_by_crashed(dynamo).await?;
+            if held > 0 {
+                return Ok(held);
+            }
+            return Err(Failure::new("the killed process released its last slot a moment before; run the demo again"));
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    Err(Failure::new("the first process never held a slot, so there was nothing to crash; run the demo again"))
+}
+
+async fn held_by_crashed(dynamo: &EmbeddedDynamo) -> Result<usize, Failure> {
+    let leases = dynamo.client(TABLE).leases().await?;
+    let of_first = |row: &sluice_sdk::LeaseRow| row.lease.as_ref().is_ok_and(|lease| lease.caller() == Some(&crew::name(0)));
+    Ok(leases.iter().filter(|row| of_first(row)).count())
+}
+
+async fn leases_left(dynamo: &EmbeddedDynamo) -> Result<usize, Failure> {
+    Ok(dynamo.client(TABLE).leases().await?.len())
+}

@@ -1,0 +1,108 @@
+//! The caller processes: started, listened to, one killed.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sluice_sdk::core::Timestamp;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::task::JoinHandle;
+
+use super::Options;
+use super::worker::Report;
+use crate::failure::Failure;
+
+/// The name of the nth process, in its leases.
+pub(crate) fn name(n: u32) -> String {
+    format!("process-{}", n + 1)
+}
+
+/// The processes. Dropped, they are killed.
+pub(crate) struct Crew {
+    processes: Vec<Child>,
+    listeners: Vec<JoinHandle<()>>,
+    tally: Tally,
+}
+
+/// The last report of each process, and every acquire that was timed.
+#[derive(Clone, Default)]
+pub(crate) struct Tally(Arc<Mutex<Reports>>);
+
+#[derive(Default)]
+pub(crate) struct Reports {
+    pub(crate) last: Vec<Report>,
+    pub(crate) acquire_micros: Vec<u64>,
+}
+
+impl Tally {
+    /// Looks at the reports so far.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Reports) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Crew {
+    pub(crate) fn spawn(options: &Options, endpoint: &str, vendor: &str, start: Timestamp, stop: Timestamp) -> Result<Self, Failure> {
+        let program = std::env::current_exe()?;
+        let tally = Tally::default();
+        tally.with(|reports| reports.last = vec![Report::default(); options.processes as usize]);
+        let (mut processes, mut listeners) = (Vec::new(), Vec::new());
+        for n in 0..options.processes {
+            let mut command = Command::new(&program);
+            command.arg("demo-worker").args(["--name", &name(n), "--vendor", vendor]);
+            command.args(["--callers", &options.callers.to_string()]);
+            command.args(["--start", &start.micros().to_string(), "--stop", &stop.micros().to_string()]);
+            command.env("SLUICE_ENDPOINT_URL", endpoint).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+            let mut process = command.spawn()?;
+            if let Some(lines) = process.stdout.take() {
+                listeners.push(tokio::spawn(listen(n as usize, lines, tally.clone())));
+            }
+            processes.push(process);
+        }
+        Ok(Self { processes, listeners, tally })
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally.clone()
+    }
+
+    /// SIGKILL to the first process: it has no chance to give anything back.
+    pub(crate) async fn kill_first(&mut self) -> Result<(), Failure> {
+        if let Some(first) = self.processes.first_mut() {
+            first.kill().await?;
+        }
+        self.tally.with(|reports| {
+            if let Some(first) = reports.last.first_mut() {
+                first.waiting = 0;
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits until all have ended, and their last reports are read.
+    pub(crate) async fn finished(&mut self, at_most: Duration) -> Result<(), Failure> {
+        let all = async {
+            for process in &mut self.processes {
+                process.wait().await?;
+            }
+            for listener in &mut self.listeners {
+                listener.await?;
+            }
+            Ok(())
+        };
+        let late = || Err(Failure::new(format!("the callers did not end within {} s", at_most.as_secs())));
+        tokio::time::timeout(at_most, all).await.unwrap_or_else(|_| late())
+    }
+}
+
+async fn listen(n: usize, lines: ChildStdout, tally: Tally) {
+    let mut lines = BufReader::new(lines).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let Ok(mut report) = serde_json::from_str::<Report>(&line) else { continue };
+        tally.with(|reports| {
+            reports.acquire_micros.append(&mut report.acquire_micros);
+            reports.last[n] = report;
+        });
+    }
+}

@@ -1,0 +1,155 @@
+//! The figures of a run, and what must hold of them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use sluice_sdk::core::Timestamp;
+
+use super::chart;
+use super::crew::Tally;
+use super::limits::{AT_ONCE, REQUESTS_PER_WINDOW, WINDOW_SECS};
+use super::vendor::Vendor;
+use super::{Options, Recovery};
+use crate::output::{BOLD, GREEN, RED};
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    vendor_calls: u64,
+    vendor_429: u64,
+    peak_concurrency: u32,
+    concurrency_limit: u32,
+    requests_granted: usize,
+    requests_allowed: usize,
+    utilisation: f64,
+    crashed_holders: usize,
+    slots_restored: usize,
+    recovery_secs: Option<f64>,
+    leases_left: usize,
+    acquire_p50_ms: f64,
+    acquire_p99_ms: f64,
+    dynamodb_requests_per_grant: f64,
+    errors: u64,
+    #[serde(skip)]
+    last_error: Option<String>,
+    #[serde(skip)]
+    chart: Vec<usize>,
+    #[serde(skip)]
+    length: Duration,
+}
+
+/// Least share of what the vendor allows that must be used.
+const UTILISATION: f64 = 0.97;
+
+impl Summary {
+    pub(crate) fn new(
+        options: &Options,
+        vendor: &Vendor,
+        start: Timestamp,
+        recovery: &Recovery,
+        tally: &Tally,
+        leases_left: usize,
+    ) -> Self {
+        let length = Duration::from_secs(options.seconds);
+        let start = u64::try_from(start.micros()).unwrap_or(0);
+        let granted = vendor.taken_over_time(start, length, 1)[0];
+        let allowed = REQUESTS_PER_WINDOW as usize * usize::try_from(options.seconds).unwrap_or(0) / WINDOW_SECS as usize;
+        let (requests, slots, errors, last_error) = tally.with(|reports| {
+            let sum = |count: fn(&super::worker::Report) -> u64| reports.last.iter().map(count).sum::<u64>();
+            let last_error = reports.last.iter().find_map(|report| report.last_error.clone());
+            (sum(|r| r.dynamodb_requests), sum(|r| r.granted), sum(|r| r.errors), last_error)
+        });
+        let (p50, p99) = tally.with(|reports| {
+            reports.acquire_micros.sort_unstable();
+            (percentile(&reports.acquire_micros, 50), percentile(&reports.acquire_micros, 99))
+        });
+        Self {
+            vendor_calls: vendor.calls(),
+            vendor_429: vendor.refused(),
+            peak_concurrency: vendor.concurrency().1,
+            concurrency_limit: AT_ONCE,
+            requests_granted: granted,
+            requests_allowed: allowed,
+            utilisation: rounded(ratio(granted as u64, allowed as u64)),
+            crashed_holders: recovery.crashed_holders,
+            slots_restored: recovery.slots_restored,
+            recovery_secs: recovery.time.map(|time| rounded(time.as_secs_f64())),
+            leases_left,
+            acquire_p50_ms: p50,
+            acquire_p99_ms: p99,
+            dynamodb_requests_per_grant: rounded(ratio(requests, slots)),
+            errors,
+            last_error,
+            chart: vendor.taken_over_time(start, length, chart::columns(length)),
+            length,
+        }
+    }
+
+    /// What the demo is there to show, with whether it did.
+    fn claims(&self) -> [(String, bool); 5] {
+        let Self { vendor_calls, vendor_429, peak_concurrency, concurrency_limit, .. } = self;
+        let recovery = self.recovery_secs.map_or_else(|| "not at all".into(), |secs| format!("in {secs:.1} s"));
+        [
+            (format!("the vendor answered {vendor_429} of {vendor_calls} calls with 429"), *vendor_429 == 0),
+            (format!("it saw at most {peak_concurrency} calls at once; it takes {concurrency_limit}"), peak_concurrency <= concurrency_limit),
+            (
+                format!(
+                    "{} calls of the {} that it allows in {} s: {:.1} % of the quota used",
+                    self.requests_granted,
+                    self.requests_allowed,
+                    self.length.as_secs(),
+                    self.utilisation * 100.0
+                ),
+                self.utilisation >= UTILISATION,
+            ),
+            (
+                format!("{} slots held by the killed process, {} given back {recovery}", self.crashed_holders, self.slots_restored),
+                self.crashed_holders > 0 && self.crashed_holders == self.slots_restored && self.recovery_secs.is_some(),
+            ),
+            (format!("{} leases left, {} errors", self.leases_left, self.errors), self.leases_left == 0 && self.errors == 0),
+        ]
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.claims().iter().all(|(_, holds)| *holds)
+    }
+
+    pub(crate) fn print(&self) {
+        let allowed = f64::from(REQUESTS_PER_WINDOW) / f64::from(WINDOW_SECS);
+        chart::print(&self.chart, self.length, allowed);
+        println!();
+        for (claim, holds) in self.claims() {
+            let (sign, style) = if holds { ("ok  ", GREEN) } else { ("FAIL", RED) };
+            anstream::println!("{}{sign}{} {claim}", style.render(), style.render_reset());
+        }
+        println!();
+        anstream::println!(
+            "{}acquire{} p50 {:.1} ms, p99 {:.1} ms; {:.1} DynamoDB requests for a call under three limits",
+            BOLD.render(),
+            BOLD.render_reset(),
+            self.acquire_p50_ms,
+            self.acquire_p99_ms,
+            self.dynamodb_requests_per_grant
+        );
+        if let Some(error) = &self.last_error {
+            anstream::println!("{}last error{} {error}", RED.render(), RED.render_reset());
+        }
+    }
+}
+
+/// In milliseconds, of sorted microseconds.
+#[allow(clippy::cast_precision_loss)]
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    rounded(sorted.get(at).map_or(0.0, |micros| *micros as f64 / 1_000.0))
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Four decimals are enough for a report.
+fn rounded(number: f64) -> f64 {
+    (number * 10_000.0).round() / 10_000.0
+}

@@ -1,0 +1,201 @@
+//! One caller process of the demo: many callers, each in a loop of slot and vendor call.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::{Method, Request as HttpRequest, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::{Deserialize, Serialize};
+use sluice_sdk::core::Timestamp;
+use sluice_sdk::{Client, Clock, SlotError};
+use sluice_testkit::{Faults, Meter};
+use tokio::time::sleep;
+
+use super::limits::{CONCURRENT, REQUESTS, TABLE, TOKENS, TOKENS_PER_CALL};
+use super::vendor::Call;
+use crate::failure::{Ended, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Who it is in the leases
+    #[arg(long)]
+    name: String,
+    /// The vendor
+    #[arg(long)]
+    vendor: String,
+    /// Callers
+    #[arg(long)]
+    callers: u32,
+    /// First call, in microseconds of Unix time
+    #[arg(long)]
+    start: i64,
+    /// Last call
+    #[arg(long)]
+    stop: i64,
+}
+
+/// What a process reports, a line of JSON each time.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Report {
+    pub(crate) waiting: u64,
+    pub(crate) granted: u64,
+    pub(crate) refused: u64,
+    pub(crate) errors: u64,
+    pub(crate) last_error: Option<String>,
+    pub(crate) dynamodb_requests: u64,
+    /// How long DynamoDB took over the slots since the last report, in microseconds.
+    pub(crate) acquire_micros: Vec<u64>,
+}
+
+const REPORT_EVERY: Duration = Duration::from_millis(200);
+/// The wait for a slot; a caller that finds none asks again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Short leases, so that the crash is healed while someone watches; 60 s is the default.
+const LEASE_TTL: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Counts {
+    waiting: AtomicU64,
+    granted: AtomicU64,
+    refused: AtomicU64,
+    errors: AtomicU64,
+    last_error: std::sync::Mutex<Option<String>>,
+    acquire_micros: std::sync::Mutex<Vec<u64>>,
+}
+
+struct Worker {
+    sluice: Client,
+    http: HttpClient<HttpConnector, Full<Bytes>>,
+    vendor: String,
+    stop: Timestamp,
+    counts: Counts,
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let meter = Meter::default();
+    let worker = Arc::new(Worker {
+        sluice: client(&options.name, &meter)?,
+        http: HttpClient::builder(TokioExecutor::new()).build_http(),
+        vendor: options.vendor,
+        stop: Timestamp::from_micros(options.stop),
+        counts: Counts::default(),
+    });
+    let now = Clock::system().now();
+    sleep(Timestamp::from_micros(options.start).since(now)).await;
+    let callers: Vec<_> = (0..options.callers)
+        .map(|_| {
+            let worker = Arc::clone(&worker);
+            tokio::spawn(async move { worker.call_until_stop().await })
+        })
+        .collect();
+    let reporter = {
+        let (worker, meter) = (Arc::clone(&worker), meter.clone());
+        tokio::spawn(async move {
+            loop {
+                sleep(REPORT_EVERY).await;
+                worker.report(&meter);
+            }
+        })
+    };
+    for caller in callers {
+        caller.await?;
+    }
+    reporter.abort();
+    worker.report(&meter);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A client as any product would build it, with its requests counted.
+fn client(name: &str, meter: &Meter) -> Result<Client, Failure> {
+    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+    let endpoint = std::env::var("SLUICE_ENDPOINT_URL").map_err(|_| Failure::new("SLUICE_ENDPOINT_URL is not set"))?;
+    let plain = aws_smithy_http_client::Builder::new().build_http();
+    let second = Duration::from_secs(1);
+    let timeouts = aws_sdk_dynamodb::config::timeout::TimeoutConfig::builder();
+    let config = aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("eu-central-1"))
+        .credentials_provider(Credentials::new("demo", "demo", None, None, "sluice-demo"))
+        .endpoint_url(endpoint)
+        .retry_config(aws_sdk_dynamodb::config::retry::RetryConfig::disabled())
+        .timeout_config(timeouts.connect_timeout(second).operation_attempt_timeout(second).build())
+        .http_client(sluice_testkit::metered(plain, meter.clone(), Faults::default()));
+    let dynamo = aws_sdk_dynamodb::Client::from_conf(config.build());
+    Ok(Client::builder(TABLE).lease_ttl(LEASE_TTL).caller(name).dynamodb(dynamo))
+}
+
+impl Worker {
+    async fn call_until_stop(&self) {
+        while Clock::system().now() < self.stop {
+            let tokens = fastrand::u32(TOKENS_PER_CALL.0..=TOKENS_PER_CALL.1);
+            self.counts.waiting.fetch_add(1, Relaxed);
+            let slot = self.sluice.slot([REQUESTS, TOKENS, CONCURRENT]).cost(TOKENS, tokens).timeout(PATIENCE);
+            let mut waits = true;
+            let called = slot
+                .hold_until_done()
+                .run(async |slot| {
+                    self.counts.waiting.fetch_sub(1, Relaxed);
+                    waits = false;
+                    let micros = u64::try_from(slot.acquiring().as_micros()).unwrap_or(u64::MAX);
+                    self.counts.acquire_micros.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(micros);
+                    if Clock::system().now() >= self.stop {
+                        return Ok(());
+                    }
+                    self.counts.granted.fetch_add(1, Relaxed);
+                    self.call(tokens).await
+                })
+                .await;
+            if waits {
+                self.counts.waiting.fetch_sub(1, Relaxed);
+            }
+            match called {
+                Ok(()) => {}
+                Err(SlotError::Refused(retry)) => {
+                    self.counts.refused.fetch_add(1, Relaxed);
+                    sleep(retry.wait()).await;
+                }
+                Err(error) => {
+                    self.counts.errors.fetch_add(1, Relaxed);
+                    *self.counts.last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error.to_string());
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn call(&self, tokens: u32) -> Result<(), Failure> {
+        let body = serde_json::to_vec(&Call { tokens })?;
+        let request = HttpRequest::builder().method(Method::POST).uri(&self.vendor);
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::from(body))?;
+        // A 429 is counted by the vendor, whose word it is.
+        self.http.request(request).await?.into_body().collect().await?;
+        Ok(())
+    }
+
+    fn report(&self, meter: &Meter) {
+        let Counts { waiting, granted, refused, errors, last_error, acquire_micros } = &self.counts;
+        let taken = |micros: &std::sync::Mutex<Vec<u64>>| {
+            std::mem::take(&mut *micros.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        };
+        let report = Report {
+            waiting: waiting.load(Relaxed),
+            granted: granted.load(Relaxed),
+            refused: refused.load(Relaxed),
+            errors: errors.load(Relaxed),
+            last_error: last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
+            dynamodb_requests: meter.total().requests,
+            acquire_micros: taken(acquire_micros),
+        };
+        if let Ok(line) = serde_json::to_string(&report) {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The `sluice` command: one module for each subcommand.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod acquire;
+mod arguments;
+mod buckets;
+mod connect;
+mod demo;
+mod failure;
+mod leases;
+mod output;
+mod penalize;
+mod reconcile;
+mod run;
+mod sandbox;
+mod signals;
+
+use std::process::ExitCode;
+
+pub use arguments::Arguments;
+use arguments::Command;
+
+/// Runs one command. The exit code is 0, 1 for an error, 75 (`EX_TEMPFAIL`) for a refusal that time will end, or that of the
+/// program that `sluice run` ran.
+pub async fn run(arguments: Arguments) -> ExitCode {
+    connect::log();
+    let result = match arguments.command {
+        Command::Sandbox(options) => sandbox::run(options).await,
+        Command::Buckets(options) => buckets::run(options).await,
+        Command::Leases(options) => leases::run(options).await,
+        Command::Acquire(options) => acquire::run(options).await,
+        Command::Run(options) => run::run(options).await,
+        Command::Penalize(options) => penalize::run(options).await,
+        Command::Reconcile(options) => reconcile::run(options).await,
+        Command::Demo(options) => demo::run(options).await,
+        Command::DemoWorker(options) => demo::worker::run(options).await,
+    };
+    result.unwrap_or_else(|failure| {
+        anstream::eprintln!("{}error:{} {failure}", output::RED.render(), output::RED.render_reset());
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,65 @@
+//! How commands show things: tables for people, JSON for programs, colour on a terminal alone.
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+use sluice_sdk::core::Timestamp;
+
+use crate::failure::Failure;
+
+pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+
+/// Which columns hold numbers.
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Prints rows under a header; a column is as wide as it must be.
+pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[String; N]>) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|(name, _)| (*name).to_owned()));
+    for row in rows {
+        table.add_row(row);
+    }
+    for (column, (_, align)) in table.column_iter_mut().zip(&columns) {
+        column.set_padding((0, 2));
+        if matches!(align, Align::Right) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for (n, line) in table.lines().enumerate() {
+        let line = line.trim_end();
+        if n == 0 {
+            anstream::println!("{}{line}{}", BOLD.render(), BOLD.render_reset());
+        } else {
+            anstream::println!("{line}");
+        }
+    }
+}
+
+/// Prints a value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}
+
+/// "12.3 s ago", "in 4.0 s".
+pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
+    if at > now { format!("in {}", seconds(at.since(now).as_secs_f64())) } else { format!("{} ago", seconds(now.since(at).as_secs_f64())) }
+}
+
+fn seconds(secs: f64) -> String {
+    if secs < 100.0 {
+        format!("{secs:.1} s")
+    } else if secs < 7_200.0 {
+        format!("{:.0} min", secs / 60.0)
+    } else {
+        format!("{:.1} h", secs / 3_600.0)
+    }
+}

@@ -1,0 +1,78 @@
+//! `sluice reconcile`: the sweep, from a shell.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use sluice_sdk::core::Dimension;
+use sluice_sdk::{SweepOptions, SweepReport};
+
+use crate::arguments::duration;
+use crate::connect::client;
+use crate::failure::{Ended, Failure};
+use crate::output;
+use crate::signals::stop_requested;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Sweep once and stop; without, sweep on until Ctrl-C
+    #[arg(long)]
+    once: bool,
+    /// Time between two sweeps
+    #[arg(long, value_parser = duration, default_value = "5m")]
+    interval: Duration,
+    /// Print JSON, a line for each sweep
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let client = client().await?;
+    loop {
+        let swept = client.sweep(SweepOptions::default()).await;
+        match swept {
+            Ok(report) => print(&report, options.json)?,
+            Err(error) if options.once => return Err(error.into()),
+            // One sweep that fails is the next one's work.
+            Err(error) => anstream::eprintln!("{}error:{} {error}", output::RED.render(), output::RED.render_reset()),
+        }
+        if options.once {
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(options.interval) => {}
+            () = stop_requested() => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
+    let dimensions: Vec<&str> = report.dimensions.iter().map(Dimension::as_str).collect();
+    if json {
+        return output::json(&json!({
+            "event": "reconciler.complete",
+            "restored": report.restored,
+            "dimensions": dimensions,
+            "already_capped": report.already_capped,
+            "rows_scanned": report.rows_scanned,
+            "expired": report.expired,
+            "lost_races": report.lost_races,
+            "conflicts_retried": report.conflicts_retried,
+            "unparsable": report.unparsable,
+            "left": report.left,
+            "failed": report.failed,
+            "deadline_hit": report.deadline_hit,
+            "duration_ms": report.duration.as_millis(),
+        }));
+    }
+    let SweepReport { rows_scanned, expired, restored, already_capped, unparsable, left, failed, .. } = report;
+    println!("{rows_scanned} rows, {expired} ended leases: {restored} given back, {already_capped} already capped");
+    for dimension in dimensions {
+        println!("  {dimension}");
+    }
+    if unparsable + left + failed > 0 {
+        println!("left alone: {unparsable} unreadable, {failed} refused, {left} for the next sweep");
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! `sluice run`: a command inside a slot.
+
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use clap::Args;
+use sluice_sdk::SlotError;
+use tokio::process::Command;
+
+use crate::arguments::duration;
+use crate::connect::client;
+use crate::failure::{Ended, Failure, TRY_AGAIN};
+use crate::output::YELLOW;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
+    #[arg(required = true)]
+    dimensions: Vec<String>,
+    /// How long to wait for the slot
+    #[arg(long, value_parser = duration, default_value = "30s")]
+    wait: Duration,
+    /// The command and its arguments; one argument alone is run by the shell
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let client = client().await?;
+    let slot = client.slot(crate::acquire::request(&options.dimensions)?).timeout(options.wait).hold_until_done();
+    let status = slot.run(async |_slot| child(&options.command).await).await;
+    match status {
+        Ok(status) => Ok(ExitCode::from(exit_code(status))),
+        Err(SlotError::Refused(retry)) => {
+            anstream::eprintln!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
+            Ok(ExitCode::from(TRY_AGAIN))
+        }
+        Err(SlotError::Call(error)) => Err(Failure::new(format!("{}: {error}", options.command[0]))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn child(command: &[String]) -> std::io::Result<ExitStatus> {
+    let mut process = match command {
+        [line] => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", line]);
+            shell
+        }
+        [program, arguments @ ..] => {
+            let mut process = Command::new(program);
+            process.args(arguments);
+            process
+        }
+        [] => return Err(std::io::Error::other("no command")),
+    };
+    let mut child = process.kill_on_drop(true).spawn()?;
+    // Ctrl-C reaches the child by itself, being of our process group: wait for what it makes of it, then release. SIGTERM
+    // reaches us alone, and is passed on.
+    loop {
+        tokio::select! {
+            status = child.wait() => return status,
+            () = crate::signals::terminated() => pass_on_terminate(&child),
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+}
+
+fn pass_on_terminate(child: &tokio::process::Child) {
+    if let Some(id) = child.id() {
+        let _ = std::process::Command::new("kill").arg(id.to_string()).status();
+    }
+}
+
+/// The child's exit code, or 128 and the signal that ended it, as a shell says it.
+fn exit_code(status: ExitStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return u8::try_from(128 + signal).unwrap_or(u8::MAX);
+    }
+    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,69 @@
+//! `sluice sandbox`: an embedded DynamoDB on a socket, with table and buckets, until Ctrl-C.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use sluice_sdk::table_name;
+use sluice_testkit::EmbeddedDynamo;
+
+use crate::buckets::{self, BucketsFile};
+use crate::failure::{Ended, Failure};
+use crate::signals::stop_requested;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Port on the loopback interface; 0 takes a free one
+    #[arg(long, default_value_t = 4566)]
+    port: u16,
+    /// Keep the data in this file; in memory without
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Buckets to apply; a few of well-known vendors without
+    #[arg(long)]
+    buckets: Option<PathBuf>,
+}
+
+/// Connections that are still open get this long to finish.
+const GRACE: Duration = Duration::from_secs(2);
+
+const SAMPLE: &str = include_str!("buckets/sample.toml");
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let declared = match &options.buckets {
+        Some(file) => BucketsFile::read(file)?,
+        None => BucketsFile::parse("built-in sample", SAMPLE)?,
+    };
+    let dynamo = match &options.data {
+        Some(file) => EmbeddedDynamo::open(file)
+            .map_err(|error| Failure::new(format!("{}: {error}; name a file that `sluice sandbox` made, or a new one", file.display())))?,
+        None => EmbeddedDynamo::new()?,
+    };
+    let server = dynamo.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))).await?;
+    let table = table_name("sandbox");
+    dynamo.create_table(&table).await?;
+    println!("sluice sandbox: an embedded DynamoDB at {}", server.endpoint_url());
+    match &options.data {
+        Some(file) => println!("data in {}", file.display()),
+        None => println!("data in memory, gone when it stops"),
+    }
+    println!();
+    buckets::apply(&dynamo.client(&table), &declared).await?;
+    println!();
+    println!("In another shell:");
+    println!();
+    println!("export SLUICE_ENV=sandbox");
+    println!("export SLUICE_ENDPOINT_URL={}", server.endpoint_url());
+    println!("export AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox");
+    println!();
+    println!("Ctrl-C stops it.");
+    stop_requested().await;
+    println!("stopping");
+    match tokio::time::timeout(GRACE, server.stop()).await {
+        Ok(stopped) => stopped?,
+        Err(_) => println!("some connections did not close in time"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
