@@ -31,7 +31,8 @@ pub(crate) struct Options {
 pub(crate) fn request(dimensions: &[String]) -> Result<Request, Failure> {
     let parts = dimensions.iter().map(|text| match text.split_once('=') {
         Some((name, cost)) => {
-            let cost: f64 = cost.parse().map_err(|_| Failure::new(format!("{text}: the cost {cost:?} is not a number")))?;
+            let cost: f64 =
+                cost.parse().map_err(|_| Failure::new(format!("{text}: the cost {cost:?} is not a number")))?;
             Ok((name, Some(cost)))
         }
         None => Ok((text.as_str(), None)),

@@ -61,7 +61,8 @@ pub(crate) async fn run(options: Options) -> Ended {
         Action::Apply { file, dry_run, json } => {
             let declared = BucketsFile::read(&file)?;
             let client = client().await?;
-            let changes = if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
+            let changes =
+                if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
             if json { output::json(&changes)? } else { print_changes(&changes) }
         }
         Action::List { json } => list(&client().await?, json).await?,
@@ -218,8 +219,14 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
             [line.dimension, limit_type.into(), short(&line.level), capacity, short(&refill_rate), cost_per_call]
         };
         use Align::{Left, Right};
-        let columns =
-            [("DIMENSION", Left), ("TYPE", Left), ("LEVEL", Right), ("CAPACITY", Right), ("REFILL/S", Right), ("COST", Right)];
+        let columns = [
+            ("DIMENSION", Left),
+            ("TYPE", Left),
+            ("LEVEL", Right),
+            ("CAPACITY", Right),
+            ("REFILL/S", Right),
+            ("COST", Right),
+        ];
         output::table(columns, lines.into_iter().map(row).collect());
     }
     for fault in faults {
@@ -250,7 +257,10 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
 }
 
 fn unknown(client: &Client, dimension: &Dimension) -> Failure {
-    Failure::new(format!("table {} has no bucket {dimension}; `sluice buckets list` shows those that it has", client.table()))
+    Failure::new(format!(
+        "table {} has no bucket {dimension}; `sluice buckets list` shows those that it has",
+        client.table()
+    ))
 }
 
 /// At most three decimals.

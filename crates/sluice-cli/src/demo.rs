@@ -20,7 +20,7 @@ pub(crate) mod worker;
 
 use crew::Crew;
 use limits::TABLE;
-use progress::Progress;
+use progress::{Announcer, Progress};
 use summary::Summary;
 use vendor::Vendor;
 
@@ -73,8 +73,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     let mut progress = Progress::new(&options, vendor.clone(), dynamo.client(TABLE), crew.tally());
     let tally = crew.tally();
     progress.opening(&server.endpoint_url(), &vendor.url());
+    let announcer = progress.announcer();
     let recovery = tokio::select! {
-        recovery = play(&dynamo, crew, begin, length) => recovery?,
+        recovery = play(&dynamo, crew, begin, length, &announcer) => recovery?,
         () = progress.run(begin, length) => return Err(Failure::new("the callers did not finish in time")),
         () = crate::signals::stop_requested() => return Ok(ExitCode::from(130)),
     };
@@ -89,10 +90,17 @@ pub(crate) async fn run(options: Options) -> Ended {
 }
 
 /// The crash, the sweeps, and the end of the callers.
-async fn play(dynamo: &EmbeddedDynamo, mut crew: Crew, begin: Instant, length: Duration) -> Result<Recovery, Failure> {
+async fn play(
+    dynamo: &EmbeddedDynamo,
+    mut crew: Crew,
+    begin: Instant,
+    length: Duration,
+    announcer: &Announcer,
+) -> Result<Recovery, Failure> {
     sleep_until(begin + CRASH_AT).await;
     let mut recovery = Recovery { crashed_holders: crash(dynamo, &mut crew).await?, ..Recovery::default() };
     let crashed_at = Instant::now();
+    announcer.say(&format!("{} was killed (SIGKILL); it held {} slots", crew::name(0), recovery.crashed_holders));
     let (give_up, end) = (crashed_at + RECOVERY_AT_MOST, begin + length);
     let sweeper = dynamo.client(TABLE);
     let mut ticks = interval(SWEEP_EVERY);
@@ -101,6 +109,7 @@ async fn play(dynamo: &EmbeddedDynamo, mut crew: Crew, begin: Instant, length: D
         recovery.slots_restored += sweeper.sweep(SweepOptions::default()).await?.restored;
         if recovery.time.is_none() && held_by_crashed(dynamo).await? == 0 {
             recovery.time = Some(crashed_at.elapsed());
+            announcer.say(&format!("a sweep gave {} slots back", recovery.slots_restored));
         }
     }
     crew.finished(WIND_DOWN).await?;
@@ -128,7 +137,8 @@ async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew) -> Result<usize, Failur
 
 async fn held_by_crashed(dynamo: &EmbeddedDynamo) -> Result<usize, Failure> {
     let leases = dynamo.client(TABLE).leases().await?;
-    let of_first = |row: &sluice_sdk::LeaseRow| row.lease.as_ref().is_ok_and(|lease| lease.caller() == Some(&crew::name(0)));
+    let of_first =
+        |row: &sluice_sdk::LeaseRow| row.lease.as_ref().is_ok_and(|lease| lease.caller() == Some(&crew::name(0)));
     Ok(leases.iter().filter(|row| of_first(row)).count())
 }
 

@@ -51,7 +51,11 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// "12.3 s ago", "in 4.0 s".
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
-    if at > now { format!("in {}", seconds(at.since(now).as_secs_f64())) } else { format!("{} ago", seconds(now.since(at).as_secs_f64())) }
+    if at > now {
+        format!("in {}", seconds(at.since(now).as_secs_f64()))
+    } else {
+        format!("{} ago", seconds(now.since(at).as_secs_f64()))
+    }
 }
 
 fn seconds(secs: f64) -> String {

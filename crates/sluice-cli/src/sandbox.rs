@@ -37,8 +37,9 @@ pub(crate) async fn run(options: Options) -> Ended {
         None => BucketsFile::parse("built-in sample", SAMPLE)?,
     };
     let dynamo = match &options.data {
-        Some(file) => EmbeddedDynamo::open(file)
-            .map_err(|error| Failure::new(format!("{}: {error}; name a file that `sluice sandbox` made, or a new one", file.display())))?,
+        Some(file) => EmbeddedDynamo::open(file).map_err(|error| {
+            Failure::new(format!("{}: {error}; name a file that `sluice sandbox` made, or a new one", file.display()))
+        })?,
         None => EmbeddedDynamo::new()?,
     };
     let server = dynamo.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))).await?;

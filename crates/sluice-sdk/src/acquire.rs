@@ -20,7 +20,9 @@ pub enum AcquireError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The table has no bucket of this name.
-    #[error("unknown dimension {dimension}: table {table:?} has no such bucket; declare it with `sluice buckets apply`")]
+    #[error(
+        "unknown dimension {dimension}: table {table:?} has no such bucket; declare it with `sluice buckets apply`"
+    )]
     UnknownDimension {
         /// The dimension.
         dimension: Dimension,

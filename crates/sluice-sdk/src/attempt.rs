@@ -56,9 +56,7 @@ pub(crate) async fn attempt(inner: Arc<Inner>, asks: Vec<Ask>, terms: Terms) -> 
                 None => Err(AcquireError::Store(error)),
             }
         }
-        Err(AcquireError::Store(StoreError::Contended { .. })) => {
-            Ok(Outcome::RetryIn(contended(&asks[0].dimension)))
-        }
+        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Outcome::RetryIn(contended(&asks[0].dimension))),
         other => other,
     };
     match &answer {

@@ -198,7 +198,10 @@ fn default_caller(lookup: impl Fn(&str) -> Option<String>) -> String {
         let path = std::env::current_exe().ok()?;
         Some(path.file_stem()?.to_string_lossy().into_owned())
     };
-    set("SLUICE_CALLER").or_else(|| set("AWS_LAMBDA_FUNCTION_NAME")).or_else(program).unwrap_or_else(|| "unknown".into())
+    set("SLUICE_CALLER")
+        .or_else(|| set("AWS_LAMBDA_FUNCTION_NAME"))
+        .or_else(program)
+        .unwrap_or_else(|| "unknown".into())
 }
 
 #[cfg(test)]

@@ -83,7 +83,11 @@ pub(crate) async fn settle(
         let reasons = match send(store, &writes, &sent).await? {
             Transacted::Committed => {
                 let leases = chunk.leases().len();
-                if chunk.is_already_capped() { tally.already_capped += leases } else { tally.restored += leases }
+                if chunk.is_already_capped() {
+                    tally.already_capped += leases
+                } else {
+                    tally.restored += leases
+                }
                 continue;
             }
             Transacted::Cancelled(reasons) => reasons,
@@ -151,7 +155,9 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Vec<Part>) -> Result<Rele
 async fn release_part(inner: &Inner, part: &Part) -> Result<Released, ReleaseError> {
     match &part.hold {
         Hold::Tokens { lease: None, .. } => Ok(Released::GivenBack),
-        Hold::Tokens { lease: Some(lease), .. } => release_chunk(inner, part, Chunk::release_row(lease.clone()), lease).await,
+        Hold::Tokens { lease: Some(lease), .. } => {
+            release_chunk(inner, part, Chunk::release_row(lease.clone()), lease).await
+        }
         Hold::Slots { bucket, lease } => release_chunk(inner, part, Chunk::release(bucket, lease.clone()), lease).await,
         Hold::Local => {
             inner.fallback.give_back(&part.entry.dimension, part.cost);

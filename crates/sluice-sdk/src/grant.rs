@@ -60,8 +60,14 @@ pub(crate) struct Part {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Hold {
-    Tokens { receipt: RateReceipt, lease: Option<Lease> },
-    Slots { bucket: Bucket, lease: Lease },
+    Tokens {
+        receipt: RateReceipt,
+        lease: Option<Lease>,
+    },
+    Slots {
+        bucket: Bucket,
+        lease: Lease,
+    },
     /// Counted in the process.
     Local,
 }
@@ -287,9 +293,7 @@ impl Uncalled {
     pub(crate) fn split_earlier_than(&mut self, by: Duration) -> Vec<Part> {
         let Some(grant) = &mut self.0 else { return Vec::new() };
         let latest = grant.start_at;
-        let is_early = |part: &Part| {
-            matches!(part.hold, Hold::Tokens { .. }) && latest.since(part.start_at) > by
-        };
+        let is_early = |part: &Part| matches!(part.hold, Hold::Tokens { .. }) && latest.since(part.start_at) > by;
         let (early, kept) = std::mem::take(&mut grant.parts).into_iter().partition(is_early);
         grant.parts = kept;
         early

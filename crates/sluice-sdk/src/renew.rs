@@ -32,8 +32,10 @@ impl Grant {
     pub async fn renew(&mut self) -> Result<(), RenewError> {
         let ends = self.inner().now().after(self.lease_for()).ceil_to_second();
         let mut gone = None;
-        let updates: Vec<_> =
-            self.leases().map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))).collect();
+        let updates: Vec<_> = self
+            .leases()
+            .map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends)))
+            .collect();
         for (key, update) in updates {
             // Setting the same end twice is setting it once. A row in the reply of a failed condition ends later already.
             match self.inner().store.update(&update, IfAmbiguous::SendAgain).await? {

@@ -59,7 +59,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) const DEFAULT: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(200) };
     /// Between two looks at a full concurrency bucket: reads, at a fifth of a write's price.
-    pub(crate) const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(250) };
+    pub(crate) const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(100) };
 
     /// The longest wait.
     pub(crate) const fn cap(self) -> Duration {

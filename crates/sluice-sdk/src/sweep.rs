@@ -19,7 +19,8 @@ use crate::store::{Attributes, Item, Scan, StoreError, value_text};
 const CLOCK_ERROR: Duration = Duration::from_secs(2);
 
 /// Ended leases, and rows whose end cannot be read. A lease without `ttl` would otherwise never be seen by anyone.
-const EXPIRED: &str = "begins_with(#pk, :lease) AND (#e < :cutoff OR attribute_not_exists(#e) OR NOT attribute_type(#e, :n))";
+const EXPIRED: &str =
+    "begins_with(#pk, :lease) AND (#e < :cutoff OR attribute_not_exists(#e) OR NOT attribute_type(#e, :n))";
 const NAMES: &[(&str, &str)] = &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST)];
 
 /// How a sweep goes about it.
@@ -244,7 +245,12 @@ impl Sweep {
         failure
     }
 
-    async fn give_back_bucket(&self, dimension: &Dimension, leases: Vec<Lease>, tally: &mut Tally) -> Result<(), StoreError> {
+    async fn give_back_bucket(
+        &self,
+        dimension: &Dimension,
+        leases: Vec<Lease>,
+        tally: &mut Tally,
+    ) -> Result<(), StoreError> {
         if self.is_over() {
             tally.left += leases.len();
             return Ok(());

@@ -39,8 +39,15 @@ impl Fault {
     #[must_use]
     pub fn cancelled(codes: &[&str]) -> Self {
         let reasons: Vec<_> = codes.iter().map(|code| json!({ "Code": code, "Message": "injected" })).collect();
-        let message = format!("Transaction cancelled, please refer cancellation reasons for specific reasons [{}]", codes.join(", "));
-        Self::service("TransactionCanceledException", 400, json!({ "Message": message, "CancellationReasons": reasons }))
+        let message = format!(
+            "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
+            codes.join(", ")
+        );
+        Self::service(
+            "TransactionCanceledException",
+            400,
+            json!({ "Message": message, "CancellationReasons": reasons }),
+        )
     }
 
     /// A write that meets a transaction on the same item.

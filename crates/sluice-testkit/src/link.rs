@@ -88,7 +88,9 @@ impl HttpConnector for Link {
         let name = target.rsplit('.').next().unwrap_or_default().to_owned();
         let operation = Operation::from_name(&name);
         match self.faults.take(operation) {
-            None if matches!(self.end, End::Engine(_)) => HttpConnectorFuture::ready(Ok(self.apply(&name, operation, &request))),
+            None if matches!(self.end, End::Engine(_)) => {
+                HttpConnectorFuture::ready(Ok(self.apply(&name, operation, &request)))
+            }
             fault => {
                 let link = self.clone();
                 HttpConnectorFuture::new(async move { link.meet(fault, &name, operation, request).await })
@@ -134,7 +136,12 @@ impl Link {
         }
     }
 
-    async fn send(&self, name: &str, operation: Operation, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+    async fn send(
+        &self,
+        name: &str,
+        operation: Operation,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, ConnectorError> {
         match &self.end {
             End::Engine(_) => Ok(self.apply(name, operation, &request)),
             End::Socket(connector) => {
@@ -158,12 +165,16 @@ impl Link {
 }
 
 fn response(status: u16, body: Vec<u8>) -> HttpResponse {
-    let status = status.try_into().unwrap_or_else(|_| aws_smithy_runtime_api::http::StatusCode::try_from(500).unwrap_or_else(|_| unreachable!("500 is a status")));
+    let status = status.try_into().unwrap_or_else(|_| {
+        aws_smithy_runtime_api::http::StatusCode::try_from(500).unwrap_or_else(|_| unreachable!("500 is a status"))
+    });
     let mut response = HttpResponse::new(status, SdkBody::from(body));
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
     response
 }
 
 fn broken(when: &str) -> ConnectorError {
-    ConnectorError::io(std::io::Error::new(std::io::ErrorKind::ConnectionReset, format!("the connection broke {when}")).into())
+    ConnectorError::io(
+        std::io::Error::new(std::io::ErrorKind::ConnectionReset, format!("the connection broke {when}")).into(),
+    )
 }

@@ -63,9 +63,16 @@ async fn a_dropped_caller_leaves_nothing_taken() {
     for name in ["elevenlabs#concurrent", RPM] {
         let _ = take(&client, name).await.release().await.unwrap();
         let before = world.level(name).await;
-        let operation = if name == RPM { sluice_testkit::Operation::UpdateItem } else { sluice_testkit::Operation::TransactWriteItems };
+        let operation = if name == RPM {
+            sluice_testkit::Operation::UpdateItem
+        } else {
+            sluice_testkit::Operation::TransactWriteItems
+        };
         let gate = world.dynamo.faults().hold_next(operation);
-        let caller = { let client = client.clone(); tokio::spawn(async move { client.acquire(name).await.map(|_| ()) }) };
+        let caller = {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire(name).await.map(|_| ()) })
+        };
         gate.reached().await;
         caller.abort();
         let _ = caller.await;
@@ -117,7 +124,10 @@ async fn a_cost_above_capacity_is_told_at_once_and_follows_a_raise() {
     let client = world.client();
     for (name, cost, capacity) in [(RPM, 11, "10"), ("elevenlabs#concurrent", 3, "2")] {
         let message = error(&client, Request::from(name).cost(name, cost)).await.to_string();
-        assert!(message.contains(name) && message.contains(&cost.to_string()) && message.contains(capacity), "{message}");
+        assert!(
+            message.contains(name) && message.contains(&cost.to_string()) && message.contains(capacity),
+            "{message}"
+        );
     }
     world.rate(RPM, 20, 60).await;
     world.pass(Duration::from_secs(30));
@@ -129,7 +139,15 @@ async fn a_cost_above_capacity_is_told_at_once_and_follows_a_raise() {
 async fn a_corrupt_row_names_the_dimension_and_the_attribute() {
     let world = World::with_rate(RPM, 10, 60).await;
     let row = world.row(RPM).await.unwrap();
-    for attribute in [schema::CAPACITY, schema::TOKENS, schema::REFILL_RATE, schema::LAST_REFILL_AT, schema::COST_PER_CALL, schema::LIMIT_TYPE, schema::VERSION] {
+    for attribute in [
+        schema::CAPACITY,
+        schema::TOKENS,
+        schema::REFILL_RATE,
+        schema::LAST_REFILL_AT,
+        schema::COST_PER_CALL,
+        schema::LIMIT_TYPE,
+        schema::VERSION,
+    ] {
         let mut missing = row.clone();
         missing.remove(attribute);
         let mut mistyped = row.clone();
@@ -198,7 +216,10 @@ async fn a_penalty_says_what_it_does_not_take() {
     let world = World::with_slots("elevenlabs#concurrent", 2).await;
     let client = world.client();
     let error = client.penalize("elevenlabs#concurrent", 0.8).await.unwrap_err();
-    assert!(matches!(error, PenalizeError::Concurrency(_)) && error.to_string().contains("lower its capacity"), "{error}");
+    assert!(
+        matches!(error, PenalizeError::Concurrency(_)) && error.to_string().contains("lower its capacity"),
+        "{error}"
+    );
     for factor in [1.5, -0.1, f64::NAN] {
         assert!(matches!(client.penalize("elevenlabs#concurrent", factor).await, Err(PenalizeError::Factor { .. })));
     }

@@ -38,7 +38,9 @@ async fn storm(clients: Vec<Client>, name: &'static str, calls: usize) -> (usize
 async fn sixty_four_callers_with_ample_tokens_are_never_refused() {
     let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
     let server = dynamo.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    for (name, capacity, window_secs) in [("a#minute", 100_000, 60), ("a#second", 1_000_000, 1), ("a#hour", 5_000, 3_600)] {
+    for (name, capacity, window_secs) in
+        [("a#minute", 100_000, 60), ("a#second", 1_000_000, 1), ("a#hour", 5_000, 3_600)]
+    {
         dynamo.client(TABLE).apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
         for processes in [1, 8] {
             let mut clients = Vec::new();

@@ -82,10 +82,12 @@ async fn many_callers_that_meet_a_bucket_first_read_it_once() {
     let world = World::with_rate("openai#rpm", 1_000, 60).await;
     let client = world.client();
     world.dynamo.meter().reset();
-    let callers: Vec<_> = (0..20).map(|_| {
-        let client = client.clone();
-        tokio::spawn(async move { client.acquire("openai#rpm").await.unwrap().granted().is_some() })
-    }).collect();
+    let callers: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire("openai#rpm").await.unwrap().granted().is_some() })
+        })
+        .collect();
     for caller in callers {
         assert!(caller.await.unwrap());
     }
@@ -98,7 +100,9 @@ async fn the_engine_agrees_with_the_meter_on_a_plain_update() {
     let world = World::with_rate("openai#rpm", 100, 60).await;
     world.dynamo.meter().reset();
     let request = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
-    let request = request.key(sluice_core::schema::KEY, crate::world::text("openai#rpm")).update_expression("SET version = version + :n");
+    let request = request
+        .key(sluice_core::schema::KEY, crate::world::text("openai#rpm"))
+        .update_expression("SET version = version + :n");
     let request = request.expression_attribute_values(":n", crate::world::number("1"));
     let reply = request.return_consumed_capacity(ReturnConsumedCapacity::Total).send().await.unwrap();
     let engine = reply.consumed_capacity.unwrap().capacity_units.unwrap();

@@ -195,7 +195,12 @@ async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
 /// A conflict says nothing of the lease: reading it as "already at capacity" would delete the trace of a held slot.
 #[tokio::test(start_paused = true)]
 async fn a_lease_survives_conflicts_and_throttling_of_its_reclaim() {
-    for reasons in [["TransactionConflict", "None"], ["None", "TransactionConflict"], ["None", "ThrottlingError"], ["ProvisionedThroughputExceeded", "None"]] {
+    for reasons in [
+        ["TransactionConflict", "None"],
+        ["None", "TransactionConflict"],
+        ["None", "ThrottlingError"],
+        ["ProvisionedThroughputExceeded", "None"],
+    ] {
         let world = World::with_slots(SLOTS, 2).await;
         std::mem::forget(take(&world.client(), SLOTS).await);
         world.pass_lease();
@@ -264,7 +269,8 @@ async fn a_slot_that_another_client_restored_is_not_restored_again() {
     let world = World::with_slots(SLOTS, 1).await;
     let held = take(&world.client(), SLOTS).await;
     let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
-    let restored = restored.key(sluice_core::schema::KEY, crate::world::text(SLOTS)).update_expression("SET tokens = tokens + :k");
+    let restored =
+        restored.key(sluice_core::schema::KEY, crate::world::text(SLOTS)).update_expression("SET tokens = tokens + :k");
     restored.expression_attribute_values(":k", crate::world::number("1")).send().await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::AlreadyCapped);
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 0));

@@ -51,7 +51,10 @@ async fn a_spend_planned_before_a_change_is_planned_again() {
     let client = world.client();
     let _ = take(&client, RPM).await;
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
-    let planned = { let client = client.clone(); tokio::spawn(async move { client.acquire(RPM).await.unwrap().granted().is_some() }) };
+    let planned = {
+        let client = client.clone();
+        tokio::spawn(async move { client.acquire(RPM).await.unwrap().granted().is_some() })
+    };
     gate.reached().await;
     world.client().apply_limit(&dimension(RPM), &requests(2, 60)).await.unwrap();
     gate.open();

@@ -33,7 +33,8 @@ async fn their_acquire(world: &World) -> bool {
     let tokens = (read("tokens") + (now - read("last_refill_at")) * read("refill_rate")).min(read("capacity"));
     let request = world.dynamo.dynamodb().update_item().table_name(TABLE).key("vendor_dimension", text(RPM));
     let request = request.update_expression("SET tokens = :t, last_refill_at = :n, version = version + :one");
-    let request = request.condition_expression("version = :v").expression_attribute_values(":v", row["version"].clone());
+    let request =
+        request.condition_expression("version = :v").expression_attribute_values(":v", row["version"].clone());
     let request = request.expression_attribute_values(":t", number(&format!("{:?}", tokens - 1.0)));
     let request = request.expression_attribute_values(":n", number(&format!("{now}")));
     request.expression_attribute_values(":one", number("1")).send().await.is_ok()

@@ -67,7 +67,9 @@ async fn a_write_that_hangs_may_have_been_applied_and_says_so() {
     let world = World::with_rate(RPM, 10, 60).await;
     let client = world.client();
     crate::world::take(&client, RPM).await.release().await.unwrap();
-    for fault in [Fault::Hang, Fault::LoseReply, Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"}))] {
+    for fault in
+        [Fault::Hang, Fault::LoseReply, Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"}))]
+    {
         world.dynamo.faults().always(Operation::UpdateItem, fault);
         let error = failure(&client).await;
         assert!(matches!(error, StoreError::Unavailable { maybe_applied: true, .. }), "{error}");
@@ -77,7 +79,11 @@ async fn a_write_that_hangs_may_have_been_applied_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_server_error_that_passes_is_waited_out() {
     let world = World::with_rate(RPM, 10, 60).await;
-    for fault in [Fault::LoseRequest, Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"})), Fault::throttled()] {
+    for fault in [
+        Fault::LoseRequest,
+        Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"})),
+        Fault::throttled(),
+    ] {
         world.dynamo.faults().next(Operation::UpdateItem, fault);
     }
     let _ = crate::world::take(&world.client(), RPM).await;
@@ -93,7 +99,10 @@ async fn a_role_without_rights_and_credentials_that_are_not_taken_are_told_apart
     let message = serde_json::json!({"message": "The security token included in the request is invalid."});
     world.dynamo.faults().always(Operation::GetItem, Fault::service("UnrecognizedClientException", 400, message));
     let error = failure(&world.client()).await;
-    assert!(matches!(error, StoreError::Credentials { .. }) && error.to_string().contains("AWS_ACCESS_KEY_ID"), "{error}");
+    assert!(
+        matches!(error, StoreError::Credentials { .. }) && error.to_string().contains("AWS_ACCESS_KEY_ID"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

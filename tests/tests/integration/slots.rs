@@ -33,7 +33,9 @@ async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
     all_free(&world, "1").await;
 
     let panicking = client.clone();
-    let panicked = tokio::spawn(async move { panicking.slot(SLOTS).run(async |_| -> Result<(), std::io::Error> { panic!("in the call") }).await });
+    let panicked = tokio::spawn(async move {
+        panicking.slot(SLOTS).run(async |_| -> Result<(), std::io::Error> { panic!("in the call") }).await
+    });
     assert!(panicked.await.unwrap_err().is_panic());
     all_free(&world, "1").await;
 
@@ -44,7 +46,12 @@ async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
     assert_eq!(began.elapsed().as_secs(), 3);
     all_free(&world, "1").await;
 
-    let dropped = { let client = client.clone(); tokio::spawn(async move { client.slot(SLOTS).run(async |_| ok(sleep(Duration::from_secs(9)).await)).await.map(|_| ()) }) };
+    let dropped = {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.slot(SLOTS).run(async |_| ok(sleep(Duration::from_secs(9)).await)).await.map(|_| ())
+        })
+    };
     sleep(Duration::from_secs(1)).await;
     assert_eq!(world.free(SLOTS).await, "0");
     dropped.abort();
@@ -65,10 +72,15 @@ async fn overload_is_booked_in_order_with_one_write_a_call() {
         .map(|n| {
             let (client, order) = (client.clone(), Arc::clone(&order));
             tokio::spawn(async move {
-                client.slot(RPM).timeout(Duration::from_secs(30)).run(async |_| {
-                    order.lock().unwrap().push((n, began.elapsed().as_millis()));
-                    ok(())
-                }).await.unwrap();
+                client
+                    .slot(RPM)
+                    .timeout(Duration::from_secs(30))
+                    .run(async |_| {
+                        order.lock().unwrap().push((n, began.elapsed().as_millis()));
+                        ok(())
+                    })
+                    .await
+                    .unwrap();
             })
         })
         .collect();
@@ -90,7 +102,10 @@ async fn a_booking_that_is_dropped_before_its_start_is_given_back() {
     let world = World::with_rate(RPM, 1, 10).await;
     let client = world.client();
     let _ = take(&client, RPM).await;
-    let booked = { let client = client.clone(); tokio::spawn(async move { client.slot(RPM).run(async |_| ok(())).await.is_ok() }) };
+    let booked = {
+        let client = client.clone();
+        tokio::spawn(async move { client.slot(RPM).run(async |_| ok(())).await.is_ok() })
+    };
     sleep(Duration::from_secs(1)).await;
     assert_eq!(world.level(RPM).await, "-0.9");
     booked.abort();
@@ -120,10 +135,14 @@ async fn waiters_for_a_slot_are_served_in_order() {
         .map(|n| {
             let (client, order) = (client.clone(), Arc::clone(&order));
             tokio::spawn(async move {
-                client.slot(SLOTS).run(async |_| {
-                    order.lock().unwrap().push(n);
-                    ok(sleep(Duration::from_millis(400)).await)
-                }).await.unwrap();
+                client
+                    .slot(SLOTS)
+                    .run(async |_| {
+                        order.lock().unwrap().push(n);
+                        ok(sleep(Duration::from_millis(400)).await)
+                    })
+                    .await
+                    .unwrap();
             })
         })
         .collect();
@@ -138,7 +157,10 @@ async fn waiters_for_a_slot_are_served_in_order() {
 async fn a_slot_that_another_process_frees_is_found_within_a_quarter_second() {
     let world = World::with_slots(SLOTS, 1).await;
     let held = take(&world.client(), SLOTS).await;
-    let waiting = { let client = world.client(); tokio::spawn(async move { client.slot(SLOTS).run(async |_| ok(Instant::now())).await.unwrap() }) };
+    let waiting = {
+        let client = world.client();
+        tokio::spawn(async move { client.slot(SLOTS).run(async |_| ok(Instant::now())).await.unwrap() })
+    };
     sleep(Duration::from_secs(2)).await;
     let freed = Instant::now();
     held.release().await.unwrap();
@@ -152,10 +174,14 @@ async fn a_wait_for_a_slot_ends_at_the_timeout() {
     let client = world.client();
     for _ in 0..2 {
         let began = Instant::now();
-        let calls: Vec<_> = (0..5).map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.slot(SLOTS).timeout(Duration::from_secs(4)).run(async |_| ok(())).await })
-        }).collect();
+        let calls: Vec<_> = (0..5)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(
+                    async move { client.slot(SLOTS).timeout(Duration::from_secs(4)).run(async |_| ok(())).await },
+                )
+            })
+            .collect();
         for call in calls {
             assert!(matches!(call.await.unwrap(), Err(SlotError::Refused(_))));
         }
@@ -168,7 +194,12 @@ async fn a_lease_outlasts_its_slots_timeout() {
     let world = World::with_slots(SLOTS, 1).await;
     let client = world.client();
     let long = Duration::from_secs(300);
-    let call = { let client = client.clone(); tokio::spawn(async move { client.slot(SLOTS).timeout(long).run(async |_| ok(sleep(Duration::from_secs(290)).await)).await }) };
+    let call = {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.slot(SLOTS).timeout(long).run(async |_| ok(sleep(Duration::from_secs(290)).await)).await
+        })
+    };
     sleep(LEASE_TTL * 4).await;
     assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
     call.await.unwrap().unwrap();
@@ -182,10 +213,15 @@ async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
     let call = {
         let client = client.clone();
         tokio::spawn(async move {
-            client.slot(SLOTS).hold_until_done().run(async |slot| {
-                sleep(Duration::from_secs(600)).await;
-                ok(slot.is_lease_lost())
-            }).await.unwrap()
+            client
+                .slot(SLOTS)
+                .hold_until_done()
+                .run(async |slot| {
+                    sleep(Duration::from_secs(600)).await;
+                    ok(slot.is_lease_lost())
+                })
+                .await
+                .unwrap()
         })
     };
     for minute in 0..9 {
@@ -208,10 +244,15 @@ async fn a_holder_whose_lease_is_gone_is_told_and_not_killed() {
     let call = {
         let client = client.clone();
         tokio::spawn(async move {
-            client.slot(SLOTS).hold_until_done().run(async |slot| {
-                sleep(Duration::from_secs(100)).await;
-                ok(slot.is_lease_lost())
-            }).await.unwrap()
+            client
+                .slot(SLOTS)
+                .hold_until_done()
+                .run(async |slot| {
+                    sleep(Duration::from_secs(100)).await;
+                    ok(slot.is_lease_lost())
+                })
+                .await
+                .unwrap()
         })
     };
     sleep(Duration::from_secs(1)).await;

@@ -25,7 +25,10 @@ async fn a_refusal_by_one_rate_leaves_the_others_as_they_were() {
     let answer = client.acquire(Request::from([RPM, TPM]).cost(TPM, 900)).await.unwrap();
     assert!(matches!(answer, Outcome::Granted(_)));
     // A second process has not seen that, and sends both writes.
-    let Outcome::RetryIn(retry) = world.client().acquire(Request::from([RPM, TPM]).cost(TPM, 200)).await.unwrap() else { panic!() };
+    let Outcome::RetryIn(retry) = world.client().acquire(Request::from([RPM, TPM]).cost(TPM, 200)).await.unwrap()
+    else {
+        panic!()
+    };
     assert_eq!((retry.dimension().as_str(), retry.reason()), (TPM, RetryReason::Exhausted));
     assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("9", "100"));
 }
@@ -79,12 +82,14 @@ async fn a_slot_over_rates_and_slots_uses_every_token_when_it_is_taken() {
     world.slots(SLOTS, 4).await;
     let client = world.client();
     let began = Instant::now();
-    let calls: Vec<_> = (0..4).map(|_| {
-        let client = client.clone();
-        tokio::spawn(async move {
-            client.slot([RPM, TPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(began.elapsed())).await.unwrap()
+    let calls: Vec<_> = (0..4)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                client.slot([RPM, TPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(began.elapsed())).await.unwrap()
+            })
         })
-    }).collect();
+        .collect();
     let mut starts = Vec::new();
     for call in calls {
         starts.push(call.await.unwrap().as_secs());
@@ -105,5 +110,8 @@ async fn a_slot_that_cannot_book_its_rate_gives_its_slot_back() {
     let refused = client.slot([RPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(())).await;
     assert!(refused.is_err());
     settle().await;
-    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await, world.level(RPM).await.as_str()), ("1", 0, "0"));
+    assert_eq!(
+        (world.free(SLOTS).await.as_str(), world.leases().await, world.level(RPM).await.as_str()),
+        ("1", 0, "0")
+    );
 }

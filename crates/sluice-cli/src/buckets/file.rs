@@ -97,9 +97,10 @@ impl BucketsFile {
 
 fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
     let written = &declared.limit_type;
-    let limit_type: LimitType = written.as_ref().parse().map_err(|_| {
-        place.fault(written, "type", "it takes \"requests\", \"tokens\" or \"concurrent\"")
-    })?;
+    let limit_type: LimitType = written
+        .as_ref()
+        .parse()
+        .map_err(|_| place.fault(written, "type", "it takes \"requests\", \"tokens\" or \"concurrent\""))?;
     let capacity: Amount = number(place, &declared.capacity, "capacity", "a number above 0")?;
     if capacity <= Amount::ZERO {
         return Err(place.fault(&declared.capacity, "capacity", "it takes a number above 0"));
@@ -110,7 +111,11 @@ fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
     };
     if cost.amount() > capacity {
         let written = declared.cost_per_call.as_ref().unwrap_or(&declared.capacity);
-        return Err(place.fault(written, "cost_per_call", format!("above the capacity {capacity}, no call could ever be granted")));
+        return Err(place.fault(
+            written,
+            "cost_per_call",
+            format!("above the capacity {capacity}, no call could ever be granted"),
+        ));
     }
     let made = if limit_type == LimitType::Concurrent {
         concurrent(place, declared, capacity, cost)?
@@ -199,19 +204,67 @@ mod tests {
     #[test]
     fn a_fault_names_file_line_value_and_what_is_taken() {
         let cases = [
-            ("dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1", "limits.toml:2: dimension = lease#x", "reserved"),
+            (
+                "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",
+                "limits.toml:2: dimension = lease#x",
+                "reserved",
+            ),
             ("dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1", "limits.toml:3: type = request", "\"requests\""),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = -5\nwindow = \"1m\"", "limits.toml:4: capacity = -5", "above 0"),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = nan\nwindow = \"1m\"", "limits.toml:4: capacity = nan", "above 0"),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = \"9\"\nwindow = \"1m\"", "limits.toml:4: capacity = \"9\"", "number"),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"0s\"", "limits.toml:5: window = 0s", "above 0"),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"60\"", "limits.toml:5: window = 60", "\"1m\""),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nrefill_rate = -1", "limits.toml:5: refill_rate = -1", "above 0"),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1m\"\nrefill_rate = 1", "limits.toml:5: window = 1m", "not both"),
-            ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5", "limits.toml:2: dimension = a#b", "window = \"1m\""),
-            ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\nwindow = \"1m\"", "limits.toml:5: window = 1m", "no window"),
-            ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5", "limits.toml:4: capacity = 2.5", "whole number"),
-            ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost_per_call = 3", "limits.toml:5: cost_per_call = 3", "capacity 2"),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = -5\nwindow = \"1m\"",
+                "limits.toml:4: capacity = -5",
+                "above 0",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = nan\nwindow = \"1m\"",
+                "limits.toml:4: capacity = nan",
+                "above 0",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = \"9\"\nwindow = \"1m\"",
+                "limits.toml:4: capacity = \"9\"",
+                "number",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"0s\"",
+                "limits.toml:5: window = 0s",
+                "above 0",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"60\"",
+                "limits.toml:5: window = 60",
+                "\"1m\"",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nrefill_rate = -1",
+                "limits.toml:5: refill_rate = -1",
+                "above 0",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1m\"\nrefill_rate = 1",
+                "limits.toml:5: window = 1m",
+                "not both",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5",
+                "limits.toml:2: dimension = a#b",
+                "window = \"1m\"",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\nwindow = \"1m\"",
+                "limits.toml:5: window = 1m",
+                "no window",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5",
+                "limits.toml:4: capacity = 2.5",
+                "whole number",
+            ),
+            (
+                "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost_per_call = 3",
+                "limits.toml:5: cost_per_call = 3",
+                "capacity 2",
+            ),
             ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost = 3", "limits.toml:5:", "cost"),
             ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:1:", "capacity"),
         ];
@@ -221,6 +274,8 @@ mod tests {
         }
         assert!(fault("").contains("no bucket"));
         let one = "[[bucket]]\ndimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\n";
-        assert!(fault(&format!("{one}{one}")).contains("limits.toml:6: dimension = a#b: declared twice, first in line 2"));
+        assert!(
+            fault(&format!("{one}{one}")).contains("limits.toml:6: dimension = a#b: declared twice, first in line 2")
+        );
     }
 }

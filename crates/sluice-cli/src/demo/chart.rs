@@ -21,6 +21,7 @@ pub(crate) fn print(counts: &[usize], length: Duration, allowed: f64) {
     let rates: Vec<f64> = counts.iter().map(|count| *count as f64 / part_secs).collect();
     let top = rates.iter().copied().fold(allowed, f64::max) * 1.1;
     let width = if counts.len() <= MOST_COLUMNS / 2 { 2 } else { 1 };
+    println!();
     println!("vendor calls a second");
     let per_row = top / HEIGHT as f64;
     for row in (0..HEIGHT).rev() {
@@ -34,10 +35,16 @@ pub(crate) fn print(counts: &[usize], length: Duration, allowed: f64) {
                 std::iter::repeat_n(if eighths == 0 && marks { '─' } else { EIGHTHS[eighths] }, width)
             })
             .collect();
-        anstream::println!("{}{label}{}{}{bars}{}", DIM.render(), DIM.render_reset(), GREEN.render(), GREEN.render_reset());
+        anstream::println!(
+            "{}{label}{}{}{bars}{}",
+            DIM.render(),
+            DIM.render_reset(),
+            GREEN.render(),
+            GREEN.render_reset()
+        );
     }
     let axis = "─".repeat(counts.len() * width);
-    let end = format!("{} s", length.as_secs());
+    let end = format!("{:.0} s", length.as_secs_f64());
     anstream::println!("{}    0 └{axis}{}", DIM.render(), DIM.render_reset());
     println!("       0{end:>width$}   (─ allowed: {allowed:.0})", width = counts.len() * width - 1);
 }

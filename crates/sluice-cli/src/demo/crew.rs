@@ -43,7 +43,13 @@ impl Tally {
 }
 
 impl Crew {
-    pub(crate) fn spawn(options: &Options, endpoint: &str, vendor: &str, start: Timestamp, stop: Timestamp) -> Result<Self, Failure> {
+    pub(crate) fn spawn(
+        options: &Options,
+        endpoint: &str,
+        vendor: &str,
+        start: Timestamp,
+        stop: Timestamp,
+    ) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         let tally = Tally::default();
         tally.with(|reports| reports.last = vec![Report::default(); options.processes as usize]);

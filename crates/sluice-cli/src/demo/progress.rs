@@ -10,7 +10,7 @@ use tokio::time::{Instant, interval};
 use super::crew::Tally;
 use super::limits::{CONCURRENT, REQUESTS, TOKENS};
 use super::vendor::Vendor;
-use super::{Options, WIND_DOWN, RECOVERY_AT_MOST};
+use super::{Options, RECOVERY_AT_MOST, WIND_DOWN};
 
 pub(crate) struct Progress {
     quiet: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
 }
 
 struct Bars {
-    _all: MultiProgress,
+    all: MultiProgress,
     time: ProgressBar,
     buckets: [(&'static str, ProgressBar); 3],
 }
@@ -31,18 +31,29 @@ const TICK: Duration = Duration::from_millis(200);
 
 impl Bars {
     fn new(quiet: bool) -> Self {
-        let all = MultiProgress::with_draw_target(if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
-        let style = |template: &str| ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉▊▋▌▍▎▏ ");
+        let all = MultiProgress::with_draw_target(if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        });
+        let style = |template: &str| {
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("█▉▊▋▌▍▎▏ ")
+        };
         let time = all.add(ProgressBar::new(1).with_style(style("{prefix:18} {wide_bar:.dim} {msg:12}").clone()));
-        let bucket = |name| (name, all.add(ProgressBar::new(1).with_style(style("{prefix:18} {bar:14} {wide_msg}"))).with_prefix(name));
+        let bucket = |name| {
+            (name, all.add(ProgressBar::new(1).with_style(style("{prefix:18} {bar:14} {wide_msg}"))).with_prefix(name))
+        };
         let buckets = [bucket(REQUESTS), bucket(TOKENS), bucket(CONCURRENT)];
-        Self { _all: all, time, buckets }
+        Self { all, time, buckets }
     }
 }
 
 impl Progress {
     pub(crate) fn new(options: &Options, vendor: Vendor, client: Client, tally: Tally) -> Self {
-        let intro = format!("{} processes with {} callers each, for {} s", options.processes, options.callers, options.seconds);
+        let intro =
+            format!("{} processes with {} callers each, for {} s", options.processes, options.callers, options.seconds);
         Self { quiet: options.json, vendor, client, tally, bars: Bars::new(options.json), intro }
     }
 
@@ -50,9 +61,14 @@ impl Progress {
         if !self.quiet {
             println!("DynamoDB (embedded) at {endpoint}");
             println!("A vendor that judges for itself at {vendor}");
-            println!("{}; one process is killed while it holds slots", self.intro);
+            println!("{}", self.intro);
             println!();
         }
+    }
+
+    /// Says what just happened, above the bars.
+    pub(crate) fn announcer(&self) -> Announcer {
+        Announcer((!self.quiet).then(|| self.bars.all.clone()))
     }
 
     /// Redraws until it is stopped; ends only where everything else should have ended long ago.
@@ -85,11 +101,15 @@ impl Progress {
             let (level, capacity) = (bucket.level(now), bucket.limit().capacity());
             bar.set_length(u64::try_from(capacity.micros()).unwrap_or(1));
             bar.set_position(u64::try_from(level.micros()).unwrap_or(0));
-            let level = format!("{:>6} of {:<5}", whole(level.micros()), whole(capacity.micros()));
+            let state = if level.micros() < 0 {
+                format!("{:>4} booked ahead", whole(-level.micros()))
+            } else {
+                format!("{:>5} of {:<6}", whole(level.micros()), whole(capacity.micros()))
+            };
             bar.set_message(match *name {
-                REQUESTS => format!("{level} {per_sec:>4} grants/s {waiting:>4} waiting"),
-                CONCURRENT => format!("{level} {at_once:>4} calling, at most {peak}"),
-                _ => level,
+                REQUESTS => format!("{state:<17} {per_sec:>3} grants/s {waiting:>3} waiting"),
+                CONCURRENT => format!("{state:<17} {at_once:>3} calling, at most {peak}"),
+                _ => state,
             });
         }
     }
@@ -105,4 +125,21 @@ impl Progress {
 /// Whole tokens, for show.
 const fn whole(micros: i64) -> i64 {
     micros.div_euclid(1_000_000)
+}
+
+/// Prints above the bars, or not at all.
+#[derive(Clone)]
+pub(crate) struct Announcer(Option<MultiProgress>);
+
+impl Announcer {
+    pub(crate) fn say(&self, text: &str) {
+        if let Some(bars) = &self.0 {
+            // Where standard error is no terminal, bars are hidden and swallow the line.
+            if bars.is_hidden() {
+                eprintln!("{text}")
+            } else {
+                let _ = bars.println(text);
+            }
+        }
+    }
 }

@@ -50,10 +50,14 @@ impl Summary {
         tally: &Tally,
         leases_left: usize,
     ) -> Self {
-        let length = Duration::from_secs(options.seconds);
-        let start = u64::try_from(start.micros()).unwrap_or(0);
-        let granted = vendor.taken_over_time(start, length, 1)[0];
-        let allowed = REQUESTS_PER_WINDOW as usize * usize::try_from(options.seconds).unwrap_or(0) / WINDOW_SECS as usize;
+        let stop = start.after(Duration::from_secs(options.seconds));
+        let stop = u64::try_from(stop.micros()).unwrap_or(0);
+        // The vendor's window opens with the first call.
+        let first = vendor.first_call().unwrap_or(stop).min(stop);
+        let length = Duration::from_micros(stop - first);
+        let granted = vendor.taken_over_time(first, length, 1)[0];
+        let allowed = usize::try_from(u128::from(REQUESTS_PER_WINDOW) * length.as_micros()).unwrap_or(0)
+            / (WINDOW_SECS as usize * 1_000_000);
         let (requests, slots, errors, last_error) = tally.with(|reports| {
             let sum = |count: fn(&super::worker::Report) -> u64| reports.last.iter().map(count).sum::<u64>();
             let last_error = reports.last.iter().find_map(|report| report.last_error.clone());
@@ -80,7 +84,7 @@ impl Summary {
             dynamodb_requests_per_grant: rounded(ratio(requests, slots)),
             errors,
             last_error,
-            chart: vendor.taken_over_time(start, length, chart::columns(length)),
+            chart: vendor.taken_over_time(first, length, chart::columns(length)),
             length,
         }
     }
@@ -91,22 +95,31 @@ impl Summary {
         let recovery = self.recovery_secs.map_or_else(|| "not at all".into(), |secs| format!("in {secs:.1} s"));
         [
             (format!("the vendor answered {vendor_429} of {vendor_calls} calls with 429"), *vendor_429 == 0),
-            (format!("it saw at most {peak_concurrency} calls at once; it takes {concurrency_limit}"), peak_concurrency <= concurrency_limit),
+            (
+                format!("it saw at most {peak_concurrency} calls at once; it takes {concurrency_limit}"),
+                peak_concurrency <= concurrency_limit,
+            ),
             (
                 format!(
-                    "{} calls of the {} that it allows in {} s: {:.1} % of the quota used",
+                    "{} calls of the {} that it allows in {:.1} s: {:.1} % of the quota used",
                     self.requests_granted,
                     self.requests_allowed,
-                    self.length.as_secs(),
+                    self.length.as_secs_f64(),
                     self.utilisation * 100.0
                 ),
                 self.utilisation >= UTILISATION,
             ),
             (
-                format!("{} slots held by the killed process, {} given back {recovery}", self.crashed_holders, self.slots_restored),
+                format!(
+                    "{} slots held by the killed process, {} given back {recovery}",
+                    self.crashed_holders, self.slots_restored
+                ),
                 self.crashed_holders > 0 && self.crashed_holders == self.slots_restored && self.recovery_secs.is_some(),
             ),
-            (format!("{} leases left, {} errors", self.leases_left, self.errors), self.leases_left == 0 && self.errors == 0),
+            (
+                format!("{} leases left, {} errors", self.leases_left, self.errors),
+                self.leases_left == 0 && self.errors == 0,
+            ),
         ]
     }
 
@@ -124,7 +137,7 @@ impl Summary {
         }
         println!();
         anstream::println!(
-            "{}acquire{} p50 {:.1} ms, p99 {:.1} ms; {:.1} DynamoDB requests for a call under three limits",
+            "{}acquire{} p50 {:.1} ms, p99 {:.1} ms, {:.1} DynamoDB requests (three limits at once)",
             BOLD.render(),
             BOLD.render_reset(),
             self.acquire_p50_ms,

@@ -87,7 +87,8 @@ impl Books {
 
     fn headers(&self, now: Instant) -> HeaderMap {
         let left = (REQUESTS_PER_WINDOW as usize).saturating_sub(self.taken.len());
-        let oldest = self.taken.front().map_or(Duration::ZERO, |taken| WINDOW.saturating_sub(now.duration_since(taken.at)));
+        let oldest =
+            self.taken.front().map_or(Duration::ZERO, |taken| WINDOW.saturating_sub(now.duration_since(taken.at)));
         let pairs = [
             ("x-ratelimit-limit-requests", REQUESTS_PER_WINDOW.to_string()),
             ("x-ratelimit-remaining-requests", left.to_string()),
@@ -109,7 +110,10 @@ impl Drop for UnderWay {
     }
 }
 
-async fn answer(State(books): State<Arc<Mutex<Books>>>, Json(call): Json<Call>) -> (StatusCode, HeaderMap, &'static str) {
+async fn answer(
+    State(books): State<Arc<Mutex<Books>>>,
+    Json(call): Json<Call>,
+) -> (StatusCode, HeaderMap, &'static str) {
     let now = Instant::now();
     let judged = locked(&books).judge(&call, now);
     if let Err(over) = judged {
@@ -161,6 +165,11 @@ impl Vendor {
     /// Calls taken so far.
     pub(crate) fn taken(&self) -> usize {
         locked(&self.books).arrivals.len()
+    }
+
+    /// When the first call arrived, in microseconds of Unix time.
+    pub(crate) fn first_call(&self) -> Option<u64> {
+        locked(&self.books).arrivals.first().copied()
     }
 
     /// Calls taken in each part of `length` after `start` (microseconds of Unix time).

@@ -164,7 +164,8 @@ impl Worker {
                 }
                 Err(error) => {
                     self.counts.errors.fetch_add(1, Relaxed);
-                    *self.counts.last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error.to_string());
+                    *self.counts.last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                        Some(error.to_string());
                     sleep(Duration::from_millis(100)).await;
                 }
             }

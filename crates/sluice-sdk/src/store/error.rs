@@ -13,7 +13,9 @@ use crate::retry::{Fate, classify_answer};
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no such table in this Region, or at this endpoint.
-    #[error("there is no table {table:?}: create it (Terraform, or `sluice sandbox`), or point SLUICE_TABLE_NAME at the one that is there")]
+    #[error(
+        "there is no table {table:?}: create it (Terraform, or `sluice sandbox`), or point SLUICE_TABLE_NAME at the one that is there"
+    )]
     NoTable {
         /// The table's name.
         table: String,
@@ -110,7 +112,12 @@ fn has_source(error: &(dyn StdError + 'static), is: fn(&(dyn StdError + 'static)
 
 fn never_connected(error: &(dyn StdError + 'static)) -> bool {
     use std::io::ErrorKind;
-    let kinds = [ErrorKind::ConnectionRefused, ErrorKind::AddrNotAvailable, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+    let kinds = [
+        ErrorKind::ConnectionRefused,
+        ErrorKind::AddrNotAvailable,
+        ErrorKind::HostUnreachable,
+        ErrorKind::NetworkUnreachable,
+    ];
     error.downcast_ref::<std::io::Error>().is_some_and(|e| kinds.contains(&e.kind()))
         || error.to_string().contains("dns error")
 }
