@@ -10,7 +10,7 @@ use sluice_sdk::{Applied, BucketRow, Client};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
-use crate::output::{self, Align, GREEN, YELLOW};
+use crate::output::{self, Align, GREEN, YELLOW, short};
 
 mod file;
 
@@ -261,12 +261,4 @@ fn unknown(client: &Client, dimension: &Dimension) -> Failure {
         "table {} has no bucket {dimension}; `sluice buckets list` shows those that it has",
         client.table()
     ))
-}
-
-/// At most three decimals.
-fn short(number: &str) -> String {
-    match number.split_once('.') {
-        Some((whole, decimals)) => format!("{whole}.{}", &decimals[..decimals.len().min(3)]),
-        None => number.to_owned(),
-    }
 }

@@ -67,3 +67,14 @@ fn seconds(secs: f64) -> String {
         format!("{:.1} h", secs / 3_600.0)
     }
 }
+
+/// At most three decimals, and no trailing zeros.
+pub(crate) fn short(number: &str) -> String {
+    match number.split_once('.') {
+        Some((whole, decimals)) => {
+            let cut = format!("{whole}.{}", &decimals[..decimals.len().min(3)]);
+            cut.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        None => number.to_owned(),
+    }
+}

@@ -7,6 +7,7 @@ use sluice_sdk::Penalty;
 
 use crate::connect::client;
 use crate::failure::Ended;
+use crate::output::short;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -18,9 +19,12 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
+    let name = &options.dimension;
     match client().await?.penalize(&options.dimension, options.factor).await? {
-        Penalty::Applied(level) => println!("{} is at {level}", options.dimension),
-        Penalty::NothingToTake(level) => println!("{} is at {level}: there was nothing to take", options.dimension),
+        Penalty::Applied(level) => println!("{name} is at {}", short(&level.to_string())),
+        Penalty::NothingToTake(level) => {
+            println!("{name} is at {}: there was nothing to take", short(&level.to_string()))
+        }
         _ => {}
     }
     Ok(ExitCode::SUCCESS)

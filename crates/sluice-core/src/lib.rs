@@ -20,6 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![cfg_attr(not(test), no_std)]
+#![warn(clippy::float_arithmetic)]
 
 extern crate alloc;
 

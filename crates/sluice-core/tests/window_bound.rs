@@ -1,6 +1,6 @@
 //! The promises of a rate bucket, as properties: the planner's own statements are applied to one row by a small evaluator of
 //! their expressions, so that a bound taken out of an expression is found here.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
