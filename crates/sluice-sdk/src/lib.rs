@@ -62,3 +62,8 @@ pub use sweep::{SweepOptions, SweepReport};
 pub use table::{CreateTableError, create_table};
 
 pub use sluice_core as core;
+
+/// The README's examples, compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
