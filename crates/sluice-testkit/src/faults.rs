@@ -19,6 +19,8 @@ pub enum Fault {
     LoseReply,
     /// It is applied twice, as by a proxy that repeats it; the second reply comes back.
     Repeat,
+    /// A transaction loses its token, as one does for DynamoDB that comes ten minutes after the first of its kind.
+    NewToken,
     /// It never arrives, and nothing answers.
     Hang,
     /// It arrives later.

@@ -119,6 +119,7 @@ impl Link {
                 }
                 self.send(name, operation, request).await
             }
+            Some(Fault::NewToken) => self.send(name, operation, without_token(request)).await,
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Delay(by)) => {
                 tokio::time::sleep(by).await;
@@ -162,6 +163,16 @@ impl Link {
         self.meter.count(operation, usage);
         response(status, reply)
     }
+}
+
+/// The same request without its `ClientRequestToken`.
+fn without_token(mut request: HttpRequest) -> HttpRequest {
+    let body = request.body().bytes().and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
+    if let Some(mut body) = body {
+        body.as_object_mut().and_then(|fields| fields.remove("ClientRequestToken"));
+        *request.body_mut() = SdkBody::from(body.to_string());
+    }
+    request
 }
 
 fn response(status: u16, body: Vec<u8>) -> HttpResponse {

@@ -169,6 +169,36 @@ async fn an_acquire_whose_reply_was_lost_takes_one_slot() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
 }
 
+/// Condition: `attribute_not_exists` on the lease. The retry comes after the ten minutes in which the token makes both one.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_sent_again_after_its_token_ended_takes_one_slot() {
+    let world = World::with_slots(SLOTS, 3).await;
+    let client = world.client();
+    client.acquire(SLOTS).await.unwrap().granted().unwrap().release().await.unwrap();
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::NewToken);
+    let held = take(&client, SLOTS).await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 1));
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
+}
+
+/// Condition: `attribute_exists` on the delete of a holder; as above.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_sent_again_after_its_token_ended_restores_once() {
+    let world = World::with_slots(SLOTS, 3).await;
+    let client = world.client();
+    let (held, _other) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::NewToken);
+    assert_eq!(
+        held.release().await.unwrap(),
+        Released::LeaseGone,
+        "it cannot tell its own earlier release from a sweep"
+    );
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 1));
+}
+
 /// The table's TTL is on `purge_at`: on `ttl`, the only trace of the slot would be gone before a sweep saw it.
 #[tokio::test(start_paused = true)]
 async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
@@ -243,6 +273,20 @@ async fn a_resize_between_acquire_and_release_keeps_every_slot() {
     }
 }
 
+/// Condition: `capacity = :c` on giving back. Judged by the capacity of before the resize there would be room.
+#[tokio::test(start_paused = true)]
+async fn a_release_after_a_resize_is_judged_by_the_new_capacity() {
+    let world = World::with_slots(SLOTS, 3).await;
+    let held = take(&world.client(), SLOTS).await;
+    world.slots(SLOTS, 1).await;
+    let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    let restored =
+        restored.key(sluice_core::schema::KEY, crate::world::text(SLOTS)).update_expression("SET tokens = tokens + :k");
+    restored.expression_attribute_values(":k", crate::world::number("1")).send().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::AlreadyCapped);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 0));
+}
+
 /// Condition: `capacity = :c` on the resize.
 #[tokio::test(start_paused = true)]
 async fn two_resizes_from_one_reading_change_the_slots_once() {
@@ -290,8 +334,22 @@ async fn two_processes_that_see_one_free_slot_get_it_once() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 1));
 }
 
-/// Condition: `T <= C - x` on *spend*. The reading is old, the bucket has been idle: without the bound it pays out more than
-/// its capacity.
+/// Condition: `T <= C - x` on *spend*. Between the reading and the write others gave tokens back, and the line stands above the
+/// capacity: without the bound the call would be paid from what has run over the brim.
+#[tokio::test(start_paused = true)]
+async fn a_spend_is_not_paid_from_above_the_brim() {
+    let world = World::with_rate("openai#rpm", 10, 100_000_000).await;
+    let client = world.client();
+    let _ = take(&client, "openai#rpm").await;
+    let returned = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    let returned = returned.key(sluice_core::schema::KEY, crate::world::text("openai#rpm"));
+    let returned = returned.update_expression("SET tokens = tokens + :k");
+    returned.expression_attribute_values(":k", crate::world::number("5")).send().await.unwrap();
+    let _ = take(&client, "openai#rpm").await;
+    assert_eq!(world.level("openai#rpm").await, "9");
+}
+
+/// Condition: `T > C - x` on *full*, and what it sets. Three processes whose readings are old meet a bucket that was idle.
 #[tokio::test(start_paused = true)]
 async fn an_idle_bucket_pays_out_its_capacity_and_no_more() {
     let world = World::with_rate("openai#rpm", 10, 60).await;

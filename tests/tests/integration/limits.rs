@@ -63,6 +63,41 @@ async fn a_spend_planned_before_a_change_is_planned_again() {
     refusal(&client, RPM).await;
 }
 
+/// Condition: the anchor. What flowed in until a caller's re-anchor would be counted twice.
+#[tokio::test(start_paused = true)]
+async fn a_change_planned_before_a_re_anchor_is_planned_again() {
+    let world = World::with_rate(RPM, 100, 1_000).await;
+    let client = world.client();
+    assert!(client.acquire(sluice_sdk::Request::from(RPM).cost(RPM, 100)).await.unwrap().granted().is_some());
+    world.pass(Duration::from_secs(100));
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let operator = world.client();
+    let change =
+        tokio::spawn(async move { operator.apply_limit(&dimension(RPM), &requests(200, 1_000)).await.unwrap() });
+    gate.reached().await;
+    let _ = take(&client, RPM).await;
+    gate.open();
+    change.await.unwrap();
+    let level = world.level(RPM).await;
+    assert!(level.starts_with("9"), "{level}");
+}
+
+/// Condition: `attribute_not_exists` on the new row.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_two_create_keeps_what_was_taken_from_the_first() {
+    let world = World::new().await;
+    let gate = world.dynamo.faults().hold_next(Operation::PutItem);
+    let late = world.client();
+    let creating =
+        tokio::spawn(async move { late.apply_limit(&dimension(RPM), &requests(10, 100_000)).await.unwrap() });
+    gate.reached().await;
+    world.rate(RPM, 10, 100_000).await;
+    let _ = take(&world.client(), RPM).await;
+    gate.open();
+    assert_eq!(creating.await.unwrap(), Applied::Unchanged);
+    assert_eq!(world.level(RPM).await, "9");
+}
+
 /// Condition: not the version, or a busy bucket would starve the change.
 #[tokio::test(start_paused = true)]
 async fn callers_that_spend_do_not_starve_a_change() {
