@@ -79,7 +79,8 @@ impl Lease {
     /// [`RowError`] names the attribute.
     pub fn read(row: &impl Row) -> Result<Self, RowError> {
         let key = schema::text(row, KEY)?;
-        let cost = schema::number(row, COST)?;
+        // Rounded down, as everything that is given back.
+        let cost = schema::amount(row, COST)?.get();
         let created_at = schema::optional(row, CREATED_AT, || schema::timestamp(row, CREATED_AT));
         let caller = match row.field(CALLER) {
             Some(Field::Text(caller)) => Some(caller.to_string()),
@@ -88,7 +89,7 @@ impl Lease {
         Ok(Self {
             key: key.to_string(),
             dimension: read_dimension(row, key)?,
-            cost: cost.parse().map_err(|e| RowError::bad(COST, cost, e))?,
+            cost: Cost::new(cost).map_err(|e| RowError::bad(COST, &cost.to_string(), e))?,
             created_at: created_at.ok().flatten().map(|at| at.get()),
             ends: schema::timestamp(row, TTL)?,
             caller,

@@ -14,9 +14,9 @@ use crate::request::Ask;
 
 /// Leave to call the vendor.
 ///
-/// [`release`](Self::release) it when the call is over. A grant that is dropped gives back its concurrency slots, and a booking
-/// whose start is not reached, on a task of the runtime; where that does not run any more (a crash, a frozen Lambda) the lease
-/// ends and a sweep gives the slot back. Rate tokens of a call that was made are spent, however it went.
+/// [`release`](Self::release) it when the call is over. A grant that is dropped gives back its concurrency slots on a task of the
+/// runtime; where that does not run any more (a crash, a frozen Lambda) the lease ends and a sweep gives the slot back. Rate
+/// tokens are spent, however the call went.
 #[derive(Debug)]
 pub struct Grant {
     inner: Arc<Inner>,
@@ -155,6 +155,9 @@ impl Grant {
     /// [`ReleaseError`] where the table did not answer. The slot then comes back when its lease ends.
     pub async fn release(mut self) -> Result<Released, ReleaseError> {
         let parts = std::mem::take(&mut self.parts);
+        if parts.iter().all(|part| matches!(part.hold, Hold::Tokens { lease: None, .. })) {
+            return Ok(Released::GivenBack);
+        }
         // On its own task: a caller that is dropped here has still released.
         let inner = Arc::clone(&self.inner);
         match tokio::spawn(async move { release(&inner, parts).await }).await {
@@ -244,8 +247,7 @@ enum Use {
 impl Drop for Grant {
     fn drop(&mut self) {
         let parts = std::mem::take(&mut self.parts);
-        let not_started = self.inner.now() < self.start_at;
-        self.spawn_give_back(parts, if not_started { Use::Unused } else { Use::Used });
+        self.spawn_give_back(parts, Use::Used);
     }
 }
 

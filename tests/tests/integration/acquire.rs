@@ -211,6 +211,23 @@ async fn a_full_bucket_does_not_swallow_its_penalty() {
     assert_eq!(world.level(RPM).await, "30");
 }
 
+/// Condition: `T <= C - x` on the penalty. The bucket filled up between the reading and the write.
+#[tokio::test(start_paused = true)]
+async fn a_penalty_that_meets_a_bucket_just_filled_is_planned_again() {
+    let world = World::with_rate(RPM, 100, 100_000_000).await;
+    let client = world.client();
+    let _ = client.acquire(Request::from(RPM).cost(RPM, 50)).await.unwrap();
+    let gate = world.dynamo.faults().hold_next(sluice_testkit::Operation::UpdateItem);
+    let penalizing = tokio::spawn(async move { client.penalize(RPM, 0.8).await.unwrap() });
+    gate.reached().await;
+    let filled = world.dynamo.dynamodb().update_item().table_name(TABLE).key(schema::KEY, text(RPM));
+    let filled = filled.update_expression("SET tokens = tokens + :k").expression_attribute_values(":k", number("80"));
+    filled.send().await.unwrap();
+    gate.open();
+    assert!(matches!(penalizing.await.unwrap(), Penalty::Applied(_)));
+    assert!(world.level(RPM).await.starts_with("80"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_penalty_says_what_it_does_not_take() {
     let world = World::with_slots("elevenlabs#concurrent", 2).await;

@@ -48,6 +48,28 @@ async fn what_one_granted_is_given_back_when_the_other_was_overtaken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tokens_whose_return_got_no_reply_are_not_returned_twice() {
+    use sluice_testkit::{Fault, Operation};
+    let world = world().await;
+    let client = world.client();
+    let both = |cost| Request::from([RPM, TPM]).cost(TPM, cost);
+    for _ in 0..4 {
+        assert!(client.acquire(both(240)).await.unwrap().granted().is_some());
+    }
+    // A second process reads the rows before the last of it was taken, and sends both writes; then the return loses its reply.
+    let late = world.client();
+    let stale = late.acquire(both(1)).await.unwrap();
+    assert!(stale.granted().is_some());
+    assert!(client.acquire(both(30)).await.unwrap().granted().is_some());
+    for fault in [Fault::Delay(Duration::ZERO), Fault::Delay(Duration::ZERO), Fault::LoseReply] {
+        world.dynamo.faults().next(Operation::UpdateItem, fault);
+    }
+    let before = world.level(RPM).await;
+    assert!(late.acquire(both(30)).await.unwrap().granted().is_none());
+    assert_eq!(world.level(RPM).await, before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_longest_wait_is_told() {
     let world = World::with_rate(RPM, 1, 60).await;
     world.rate(TPM, 1, 4_000).await;

@@ -56,10 +56,13 @@ static REANCHOR: Statement = Statement {
     names: NAMES,
 };
 
-/// Interleavings that the condition stops: after a full write the tokens have flowed back by themselves (A), and a level
-/// above the capacity (T).
-static GIVE_BACK: Statement =
-    Statement { update: "SET #T = #T + :k, #v = #v + :1", condition: "#A = :a AND #T <= :hi", names: NAMES_UNBLOCKED };
+/// Interleaving that the condition stops: after a full write by someone else the tokens have flowed back by themselves. (A line
+/// that comes to stand above the capacity is cut at the next spend, by its upper bound.)
+static GIVE_BACK: Statement = Statement {
+    update: "SET #T = #T + :k, #v = #v + :1",
+    condition: "#A = :a",
+    names: &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)],
+};
 
 /// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
 /// reserve would swallow the penalty.
@@ -290,8 +293,7 @@ impl RateReceipt {
         if unused <= Amount::ZERO {
             return None;
         }
-        let values = alloc::vec![(":k", Operand::number(unused)), (":hi", Operand::number(brim.minus(unused)))];
-        Some(planner.update(&GIVE_BACK, values))
+        Some(planner.update(&GIVE_BACK, alloc::vec![(":k", Operand::number(unused))]))
     }
 }
 
