@@ -4,6 +4,7 @@
 mod acquire;
 mod contention;
 mod cost;
+mod events;
 mod interleavings;
 mod limits;
 mod other_clients;

@@ -1,0 +1,77 @@
+//! The log events that operators filter by.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_sdk::SweepOptions;
+use sluice_testkit::{Fault, Operation};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::world::{World, refusal, take};
+
+/// Lines of JSON, as a log collector would get them.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    fn events(&self) -> BTreeMap<String, Value> {
+        let bytes = self.0.lock().unwrap();
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let events = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+        events.filter_map(|line| Some((line["event"].as_str()?.to_owned(), line))).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_documented_event_is_logged_with_its_fields() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter("sluice_sdk=debug");
+    let _guard = tracing::subscriber::set_default(subscriber.with_writer(log.clone()).finish());
+    let world = World::with_slots("a#concurrent", 1).await;
+    world.rate("a#rpm", 1, 50).await;
+    let client = world.client();
+    client.penalize("a#rpm", 1.0).await.unwrap();
+    let _ = take(&client, "a#rpm").await;
+    refusal(&client, "a#rpm").await;
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
+    take(&client, "a#concurrent").await.release().await.unwrap();
+    let late = client.slot("a#concurrent").timeout(Duration::from_secs(1));
+    let late = late.run(async |_| Ok::<_, std::io::Error>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
+    assert!(late.is_err());
+    client.sweep(SweepOptions::default()).await.unwrap();
+    let events = log.events();
+    for (event, fields) in [
+        ("acquire.granted", vec!["dimensions", "booked_ms"]),
+        ("acquire.retry_in", vec!["dimension", "reason", "wait_ms"]),
+        ("acquire.contention_retry", vec!["dimension", "tries"]),
+        ("slot.timeout", vec!["dimensions", "timeout_ms"]),
+        ("release.ok", vec!["dimension"]),
+        ("penalize.applied", vec!["dimension", "level"]),
+        ("reconciler.complete", vec!["restored", "dimensions", "already_capped", "expired", "deadline_hit"]),
+    ] {
+        let line = events.get(event).unwrap_or_else(|| panic!("{event} is missing of {:?}", events.keys()));
+        assert!(fields.iter().all(|field| !line[*field].is_null()), "{line}");
+    }
+}
