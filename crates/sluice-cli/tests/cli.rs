@@ -1,5 +1,5 @@
 //! The command as a person or a script meets it: the built program, against a sandbox that it serves itself.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;

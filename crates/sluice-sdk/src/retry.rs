@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_the_cap_and_never_beyond() {
-        let longest: Vec<u64> = (0..6).map(|n| Backoff::DEFAULT.delay(n, |most| most).as_millis() as u64).collect();
+        let longest: Vec<u128> = (0..6).map(|n| Backoff::DEFAULT.delay(n, |most| most).as_millis()).collect();
         assert_eq!(longest, [25, 50, 100, 200, 200, 200]);
         assert_eq!(Backoff::DEFAULT.delay(3, |_| 0), Duration::ZERO);
     }

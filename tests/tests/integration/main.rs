@@ -1,5 +1,7 @@
 //! The promises of Sluice, held against a real DynamoDB engine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::missing_panics_doc)]
+// Small numbers of tests, and closures that only sleep.
+#![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::unit_arg)]
 
 mod acquire;
 mod contention;

@@ -201,74 +201,68 @@ mod tests {
         assert_eq!(file.limits[0].1.refill_rate().to_string(), "8.333333333333");
     }
 
+    /// What stands under `[[bucket]]`, where the fault is told to be, and what it takes.
+    const FAULTS: [(&str, &str, &str); 15] = [
+        (
+            "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",
+            "limits.toml:2: dimension = lease#x",
+            "reserved",
+        ),
+        ("dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1", "limits.toml:3: type = request", "\"requests\""),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = -5\nwindow = \"1m\"",
+            "limits.toml:4: capacity = -5",
+            "above 0",
+        ),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = nan\nwindow = \"1m\"",
+            "limits.toml:4: capacity = nan",
+            "above 0",
+        ),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = \"9\"\nwindow = \"1m\"",
+            "limits.toml:4: capacity = \"9\"",
+            "number",
+        ),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"0s\"",
+            "limits.toml:5: window = 0s",
+            "above 0",
+        ),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"60\"",
+            "limits.toml:5: window = 60",
+            "\"1m\"",
+        ),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nrefill_rate = -1",
+            "limits.toml:5: refill_rate = -1",
+            "above 0",
+        ),
+        (
+            "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1m\"\nrefill_rate = 1",
+            "limits.toml:5: window = 1m",
+            "not both",
+        ),
+        ("dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5", "limits.toml:2: dimension = a#b", "window = \"1m\""),
+        (
+            "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\nwindow = \"1m\"",
+            "limits.toml:5: window = 1m",
+            "no window",
+        ),
+        ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5", "limits.toml:4: capacity = 2.5", "whole number"),
+        (
+            "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost_per_call = 3",
+            "limits.toml:5: cost_per_call = 3",
+            "capacity 2",
+        ),
+        ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost = 3", "limits.toml:5:", "cost"),
+        ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:1:", "capacity"),
+    ];
+
     #[test]
     fn a_fault_names_file_line_value_and_what_is_taken() {
-        let cases = [
-            (
-                "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",
-                "limits.toml:2: dimension = lease#x",
-                "reserved",
-            ),
-            ("dimension = \"a#b\"\ntype = \"request\"\ncapacity = 1", "limits.toml:3: type = request", "\"requests\""),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = -5\nwindow = \"1m\"",
-                "limits.toml:4: capacity = -5",
-                "above 0",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = nan\nwindow = \"1m\"",
-                "limits.toml:4: capacity = nan",
-                "above 0",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = \"9\"\nwindow = \"1m\"",
-                "limits.toml:4: capacity = \"9\"",
-                "number",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"0s\"",
-                "limits.toml:5: window = 0s",
-                "above 0",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"60\"",
-                "limits.toml:5: window = 60",
-                "\"1m\"",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nrefill_rate = -1",
-                "limits.toml:5: refill_rate = -1",
-                "above 0",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1m\"\nrefill_rate = 1",
-                "limits.toml:5: window = 1m",
-                "not both",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5",
-                "limits.toml:2: dimension = a#b",
-                "window = \"1m\"",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 5\nwindow = \"1m\"",
-                "limits.toml:5: window = 1m",
-                "no window",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2.5",
-                "limits.toml:4: capacity = 2.5",
-                "whole number",
-            ),
-            (
-                "dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost_per_call = 3",
-                "limits.toml:5: cost_per_call = 3",
-                "capacity 2",
-            ),
-            ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost = 3", "limits.toml:5:", "cost"),
-            ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:1:", "capacity"),
-        ];
-        for (body, place, takes) in cases {
+        for (body, place, takes) in FAULTS {
             let error = fault(&format!("[[bucket]]\n{body}\n"));
             assert!(error.contains(place) && error.contains(takes), "{body}\n-> {error}");
         }
