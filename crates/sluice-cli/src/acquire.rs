@@ -1,5 +1,6 @@
 //! `sluice acquire`: acquire, hold, release.
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,6 +27,11 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 }
+
+/// A day: longer is a slip of the unit.
+const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
+/// Between two renewals, where the first failed.
+const RENEW_PAUSE: Duration = Duration::from_millis(500);
 
 /// Names with costs: `openai#tpm=1200`.
 pub(crate) fn request(dimensions: &[String]) -> Result<Request, Failure> {
@@ -81,24 +87,25 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
 }
 
-/// Holds the grant, renewing its leases before they end.
+/// Holds the grant, renewing its leases before they end. A renewal that fails is tried again; a lease that is gone is told.
 async fn hold(mut grant: Grant, time: Duration) -> Grant {
-    let until = Instant::now() + time;
+    let until = Instant::now() + time.min(LONGEST_HOLD);
+    let mut stop = pin!(stop_requested());
+    let mut told = false;
     loop {
         let now = sluice_sdk::Clock::system().now();
-        let renew_at = grant.lease_ends().map(|ends| Instant::now() + ends.since(now) / 2);
-        let next = renew_at.map_or(until, |renew_at| renew_at.min(until));
+        let renew_at = grant.lease_ends().map(|ends| Instant::now() + (ends.since(now) / 2).max(RENEW_PAUSE));
         tokio::select! {
-            () = sleep_until(next) => {}
-            () = stop_requested(), if !time.is_zero() => return grant,
+            () = sleep_until(renew_at.map_or(until, |renew_at| renew_at.min(until))) => {}
+            () = &mut stop => return grant,
         }
         if Instant::now() >= until {
             return grant;
         }
-        if let Err(error) = grant.renew().await {
+        if let Err(error) = grant.renew().await
+            && !std::mem::replace(&mut told, true)
+        {
             anstream::eprintln!("{}{error}{}", YELLOW.render(), YELLOW.render_reset());
-            sleep_until(until).await;
-            return grant;
         }
     }
 }

@@ -10,7 +10,7 @@ use sluice_sdk::{Applied, BucketRow, Client};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
-use crate::output::{self, Align, GREEN, YELLOW, short};
+use crate::output::{self, Align, GREEN, Unreadable, YELLOW, short};
 
 mod file;
 
@@ -122,6 +122,8 @@ impl LimitLine {
 }
 
 async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
+    // What cannot be applied is found before anything is.
+    compare(client, declared).await?;
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
         let applied = client.apply_limit(dimension, limit).await.map_err(|error| declared.at(dimension, error))?;
@@ -206,12 +208,13 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
     for BucketRow { key, bucket } in client.buckets().await? {
         match bucket {
             Ok(bucket) => lines.push(BucketLine::new(&bucket, now)),
-            Err(fault) => faults.push(format!("{key}: {fault}")),
+            Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
         }
     }
     if json {
-        output::json(&lines)?;
-    } else if lines.is_empty() && faults.is_empty() {
+        return output::json(&output::with_unreadable(&lines, &faults)?);
+    }
+    if lines.is_empty() && faults.is_empty() {
         println!("table {} has no buckets; declare some with `sluice buckets apply FILE`", client.table());
     } else {
         let row = |line: BucketLine| {
@@ -229,9 +232,7 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
         ];
         output::table(columns, lines.into_iter().map(row).collect());
     }
-    for fault in faults {
-        anstream::eprintln!("{}cannot be read:{} {fault}", output::RED.render(), output::RED.render_reset());
-    }
+    output::print_unreadable(&faults);
     Ok(())
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     progress.opening(&server.endpoint_url(), &vendor.url());
     let announcer = progress.announcer();
     let recovery = tokio::select! {
-        recovery = play(&dynamo, crew, begin, length, &announcer) => recovery?,
+        recovery = play(&dynamo, crew, options.callers, begin, length, &announcer) => recovery?,
         () = progress.run(begin, length) => return Err(Failure::new("the callers did not finish in time")),
         () = crate::signals::stop_requested() => return Ok(ExitCode::from(130)),
     };
@@ -93,12 +93,13 @@ pub(crate) async fn run(options: Options) -> Ended {
 async fn play(
     dynamo: &EmbeddedDynamo,
     mut crew: Crew,
+    callers: u32,
     begin: Instant,
     length: Duration,
     announcer: &Announcer,
 ) -> Result<Recovery, Failure> {
     sleep_until(begin + CRASH_AT).await;
-    let mut recovery = Recovery { crashed_holders: crash(dynamo, &mut crew).await?, ..Recovery::default() };
+    let mut recovery = Recovery { crashed_holders: crash(dynamo, &mut crew, callers).await?, ..Recovery::default() };
     let crashed_at = Instant::now();
     announcer.say(&format!("{} was killed (SIGKILL); it held {} slots", crew::name(0), recovery.crashed_holders));
     let (give_up, end) = (crashed_at + RECOVERY_AT_MOST, begin + length);
@@ -118,9 +119,10 @@ async fn play(
 }
 
 /// Kills the first process with SIGKILL at a moment when it holds slots; returns how many.
-async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew) -> Result<usize, Failure> {
+async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew, callers: u32) -> Result<usize, Failure> {
+    let at_least = callers.min(2) as usize;
     for _ in 0..500 {
-        if held_by_crashed(dynamo).await? >= 2 {
+        if held_by_crashed(dynamo).await? >= at_least {
             crew.kill_first().await?;
             // What it had sent may still arrive.
             sleep(Duration::from_millis(50)).await;

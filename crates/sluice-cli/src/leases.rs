@@ -9,7 +9,7 @@ use sluice_sdk::{Clock, LeaseRow};
 
 use crate::connect::client;
 use crate::failure::Ended;
-use crate::output::{self, Align};
+use crate::output::{self, Align, Unreadable};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -41,7 +41,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         match lease {
             Ok(lease) if only.as_ref().is_none_or(|only| lease.dimension() == only) => leases.push(lease),
             Ok(_) => {}
-            Err(fault) => faults.push(format!("{key}: {fault}")),
+            Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
         }
     }
     if options.json {
@@ -54,8 +54,11 @@ pub(crate) async fn run(options: Options) -> Ended {
             ends: lease.ends().to_string(),
             ended: lease.ends() < now,
         };
-        output::json(&leases.iter().map(line).collect::<Vec<_>>())?;
-    } else if leases.is_empty() && faults.is_empty() {
+        let lines: Vec<Line> = leases.iter().map(line).collect();
+        output::json(&output::with_unreadable(&lines, &faults)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if leases.is_empty() && faults.is_empty() {
         println!("no leases");
     } else {
         use Align::{Left, Right};
@@ -72,9 +75,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         };
         output::table(columns, leases.into_iter().map(row).collect());
     }
-    for fault in faults {
-        anstream::eprintln!("{}cannot be read:{} {fault}", output::RED.render(), output::RED.render_reset());
-    }
+    output::print_unreadable(&faults);
     Ok(ExitCode::SUCCESS)
 }
 

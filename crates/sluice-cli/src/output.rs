@@ -3,6 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
+use serde_json::Value;
 use sluice_sdk::core::Timestamp;
 
 use crate::failure::Failure;
@@ -47,6 +48,26 @@ pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[Stri
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     println!("{}", serde_json::to_string(value)?);
     Ok(())
+}
+
+/// A row that was listed and cannot be read.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unreadable {
+    pub(crate) key: String,
+    pub(crate) error: String,
+}
+
+/// Rows, and after them those that cannot be read: told apart by their field `error`.
+pub(crate) fn with_unreadable(rows: &[impl Serialize], unreadable: &[Unreadable]) -> Result<Vec<Value>, Failure> {
+    let rows = rows.iter().map(serde_json::to_value).chain(unreadable.iter().map(serde_json::to_value));
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Tells of rows that cannot be read, on standard error.
+pub(crate) fn print_unreadable(rows: &[Unreadable]) {
+    for Unreadable { key, error } in rows {
+        anstream::eprintln!("{}cannot be read:{} {key}: {error}", RED.render(), RED.render_reset());
+    }
 }
 
 /// "12.3 s ago", "in 4.0 s".

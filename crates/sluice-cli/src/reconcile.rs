@@ -61,6 +61,7 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
             "conflicts_retried": report.conflicts_retried,
             "unparsable": report.unparsable,
             "left": report.left,
+            "segments_unscanned": report.segments_unscanned,
             "failed": report.failed,
             "deadline_hit": report.deadline_hit,
             "duration_ms": report.duration.as_millis(),

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Keep the data in this file; in memory without
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Buckets to apply; a few of well-known vendors without
+    /// Buckets to apply; without, a few of well-known vendors to a new table
     #[arg(long)]
     buckets: Option<PathBuf>,
 }
@@ -44,14 +44,19 @@ pub(crate) async fn run(options: Options) -> Ended {
     };
     let server = dynamo.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))).await?;
     let table = table_name("sandbox");
-    dynamo.create_table(&table).await?;
+    let is_new = dynamo.create_table(&table).await?;
     println!("sluice sandbox: an embedded DynamoDB at {}", server.endpoint_url());
     match &options.data {
         Some(file) => println!("data in {}", file.display()),
         None => println!("data in memory, gone when it stops"),
     }
     println!();
-    buckets::apply(&dynamo.client(&table), &declared).await?;
+    // What was changed by hand in a kept table stays; a file that is named is applied every time.
+    if is_new || options.buckets.is_some() {
+        buckets::apply(&dynamo.client(&table), &declared).await?;
+    } else {
+        println!("buckets as they were left; `sluice buckets list` shows them");
+    }
     println!();
     println!("In another shell:");
     println!();

@@ -160,6 +160,12 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
     let bucket = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
     assert_eq!(bucket["capacity"], "50");
     assert!(bucket["level"].as_str().unwrap().starts_with("1."), "{bucket}");
+    let kind =
+        LIMITS.replace("capacity = 2", "capacity = 70").replace("\"concurrent\"", "\"requests\"\nwindow = \"1m\"");
+    let kind = file("kind.toml", &kind);
+    let refused = sandbox.run(&["buckets", "apply", kind.to_str().unwrap()]);
+    assert!(text(&refused.stderr).contains("cannot change from concurrent"), "{}", text(&refused.stderr));
+    assert_eq!(sandbox.json(&["buckets", "show", "openai#rpm", "--json"])["capacity"], "50", "nothing was applied");
     let bad = file("bad.toml", &LIMITS.replace("\"1h\"", "\"soon\""));
     let output = sandbox.run(&["buckets", "apply", bad.to_str().unwrap()]);
     assert!(text(&output.stderr).contains("bad.toml:6: window = soon"), "{}", text(&output.stderr));

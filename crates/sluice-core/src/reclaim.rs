@@ -38,8 +38,9 @@ pub struct Chunk {
 /// What follows from a cancelled transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkStep {
-    /// Nothing is known but that it did not happen: send the same again after a pause.
-    BackOff(Chunk),
+    /// Nothing is known but that it did not happen: send these after a pause. Split, so that one item in contention holds up
+    /// ever fewer of the others.
+    BackOff(Vec<Chunk>),
     /// Send these instead, at once. Leases that someone else gave back or renewed (`lost_races` of them) are not among them;
     /// none at all is left where all were.
     Continue {
@@ -121,7 +122,11 @@ impl Chunk {
     #[must_use]
     pub fn after(self, reasons: &[CancellationReason], bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
         if let Some(permanent) = reasons.iter().find(|r| r.verdict == Verdict::Permanent) {
-            return ChunkStep::Fail(permanent.message.clone());
+            // One lease that can never pass must not keep the others.
+            return match self.leases.len() {
+                0 | 1 => ChunkStep::Fail(permanent.message.clone()),
+                _ => ChunkStep::Continue { chunks: self.split(), lost_races: 0 },
+            };
         }
         let verdict = |at: usize| reasons.get(at).map_or(Verdict::Passed, |r| r.verdict);
         let gone = |at: usize| verdict(at) == Verdict::ConditionFailed;
@@ -139,7 +144,17 @@ impl Chunk {
         if self.restore_to.is_some() && gone(self.leases.len()) {
             return self.after_no_room(bucket);
         }
-        ChunkStep::BackOff(self)
+        ChunkStep::BackOff(self.split())
+    }
+
+    /// Halves, or itself where it is one lease.
+    fn split(mut self) -> Vec<Self> {
+        if self.leases.len() < 2 {
+            return alloc::vec![self];
+        }
+        let upper = self.leases.split_off(self.leases.len() / 2);
+        let rest = Self { leases: upper, ..self.clone() };
+        alloc::vec![self, rest]
     }
 
     /// The bucket's condition was false: its capacity changed, or there is no room for all these slots.
@@ -157,15 +172,11 @@ impl Chunk {
             self.restore_to = Some(capacity.clone());
             return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
         }
-        let chunks = if self.leases.len() > 1 {
-            let upper = self.leases.split_off(self.leases.len() / 2);
-            let rest = Self { leases: upper, ..self.clone() };
-            alloc::vec![self, rest]
-        } else {
+        if self.leases.len() == 1 {
             self.restore_to = None;
             self.already_capped = true;
-            alloc::vec![self]
-        };
+        }
+        let chunks = self.split();
         ChunkStep::Continue { chunks, lost_races: 0 }
     }
 }
@@ -210,9 +221,24 @@ mod tests {
             for codes in [[code, "None"], ["None", code]] {
                 let chunk = Chunk::reclaim(Some(&bucket(5)), leases(1)).remove(0);
                 let step = chunk.clone().after(&reasons(&codes), None);
-                assert_eq!(step, ChunkStep::BackOff(chunk), "{codes:?}");
+                assert_eq!(step, ChunkStep::BackOff(std::vec![chunk]), "{codes:?}");
             }
         }
+    }
+
+    #[test]
+    fn contention_and_what_can_never_pass_split_a_chunk_and_lose_nothing() {
+        for code in ["TransactionConflict", "ValidationError"] {
+            let chunk = Chunk::reclaim(Some(&bucket(5)), leases(3)).remove(0);
+            let halves = match chunk.after(&reasons(&["None", code, "None", "None"]), None) {
+                ChunkStep::BackOff(halves) => halves,
+                ChunkStep::Continue { chunks, lost_races: 0 } => chunks,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(halves.iter().map(|half| half.leases().len()).collect::<Vec<_>>(), [1, 2], "{code}");
+        }
+        let one = Chunk::reclaim(Some(&bucket(5)), leases(1)).remove(0);
+        assert_eq!(one.after(&reasons(&["ValidationError", "None"]), None), ChunkStep::Fail("ValidationError".into()));
     }
 
     #[test]

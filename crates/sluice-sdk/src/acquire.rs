@@ -30,7 +30,7 @@ pub enum AcquireError {
         table: String,
     },
     /// No wait will ever do: the call costs more than the bucket can hold.
-    #[error("{dimension} can never grant {cost}: its capacity is {capacity}")]
+    #[error("{dimension} can never grant {cost}: its capacity is {capacity}; lower the cost, or raise the capacity")]
     NeverSatisfiable {
         /// The dimension.
         dimension: Dimension,
@@ -40,7 +40,9 @@ pub enum AcquireError {
         capacity: Amount,
     },
     /// The bucket's row cannot be read.
-    #[error("the row of {dimension} cannot be read: {source}; `sluice buckets apply` shows what it should hold")]
+    #[error(
+        "the row of {dimension} cannot be read: {source}; mend the attribute, or remove the bucket with `sluice buckets rm` and apply it again"
+    )]
     CorruptRow {
         /// The dimension.
         dimension: Dimension,

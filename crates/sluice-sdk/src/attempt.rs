@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Cost, Dimension, NEVER, Reason, Refusal, RowError};
+use sluice_core::{Bucket, Cost, Dimension, Reason, Refusal, RowError};
+use tokio::time::timeout;
 
 use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
@@ -13,7 +14,7 @@ use crate::grant::{Grant, Part};
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::Ask;
 use crate::retry::Backoff;
-use crate::store::{Attributes, Item, StoreError};
+use crate::store::{ATTEMPT_TIMEOUT, Attributes, Item, StoreError};
 
 mod parallel;
 mod transaction;
@@ -113,7 +114,8 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, Acqui
     if let Some(reading) = entry.reading() {
         return Ok(reading);
     }
-    let _loading = entry.loading.lock().await;
+    // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
+    let _loading = timeout(ATTEMPT_TIMEOUT, entry.loading.lock()).await;
     match entry.reading() {
         Some(reading) => Ok(reading),
         None => refresh(inner, entry).await,
@@ -152,7 +154,7 @@ pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
         Reason::CoolingDown => RetryReason::CoolingDown,
         _ => RetryReason::Exhausted,
     };
-    RetryIn { wait: refusal.wait.min(NEVER), dimension: dimension.clone(), reason }
+    RetryIn { wait: refusal.wait, dimension: dimension.clone(), reason }
 }
 
 pub(crate) fn contended(dimension: &Dimension) -> RetryIn {
@@ -166,7 +168,7 @@ fn longest(refusals: impl IntoIterator<Item = RetryIn>) -> Option<RetryIn> {
 
 /// Waits before planning again for the `tries`th time, once the plans at once are used up. False where it is time to give up.
 async fn try_again(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
-    if tries > PLANS_AT_ONCE + inner.store.max_retries() {
+    if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
         return false;
     }
     tracing::debug!(event = "acquire.contention_retry", %dimension, tries);

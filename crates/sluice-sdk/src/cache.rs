@@ -7,6 +7,8 @@ use std::time::Duration;
 use sluice_core::{Bucket, Cost, Dimension, Timestamp};
 use tokio::sync::Notify;
 
+use crate::grant::Part;
+
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
 /// other processes; smaller costs a failed write each time.
 const RATE_MEMORY: Duration = Duration::from_secs(1);
@@ -28,6 +30,8 @@ pub(crate) struct Cache {
 pub(crate) struct Entry {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<Reading>>,
+    /// Booked starts whose callers went away and that could not be given back, since others had booked behind them.
+    abandoned: Mutex<Vec<Part>>,
     /// When a write that moves the anchor last failed because another had moved it.
     anchor_conflict: Mutex<Option<Timestamp>>,
     /// Held while the row is read for the first time, so that many callers read it once.
@@ -45,10 +49,18 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) bucket: Bucket,
+    /// When a reply last showed the row, or a write of ours told what it must be.
     seen_at: Timestamp,
+    /// When a reply last showed the row.
+    read_at: Timestamp,
 }
 
 impl Reading {
+    /// Whether the limits in it may be long out of date.
+    pub(crate) fn is_unread(&self, now: Timestamp) -> bool {
+        self.bucket.limit().is_concurrent() && now.since(self.read_at) > UNREAD_AT_MOST
+    }
+
     /// Whether it is young enough to refuse by.
     pub(crate) fn may_refuse(&self, now: Timestamp) -> bool {
         let memory = if self.bucket.limit().is_concurrent() { SLOT_MEMORY } else { RATE_MEMORY };
@@ -56,6 +68,10 @@ impl Reading {
         (0..=i64::try_from(memory.as_micros()).unwrap_or(0)).contains(&age)
     }
 }
+
+/// A transaction does not show the row. This long after a reply did, a concurrency bucket is read again, so that changed limits
+/// are heard of by a process that is never refused.
+const UNREAD_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Cache {
     pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
@@ -66,6 +82,7 @@ impl Cache {
         let entry = Arc::new(Entry {
             dimension: dimension.clone(),
             reading: Mutex::default(),
+            abandoned: Mutex::default(),
             anchor_conflict: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             anchor_turn: tokio::sync::Mutex::default(),
@@ -82,17 +99,41 @@ impl Entry {
         locked(&self.reading).clone()
     }
 
-    /// After a write: replies may overtake each other, so an older version does not replace a newer one.
+    /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
     pub(crate) fn wrote(&self, bucket: Bucket, now: Timestamp) {
         let mut reading = locked(&self.reading);
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
-            *reading = Some(Reading { bucket, seen_at: now });
+            *reading = Some(Reading { bucket, seen_at: now, read_at: now });
+        }
+    }
+
+    /// After a transaction, which shows no row: what it must be.
+    pub(crate) fn predicted(&self, bucket: Bucket, now: Timestamp) {
+        let mut reading = locked(&self.reading);
+        if let Some(known) = reading.as_mut().filter(|known| known.bucket.version() <= bucket.version()) {
+            known.bucket = bucket;
+            known.seen_at = now;
         }
     }
 
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Bucket, now: Timestamp) {
-        *locked(&self.reading) = Some(Reading { bucket, seen_at: now });
+        *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
+    }
+
+    /// Keeps a booked start that its caller left, for the next.
+    pub(crate) fn abandon(&self, part: Part) {
+        locked(&self.abandoned).push(part);
+    }
+
+    /// A start that another caller left, at the same cost, not past and not later than `latest`; the earliest there is.
+    pub(crate) fn take_over(&self, cost: Cost, now: Timestamp, latest: Timestamp) -> Option<Part> {
+        let mut abandoned = locked(&self.abandoned);
+        abandoned.retain(|part| part.start_at > now);
+        let fits = |part: &Part| part.cost == cost && part.start_at <= latest;
+        let (at, _) =
+            abandoned.iter().enumerate().filter(|(_, part)| fits(part)).min_by_key(|(_, part)| part.start_at)?;
+        Some(abandoned.swap_remove(at))
     }
 
     /// Another process moved the anchor at the same time.

@@ -11,7 +11,7 @@ use sluice_core::{Dimension, Timestamp};
 
 use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Leases, OnUnavailable};
+use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
 use crate::fallback::Fallback;
 use crate::store::{ATTEMPT_TIMEOUT, Store};
 
@@ -126,22 +126,22 @@ impl ClientBuilder {
     /// holder's slot back sooner, and must outlast the longest call under `acquire`.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
-        self.config.lease_ttl = ttl.max(Duration::from_secs(1));
+        self.config.lease_ttl = ttl.clamp(Duration::from_secs(1), LONGEST);
         self
     }
 
-    /// How often a request is sent again, and how often a plan is made again after a conflict; 3 by default. More outlast
+    /// How often a request is sent again, and how often a plan is made again after a conflict; 3 by default, 20 at most. More outlast
     /// longer trouble, at up to 200 ms each (and a second for one that hangs).
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
-        self.config.max_retries = retries;
+        self.config.max_retries = retries.min(MOST_RETRIES);
         self
     }
 
     /// How long `slot` waits and runs in all; 30 s by default. Keep it 5 s under the Lambda's own timeout.
     #[must_use]
     pub fn slot_timeout(mut self, timeout: Duration) -> Self {
-        self.config.slot_timeout = timeout;
+        self.config.slot_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -195,7 +195,8 @@ impl ClientBuilder {
         self.dynamodb(aws_sdk_dynamodb::Client::from_conf(dynamo.build()))
     }
 
-    /// Uses this DynamoDB client as it is. It should not retry by itself: two layers of retries multiply.
+    /// Uses this DynamoDB client as it is. It should not retry by itself (two layers of retries multiply), and should have
+    /// timeouts for connecting and reading: without them an acquire waits as long as the connection hangs.
     #[must_use]
     pub fn dynamodb(self, dynamo: aws_sdk_dynamodb::Client) -> Client {
         let store = Store::new(dynamo, self.config.table.clone(), self.config.max_retries);
@@ -204,9 +205,10 @@ impl ClientBuilder {
     }
 }
 
-/// One second for a connection and one for an attempt: DynamoDB answers in milliseconds or is in trouble.
+/// One second for a connection and one for the answer: DynamoDB answers in milliseconds or is in trouble. Not for the attempt
+/// as a whole, which at the first request may have to fetch credentials; these have a limit of their own (5 s).
 fn timeouts() -> TimeoutConfig {
-    TimeoutConfig::builder().connect_timeout(ATTEMPT_TIMEOUT).operation_attempt_timeout(ATTEMPT_TIMEOUT).build()
+    TimeoutConfig::builder().connect_timeout(ATTEMPT_TIMEOUT).read_timeout(ATTEMPT_TIMEOUT).build()
 }
 
 /// Pooled connections idle for longer are closed: a Lambda that thaws must not write to a socket that died while it was frozen.

@@ -119,7 +119,7 @@ impl Config {
                 .parse("seconds, at least 1, as in 60", |v| seconds(v).filter(|ttl| *ttl >= SHORTEST_LEASE))?
                 .unwrap_or(defaults.lease_ttl),
             max_retries: var("SLUICE_MAX_RETRIES")
-                .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= 20))?
+                .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= MOST_RETRIES))?
                 .unwrap_or(defaults.max_retries),
             slot_timeout: var("SLUICE_DEFAULT_SLOT_TIMEOUT")
                 .parse("seconds above 0, as in 30", |v| seconds(v).filter(|t| !t.is_zero()))?
@@ -163,8 +163,11 @@ const fn bad(variable: &'static str, value: String, takes: &'static str) -> Conf
     ConfigError::BadValue { variable, value, takes }
 }
 
+/// More would turn a moment of trouble into a minute of waiting.
+pub(crate) const MOST_RETRIES: u32 = 20;
+
 /// A year: longer settings are a slip of the unit, and would overflow sums of instants.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.parse().ok()?;

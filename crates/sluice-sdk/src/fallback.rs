@@ -47,9 +47,11 @@ impl Fallback {
             // A share of an unknown limit cannot be told: the error then.
             let limit = *entry.reading()?.bucket.limit();
             let (share, of) = factor.ratio();
+            // A share with no room for one call is none: the error then.
+            let limit_here = limit.share(share, of)?;
             let bucket = match buckets.get(&ask.dimension) {
-                Some(bucket) => bucket.clone(),
-                None => Bucket::full(ask.dimension.clone(), limit.share(share, of)?, now),
+                Some(bucket) if *bucket.limit() == limit_here => bucket.clone(),
+                _ => Bucket::full(ask.dimension.clone(), limit_here, now),
             };
             let cost = ask.cost_or(limit.cost_per_call());
             match take_one(&bucket, Take { cost, now, patience }) {

@@ -80,8 +80,17 @@ pub(crate) async fn settle(
             tally.left += chunk.leases().len();
             continue;
         }
-        let reasons = match send(store, &writes, &sent).await? {
-            Transacted::Committed => {
+        let reasons = match send(store, &writes, &sent).await {
+            Err(StoreError::Contended { .. }) => {
+                // The store has waited as long as is worth it: throttled as a whole.
+                tally.left += chunk.leases().len();
+                continue;
+            }
+            Err(error) => {
+                tally.left += chunk.leases().len() + queue.iter().map(|(chunk, _)| chunk.leases().len()).sum::<usize>();
+                return Err(error);
+            }
+            Ok(Transacted::Committed) => {
                 let leases = chunk.leases().len();
                 if chunk.is_already_capped() {
                     tally.already_capped += leases
@@ -90,18 +99,20 @@ pub(crate) async fn settle(
                 }
                 continue;
             }
-            Transacted::Cancelled(reasons) => reasons,
+            Ok(Transacted::Cancelled(reasons)) => reasons,
         };
-        match after(chunk, reasons) {
+        match after(store, chunk, reasons).await? {
             ChunkStep::Continue { chunks, lost_races } => {
                 tally.lost_races += lost_races;
                 queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt)));
             }
-            ChunkStep::BackOff(chunk) if attempt >= tries => tally.left += chunk.leases().len(),
-            ChunkStep::BackOff(chunk) => {
+            ChunkStep::BackOff(chunks) if attempt >= tries => {
+                tally.left += chunks.iter().map(|chunk| chunk.leases().len()).sum::<usize>();
+            }
+            ChunkStep::BackOff(chunks) => {
                 tally.conflicts_retried += 1;
                 store.back_off(attempt).await;
-                queue.push((chunk, attempt + 1));
+                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt + 1)));
             }
             ChunkStep::Fail(message) => tally.failed.push(message_of(&writes, message)),
         }
@@ -119,12 +130,21 @@ async fn send(store: &Store, writes: &[Write], transaction: &Transaction) -> Res
     })
 }
 
-fn after(chunk: Chunk, reasons: Vec<Cancelled>) -> ChunkStep {
-    let bucket = reasons.get(chunk.leases().len()).and_then(|cancelled| cancelled.row.as_ref());
-    let bucket = bucket.zip(chunk.leases().first());
-    let bucket = bucket.map(|(row, lease)| Bucket::read(lease.dimension(), &Attributes(row)));
+async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Result<ChunkStep, StoreError> {
+    let Some(dimension) = chunk.leases().first().map(|lease| lease.dimension().clone()) else {
+        return Ok(ChunkStep::Continue { chunks: Vec::new(), lost_races: 0 });
+    };
+    let mut row = None;
+    if let Some(of_bucket) = reasons.get_mut(chunk.leases().len()) {
+        row = of_bucket.row.take();
+        if row.is_none() && of_bucket.reason.verdict == Verdict::ConditionFailed {
+            // A bucket counts as gone only when a read says so: its slots would be lost on a mere omission.
+            row = store.read(dimension.as_str()).await?;
+        }
+    }
+    let bucket = row.map(|row| Bucket::read(&dimension, &Attributes(&row)));
     let reasons: Vec<CancellationReason> = reasons.into_iter().map(|cancelled| cancelled.reason).collect();
-    chunk.after(&reasons, bucket)
+    Ok(chunk.after(&reasons, bucket))
 }
 
 fn message_of(writes: &[Write], message: String) -> (String, String) {
@@ -203,11 +223,13 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Vec<Part>) {
             {
                 // Twice would be too much: after a lost reply the tokens are left to refill.
                 match inner.store.update(&update, IfAmbiguous::Stop).await {
-                    Ok(Written::Applied(row) | Written::ConditionFailed(Some(row))) => {
+                    Ok(Written::Applied(row)) => {
                         let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
                         bucket.into_iter().for_each(|bucket| part.entry.wrote(bucket, inner.now()));
                     }
-                    Ok(Written::ConditionFailed(None)) => {}
+                    // Others booked behind it: its start is for the next caller of this process, if one comes in time.
+                    Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => part.entry.abandon(part.clone()),
+                    Ok(Written::ConditionFailed(_)) => {}
                     Err(error) => tracing::debug!(event = "give_back.lost", dimension = %part.entry.dimension, %error),
                 }
             }

@@ -173,9 +173,10 @@ impl Grant {
         self.spawn_give_back(parts, Use::Unused);
     }
 
-    /// As above, and waits for it.
+    /// As above, and waits for it. Dropped meanwhile, it goes on.
     async fn cancel(mut self) {
-        give_back_unused(&self.inner, std::mem::take(&mut self.parts)).await;
+        let (inner, parts) = (Arc::clone(&self.inner), std::mem::take(&mut self.parts));
+        let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
     }
 
     /// Joins two grants of one call.

@@ -63,7 +63,7 @@ pub enum LimitsError {
         source: LimitError,
     },
     /// The row changed under every try.
-    #[error("the limits of {0} changed under every try: someone else is applying them; try again")]
+    #[error("the row of {0} changed under every try; nothing was applied: try again")]
     Contended(Dimension),
 }
 
@@ -73,8 +73,9 @@ impl From<StoreError> for LimitsError {
     }
 }
 
-/// Tries of a change. Callers move an anchor once a minute, so that one more try nearly always passes.
-const TRIES: u32 = 10;
+/// Tries of a change. Callers move an anchor once a minute, and that of a full bucket at every call: each failure means that one
+/// of them got on.
+const TRIES: u32 = 50;
 
 impl Client {
     /// Reads one bucket; `None` where the table has none of this name.
@@ -122,13 +123,15 @@ impl Client {
     /// [`LimitsError`]: a change between rate and concurrency, a row that cannot be read, a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
         let store = &self.inner.store;
-        for attempt in 0..TRIES {
-            let Some(bucket) = self.bucket(dimension).await? else {
+        let mut known = self.bucket(dimension).await?;
+        for _ in 0..TRIES {
+            let Some(bucket) = known else {
                 let bucket = Bucket::full(dimension.clone(), *limit, self.inner.now());
                 match store.put(&bucket.create()).await? {
                     Written::Applied(_) => return Ok(Applied::Created),
-                    Written::ConditionFailed(_) => continue,
+                    Written::ConditionFailed(_) => known = self.bucket(dimension).await?,
                 }
+                continue;
             };
             let from = *bucket.limit();
             if from == *limit {
@@ -136,13 +139,14 @@ impl Client {
             }
             let plan = Change::plan(&bucket, limit, self.inner.now());
             let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
-            // After a lost reply the second try reads the new limits and finds nothing to do.
+            // After a lost reply the second try meets the new limits and finds nothing to do.
             match store.update(&update, IfAmbiguous::SendAgain).await? {
                 Written::Applied(_) => {
                     self.inner.entry(dimension).forget();
                     return Ok(Applied::Changed { from });
                 }
-                Written::ConditionFailed(_) => store.back_off(attempt).await,
+                // At once, from the row as it was a moment ago: callers of a full bucket move its anchor at every call.
+                Written::ConditionFailed(row) => known = row.map(|row| parse(dimension, &row)).transpose()?,
             }
         }
         Err(LimitsError::Contended(dimension.clone()))

@@ -56,6 +56,9 @@ impl From<StoreError> for PenalizeError {
     }
 }
 
+/// Tries of a penalty on a bucket that others keep moving: each failure means that one of them got on.
+const TRIES: u32 = 20;
+
 impl Client {
     /// Leaves `factor` of the present level of a rate bucket: 0.8 after a first 429, 0.5 where they repeat, 0.3 for a long
     /// `Retry-After`. Refill heals it within `capacity / refill_rate` seconds.
@@ -69,7 +72,7 @@ impl Client {
         let inner = &self.inner;
         let entry = inner.entry(&dimension);
         let mut bucket = refresh(inner, &entry).await?.bucket;
-        for attempt in 0..=inner.store.max_retries() {
+        for _ in 0..TRIES {
             if bucket.limit().is_concurrent() {
                 return Err(PenalizeError::Concurrency(dimension));
             }
@@ -92,7 +95,7 @@ impl Client {
                     return Err(AcquireError::UnknownDimension { dimension, table }.into());
                 }
             }
-            inner.store.back_off(attempt).await;
+            // At once, from the row as it was a moment ago: a pause would only make it old.
         }
         Err(PenalizeError::Contended(dimension))
     }

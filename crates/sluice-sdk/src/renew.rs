@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sluice_core::Timestamp;
-
 use crate::grant::{Grant, Holding};
 use crate::store::{IfAmbiguous, StoreError, Written};
 
@@ -31,26 +29,31 @@ impl Grant {
     /// knowing that it is not counted. The grant stays usable; what else it holds is still given back by a release.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
         let ends = self.inner().now().after(self.lease_for()).ceil_to_second();
-        let mut gone = None;
-        let updates: Vec<_> = self
-            .leases()
-            .map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends)))
-            .collect();
-        for (key, update) in updates {
+        let (mut gone, mut failure) = (None, None);
+        let keys: Vec<String> = self.leases().map(|lease| lease.key().to_owned()).collect();
+        // One that fails or is gone does not keep the others from being renewed.
+        for key in keys {
             // Setting the same end twice is setting it once. A row in the reply of a failed condition ends later already.
-            match self.inner().store.update(&update, IfAmbiguous::SendAgain).await? {
-                Written::Applied(_) | Written::ConditionFailed(Some(_)) => {}
-                Written::ConditionFailed(None) => gone = Some(key),
+            let update = sluice_core::renew(key.clone(), ends);
+            match self.inner().store.update(&update, IfAmbiguous::SendAgain).await {
+                Ok(Written::Applied(_) | Written::ConditionFailed(Some(_))) => {}
+                Ok(Written::ConditionFailed(None)) => gone = Some(key),
+                Err(error) => failure = Some(error),
             }
         }
-        if let Some(key) = gone {
-            tracing::warn!(event = "lease.gone", lease = key);
-            return Err(RenewError::LeaseGone { key });
+        if let Some(error) = failure {
+            return Err(error.into());
         }
-        if self.lease_ends().is_some() {
-            self.renewed_until(ends.max(self.lease_ends().unwrap_or(Timestamp::from_micros(0))));
+        if let Some(before) = self.lease_ends() {
+            self.renewed_until(ends.max(before));
         }
-        Ok(())
+        match gone {
+            Some(key) => {
+                tracing::warn!(event = "lease.gone", lease = key);
+                Err(RenewError::LeaseGone { key })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Renews the lease at half of its time, and more often while that fails. Never ends; after the lease is gone it only says
@@ -62,10 +65,8 @@ impl Grant {
             tokio::time::sleep(if left > half { left.saturating_sub(half) } else { half / 8 }).await;
             match self.renew().await {
                 Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
-                Err(RenewError::LeaseGone { .. }) => {
-                    lost.store(true, Ordering::Relaxed);
-                    break;
-                }
+                // The others, if it has any, live on.
+                Err(RenewError::LeaseGone { .. }) => lost.store(true, Ordering::Relaxed),
                 Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %self.names(), %error),
             }
         }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::AcquireError;
 use crate::client::Client;
+use crate::config::LONGEST;
 use crate::grant::{Basis, Holding};
 use crate::outcome::RetryIn;
 use crate::request::{Quantity, Request};
@@ -20,6 +21,9 @@ use wait::Waiting;
 /// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
+/// A wait that ends by itself at the timeout gets this long to say why.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// Why a slot did not end with its closure's value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -27,8 +31,9 @@ pub enum SlotError<E> {
     /// No start could be had within the wait; the closure did not run.
     #[error("no slot within the wait: {0}")]
     Refused(RetryIn),
-    /// The closure was still running at the timeout. It was cancelled, and what it held is given back.
-    #[error("the slot timed out after {} s: the call was cancelled, and what it held is given back", .0.as_secs_f64())]
+    /// The closure was still running at the timeout, or DynamoDB had not answered by then. It was cancelled, or did not run;
+    /// what it held is given back.
+    #[error("the slot timed out after {} s: what it held is given back", .0.as_secs_f64())]
     SlotTimeout(Duration),
     /// The table, or the request.
     #[error(transparent)]
@@ -149,8 +154,9 @@ impl SlotBuilder {
     /// gives the slot back.
     pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
         let asked_at = Instant::now();
-        let deadline = asked_at + self.timeout;
-        let until = asked_at + self.max_wait.unwrap_or(self.timeout).min(self.timeout);
+        let timeout = self.timeout.min(LONGEST);
+        let deadline = asked_at + timeout;
+        let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
         let asks = self.request.parse().map_err(AcquireError::from)?;
         let lease_for = |now: Instant| match self.holding {
             Holding::Renewed => self.client.inner.config.lease_ttl,
@@ -160,7 +166,11 @@ impl SlotBuilder {
         };
         let lease_lost = Arc::new(AtomicBool::new(false));
         let waiting = Waiting::new(&self.client.inner, until, lease_for, self.holding, &lease_lost);
-        let mut grant = match waiting.for_start(asks).await? {
+        // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
+        let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
+            return Err(SlotError::SlotTimeout(self.timeout));
+        };
+        let mut grant = match start? {
             Ok(grant) => grant,
             Err(retry) => return Err(SlotError::Refused(retry)),
         };

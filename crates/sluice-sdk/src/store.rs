@@ -222,7 +222,7 @@ impl Store {
                 return Err(answer);
             }
             let fate = error::fate(&error);
-            maybe_applied |= fate == Fate::Ambiguous;
+            maybe_applied |= fate == Fate::Ambiguous && !READS.contains(&operation);
             let stop = !fate.is_transient()
                 || attempt >= self.max_retries
                 || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
@@ -308,6 +308,9 @@ fn cancelled(reason: types::CancellationReason) -> Cancelled {
     };
     Cancelled { reason: CancellationReason { verdict, message }, row: reason.item.filter(|item| !item.is_empty()) }
 }
+
+/// Requests that change nothing, whatever becomes of them.
+const READS: [&str; 2] = ["GetItem", "Scan"];
 
 /// How long one attempt of a request may take, and its connection.
 pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);

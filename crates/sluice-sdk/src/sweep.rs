@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{COST, DIMENSION, KEY, LEASE_PREFIX, TTL};
-use sluice_core::{Bucket, Chunk, Dimension, Lease};
-use tokio::sync::Semaphore;
+use sluice_core::{Bucket, Chunk, Dimension, Lease, MAX_LEASES_PER_TRANSACTION};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -18,6 +18,9 @@ use crate::store::{Attributes, Item, Scan, StoreError, value_text};
 /// A lease counts as ended this long after its `ttl`, by this process's clock: the clock of its holder may lag.
 const CLOCK_ERROR: Duration = Duration::from_secs(2);
 
+/// Conflicts that a lease is waited for before it is left to the next sweep: at most half a second.
+const TRIES: u32 = 5;
+
 /// Ended leases, and rows whose end cannot be read. A lease without `ttl` would otherwise never be seen by anyone.
 const EXPIRED: &str =
     "begins_with(#pk, :lease) AND (#e < :cutoff OR attribute_not_exists(#e) OR NOT attribute_type(#e, :n))";
@@ -27,10 +30,10 @@ const NAMES: &[(&str, &str)] = &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), (
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SweepOptions {
-    /// Parts of the table that are scanned side by side; 4 by default. More finish sooner and read faster than a small
-    /// table's throughput may allow.
+    /// Parts that the table is scanned in, in random order, so that a sweep that is always cut off does not always miss the
+    /// same rows; 16 by default. Each costs a request at least.
     pub segments: u16,
-    /// Transactions under way at once; 8 by default. More finish sooner; fewer disturb callers less.
+    /// Parts scanned at once, and buckets given back to at once; 4 by default. More finish sooner; fewer disturb callers less.
     pub concurrency: u16,
     /// Time after which nothing new is begun; none by default. What is left is the next sweep's.
     pub budget: Option<Duration>,
@@ -38,7 +41,7 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { segments: 4, concurrency: 8, budget: None }
+        Self { segments: 16, concurrency: 4, budget: None }
     }
 }
 
@@ -66,6 +69,8 @@ pub struct SweepReport {
     pub left: usize,
     /// Leases whose transaction DynamoDB will never accept, left alone.
     pub failed: usize,
+    /// Parts of the table that the budget left for the next sweep, whole or in part.
+    pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
     pub deadline_hit: bool,
     /// How long it took.
@@ -76,6 +81,9 @@ pub struct SweepReport {
 struct Sweep {
     inner: Arc<Inner>,
     deadline: Option<Instant>,
+    /// The scan ends earlier, so that what it found is given back in the same sweep.
+    scan_deadline: Option<Instant>,
+    places: Semaphore,
 }
 
 impl Client {
@@ -89,16 +97,27 @@ impl Client {
     /// read is no error: it is counted, logged and left alone.
     pub async fn sweep(&self, options: SweepOptions) -> Result<SweepReport, StoreError> {
         let began = Instant::now();
-        let deadline = options.budget.map(|budget| began + budget);
-        let sweep = Arc::new(Sweep { inner: Arc::clone(&self.inner), deadline });
-        let mut report = SweepReport::default();
-        let leases = sweep.scan(options.segments, &mut report).await?;
-        report.expired = leases.values().map(Vec::len).sum();
-        let failure = sweep.give_back(leases, options.concurrency, &mut report).await;
-        report.deadline_hit = sweep.is_over();
+        let until = |budget: Option<Duration>| budget.and_then(|budget| began.checked_add(budget));
+        let sweep = Arc::new(Sweep {
+            inner: Arc::clone(&self.inner),
+            deadline: until(options.budget),
+            scan_deadline: until(options.budget.map(|budget| budget / 10 * 6)),
+            places: Semaphore::new(usize::from(options.concurrency.max(1))),
+        });
+        let (pages, found) = mpsc::channel(usize::from(options.concurrency.max(1)));
+        let scanning = tokio::spawn(Arc::clone(&sweep).scan(options.segments, options.concurrency, pages));
+        let (mut report, given_back) = Arc::clone(&sweep).give_back(found).await;
+        let scanned = match scanning.await {
+            Ok((scan, result)) => {
+                report.add(scan);
+                result
+            }
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        report.deadline_hit = report.segments_unscanned > 0 || is_over(sweep.deadline);
         report.duration = began.elapsed();
         report.log();
-        failure.map_or(Ok(report), Err)
+        scanned.and(given_back).map(|()| report)
     }
 }
 
@@ -116,12 +135,27 @@ impl SweepReport {
             unparsable = self.unparsable,
             left = self.left,
             failed = self.failed,
+            segments_unscanned = self.segments_unscanned,
             deadline_hit = self.deadline_hit,
             duration_ms = self.duration.as_millis(),
         );
     }
 
-    fn add(&mut self, dimension: &Dimension, tally: &Tally) {
+    fn add(&mut self, part: Self) {
+        self.rows_scanned += part.rows_scanned;
+        self.expired += part.expired;
+        self.restored += part.restored;
+        self.dimensions.extend(part.dimensions);
+        self.already_capped += part.already_capped;
+        self.lost_races += part.lost_races;
+        self.conflicts_retried += part.conflicts_retried;
+        self.unparsable += part.unparsable;
+        self.left += part.left;
+        self.failed += part.failed;
+        self.segments_unscanned += part.segments_unscanned;
+    }
+
+    fn count(&mut self, dimension: &Dimension, tally: &Tally) {
         self.restored += tally.restored;
         self.already_capped += tally.already_capped;
         self.lost_races += tally.lost_races;
@@ -138,41 +172,48 @@ impl SweepReport {
 }
 
 impl Sweep {
-    fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-    }
-
-    /// Reads the whole table, its segments side by side and in random order, so that a sweep that is always cut off does not
-    /// always miss the same rows.
+    /// Scans the table and passes on the ended leases, page by page.
     async fn scan(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         segments: u16,
-        report: &mut SweepReport,
-    ) -> Result<BTreeMap<Dimension, Vec<Lease>>, StoreError> {
+        at_once: u16,
+        pages: mpsc::Sender<Vec<Lease>>,
+    ) -> (SweepReport, Result<(), StoreError>) {
         let segments = i32::from(segments.max(1));
-        let mut order: Vec<i32> = (0..segments).collect();
-        fastrand::shuffle(&mut order);
+        let mut waiting: Vec<i32> = (0..segments).collect();
+        fastrand::shuffle(&mut waiting);
+        let (mut report, mut result) = (SweepReport::default(), Ok(()));
         let mut tasks = JoinSet::new();
-        for segment in order {
-            let sweep = Arc::clone(self);
-            tasks.spawn(async move { sweep.scan_segment(segment, segments).await });
-        }
-        let mut leases: BTreeMap<Dimension, Vec<Lease>> = BTreeMap::new();
-        while let Some(segment) = tasks.join_next().await {
-            let (found, scanned, unparsable) = match segment {
-                Ok(result) => result?,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            };
-            report.rows_scanned += scanned;
-            report.unparsable += unparsable;
-            for lease in found {
-                leases.entry(lease.dimension().clone()).or_default().push(lease);
+        loop {
+            while tasks.len() < usize::from(at_once.max(1)) && !is_over(self.scan_deadline) && result.is_ok() {
+                let Some(segment) = waiting.pop() else { break };
+                let (sweep, pages) = (Arc::clone(&self), pages.clone());
+                tasks.spawn(async move {
+                    let mut report = SweepReport::default();
+                    let result = sweep.scan_segment(segment, segments, &pages, &mut report).await;
+                    (report, result)
+                });
+            }
+            match tasks.join_next().await {
+                Some(Ok((part, scanned))) => {
+                    report.add(part);
+                    result = result.and(scanned);
+                }
+                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+                None => break,
             }
         }
-        Ok(leases)
+        report.segments_unscanned += waiting.len();
+        (report, result)
     }
 
-    async fn scan_segment(&self, segment: i32, segments: i32) -> Result<(Vec<Lease>, usize, usize), StoreError> {
+    async fn scan_segment(
+        &self,
+        segment: i32,
+        segments: i32,
+        pages: &mpsc::Sender<Vec<Lease>>,
+        report: &mut SweepReport,
+    ) -> Result<(), StoreError> {
         let cutoff = self.inner.now().before(CLOCK_ERROR);
         let mut scan = Scan {
             segment,
@@ -187,62 +228,74 @@ impl Sweep {
             projection: Some("#pk, #e, #d, #k"),
             from: None,
         };
-        let (mut leases, mut scanned, mut unparsable) = (Vec::new(), 0, 0);
-        while !self.is_over() {
-            let page = self.inner.store.scan(&scan).await?;
-            scanned += page.scanned;
-            for row in &page.rows {
-                match Lease::read(&Attributes(row)) {
-                    Ok(lease) => leases.push(lease),
-                    Err(error) => {
-                        unparsable += 1;
-                        let lease = value_text(row, KEY);
-                        tracing::error!(event = "reconciler.unparsable", lease, %error);
-                    }
-                }
+        while !is_over(self.scan_deadline) {
+            let page = match self.inner.store.scan(&scan).await {
+                Ok(page) => page,
+                // Throttled in every try: the next sweep reads it.
+                Err(StoreError::Contended { .. }) => break,
+                Err(error) => return Err(error),
+            };
+            report.rows_scanned += page.scanned;
+            let leases = read(&page.rows, report);
+            if !leases.is_empty() && pages.send(leases).await.is_err() {
+                break;
             }
             scan.from = page.next;
             if scan.from.is_none() {
-                break;
+                return Ok(());
             }
         }
-        Ok((leases, scanned, unparsable))
+        report.segments_unscanned += 1;
+        Ok(())
     }
 
-    /// Gives the leases back, bucket by bucket, several side by side. The first failure of the table is returned after all
-    /// the others had their turn.
+    /// Gives back what the scan finds: a transaction as soon as a bucket has leases for one, and the rest at the scan's end.
+    /// The first failure of the table is returned after all had their turn.
     async fn give_back(
-        self: &Arc<Self>,
-        leases: BTreeMap<Dimension, Vec<Lease>>,
-        concurrency: u16,
-        report: &mut SweepReport,
-    ) -> Option<StoreError> {
-        let places = Arc::new(Semaphore::new(usize::from(concurrency.max(1))));
-        let mut groups: Vec<_> = leases.into_iter().collect();
-        fastrand::shuffle(&mut groups);
+        self: Arc<Self>,
+        mut found: mpsc::Receiver<Vec<Lease>>,
+    ) -> (SweepReport, Result<(), StoreError>) {
+        let mut groups: BTreeMap<Dimension, Vec<Lease>> = BTreeMap::new();
         let mut tasks = JoinSet::new();
-        for (dimension, leases) in groups {
-            let (sweep, places) = (Arc::clone(self), Arc::clone(&places));
-            tasks.spawn(async move {
-                let _place = places.acquire().await;
-                let mut tally = Tally::default();
-                let result = sweep.give_back_bucket(&dimension, leases, &mut tally).await;
-                (dimension, tally, result)
-            });
+        while let Some(leases) = found.recv().await {
+            for lease in leases {
+                let dimension = lease.dimension().clone();
+                let group = groups.entry(dimension.clone()).or_default();
+                group.push(lease);
+                if group.len() == MAX_LEASES_PER_TRANSACTION {
+                    tasks.spawn(Arc::clone(&self).give_back_group(dimension, std::mem::take(group)));
+                }
+            }
         }
-        let mut failure = None;
+        let mut rest: Vec<_> = groups.into_iter().filter(|(_, leases)| !leases.is_empty()).collect();
+        fastrand::shuffle(&mut rest);
+        for (dimension, leases) in rest {
+            tasks.spawn(Arc::clone(&self).give_back_group(dimension, leases));
+        }
+        let (mut report, mut result) = (SweepReport::default(), Ok(()));
         while let Some(task) = tasks.join_next().await {
-            let (dimension, tally, result) = match task {
+            let (dimension, tally, given_back) = match task {
                 Ok(done) => done,
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             };
-            report.add(&dimension, &tally);
-            if let Err(error) = result {
+            report.count(&dimension, &tally);
+            if let Err(error) = given_back {
                 tracing::error!(event = "reconciler.failed", %dimension, %error);
-                failure = Some(error);
+                result = result.and(Err(error));
             }
         }
-        failure
+        (report, result)
+    }
+
+    async fn give_back_group(
+        self: Arc<Self>,
+        dimension: Dimension,
+        leases: Vec<Lease>,
+    ) -> (Dimension, Tally, Result<(), StoreError>) {
+        let _place = self.places.acquire().await;
+        let mut tally = Tally::default();
+        let result = self.give_back_bucket(&dimension, leases, &mut tally).await;
+        (dimension, tally, result)
     }
 
     async fn give_back_bucket(
@@ -251,12 +304,18 @@ impl Sweep {
         leases: Vec<Lease>,
         tally: &mut Tally,
     ) -> Result<(), StoreError> {
-        if self.is_over() {
+        if is_over(self.deadline) {
             tally.left += leases.len();
             return Ok(());
         }
         let store = &self.inner.store;
-        let row: Option<Item> = store.read(dimension.as_str()).await?;
+        let row: Option<Item> = match store.read(dimension.as_str()).await {
+            Err(StoreError::Contended { .. }) => {
+                tally.left += leases.len();
+                return Ok(());
+            }
+            row => row?,
+        };
         let bucket = match row.map(|row| Bucket::read(dimension, &Attributes(&row))).transpose() {
             Ok(bucket) => bucket,
             Err(error) => {
@@ -265,8 +324,28 @@ impl Sweep {
             }
         };
         for chunk in Chunk::reclaim(bucket.as_ref(), leases) {
-            settle(store, chunk, store.max_retries(), || !self.is_over(), tally).await?;
+            settle(store, chunk, TRIES, || !is_over(self.deadline), tally).await?;
         }
         Ok(())
     }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+/// The leases of a page.
+fn read(rows: &[Item], report: &mut SweepReport) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    for row in rows {
+        match Lease::read(&Attributes(row)) {
+            Ok(lease) => leases.push(lease),
+            Err(error) => {
+                report.unparsable += 1;
+                tracing::error!(event = "reconciler.unparsable", lease = value_text(row, KEY), %error);
+            }
+        }
+    }
+    report.expired += leases.len();
+    leases
 }

@@ -220,9 +220,7 @@ async fn a_penalty_that_meets_a_bucket_just_filled_is_planned_again() {
     let gate = world.dynamo.faults().hold_next(sluice_testkit::Operation::UpdateItem);
     let penalizing = tokio::spawn(async move { client.penalize(RPM, 0.8).await.unwrap() });
     gate.reached().await;
-    let filled = world.dynamo.dynamodb().update_item().table_name(TABLE).key(schema::KEY, text(RPM));
-    let filled = filled.update_expression("SET tokens = tokens + :k").expression_attribute_values(":k", number("80"));
-    filled.send().await.unwrap();
+    world.add_tokens(RPM, "80").await;
     gate.open();
     assert!(matches!(penalizing.await.unwrap(), Penalty::Applied(_)));
     assert!(world.level(RPM).await.starts_with("80"));

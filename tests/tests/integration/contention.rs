@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_sdk::{Client, Outcome, RetryReason};
 use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
 
-use crate::world::{TABLE, World, dimension, requests};
+use crate::world::{TABLE, World, dimension, requests, sdk_config};
 
 /// Callers of one bucket, each acquiring `calls` times; how many were granted, and what the rest was told.
 async fn storm(clients: Vec<Client>, name: &'static str, calls: usize) -> (usize, Vec<RetryReason>) {
@@ -46,24 +46,13 @@ async fn sixty_four_callers_with_ample_tokens_are_never_refused() {
             let mut clients = Vec::new();
             for _ in 0..processes {
                 let settings = Client::builder(TABLE).endpoint_url(server.endpoint_url());
-                let client = settings.connect_with(&test_credentials()).clone();
+                let client = settings.connect_with(&sdk_config()).clone();
                 clients.extend(std::iter::repeat_n(client, 64 / processes));
             }
             let (granted, refused) = storm(clients, name, 20).await;
             assert_eq!((granted, refused), (64 * 20, vec![]), "{name} from {processes} processes");
         }
     }
-}
-
-fn test_credentials() -> aws_config::SdkConfig {
-    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
-    let credentials = Credentials::new("test", "test", None, None, "test");
-    aws_config::SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .build()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -237,7 +237,7 @@ async fn a_lease_survives_conflicts_and_throttling_of_its_reclaim() {
         world.dynamo.faults().always(Operation::TransactWriteItems, Fault::cancelled(&reasons));
         let report = sweep(&world).await;
         assert_eq!((report.restored, report.already_capped, report.left), (0, 0, 1), "{reasons:?}");
-        assert_eq!(report.conflicts_retried, 3);
+        assert_eq!(report.conflicts_retried, 5);
         assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
         world.dynamo.faults().clear();
         world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&reasons));
@@ -279,10 +279,7 @@ async fn a_release_after_a_resize_is_judged_by_the_new_capacity() {
     let world = World::with_slots(SLOTS, 3).await;
     let held = take(&world.client(), SLOTS).await;
     world.slots(SLOTS, 1).await;
-    let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
-    let restored =
-        restored.key(sluice_core::schema::KEY, crate::world::text(SLOTS)).update_expression("SET tokens = tokens + :k");
-    restored.expression_attribute_values(":k", crate::world::number("1")).send().await.unwrap();
+    world.add_tokens(SLOTS, "1").await;
     assert_eq!(held.release().await.unwrap(), Released::AlreadyCapped);
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 0));
 }
@@ -312,10 +309,7 @@ async fn two_resizes_from_one_reading_change_the_slots_once() {
 async fn a_slot_that_another_client_restored_is_not_restored_again() {
     let world = World::with_slots(SLOTS, 1).await;
     let held = take(&world.client(), SLOTS).await;
-    let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
-    let restored =
-        restored.key(sluice_core::schema::KEY, crate::world::text(SLOTS)).update_expression("SET tokens = tokens + :k");
-    restored.expression_attribute_values(":k", crate::world::number("1")).send().await.unwrap();
+    world.add_tokens(SLOTS, "1").await;
     assert_eq!(held.release().await.unwrap(), Released::AlreadyCapped);
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 0));
 }
@@ -341,10 +335,7 @@ async fn a_spend_is_not_paid_from_above_the_brim() {
     let world = World::with_rate("openai#rpm", 10, 100_000_000).await;
     let client = world.client();
     let _ = take(&client, "openai#rpm").await;
-    let returned = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
-    let returned = returned.key(sluice_core::schema::KEY, crate::world::text("openai#rpm"));
-    let returned = returned.update_expression("SET tokens = tokens + :k");
-    returned.expression_attribute_values(":k", crate::world::number("5")).send().await.unwrap();
+    world.add_tokens("openai#rpm", "5").await;
     let _ = take(&client, "openai#rpm").await;
     assert_eq!(world.level("openai#rpm").await, "9");
 }

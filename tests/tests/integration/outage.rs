@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_sdk::{AcquireError, Client, StoreError};
 use sluice_testkit::{Fault, Operation};
 
-use crate::world::{TABLE, World};
+use crate::world::{TABLE, World, sdk_config};
 
 const RPM: &str = "openai#rpm";
 /// One second for each of four attempts, and what lies between them.
@@ -22,18 +22,7 @@ async fn failure(client: &Client) -> StoreError {
 /// Asked over a real socket, with the connections and timeouts of production.
 async fn over_socket(endpoint: String) -> StoreError {
     let settings = Client::builder(TABLE).endpoint_url(endpoint);
-    failure(&settings.connect_with(&credentials())).await
-}
-
-fn credentials() -> aws_config::SdkConfig {
-    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
-    aws_config::SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(SharedCredentialsProvider::new(Credentials::new("test", "test", None, None, "test")))
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .sleep_impl(aws_sdk_dynamodb::config::SharedAsyncSleep::new(aws_smithy_async::rt::sleep::TokioSleep::new()))
-        .build()
+    failure(&settings.connect_with(&sdk_config())).await
 }
 
 #[tokio::test]

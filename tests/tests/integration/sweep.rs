@@ -6,7 +6,7 @@ use sluice_core::{Amount, Cost, Limit};
 use sluice_sdk::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
 
-use crate::world::{World, dimension, number, take, text};
+use crate::world::{World, dimension, take, text};
 
 const SLOTS: &str = "elevenlabs#concurrent";
 
@@ -59,9 +59,7 @@ async fn a_lease_counts_as_ended_two_seconds_after_its_end() {
 async fn what_has_no_room_is_split_until_the_lease_that_is_too_much_is_found() {
     let world = World::with_slots(SLOTS, 8).await;
     crash(&world, SLOTS, 8).await;
-    let restored = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
-    let restored = restored.key(sluice_core::schema::KEY, text(SLOTS)).update_expression("SET tokens = tokens + :k");
-    restored.expression_attribute_values(":k", number("1")).send().await.unwrap();
+    world.add_tokens(SLOTS, "1").await;
     world.pass_lease();
     let report = sweep(&world).await;
     assert_eq!((report.restored, report.already_capped), (7, 1));
@@ -116,12 +114,61 @@ async fn a_sweep_stops_at_its_deadline_and_the_next_goes_on() {
     world.dynamo.faults().always(Operation::TransactWriteItems, Fault::Delay(Duration::from_millis(400)));
     let mut options = SweepOptions::default();
     options.budget = Some(Duration::from_secs(1));
+    options.concurrency = 1;
     let report = world.client().sweep(options).await.unwrap();
     assert!(report.deadline_hit && report.left > 0 && report.restored > 0, "{report:?}");
     assert_eq!(report.restored + report.left, 300);
     world.dynamo.faults().clear();
     assert_eq!(sweep(&world).await.restored, report.left);
     assert_eq!(world.free(SLOTS).await, "300");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_longer_than_the_budget_still_gives_back_what_it_found() {
+    let world = World::with_slots(SLOTS, 60).await;
+    crash(&world, SLOTS, 60).await;
+    world.pass_lease();
+    world.dynamo.faults().always(Operation::Scan, Fault::Delay(Duration::from_millis(900)));
+    let mut options = SweepOptions::default();
+    options.budget = Some(Duration::from_secs(3));
+    let mut sweeps = 0;
+    while world.free(SLOTS).await != "60" {
+        let report = world.client().sweep(options.clone()).await.unwrap();
+        assert!(report.deadline_hit && report.segments_unscanned > 0, "{report:?}");
+        sweeps += 1;
+        assert!(sweeps < 50, "no tail starves");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_sweep_leaves_what_it_cannot_do_and_says_so() {
+    let world = World::with_slots(SLOTS, 3).await;
+    crash(&world, SLOTS, 3).await;
+    world.pass_lease();
+    world.dynamo.faults().always(Operation::TransactWriteItems, Fault::throttled());
+    let report = sweep(&world).await;
+    assert_eq!((report.restored, report.left, world.leases().await), (0, 3, 3));
+    world.dynamo.faults().clear();
+    world.dynamo.faults().always(Operation::Scan, Fault::throttled());
+    let report = sweep(&world).await;
+    assert_eq!((report.rows_scanned, report.segments_unscanned), (0, 16));
+    world.dynamo.faults().clear();
+    assert_eq!(sweep(&world).await.restored, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_dynamodb_never_accepts_keeps_no_other() {
+    let world = World::with_slots(SLOTS, 4).await;
+    crash(&world, SLOTS, 4).await;
+    world.pass_lease();
+    world
+        .dynamo
+        .faults()
+        .next(Operation::TransactWriteItems, Fault::cancelled(&["None", "None", "None", "ValidationError", "None"]));
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["None", "ValidationError", "None"]));
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["ValidationError", "None"]));
+    let report = sweep(&world).await;
+    assert_eq!((report.restored, report.failed, world.leases().await), (3, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -81,6 +81,13 @@ impl World {
         self.client().leases().await.unwrap().len()
     }
 
+    /// Adds to a bucket's tokens past all of Sluice, as a careless client would.
+    pub(crate) async fn add_tokens(&self, name: &str, tokens: &str) {
+        let request = self.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(name));
+        let request = request.update_expression("SET tokens = tokens + :k");
+        request.expression_attribute_values(":k", number(tokens)).send().await.unwrap();
+    }
+
     pub(crate) async fn row(&self, key: &str) -> Option<HashMap<String, AttributeValue>> {
         let request = self.dynamo.dynamodb().get_item().table_name(TABLE).consistent_read(true);
         request.key(KEY, AttributeValue::S(key.into())).send().await.unwrap().item
@@ -127,4 +134,17 @@ pub(crate) async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
+}
+
+/// What a program has that talks to AWS already; plain HTTP is enough for an endpoint on this machine.
+pub(crate) fn sdk_config() -> aws_config::SdkConfig {
+    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedCredentialsProvider};
+    let credentials = Credentials::new("test", "test", None, None, "test");
+    aws_config::SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("eu-central-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .sleep_impl(SharedAsyncSleep::new(aws_smithy_async::rt::sleep::TokioSleep::new()))
+        .build()
 }

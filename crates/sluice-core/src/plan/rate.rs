@@ -45,7 +45,7 @@ static SPEND: Statement = Statement {
 /// As [`SPEND`]; the level is C by the condition, so that it may be set without reading it.
 static FULL: Statement = Statement {
     update: "SET #T = :T, #A = :t, #v = #v + :1",
-    condition: "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :t)",
+    condition: "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :now)",
     names: NAMES,
 };
 
@@ -56,11 +56,13 @@ static REANCHOR: Statement = Statement {
     names: NAMES,
 };
 
-/// Interleaving that the condition stops: after a full write by someone else the tokens have flowed back by themselves. (A line
-/// that comes to stand above the capacity is cut at the next spend, by its upper bound.)
+/// Interleavings that the condition stops: after a full write by someone else the tokens have flowed back by themselves (A);
+/// others booked starts behind this one, which they keep, and the next caller would be given a start that is taken (T is
+/// neither as this grant left it, nor is the line above zero by now, where every start is past). A line that comes to stand
+/// above the capacity is cut at the next spend, by its upper bound.
 static GIVE_BACK: Statement = Statement {
     update: "SET #T = #T + :k, #v = #v + :1",
-    condition: "#A = :a",
+    condition: "#A = :a AND (#T = :left OR #T >= :zero)",
     names: &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)],
 };
 
@@ -166,7 +168,7 @@ impl<'a> RatePlanner<'a> {
             let left = self.bucket.limit().capacity().fraction(kept, of);
             let values = alloc::vec![
                 (":T", Operand::number(left)),
-                (":t", Operand::number(now)),
+                (":t", Operand::number(now.max(self.bucket.anchor()))),
                 (":hi", Operand::number(brim))
             ];
             return Some(self.update(&PENALIZE_FULL, values));
@@ -234,12 +236,15 @@ impl<'a> RatePlanner<'a> {
 
     fn take_full(self, take: Take, brim: Amount) -> Planned {
         let left = self.bucket.limit().capacity().minus(take.cost.amount()).minus(self.room_below_brim(take.cost));
+        // An anchor never moves back: a clock that lags would gain what lies between.
+        let at = take.now.max(self.bucket.anchor());
         let values = alloc::vec![
             (":T", Operand::number(left)),
-            (":t", Operand::number(take.now)),
+            (":t", Operand::number(at)),
+            (":now", Operand::number(take.now)),
             (":hi", Operand::number(brim)),
         ];
-        let after = self.bucket.moved(left, take.now);
+        let after = self.bucket.moved(left, at);
         Planned { update: self.update(&FULL, values), form: Form::Full, after }
     }
 
@@ -284,7 +289,8 @@ impl RateReceipt {
     ///
     /// At most what keeps the line, as it stood right after the grant, at or below the capacity until `now`: tokens that
     /// would have run over the brim in the meantime are not there to be given back. A row that was re-anchored since is left
-    /// alone; what is lost then refills.
+    /// alone, and so is one on which others have booked later starts: the gap is then for a caller who takes over this very
+    /// start. What is lost refills.
     #[must_use]
     pub fn give_back(&self, now: Timestamp) -> Option<Update> {
         let planner = RatePlanner::new(&self.after);
@@ -293,7 +299,13 @@ impl RateReceipt {
         if unused <= Amount::ZERO {
             return None;
         }
-        Some(planner.update(&GIVE_BACK, alloc::vec![(":k", Operand::number(unused))]))
+        let accrued = self.after.limit().refill_rate().accrued_floor(now.micros_since(self.after.anchor()));
+        let values = alloc::vec![
+            (":k", Operand::number(unused)),
+            (":left", Operand::number(self.after.tokens())),
+            (":zero", Operand::number(Amount::ZERO.minus(accrued))),
+        ];
+        Some(planner.update(&GIVE_BACK, values))
     }
 }
 

@@ -74,12 +74,10 @@ impl<'a> SlotPlanner<'a> {
         if self.bucket.tokens() < take.cost.amount() {
             return Plan::Refuse(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
         }
-        Plan::Write(self.probe(take))
+        Plan::Write(self.take(take))
     }
 
-    /// The same write whatever the reading says: for a reading that is too old to be believed.
-    #[must_use]
-    pub fn probe(self, take: Take) -> Update {
+    fn take(self, take: Take) -> Update {
         Update {
             key: self.bucket.key(),
             statement: &TAKE_SLOT,

@@ -16,7 +16,7 @@ use crate::store::{ATTEMPT_TIMEOUT, IfAmbiguous, Written};
 
 /// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill.
 pub(super) async fn take(inner: &Arc<Inner>, wants: Vec<Want>, terms: Terms) -> Result<Taken<Parts>, AcquireError> {
-    if let Some(retry) = remembered(inner, &wants, terms) {
+    if let Some(retry) = remembered(inner, &wants, terms).filter(|_| terms.patience.is_zero()) {
         return Ok(Taken::Refused(retry));
     }
     let takes = wants.into_iter().map(|want| {
@@ -57,6 +57,10 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<crate::outc
 
 async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part>, AcquireError> {
     let entry = &want.entry;
+    let now = inner.now();
+    if let Some(part) = entry.take_over(want.cost, now, now.after(terms.patience)) {
+        return Ok(Taken::Granted(part));
+    }
     let mut tries = 0;
     let mut turn = None;
     loop {

@@ -62,8 +62,11 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Re
 async fn plan(inner: &Inner, wants: &[Want], terms: Terms) -> Result<Plans, AcquireError> {
     let (mut steps, mut refusals, mut stale) = (Vec::new(), Vec::new(), Vec::new());
     for want in wants {
-        let reading = known(inner, &want.entry).await?;
+        let mut reading = known(inner, &want.entry).await?;
         let now = inner.now();
+        if reading.is_unread(now) {
+            reading = refresh(inner, &want.entry).await?;
+        }
         match step(inner, want, &reading.bucket, terms) {
             Plan::Write(step) => steps.push(step),
             _ if !reading.may_refuse(now) => stale.push(want.clone()),
@@ -116,12 +119,12 @@ fn writes(steps: &[Step]) -> Vec<Write> {
 fn granted(inner: &Inner, wants: &[Want], steps: Vec<Step>) -> Parts {
     let now = inner.now();
     let part = |(want, step): (&Want, Step)| match step.lease {
-        Some(lease) if want.concurrent => {
-            want.entry.wrote(step.bucket.after_taking(want.cost), now);
+        Some(lease) if step.bucket.limit().is_concurrent() => {
+            want.entry.predicted(step.bucket.after_taking(want.cost), now);
             Part::slots(&want.entry, want.cost, step.bucket, lease)
         }
         lease => {
-            want.entry.wrote(step.bucket.clone(), now);
+            want.entry.predicted(step.bucket.clone(), now);
             Part::tokens(&want.entry, want.cost, RateReceipt::new(step.bucket, want.cost), now, lease)
         }
     };

@@ -1,6 +1,6 @@
 //! Waiting for a start: first for slots, in line; then for tokens, booked.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use crate::acquire::AcquireError;
 use crate::attempt::{Terms, wants};
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
-use crate::grant::{Grant, Holding, Uncalled};
+use crate::grant::{Grant, Holding, Part, Uncalled};
 use crate::lane;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::{Ask, RequestError};
 use crate::retry::{Backoff, random_up_to};
+use crate::store::StoreError;
 
-/// Tokens of one dimension whose start is this much earlier than another's are given back and taken again when the call can
-/// be made: kept until then, they could come in a burst that the vendor does not allow.
+/// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken again when the call
+/// can be made: kept until then, they could come in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
 /// The shortest pause between two looks at a full bucket.
@@ -56,33 +57,45 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
     /// A grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Waited<Grant> {
         let (slots, tokens) = self.slots_and_tokens(asks).await?;
-        let mut held = Uncalled::default();
-        if !slots.is_empty() {
-            match self.in_line(&slots).await? {
-                Ok(grant) => held.join(grant),
-                Err(retry) => return Ok(Err(retry)),
+        loop {
+            self.lease_lost.store(false, Ordering::Relaxed);
+            let mut held = Uncalled::default();
+            if !slots.is_empty() {
+                match self.in_line(&slots).await? {
+                    Ok(grant) => held.join(grant),
+                    Err(retry) => return Ok(Err(retry)),
+                }
             }
-        }
-        let booked = tokio::select! {
-            booked = self.book(tokens) => booked?,
-            () = held.keep_alive(self.holding, self.lease_lost) => Ok(None),
-        };
-        match booked {
-            Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
-            Err(retry) => {
-                held.cancel().await;
-                return Ok(Err(retry));
+            let booked = tokio::select! {
+                booked = self.book(tokens.clone()) => booked?,
+                () = held.keep_alive(self.holding, self.lease_lost) => Ok(None),
+            };
+            match booked {
+                Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
+                Err(retry) => {
+                    held.cancel().await;
+                    return Ok(Err(retry));
+                }
             }
+            if !self.lease_lost.load(Ordering::Relaxed) {
+                return held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant)));
+            }
+            // The slot went to someone else before the call began, as after a long freeze: start again.
+            held.cancel().await;
         }
-        held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant)))
     }
 
     /// Tells the asks for slots from those for tokens. While DynamoDB is out, what is not known is taken for tokens.
     async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Result<(Vec<Ask>, Vec<Ask>), AcquireError> {
-        let concurrent: Vec<bool> = match wants(self.inner, &asks).await {
-            Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
-            Err(AcquireError::Store(error)) if error.is_unavailable() => vec![false; asks.len()],
-            Err(error) => return Err(error),
+        let concurrent: Vec<bool> = loop {
+            match wants(self.inner, &asks).await {
+                Ok(wants) => break wants.iter().map(|want| want.concurrent).collect(),
+                Err(AcquireError::Store(error)) if error.is_unavailable() => break vec![false; asks.len()],
+                Err(AcquireError::Store(StoreError::Contended { .. })) if !self.left().is_zero() => {
+                    sleep(Backoff::DEFAULT.cap()).await;
+                }
+                Err(error) => return Err(error),
+            }
         };
         let (slots, tokens): (Vec<_>, Vec<_>) = asks.into_iter().zip(concurrent).partition(|(_, slot)| *slot);
         let asks = |pairs: Vec<(Ask, bool)>| pairs.into_iter().map(|(ask, _)| ask).collect();
@@ -130,13 +143,19 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
     /// the others when it starts, so that no tokens lie unused for long.
     async fn book(&self, mut asks: Vec<Ask>) -> Waited<Option<Grant>> {
         let mut held = Uncalled::default();
+        let mut gave_back_early = false;
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
             match self.ask(&batch).await? {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
-                    asks.extend(self.give_back_early(&mut held, &batch).await);
+                    // Once: two dimensions whose queues both grow would else send a call from one end to the other for ever.
+                    if !gave_back_early {
+                        let again = self.give_back_early(&mut held).await;
+                        gave_back_early = !again.is_empty();
+                        asks.extend(again);
+                    }
                     sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
                 }
                 Outcome::RetryIn(retry) => {
@@ -166,11 +185,13 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
     }
 
     /// Gives back what would lie unused until the latest start, and returns its asks.
-    async fn give_back_early(&self, held: &mut Uncalled, batch: &[Ask]) -> Vec<Ask> {
+    async fn give_back_early(&self, held: &mut Uncalled) -> Vec<Ask> {
         let early = held.split_earlier_than(KEPT_AT_MOST);
-        let is_early = |ask: &&Ask| early.iter().any(|part| part.entry.dimension == ask.dimension);
-        let again = batch.iter().filter(is_early).cloned().collect();
-        give_back_unused(self.inner, early).await;
+        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
+        let again = early.iter().map(ask).collect();
+        // On its own task: dropped here, it is still given back.
+        let inner = Arc::clone(self.inner);
+        let _ = tokio::spawn(async move { give_back_unused(&inner, early).await }).await;
         again
     }
 
