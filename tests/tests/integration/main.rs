@@ -9,6 +9,7 @@ mod cost;
 mod events;
 mod interleavings;
 mod limits;
+mod lost_replies;
 mod other_clients;
 mod outage;
 mod slots;

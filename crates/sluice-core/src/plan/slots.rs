@@ -5,7 +5,7 @@
 //! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
 //! | release | delete if `attribute_exists(pk)`                   | T += k if capacity = :c and T <= C - k              |
 //! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
-//! | renew   | ttl, `purge_at` if `attribute_exists(pk)` and not later already | -                                      |
+//! | renew   | ttl, `purge_at` if ttl <= :new (so it exists)      | -                                                   |
 //!
 //! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself
 //! would let a release and a reclaim both restore one lease while others are out.
@@ -17,7 +17,7 @@ use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::lease::purge_at;
 use crate::plan::{Plan, Reason, Refusal, Take};
-use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, Exact, KEY, PURGE_AT, TOKENS, TTL, VERSION};
+use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, Exact, PURGE_AT, TOKENS, TTL, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -41,12 +41,9 @@ static GIVE_BACK: Statement = Statement {
 };
 
 /// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
-/// is free; an older renewal that arrives late would shorten the lease.
-static RENEW: Statement = Statement {
-    update: "SET #e = :e, #p = :p",
-    condition: "attribute_exists(#pk) AND #e <= :e",
-    names: &[("#pk", KEY), ("#e", TTL), ("#p", PURGE_AT)],
-};
+/// is free (a row that is gone has no `ttl` to compare); an older renewal that arrives late would shorten the lease.
+static RENEW: Statement =
+    Statement { update: "SET #e = :e, #p = :p", condition: "#e <= :e", names: &[("#e", TTL), ("#p", PURGE_AT)] };
 
 /// Plans for one reading of a concurrency bucket.
 #[derive(Clone, Copy, Debug)]
