@@ -19,6 +19,9 @@ const SLOT_MEMORY: Duration = Duration::from_millis(200);
 /// the conflict again.
 const CONTENTION_MEMORY: Duration = Duration::from_secs(10);
 
+/// The least headroom of a contended bucket; four times what a write was under way, where that is more.
+const HEADROOM: Duration = Duration::from_millis(100);
+
 /// The buckets that a client has met.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
@@ -32,8 +35,8 @@ pub(crate) struct Entry {
     reading: Mutex<Option<Reading>>,
     /// Booked starts whose callers went away and that could not be given back, since others had booked behind them.
     abandoned: Mutex<Vec<Part>>,
-    /// When a write that moves the anchor last failed because another had moved it.
-    anchor_conflict: Mutex<Option<Timestamp>>,
+    /// When a write that moves the anchor last failed because another had moved it, and how long it was under way.
+    anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
     /// Held while the row is read for the first time, so that many callers read it once.
     pub(crate) loading: tokio::sync::Mutex<()>,
     /// Held while a write of this process moves the anchor. Side by side such writes would fail each other, and every spend
@@ -137,13 +140,16 @@ impl Entry {
     }
 
     /// Another process moved the anchor at the same time.
-    pub(crate) fn anchor_conflict(&self, now: Timestamp) {
-        *locked(&self.anchor_conflict) = Some(now);
+    pub(crate) fn anchor_conflict(&self, now: Timestamp, under_way: Duration) {
+        *locked(&self.anchor_conflict) = Some((now, under_way));
     }
 
-    /// Whether such conflicts are so recent that more are to be expected.
-    pub(crate) fn is_anchor_contended(&self, now: Timestamp) -> bool {
-        locked(&self.anchor_conflict).is_some_and(|at| now.since(at) < CONTENTION_MEMORY)
+    /// The headroom that full writes should leave: none, unless such conflicts are so recent that more are to be expected.
+    pub(crate) fn headroom(&self, now: Timestamp) -> Duration {
+        match *locked(&self.anchor_conflict) {
+            Some((at, under_way)) if now.since(at) < CONTENTION_MEMORY => HEADROOM.max(under_way * 4),
+            _ => Duration::ZERO,
+        }
     }
 
     pub(crate) fn forget(&self) {

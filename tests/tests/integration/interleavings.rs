@@ -242,6 +242,16 @@ async fn a_spend_is_not_paid_from_above_the_brim() {
     assert_eq!(world.level("openai#rpm").await, "9");
 }
 
+/// A clock that lags must not move the anchor of a bucket above its brim back, and gain what flows in between.
+#[tokio::test(start_paused = true)]
+async fn an_anchor_never_moves_back() {
+    let world = World::with_rate("openai#rpm", 10, 10).await;
+    world.add_tokens("openai#rpm", "5").await;
+    let lagging = world.dynamo.client_off_by(sluice_sdk::Client::builder(crate::world::TABLE), -2_000_000);
+    let _ = take(&lagging, "openai#rpm").await;
+    assert_eq!(world.level("openai#rpm").await, "9");
+}
+
 /// Three processes whose readings are old meet a bucket that was idle: one full write, and spends on what it left.
 #[tokio::test(start_paused = true)]
 async fn an_idle_bucket_pays_out_its_capacity_and_no_more() {

@@ -25,9 +25,7 @@ use crate::timestamp::Timestamp;
 /// Age at which an anchor is moved. Older anchors are as exact; a young one keeps `tokens` near what people expect to read.
 const ANCHOR_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// What a contended full write leaves below the brim: see [`RatePlanner::with_headroom`].
-const HEADROOM: Duration = Duration::from_millis(100);
-/// And it is at most this part of the capacity.
+/// What a contended full write leaves below the brim is at most this part of the capacity.
 const HEADROOM_SHARE: (u32, u32) = (1, 4);
 
 const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL)];
@@ -104,25 +102,26 @@ pub struct Planned {
 #[derive(Clone, Copy, Debug)]
 pub struct RatePlanner<'a> {
     bucket: &'a Bucket,
-    headroom: bool,
+    headroom: Duration,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, headroom: false }
+        Self { bucket, headroom: Duration::ZERO }
     }
 
-    /// Lets a full write leave a tenth of a second's refill below the brim (at most a quarter of the capacity).
+    /// Lets a full write leave the refill of `room` below the brim (at most a quarter of the capacity). It should outlast the way
+    /// of a few writes.
     ///
     /// For a bucket whose writers were seen to fail each other. Where refill is worth more than the calls of a round trip, the
     /// bucket is full again before the next write arrives; then every write is a full one, moves the anchor, and fails all
     /// the others. With this room they spend side by side on one anchor. The tokens given up would have run over the brim:
     /// only a burst right after notices. See `docs/adr/0001-headroom.md`.
     #[must_use]
-    pub const fn with_headroom(self) -> Self {
-        Self { headroom: true, ..self }
+    pub const fn with_headroom(self, room: Duration) -> Self {
+        Self { headroom: room, ..self }
     }
 
     /// The write that takes `take`, or the refusal. Where others may spend in between, the grant's start is known from the
@@ -249,12 +248,10 @@ impl<'a> RatePlanner<'a> {
     }
 
     fn room_below_brim(self, cost: Cost) -> Amount {
-        if !self.headroom {
-            return Amount::ZERO;
-        }
         let limit = self.bucket.limit();
         let (part, of) = HEADROOM_SHARE;
-        let room = limit.refill_rate().accrued_floor(span_micros(HEADROOM)).min(limit.capacity().fraction(part, of));
+        let room =
+            limit.refill_rate().accrued_floor(span_micros(self.headroom)).min(limit.capacity().fraction(part, of));
         // Never so much that the grant itself would start later than now.
         room.min(limit.capacity().minus(cost.amount()))
     }

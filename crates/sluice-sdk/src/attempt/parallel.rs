@@ -71,8 +71,7 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
         }
         let now = inner.now();
         let take = Take { cost: want.cost, now, patience: terms.patience };
-        let exact = RatePlanner::new(&reading.bucket);
-        let planner = if entry.is_anchor_contended(now) { exact.with_headroom() } else { exact };
+        let planner = RatePlanner::new(&reading.bucket).with_headroom(entry.headroom(now));
         let planned = match planner.plan(take) {
             Plan::Write(planned) => planned,
             Plan::Refuse(refusal) if reading.may_refuse(now) => {
@@ -107,7 +106,8 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
             Written::ConditionFailed(Some(row)) => {
                 let bucket = saw(inner, entry, &row)?;
                 if planned.form != Form::Spend && bucket.anchor() != reading.bucket.anchor() {
-                    entry.anchor_conflict(now);
+                    let now_failed = inner.now();
+                    entry.anchor_conflict(now_failed, now_failed.since(now));
                 }
             }
             Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
