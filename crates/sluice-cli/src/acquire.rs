@@ -62,7 +62,7 @@ pub(crate) async fn run(options: Options) -> Ended {
             let note = match released {
                 Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
                 Released::AlreadyCapped => "the bucket was full already: another client restored this slot",
-                _ => "released",
+                _ => "released (slots are free again; rate tokens stay spent)",
             };
             if options.json {
                 output::json(&json!({ "outcome": "granted", "dimensions": names, "released": note }))?;

@@ -8,6 +8,9 @@ use crate::{acquire, buckets, demo, leases, penalize, reconcile, run, sandbox};
 ///
 /// The table is named by `SLUICE_TABLE_NAME`, or by `SLUICE_ENV` (sandbox, pre, prod); `sluice sandbox` starts one on this
 /// machine and prints the variables to set.
+///
+/// Exit codes: 0; 1 for an error; 2 for a command line that makes no sense; 75 for a refusal that time will end; and that of the
+/// command that `sluice run` ran.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 pub struct Arguments {

@@ -14,8 +14,12 @@ pub(crate) struct Options {
     /// The bucket, as in openai#rpm
     dimension: String,
     /// The share of its level that is left: 0.8 after a first 429, 0.5 where they repeat, 0.3 for a long Retry-After
-    #[arg(long, default_value_t = 0.8, allow_negative_numbers = true)]
+    #[arg(long, default_value = "0.8", value_parser = factor, allow_negative_numbers = true)]
     factor: f64,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "it takes a number between 0 and 1, as in 0.8".to_owned())
 }
 
 pub(crate) async fn run(options: Options) -> Ended {

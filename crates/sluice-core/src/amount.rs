@@ -95,10 +95,10 @@ pub struct Cost(Amount);
 #[non_exhaustive]
 pub enum CostError {
     /// Zero or less.
-    #[error("a cost must be above 0")]
+    #[error("it takes a number above 0")]
     NotPositive,
     /// Not a number.
-    #[error("a cost must be a finite decimal number: {0}")]
+    #[error("it takes a number above 0, and this is {0}")]
     Malformed(#[from] DecimalError),
 }
 

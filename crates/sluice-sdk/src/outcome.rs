@@ -74,7 +74,7 @@ impl RetryIn {
 impl std::fmt::Display for RetryIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { wait, dimension, reason } = self;
-        write!(f, "{dimension} is {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
+        write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
     }
 }
 

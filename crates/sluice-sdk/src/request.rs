@@ -33,7 +33,7 @@ pub enum RequestError {
     #[error(transparent)]
     Dimension(#[from] DimensionError),
     /// Zero, less, or not a number.
-    #[error("cost {cost} for {dimension} cannot be used: {source}; it takes a number above 0")]
+    #[error("cost {cost} for {dimension} cannot be used: {source}")]
     Cost {
         /// The dimension.
         dimension: String,

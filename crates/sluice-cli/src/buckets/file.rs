@@ -78,7 +78,13 @@ impl BucketsFile {
             let declared = declared.into_inner();
             let written = &declared.dimension;
             let dimension = Dimension::new(written.as_ref());
-            let dimension = dimension.map_err(|error| place.fault(written, "dimension", error.reason))?;
+            let dimension = dimension.map_err(|error| {
+                place.fault(
+                    written,
+                    "dimension",
+                    format!("{}; it takes vendor#metric or vendor#model#metric", error.reason),
+                )
+            })?;
             let line = place.line(written.span().start);
             if let Some(first) = lines.insert(dimension.clone(), line) {
                 return Err(place.fault(written, "dimension", format!("declared twice, first in line {first}")));

@@ -46,5 +46,5 @@ pub(crate) fn print(counts: &[usize], length: Duration, allowed: f64) {
     let axis = "─".repeat(counts.len() * width);
     let end = format!("{:.0} s", length.as_secs_f64());
     anstream::println!("{}    0 └{axis}{}", DIM.render(), DIM.render_reset());
-    println!("       0{end:>width$}   (─ allowed: {allowed:.0})", width = counts.len() * width - 1);
+    println!("       0{end:>width$} ─ allowed", width = counts.len() * width - 1);
 }

@@ -104,7 +104,8 @@ impl Progress {
             let state = if level.micros() < 0 {
                 format!("{:>4} booked ahead", whole(-level.micros()))
             } else {
-                format!("{:>5} of {:<6}", whole(level.micros()), whole(capacity.micros()))
+                let free = if *name == CONCURRENT { "free" } else { "" };
+                format!("{:>5} of {} {free}", whole(level.micros()), whole(capacity.micros()))
             };
             bar.set_message(match *name {
                 REQUESTS => format!("{state:<17} {per_sec:>3} grants/s {waiting:>3} waiting"),

@@ -22,8 +22,8 @@ pub enum StoreError {
     },
     /// The AWS SDK found no credentials, or the service did not take them.
     #[error(
-        "no valid AWS credentials for {operation}: {message}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or \
-         run under a role"
+        "no valid AWS credentials for {operation}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run under a \
+         role ({message})"
     )]
     Credentials {
         /// The API operation.
@@ -42,7 +42,10 @@ pub enum StoreError {
         message: String,
     },
     /// DynamoDB cannot be reached, does not answer in time, or fails.
-    #[error("DynamoDB is unavailable ({operation}): {message}; {}", if *.maybe_applied { "the write may have been applied" } else { "nothing was applied" })]
+    #[error(
+        "DynamoDB is unavailable ({operation}): {message}; {}; check the network, SLUICE_AWS_REGION and SLUICE_ENDPOINT_URL",
+        if *.maybe_applied { "the write may have been applied" } else { "nothing was applied" }
+    )]
     Unavailable {
         /// The API operation.
         operation: &'static str,
