@@ -24,10 +24,10 @@ pub(crate) const TOKENS_PER_CALL: (u32, u32) = (50, 150);
 pub(crate) const CALL_MILLIS: (u64, u64) = (30, 90);
 
 /// A sliding window of length W in which a vendor takes N calls never sees more than C + R * W of a bucket, and up to R * j more
-/// where calls take between nothing and j to arrive. So the bucket gets C = 2 and R = (300 - 2 - 4) / 5: the 4 calls that are
-/// left are 68 ms for j.
+/// where calls take between nothing and j to arrive. So the bucket gets C = 2 and R = (300 - 2 - 3) / 5: the 3 calls that are
+/// left are 51 ms for j.
 const REQUEST_BURST: &str = "2";
-const REQUEST_RATE: &str = "58.8";
+const REQUEST_RATE: &str = "59";
 const TOKEN_BURST: &str = "3000";
 const TOKEN_RATE: &str = "6500";
 

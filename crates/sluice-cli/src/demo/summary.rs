@@ -17,6 +17,7 @@ use crate::output::{BOLD, GREEN, RED};
 pub(crate) struct Summary {
     vendor_calls: u64,
     vendor_429: u64,
+    busiest_window: usize,
     peak_concurrency: u32,
     concurrency_limit: u32,
     requests_granted: usize,
@@ -70,6 +71,7 @@ impl Summary {
         Self {
             vendor_calls: vendor.calls(),
             vendor_429: vendor.refused(),
+            busiest_window: vendor.busiest_window(),
             peak_concurrency: vendor.concurrency().1,
             concurrency_limit: AT_ONCE,
             requests_granted: granted,

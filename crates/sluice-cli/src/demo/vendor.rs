@@ -30,6 +30,8 @@ struct Books {
     taken: VecDeque<Taken>,
     under_way: u32,
     peak: u32,
+    /// Most calls in any window.
+    busiest: usize,
     refused: u64,
     calls: u64,
     /// When each call that was taken arrived, in microseconds of Unix time; for the summary.
@@ -79,6 +81,7 @@ impl Books {
             return Err(over);
         }
         self.taken.push_back(Taken { at: now, tokens: call.tokens });
+        self.busiest = self.busiest.max(self.taken.len());
         self.under_way += 1;
         self.peak = self.peak.max(self.under_way);
         self.arrivals.push(unix_micros());
@@ -160,6 +163,11 @@ impl Vendor {
     pub(crate) fn concurrency(&self) -> (u32, u32) {
         let books = locked(&self.books);
         (books.under_way, books.peak)
+    }
+
+    /// Most calls in any window.
+    pub(crate) fn busiest_window(&self) -> usize {
+        locked(&self.books).busiest
     }
 
     /// Calls taken so far.
