@@ -1,24 +1,27 @@
 //! The log events that operators filter by.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 use sluice_sdk::SweepOptions;
 use sluice_testkit::{Fault, Operation};
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::world::{World, refusal, take};
 
-/// Lines of JSON, as a log collector would get them.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What was logged on this thread, once it wants to know. The subscriber is the process's, which other tests share: one for a
+    /// thread alone would miss events that another thread met first, when nobody listened.
+    static LOG: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
 
-impl Write for Log {
+struct ThreadLog;
+
+impl Write for ThreadLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        LOG.with_borrow_mut(|log| log.iter_mut().for_each(|log| log.extend_from_slice(bytes)));
         Ok(bytes.len())
     }
 
@@ -27,28 +30,23 @@ impl Write for Log {
     }
 }
 
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
+fn listen() {
+    LOG.set(Some(Vec::new()));
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter("sluice_sdk=debug");
+    tracing::subscriber::set_global_default(subscriber.with_writer(|| ThreadLog).finish()).unwrap();
 }
 
-impl Log {
-    fn events(&self) -> BTreeMap<String, Value> {
-        let bytes = self.0.lock().unwrap();
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let events = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
-        events.filter_map(|line| Some((line["event"].as_str()?.to_owned(), line))).collect()
-    }
+/// The lines as a log collector would get them, by event.
+fn events() -> BTreeMap<String, Value> {
+    let bytes = LOG.take().unwrap();
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let events = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+    events.filter_map(|line| Some((line["event"].as_str()?.to_owned(), line))).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_documented_event_is_logged_with_its_fields() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter("sluice_sdk=debug");
-    let _guard = tracing::subscriber::set_default(subscriber.with_writer(log.clone()).finish());
+    listen();
     let world = World::with_slots("a#concurrent", 1).await;
     world.rate("a#rpm", 1, 50).await;
     let client = world.client();
@@ -61,7 +59,7 @@ async fn every_documented_event_is_logged_with_its_fields() {
     let late = late.run(async |_| Ok::<_, std::io::Error>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
     assert!(late.is_err());
     client.sweep(SweepOptions::default()).await.unwrap();
-    let events = log.events();
+    let events = events();
     for (event, fields) in [
         ("acquire.granted", vec!["dimensions", "booked_ms"]),
         ("acquire.retry_in", vec!["dimension", "reason", "wait_ms"]),

@@ -159,6 +159,26 @@ async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
     }
 }
 
+/// As above, between the scan and the reclaim; and after seven days, when the row goes, the sweep restores nothing for it.
+#[tokio::test(start_paused = true)]
+async fn a_ttl_sweep_of_dynamodb_between_scan_and_reclaim_changes_nothing() {
+    for (since_end, deleted, restored) in
+        [(Duration::from_secs(10), 0, 1), (Duration::from_secs(8 * 24 * 60 * 60), 1, 0)]
+    {
+        let world = World::with_slots(SLOTS, 2).await;
+        std::mem::forget(take(&world.client(), SLOTS).await);
+        world.pass(LEASE_TTL + since_end);
+        let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+        let sweeper = world.client();
+        let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+        gate.reached().await;
+        assert_eq!(world.dynamo.sweep_ttl().unwrap(), deleted);
+        gate.open();
+        let report = sweeping.await.unwrap();
+        assert_eq!((report.restored, report.lost_races), (restored, 1 - restored));
+    }
+}
+
 /// Condition: `capacity = :c` on giving back.
 #[tokio::test(start_paused = true)]
 async fn a_resize_between_acquire_and_release_keeps_every_slot() {
