@@ -1,7 +1,9 @@
 //! The client of a command, and its log.
 
 use sluice_sdk::Client;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
 
@@ -14,12 +16,14 @@ pub(crate) async fn client() -> Result<Client, Failure> {
 pub(crate) fn log() {
     use std::io::IsTerminal as _;
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
-    let level = level.as_deref().and_then(sluice_sdk::log_level).unwrap_or("warn");
-    let filter = EnvFilter::new(format!("off,sluice_sdk={level},sluice_cli={level}"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let level = level.as_deref().and_then(sluice_sdk::log_level).and_then(|level| level.parse().ok());
+    let level = level.unwrap_or(LevelFilter::WARN);
+    let targets = Targets::new().with_target("sluice_sdk", level).with_target("sluice_cli", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(targets);
     if std::io::stderr().is_terminal() {
-        subscriber.compact().without_time().with_target(false).init();
+        registry.with(lines.compact().without_time().with_target(false)).init();
     } else {
-        subscriber.json().flatten_event(true).init();
+        registry.with(lines.json().flatten_event(true)).init();
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_sdk::SweepOptions;
 use sluice_testkit::{Fault, Operation};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::world::{World, refusal, take};
 
@@ -32,8 +34,9 @@ impl Write for ThreadLog {
 
 fn listen() {
     LOG.set(Some(Vec::new()));
-    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_env_filter("sluice_sdk=debug");
-    tracing::subscriber::set_global_default(subscriber.with_writer(|| ThreadLog).finish()).unwrap();
+    let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(|| ThreadLog);
+    let targets = Targets::new().with_target("sluice_sdk", LevelFilter::DEBUG);
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(targets).with(lines)).unwrap();
 }
 
 /// The lines as a log collector would get them, by event.
