@@ -167,6 +167,11 @@ impl Chunk {
                 return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
             }
         };
+        if !bucket.limit().is_concurrent() {
+            // Removed, and made anew as a limit over time: there is no slot to give back.
+            self.restore_to = None;
+            return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
+        }
         let capacity = bucket.capacity_as_read();
         if self.restore_to.as_ref() != Some(capacity) {
             self.restore_to = Some(capacity.clone());

@@ -152,7 +152,9 @@ impl Entry {
         }
     }
 
+    /// The bucket was removed, or has other limits: nothing that was known of it counts.
     pub(crate) fn forget(&self) {
+        locked(&self.abandoned).clear();
         *locked(&self.reading) = None;
     }
 

@@ -101,7 +101,15 @@ pub(crate) async fn settle(
             }
             Ok(Transacted::Cancelled(reasons)) => reasons,
         };
-        match after(store, chunk, reasons).await? {
+        let leases = chunk.leases().len();
+        let step = match after(store, chunk, reasons).await {
+            Ok(step) => step,
+            Err(error) => {
+                tally.left += leases + queue.iter().map(|(chunk, _)| chunk.leases().len()).sum::<usize>();
+                return if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
+            }
+        };
+        match step {
             ChunkStep::Continue { chunks, lost_races } => {
                 tally.lost_races += lost_races;
                 queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt)));
@@ -114,7 +122,9 @@ pub(crate) async fn settle(
                 store.back_off(attempt).await;
                 queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt + 1)));
             }
-            ChunkStep::Fail(message) => tally.failed.push(message_of(&writes, message)),
+            ChunkStep::Fail(message) => {
+                tally.failed.extend(std::iter::repeat_n(message_of(&writes, message), leases.max(1)));
+            }
         }
     }
     Ok(())

@@ -184,6 +184,7 @@ impl Grant {
         self.parts.append(&mut other.parts);
         self.start_at = self.start_at.max(other.start_at);
         self.lease_ends = self.lease_ends.min(other.lease_ends);
+        self.lease_for = self.lease_for.max(other.lease_for);
         if self.basis == Basis::Table {
             self.basis = other.basis;
         }

@@ -1,6 +1,7 @@
 //! Renewal: a holder that goes on keeps its lease.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::grant::{Grant, Holding};
 use crate::store::{IfAmbiguous, StoreError, Written};
@@ -19,6 +20,9 @@ pub enum RenewError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// Between two renewals, where they fail.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Grant {
     /// Lets its leases end one lease time from now, and not earlier than they do. A grant without lease rows has nothing to
@@ -62,7 +66,8 @@ impl Grant {
         while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
             let left = ends.since(self.inner().now());
             let half = self.lease_for() / 2;
-            tokio::time::sleep(if left > half { left.saturating_sub(half) } else { half / 8 }).await;
+            let pause = if left > half { left.saturating_sub(half) } else { half / 8 };
+            tokio::time::sleep(pause.max(SHORTEST_PAUSE)).await;
             match self.renew().await {
                 Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
                 // The others, if it has any, live on.

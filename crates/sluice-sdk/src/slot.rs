@@ -175,6 +175,11 @@ impl SlotBuilder {
             Err(retry) => return Err(SlotError::Refused(retry)),
         };
         let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            // Too late to begin: no call is made that would be cut off at once.
+            grant.give_back_unused();
+            return Err(SlotError::SlotTimeout(self.timeout));
+        }
         let state = Arc::new(State {
             start_at: grant.start_at(),
             acquiring: waiting.acquiring(),
@@ -189,8 +194,11 @@ impl SlotBuilder {
             () = grant.keep_alive(self.holding, &lease_lost) => None,
         };
         let names = grant.names();
-        if let Err(error) = grant.release().await {
-            tracing::warn!(event = "release.failed", dimensions = %names, %error);
+        // The release goes on by itself where it takes longer than anyone should wait for it.
+        match tokio::time::timeout(LEASE_MARGIN, grant.release()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(event = "release.failed", dimensions = %names, %error),
+            Err(_) => tracing::warn!(event = "release.slow", dimensions = %names),
         }
         match called {
             Some(called) => called.map_err(SlotError::Call),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{COST, DIMENSION, KEY, LEASE_PREFIX, TTL};
 use sluice_core::{Bucket, Chunk, Dimension, Lease, MAX_LEASES_PER_TRANSACTION};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -105,16 +105,20 @@ impl Client {
             places: Semaphore::new(usize::from(options.concurrency.max(1))),
         });
         let (pages, found) = mpsc::channel(usize::from(options.concurrency.max(1)));
-        let scanning = tokio::spawn(Arc::clone(&sweep).scan(options.segments, options.concurrency, pages));
+        // In a set of its own: a sweep that is dropped takes its scan with it.
+        let mut scanning = JoinSet::new();
+        scanning.spawn(Arc::clone(&sweep).scan(options.segments, options.concurrency, pages));
         let (mut report, given_back) = Arc::clone(&sweep).give_back(found).await;
-        let scanned = match scanning.await {
-            Ok((scan, result)) => {
+        let scanned = match scanning.join_next().await {
+            Some(Ok((scan, result))) => {
                 report.add(scan);
                 result
             }
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            None => Ok(()),
         };
-        report.deadline_hit = report.segments_unscanned > 0 || is_over(sweep.deadline);
+        let scan_cut_off = report.segments_unscanned > 0 && is_over(sweep.scan_deadline);
+        report.deadline_hit = scan_cut_off || is_over(sweep.deadline);
         report.duration = began.elapsed();
         report.log();
         scanned.and(given_back).map(|()| report)
@@ -256,6 +260,9 @@ impl Sweep {
         mut found: mpsc::Receiver<Vec<Lease>>,
     ) -> (SweepReport, Result<(), StoreError>) {
         let mut groups: BTreeMap<Dimension, Vec<Lease>> = BTreeMap::new();
+        // Transactions of one bucket take turns: side by side they would only conflict.
+        let mut turns: BTreeMap<Dimension, Arc<Mutex<()>>> = BTreeMap::new();
+        let mut turn = |dimension: &Dimension| Arc::clone(turns.entry(dimension.clone()).or_default());
         let mut tasks = JoinSet::new();
         while let Some(leases) = found.recv().await {
             for lease in leases {
@@ -263,14 +270,16 @@ impl Sweep {
                 let group = groups.entry(dimension.clone()).or_default();
                 group.push(lease);
                 if group.len() == MAX_LEASES_PER_TRANSACTION {
-                    tasks.spawn(Arc::clone(&self).give_back_group(dimension, std::mem::take(group)));
+                    let (leases, turn) = (std::mem::take(group), turn(&dimension));
+                    tasks.spawn(Arc::clone(&self).give_back_group(dimension, leases, turn));
                 }
             }
         }
         let mut rest: Vec<_> = groups.into_iter().filter(|(_, leases)| !leases.is_empty()).collect();
         fastrand::shuffle(&mut rest);
         for (dimension, leases) in rest {
-            tasks.spawn(Arc::clone(&self).give_back_group(dimension, leases));
+            let turn = turn(&dimension);
+            tasks.spawn(Arc::clone(&self).give_back_group(dimension, leases, turn));
         }
         let (mut report, mut result) = (SweepReport::default(), Ok(()));
         while let Some(task) = tasks.join_next().await {
@@ -291,7 +300,9 @@ impl Sweep {
         self: Arc<Self>,
         dimension: Dimension,
         leases: Vec<Lease>,
+        turn: Arc<Mutex<()>>,
     ) -> (Dimension, Tally, Result<(), StoreError>) {
+        let _turn = turn.lock().await;
         let _place = self.places.acquire().await;
         let mut tally = Tally::default();
         let result = self.give_back_bucket(&dimension, leases, &mut tally).await;

@@ -127,6 +127,24 @@ async fn a_start_beyond_the_wait_is_refused_at_once_and_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
+    let world = World::with_rate(RPM, 1, 50).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let mut called = false;
+    let slot = client.slot(RPM).timeout(Duration::from_secs(50));
+    let late = slot
+        .run(async |_| {
+            called = true;
+            ok(())
+        })
+        .await;
+    assert!(matches!(late, Err(SlotError::SlotTimeout(_))) && !called);
+    settle().await;
+    assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiters_for_a_slot_are_served_in_order() {
     let world = World::with_slots(SLOTS, 1).await;
     let client = world.client();

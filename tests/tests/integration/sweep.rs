@@ -76,6 +76,24 @@ async fn leases_of_a_bucket_that_is_gone_are_deleted() {
     assert_eq!(world.leases().await, 0);
 }
 
+/// Condition: `limit_type` on giving back.
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_never_given_back_to_a_bucket_that_became_a_rate() {
+    let world = World::with_slots(SLOTS, 5).await;
+    crash(&world, SLOTS, 1).await;
+    let held = take(&world.client(), SLOTS).await;
+    world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+    world.rate(SLOTS, 5, 100_000_000).await;
+    for _ in 0..4 {
+        let _ = take(&world.client(), SLOTS).await;
+    }
+    held.release().await.unwrap();
+    world.pass_lease();
+    assert_eq!(sweep(&world).await.restored, 1);
+    let level: f64 = world.level(SLOTS).await.parse().unwrap();
+    assert!((level - 1.0).abs() < 0.01 && world.leases().await == 0, "{level}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn rows_that_cannot_be_read_are_counted_and_left_alone() {
     let world = World::with_slots(SLOTS, 2).await;

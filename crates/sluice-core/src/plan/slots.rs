@@ -3,7 +3,7 @@
 //! | action  | lease                                              | bucket                                              |
 //! |---------|----------------------------------------------------|-----------------------------------------------------|
 //! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
-//! | release | delete if `attribute_exists(pk)`                   | T += k if capacity = :c and T <= C - k              |
+//! | release | delete if `attribute_exists(pk)`                   | T += k if concurrent, capacity = :c and T <= C - k  |
 //! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
 //! | renew   | ttl, `purge_at` if ttl <= :new (so it exists)      | -                                                   |
 //!
@@ -16,8 +16,9 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::lease::purge_at;
+use crate::limit::LimitType;
 use crate::plan::{Plan, Reason, Refusal, Take};
-use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, Exact, PURGE_AT, TOKENS, TTL, VERSION};
+use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -31,13 +32,13 @@ static TAKE_SLOT: Statement = Statement {
     names: &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#b", BLOCKED_UNTIL)],
 };
 
-/// Interleavings that the condition stops: a resize between the reading and this write (C), after which the room would be
-/// judged by the wrong capacity; a slot that another client already restored (T). That the lease was given back already is
+/// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time (l), which would mint tokens;
+/// a resize between the reading and this write (C), after which the room would be judged by the wrong capacity; a slot that another client already restored (T). That the lease was given back already is
 /// for the delete's condition to say.
 static GIVE_BACK: Statement = Statement {
     update: "SET #T = #T + :k, #v = #v + :1",
-    condition: "#C = :c AND #T <= :room",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION)],
+    condition: "#l = :l AND #C = :c AND #T <= :room",
+    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#l", LIMIT_TYPE)],
 };
 
 /// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
@@ -97,6 +98,7 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
         values: alloc::vec![
             (":k", Operand::number(slots)),
             (":c", Operand::number(capacity)),
+            (":l", Operand::text(LimitType::Concurrent)),
             (":room", Operand::number(capacity.get().minus(slots))),
             (":1", Operand::number(1)),
         ],

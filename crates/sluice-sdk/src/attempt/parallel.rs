@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Form, Plan, RatePlanner, RateReceipt, Take};
+use sluice_core::{Bucket, Form, Plan, RatePlanner, RateReceipt, Take};
 
 use tokio::time::timeout;
 
 use super::{Parts, Taken, Terms, Want, contended, in_parallel, known, longest, refresh, refused, try_again, unknown};
 use crate::acquire::AcquireError;
 use crate::attempt::saw;
+use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::Part;
@@ -57,10 +58,6 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<crate::outc
 
 async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part>, AcquireError> {
     let entry = &want.entry;
-    let now = inner.now();
-    if let Some(part) = entry.take_over(want.cost, now, now.after(terms.patience)) {
-        return Ok(Taken::Granted(part));
-    }
     let mut tries = 0;
     let mut turn = None;
     loop {
@@ -71,6 +68,9 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
         }
         let now = inner.now();
         let take = Take { cost: want.cost, now, patience: terms.patience };
+        if let Some(part) = take_over(entry, &reading.bucket, take) {
+            return Ok(Taken::Granted(part));
+        }
         let planner = RatePlanner::new(&reading.bucket).with_headroom(entry.headroom(now));
         let planned = match planner.plan(take) {
             Plan::Write(planned) => planned,
@@ -117,4 +117,12 @@ async fn take_one(inner: &Inner, want: &Want, terms: Terms) -> Result<Taken<Part
             return Ok(Taken::Refused(contended(&entry.dimension)));
         }
     }
+}
+
+/// A start that another caller of this process left, where it is earlier than one booked now would be.
+fn take_over(entry: &Entry, bucket: &Bucket, take: Take) -> Option<Part> {
+    let is_blocked = bucket.blocked_until().is_some_and(|until| until > take.now);
+    let booked_now = bucket.reaches(take.cost.amount())?;
+    let latest = booked_now.min(take.now.after(take.patience));
+    if is_blocked { None } else { entry.take_over(take.cost, take.now, latest) }
 }

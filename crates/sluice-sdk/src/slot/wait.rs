@@ -78,6 +78,7 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
                 }
             }
             if !self.lease_lost.load(Ordering::Relaxed) {
+                sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
                 return held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant)));
             }
             // The slot went to someone else before the call began, as after a long freeze: start again.
@@ -146,7 +147,8 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
         let mut gave_back_early = false;
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
-            match self.ask(&batch).await? {
+            // A lease that is written with a booking must outlast the wait for its start.
+            match self.ask_for(&batch, self.left()).await? {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
@@ -196,8 +198,13 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
     }
 
     async fn ask(&self, asks: &[Ask]) -> Result<Outcome, AcquireError> {
+        self.ask_for(asks, Duration::ZERO).await
+    }
+
+    /// As [`ask`](Self::ask), with leases that last `longer`.
+    async fn ask_for(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
         let began = Instant::now();
-        let terms = Terms { patience: self.left(), lease_for: (self.lease_for)(began) };
+        let terms = Terms { patience: self.left(), lease_for: (self.lease_for)(began) + longer };
         let answer = lane::submit(Arc::clone(self.inner), asks.to_vec(), terms).await;
         *self.acquiring.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();
         answer
