@@ -41,9 +41,9 @@ impl Bars {
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
                 .progress_chars("█▉▊▋▌▍▎▏ ")
         };
-        let time = all.add(ProgressBar::new(1).with_style(style("{prefix:18} {wide_bar:.dim} {msg:12}").clone()));
+        let time = all.add(ProgressBar::new(1).with_style(style("{prefix:17} {wide_bar:.dim} {msg:12}").clone()));
         let bucket = |name| {
-            (name, all.add(ProgressBar::new(1).with_style(style("{prefix:18} {bar:14} {wide_msg}"))).with_prefix(name))
+            (name, all.add(ProgressBar::new(1).with_style(style("{prefix:17} {bar:8} {wide_msg}"))).with_prefix(name))
         };
         let buckets = [bucket(REQUESTS), bucket(TOKENS), bucket(CONCURRENT)];
         Self { all, time, buckets }
@@ -94,7 +94,7 @@ impl Progress {
     async fn draw(&self, per_sec: usize) {
         let now = Clock::system().now();
         let waiting: u64 = self.tally.with(|reports| reports.last.iter().map(|report| report.waiting).sum());
-        let (at_once, peak) = self.vendor.concurrency();
+        let (at_once, _) = self.vendor.concurrency();
         for (name, bar) in &self.bars.buckets {
             let Ok(dimension) = Dimension::new(name) else { continue };
             let Ok(Some(bucket)) = self.client.bucket(&dimension).await else { continue };
@@ -102,16 +102,14 @@ impl Progress {
             bar.set_length(u64::try_from(capacity.micros()).unwrap_or(1));
             bar.set_position(u64::try_from(level.micros()).unwrap_or(0));
             let state = if level.micros() < 0 {
-                format!("{:>4} booked ahead", whole(-level.micros()))
+                format!("{:>3} booked ahead", whole(-level.micros()))
             } else {
-                let free = if *name == CONCURRENT { "free" } else { "" };
-                format!("{:>5} of {} {free}", whole(level.micros()), whole(capacity.micros()))
+                let free = if *name == CONCURRENT { " free" } else { "" };
+                format!("{:>4} of {}{free}", whole(level.micros()), whole(capacity.micros()))
             };
-            bar.set_message(match *name {
-                REQUESTS => format!("{state:<17} {per_sec:>3} grants/s {waiting:>3} waiting"),
-                CONCURRENT => format!("{state:<17} {at_once:>3} calling, at most {peak}"),
-                _ => state,
-            });
+            // A call takes from all three at once, so that they share these figures.
+            let calls = format!("{state:<16} {per_sec:>3} grants/s {waiting:>3} waiting");
+            bar.set_message(if *name == CONCURRENT { format!("{calls}, {at_once} calling") } else { calls });
         }
     }
 
