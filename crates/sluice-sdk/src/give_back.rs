@@ -60,7 +60,7 @@ pub(crate) struct Tally {
     pub(crate) conflicts_retried: usize,
     /// Leases that conflicts or the deadline left for another time.
     pub(crate) left: usize,
-    /// Chunks that can never pass: first lease and message.
+    /// Leases whose chunk can never pass: its first lease, and the message.
     pub(crate) failed: Vec<(String, String)>,
 }
 

@@ -5,7 +5,7 @@
 //! use sluice_sdk::Client;
 //!
 //! # struct Reply { text: String }
-//! # async fn call_vendor() -> Result<Reply, std::io::Error> { unimplemented!() }
+//! # async fn call_vendor() -> Result<Reply, std::io::Error> { Ok(Reply { text: String::new() }) }
 //! # async fn handler() -> Result<(), Box<dyn std::error::Error>> {
 //! let sluice = Client::from_env().await?;
 //! let text = sluice

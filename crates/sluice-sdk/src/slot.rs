@@ -21,6 +21,9 @@ use wait::Waiting;
 /// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
+/// The longest that a slot's end is held up by its release: less than what a Lambda should leave after the timeout (5 s).
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
+
 /// A wait that ends by itself at the timeout gets this long to say why.
 const GRACE: Duration = Duration::from_millis(250);
 
@@ -195,7 +198,7 @@ impl SlotBuilder {
         };
         let names = grant.names();
         // The release goes on by itself where it takes longer than anyone should wait for it.
-        match tokio::time::timeout(LEASE_MARGIN, grant.release()).await {
+        match tokio::time::timeout(RELEASE_WAIT, grant.release()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::warn!(event = "release.failed", dimensions = %names, %error),
             Err(_) => tracing::warn!(event = "release.slow", dimensions = %names),

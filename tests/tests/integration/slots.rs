@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_sdk::{SlotError, SweepOptions};
+use sluice_sdk::{Client, SlotError, SweepOptions};
 use sluice_testkit::{Fault, Operation};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::world::{LEASE_TTL, World, settle, take};
@@ -14,6 +15,18 @@ const RPM: &str = "openai#rpm";
 
 fn ok<T>(value: T) -> Result<T, std::io::Error> {
     Ok(value)
+}
+
+/// A holder that goes on for `time`, and tells in the end whether it lost its lease.
+fn held_until_done(client: Client, time: Duration) -> JoinHandle<bool> {
+    tokio::spawn(async move {
+        let slot = client.slot(SLOTS).hold_until_done();
+        let held = slot.run(async |slot| {
+            sleep(time).await;
+            ok(slot.is_lease_lost())
+        });
+        held.await.unwrap()
+    })
 }
 
 async fn all_free(world: &World, free: &str) {
@@ -56,6 +69,23 @@ async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
     assert_eq!(world.free(SLOTS).await, "0");
     dropped.abort();
     let _ = dropped.await;
+    all_free(&world, "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_hangs_holds_the_calls_value_up_for_three_seconds_at_most() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let began = Instant::now();
+    let faults = world.dynamo.faults();
+    let value = world.client().slot(SLOTS).run(async |_| {
+        faults.always(Operation::TransactWriteItems, Fault::Hang);
+        ok(7)
+    });
+    assert_eq!(value.await.unwrap(), 7);
+    assert!(began.elapsed() <= Duration::from_millis(3_100), "{:?}", began.elapsed());
+    faults.clear();
+    // The release went on by itself: its next attempt gets through.
+    sleep(Duration::from_secs(2)).await;
     all_free(&world, "1").await;
 }
 
@@ -227,21 +257,7 @@ async fn a_lease_outlasts_its_slots_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
     let world = World::with_slots(SLOTS, 1).await;
-    let client = world.client();
-    let call = {
-        let client = client.clone();
-        tokio::spawn(async move {
-            client
-                .slot(SLOTS)
-                .hold_until_done()
-                .run(async |slot| {
-                    sleep(Duration::from_secs(600)).await;
-                    ok(slot.is_lease_lost())
-                })
-                .await
-                .unwrap()
-        })
-    };
+    let call = held_until_done(world.client(), Duration::from_secs(600));
     for minute in 0..9 {
         sleep(Duration::from_secs(60)).await;
         if minute == 3 {
@@ -258,21 +274,7 @@ async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_whose_lease_is_gone_is_told_and_not_killed() {
     let world = World::with_slots(SLOTS, 1).await;
-    let client = world.client();
-    let call = {
-        let client = client.clone();
-        tokio::spawn(async move {
-            client
-                .slot(SLOTS)
-                .hold_until_done()
-                .run(async |slot| {
-                    sleep(Duration::from_secs(100)).await;
-                    ok(slot.is_lease_lost())
-                })
-                .await
-                .unwrap()
-        })
-    };
+    let call = held_until_done(world.client(), Duration::from_secs(100));
     sleep(Duration::from_secs(1)).await;
     // The clock jumps, as after a long freeze: the lease is over before its holder can renew it.
     world.pass_lease();
