@@ -4,8 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
-use sluice_sdk::core::Dimension;
+use sluice_sdk::core::Amount;
 use sluice_sdk::{SweepOptions, SweepReport};
 
 use crate::arguments::duration;
@@ -48,32 +47,26 @@ pub(crate) async fn run(options: Options) -> Ended {
 }
 
 fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
-    let dimensions: Vec<&str> = report.dimensions.iter().map(Dimension::as_str).collect();
     if json {
-        return output::json(&json!({
-            "event": "reconciler.complete",
-            "restored": report.restored,
-            "dimensions": dimensions,
-            "already_capped": report.already_capped,
-            "rows_scanned": report.rows_scanned,
-            "expired": report.expired,
-            "lost_races": report.lost_races,
-            "conflicts_retried": report.conflicts_retried,
-            "unparsable": report.unparsable,
-            "left": report.left,
-            "segments_unscanned": report.segments_unscanned,
-            "failed": report.failed,
-            "deadline_hit": report.deadline_hit,
-            "duration_ms": report.duration.as_millis(),
-        }));
+        return output::json(report);
     }
     let SweepReport { rows_scanned, expired, restored, already_capped, unparsable, left, failed, .. } = report;
     println!("{rows_scanned} rows, {expired} ended leases: {restored} given back, {already_capped} already capped");
-    for dimension in dimensions {
-        println!("  {dimension}");
+    for (dimension, restored) in &report.dimensions {
+        println!("  {dimension}: {}", restored.leases);
+    }
+    for (dimension, slots) in &report.drift {
+        println!("  {dimension}: {}", drift(*slots, report.corrected.get(dimension).is_some()));
     }
     if unparsable + left + failed > 0 {
         println!("left alone: {unparsable} unreadable, {failed} refused, {left} for the next sweep");
     }
     Ok(())
+}
+
+/// Slots that are neither free nor held, or free beyond the capacity.
+fn drift(slots: Amount, is_corrected: bool) -> String {
+    let what = if slots < Amount::ZERO { "too many" } else { "lost" };
+    let next = if is_corrected { "put right" } else { "the next sweep puts it right if it finds it too" };
+    format!("{} slots {what}: {next}", slots.abs())
 }

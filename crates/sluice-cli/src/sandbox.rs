@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_sdk::table_name;
+use sluice_sdk::core::schema::table_name;
 use sluice_testkit::EmbeddedDynamo;
 
 use crate::buckets::{self, BucketsFile};

@@ -42,6 +42,12 @@ impl Amount {
         self.0 % MICROS_PER_TOKEN == 0
     }
 
+    /// The amount without its sign.
+    #[must_use]
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+
     /// The sum, held at the ends of the range.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {

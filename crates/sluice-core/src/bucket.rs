@@ -8,9 +8,10 @@ use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
+use crate::recount::Suspicion;
 use crate::schema::{
-    self, ADMITTED, BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, Row,
-    RowError, TOKENS, VERSION,
+    self, ADMITTED, BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE,
+    REFILL_RATE, Row, RowError, TOKENS, VERSION,
 };
 use crate::statement::{Operand, Put, Statement};
 use crate::timestamp::Timestamp;
@@ -31,6 +32,8 @@ pub struct Bucket {
     version: i64,
     blocked_until: Option<Timestamp>,
     admitted: Option<Amount>,
+    counted: i64,
+    suspicion: Option<Suspicion>,
 }
 
 /// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level in use.
@@ -50,6 +53,8 @@ impl Bucket {
             version: 0,
             blocked_until: None,
             admitted: None,
+            counted: 0,
+            suspicion: None,
         }
     }
 
@@ -73,6 +78,8 @@ impl Bucket {
             version: schema::count(row, VERSION)?,
             blocked_until: blocked.map(|at| at.get()),
             admitted: admitted.map(|amount| amount.get()),
+            counted: schema::optional(row, COUNTED, || schema::count(row, COUNTED))?.unwrap_or(0),
+            suspicion: Suspicion::read(row)?,
         })
     }
 
@@ -132,6 +139,16 @@ impl Bucket {
     #[must_use]
     pub const fn admitted(&self) -> Option<Amount> {
         self.admitted
+    }
+
+    /// Writes by clients that count what they admit.
+    pub(crate) const fn counted(&self) -> i64 {
+        self.counted
+    }
+
+    /// What an earlier sweep found to be amiss, and no sweep since has judged.
+    pub(crate) const fn suspicion(&self) -> Option<&Suspicion> {
+        self.suspicion.as_ref()
     }
 
     /// The level at `now`, rounded down: never above the capacity, below zero where starts are booked ahead.

@@ -96,6 +96,16 @@ impl Lease {
         })
     }
 
+    /// The buckets that the lease of an unreadable row may hold a part of: by its attribute, and by its key.
+    pub fn dimensions_of_unreadable(row: &impl Row) -> impl Iterator<Item = Dimension> {
+        let text = |attribute| match row.field(attribute) {
+            Some(Field::Text(text)) => Some(text),
+            _ => None,
+        };
+        let by_key = text(KEY).and_then(dimension_in);
+        [text(DIMENSION), by_key].into_iter().flatten().filter_map(|name| Dimension::new(name).ok())
+    }
+
     /// The write that makes the row.
     #[must_use]
     pub fn put(&self) -> Put {
@@ -172,11 +182,13 @@ fn read_dimension(row: &impl Row, key: &str) -> Result<Dimension, RowError> {
     let (attribute, name) = match row.field(DIMENSION) {
         Some(Field::Text(name)) => (DIMENSION, name),
         Some(_) => return Err(schema::text(row, DIMENSION).err().unwrap_or_else(|| RowError::bad(DIMENSION, "", ""))),
-        None => {
-            (KEY, key.strip_prefix(LEASE_PREFIX).and_then(|rest| rest.rsplit_once('#')).map_or("", |(name, _)| name))
-        }
+        None => (KEY, dimension_in(key).unwrap_or("")),
     };
     Dimension::new(name).map_err(|e| RowError::bad(attribute, name, e.reason))
+}
+
+fn dimension_in(key: &str) -> Option<&str> {
+    key.strip_prefix(LEASE_PREFIX)?.rsplit_once('#').map(|(name, _)| name)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use core::str::FromStr;
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::rate::Rate;
-use crate::schema::{CAPACITY, COST_PER_CALL, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
+use crate::schema::{CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -197,9 +197,9 @@ const CHANGE_NAMES: &[(&str, &str)] = &[
 
 /// Interleaving that the condition stops: two resizes from one reading would add the difference twice.
 static RESIZE: Statement = Statement {
-    update: "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1",
+    update: "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     condition: "#C = :c",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION)],
+    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED)],
 };
 
 /// A change of a bucket's limits that keeps its level.
@@ -228,6 +228,7 @@ impl Change {
                 (":C", Operand::number(to.capacity)),
                 (":k", Operand::number(to.cost_per_call)),
                 (":c", Operand::number(bucket.capacity_as_read())),
+                (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
             ],
         }

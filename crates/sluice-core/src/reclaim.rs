@@ -96,6 +96,15 @@ impl Chunk {
         &self.leases
     }
 
+    /// The slots that its transaction gives back; none where it only deletes.
+    #[must_use]
+    pub fn slots(&self) -> Amount {
+        match self.restore_to {
+            Some(_) => self.leases.iter().fold(Amount::ZERO, |sum, lease| sum.plus(lease.cost().amount())),
+            None => Amount::ZERO,
+        }
+    }
+
     /// Whether its slots turned out to be back already, so that only the lease is deleted.
     #[must_use]
     pub const fn is_already_capped(&self) -> bool {
@@ -111,8 +120,7 @@ impl Chunk {
         };
         let mut writes: Vec<Write> = self.leases.iter().map(delete).collect();
         if let Some(capacity) = &self.restore_to {
-            let slots = self.leases.iter().fold(Amount::ZERO, |sum, lease| sum.plus(lease.cost().amount()));
-            writes.push(Write::Update(give_back(self.bucket_key.clone(), capacity, slots)));
+            writes.push(Write::Update(give_back(self.bucket_key.clone(), capacity, self.slots())));
         }
         writes
     }

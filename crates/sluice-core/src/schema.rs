@@ -1,8 +1,8 @@
 //! The DynamoDB table: its key, its attributes, and how a row is read.
 //!
-//! One table per environment, on demand, partition key [`KEY`] (string), no sort key. Three kinds of row share it, told apart
-//! by the key: a bucket (`openai#rpm`), a lease (`lease#openai#rpm#{id}`) and a load row (`load#openai#rpm`). Clients in
-//! other languages may share the table: the names here are theirs too.
+//! One table per environment, on demand, partition key [`KEY`] (string), no sort key. Kinds of row share it, told apart by the
+//! key: a bucket (`openai#rpm`), a lease (`lease#openai#rpm#{id}`), and what sweeps keep (`load#...`). Clients in other
+//! languages may share the table: the names here are theirs too.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,6 +12,15 @@ use crate::amount::Amount;
 use crate::decimal::{self, DecimalError};
 use crate::rate::Rate;
 use crate::timestamp::Timestamp;
+
+/// The environments, each with its own table.
+pub const ENVIRONMENTS: [&str; 3] = ["sandbox", "pre", "prod"];
+
+/// The table of an environment.
+#[must_use]
+pub fn table_name(environment: &str) -> String {
+    alloc::format!("ontopix-vendor-buckets-{environment}")
+}
 
 /// The partition key of every row.
 pub const KEY: &str = "vendor_dimension";
@@ -38,6 +47,18 @@ pub const VERSION: &str = "version";
 pub const BLOCKED_UNTIL: &str = "blocked_until";
 /// Bucket, optional: monotone count of the slots granted.
 pub const ADMITTED: &str = "admitted";
+/// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. Where it moves as [`VERSION`] does, all
+/// writers count.
+pub const COUNTED: &str = "counted";
+/// Concurrency bucket, optional: slots that the last sweep found lost (or minted, below zero), for the next to confirm.
+pub const DRIFT: &str = "drift";
+/// Concurrency bucket, optional: when it found them.
+pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
+
+/// The directory's key. No load row has it: a dimension has two parts at least.
+pub const DIRECTORY_KEY: &str = "load#directory";
+/// Directory: the names of the concurrency buckets, with a space between them.
+pub const BUCKETS: &str = "buckets";
 
 /// Lease: the bucket that it holds a part of.
 pub const DIMENSION: &str = "dimension";

@@ -10,6 +10,9 @@ use crate::decimal::{self, DecimalError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
+/// The largest error of a clock that is reckoned with, in either direction.
+pub const CLOCK_ERROR: Duration = Duration::from_secs(2);
+
 const MICROS_PER_SEC: i64 = 1_000_000;
 const SCALE: u32 = 6;
 

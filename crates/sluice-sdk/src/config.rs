@@ -3,20 +3,12 @@
 use std::time::Duration;
 
 use sluice_core::Factor;
+use sluice_core::schema::{ENVIRONMENTS, table_name};
 
 use crate::clock::Clock;
 
-/// The three environments, each with its own table.
-pub const ENVIRONMENTS: [&str; 3] = ["sandbox", "pre", "prod"];
-
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
-
-/// The table of an environment.
-#[must_use]
-pub fn table_name(environment: &str) -> String {
-    format!("ontopix-vendor-buckets-{environment}")
-}
 
 /// For which grants a lease row is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

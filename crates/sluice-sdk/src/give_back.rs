@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Bucket, CancellationReason, Chunk, ChunkStep, Lease, Verdict, Write};
+use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Lease, Verdict, Write};
 
 use crate::attempt::in_parallel;
 use crate::client::Inner;
@@ -52,6 +52,10 @@ const RELEASE_TRIES: u32 = 10;
 pub(crate) struct Tally {
     /// Leases whose slots (or rows) were given back.
     pub(crate) restored: usize,
+    /// Of those, leases of slots.
+    pub(crate) restored_slots: usize,
+    /// The slots that came back.
+    pub(crate) slots: Amount,
     /// Leases deleted without a slot, since the bucket was full.
     pub(crate) already_capped: usize,
     /// Leases that were gone or renewed.
@@ -92,10 +96,13 @@ pub(crate) async fn settle(
             }
             Ok(Transacted::Committed) => {
                 let leases = chunk.leases().len();
+                let slots = chunk.slots();
                 if chunk.is_already_capped() {
-                    tally.already_capped += leases
+                    tally.already_capped += leases;
                 } else {
-                    tally.restored += leases
+                    tally.restored += leases;
+                    tally.restored_slots += if slots > Amount::ZERO { leases } else { 0 };
+                    tally.slots = tally.slots.plus(slots);
                 }
                 continue;
             }

@@ -5,7 +5,7 @@ use sluice_core::schema::{KEY, LEASE_PREFIX};
 use sluice_core::{Lease, RowError};
 
 use crate::client::Client;
-use crate::store::{Attributes, Scan, StoreError, value_text};
+use crate::store::{Attributes, Consistency, Scan, StoreError, value_text};
 
 /// A lease's row as it was listed.
 #[derive(Debug)]
@@ -25,9 +25,10 @@ impl Client {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "begins_with(#pk, :lease)",
+            filter: "begins_with(#pk, :lease)".into(),
+            consistency: Consistency::Eventual,
             names: &[("#pk", KEY)],
-            values: vec![(":lease", AttributeValue::S(LEASE_PREFIX.into()))],
+            values: vec![(":lease".into(), AttributeValue::S(LEASE_PREFIX.into()))],
             projection: None,
             from: None,
         };

@@ -47,7 +47,7 @@ mod table;
 pub use acquire::AcquireError;
 pub use client::{Client, ClientBuilder};
 pub use clock::Clock;
-pub use config::{ConfigError, ENVIRONMENTS, Leases, OnUnavailable, log_level, table_name};
+pub use config::{ConfigError, Leases, OnUnavailable, log_level};
 pub use give_back::{ReleaseError, Released};
 pub use grant::{Basis, Grant};
 pub use leases::LeaseRow;
@@ -58,7 +58,7 @@ pub use renew::RenewError;
 pub use request::{Quantity, Request, RequestError};
 pub use slot::{Slot, SlotBuilder, SlotError};
 pub use store::StoreError;
-pub use sweep::{SweepOptions, SweepReport};
+pub use sweep::{REPORT_TARGET, Restored, SweepError, SweepOptions, SweepReport};
 pub use table::{CreateTableError, create_table};
 
 pub use sluice_core as core;

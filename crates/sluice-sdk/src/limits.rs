@@ -9,7 +9,7 @@ use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError};
 use crate::acquire::AcquireError;
 use crate::attempt::parse;
 use crate::client::Client;
-use crate::store::{IfAmbiguous, Scan, StoreError, Written};
+use crate::store::{Consistency, IfAmbiguous, Scan, StoreError, Written};
 
 /// What applying a limit did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,11 +95,12 @@ impl Client {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "NOT begins_with(#pk, :lease) AND NOT begins_with(#pk, :load)",
+            filter: "NOT begins_with(#pk, :lease) AND NOT begins_with(#pk, :load)".into(),
+            consistency: Consistency::Eventual,
             names: &[("#pk", KEY)],
             values: vec![
-                (":lease", AttributeValue::S(LEASE_PREFIX.into())),
-                (":load", AttributeValue::S(LOAD_PREFIX.into())),
+                (":lease".into(), AttributeValue::S(LEASE_PREFIX.into())),
+                (":load".into(), AttributeValue::S(LOAD_PREFIX.into())),
             ],
             projection: None,
             from: None,

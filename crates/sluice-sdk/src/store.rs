@@ -2,10 +2,13 @@
 //! did not happen from what may have.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
@@ -19,9 +22,11 @@ use sluice_core::{CancellationReason, Delete, Put, Update, Verdict, Write};
 use crate::retry::{Backoff, Fate, random_up_to};
 
 mod error;
+mod read;
 mod translate;
 
 pub use error::StoreError;
+pub(crate) use read::{Consistency, Scan};
 pub(crate) use translate::{Attributes, value_text};
 
 /// A row as the AWS SDK returns it.
@@ -33,6 +38,7 @@ pub(crate) struct Store {
     dynamo: Dynamo,
     table: String,
     max_retries: u32,
+    requests: Arc<AtomicU64>,
 }
 
 /// The answer to a conditional write.
@@ -75,26 +81,6 @@ pub(crate) struct Cancelled {
     pub(crate) row: Option<Item>,
 }
 
-/// A page of a scan.
-#[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) rows: Vec<Item>,
-    pub(crate) scanned: usize,
-    pub(crate) next: Option<Item>,
-}
-
-/// What a scan asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Scan {
-    pub(crate) segment: i32,
-    pub(crate) segments: i32,
-    pub(crate) filter: &'static str,
-    pub(crate) names: &'static [(&'static str, &'static str)],
-    pub(crate) values: Vec<(&'static str, AttributeValue)>,
-    pub(crate) projection: Option<&'static str>,
-    pub(crate) from: Option<Item>,
-}
-
 impl Transaction {
     pub(crate) fn new(writes: &[Write]) -> Self {
         Self {
@@ -105,8 +91,18 @@ impl Transaction {
 }
 
 impl Store {
-    pub(crate) const fn new(dynamo: Dynamo, table: String, max_retries: u32) -> Self {
-        Self { dynamo, table, max_retries }
+    pub(crate) fn new(dynamo: Dynamo, table: String, max_retries: u32) -> Self {
+        Self { dynamo, table, max_retries, requests: Arc::default() }
+    }
+
+    /// The same table, with its requests counted from nothing.
+    pub(crate) fn counting_anew(&self) -> Self {
+        Self { requests: Arc::default(), ..self.clone() }
+    }
+
+    /// Requests sent so far, the repeated ones among them.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     pub(crate) const fn dynamo(&self) -> &Dynamo {
@@ -119,16 +115,6 @@ impl Store {
 
     pub(crate) const fn max_retries(&self) -> u32 {
         self.max_retries
-    }
-
-    /// Reads a row, strongly consistent.
-    pub(crate) async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
-        let request = || {
-            let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
-            request.key(KEY, AttributeValue::S(key.to_owned())).send()
-        };
-        let reply = self.retrying("GetItem", IfAmbiguous::SendAgain, request).await;
-        reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
     /// One conditional write on one row, with the row in either reply.
@@ -183,17 +169,6 @@ impl Store {
         }
     }
 
-    /// Reads a page of the table.
-    pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
-        let request = || translate::scan(&self.dynamo, &self.table, scan).send();
-        let reply = self.retrying("Scan", IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
-        Ok(Page {
-            scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
-            rows: reply.items.unwrap_or_default(),
-            next: reply.last_evaluated_key,
-        })
-    }
-
     /// Waits before the next try of whatever just met a conflict.
     pub(crate) async fn back_off(&self, attempt: u32) {
         tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
@@ -212,6 +187,7 @@ impl Store {
     {
         let mut maybe_applied = false;
         for attempt in 0.. {
+            self.requests.fetch_add(1, Ordering::Relaxed);
             let error = match send().await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
@@ -268,6 +244,7 @@ trait Answer {
     }
 }
 
+impl Answer for BatchGetItemError {}
 impl Answer for GetItemError {}
 impl Answer for ScanError {}
 
@@ -310,7 +287,7 @@ fn cancelled(reason: types::CancellationReason) -> Cancelled {
 }
 
 /// Requests that change nothing, whatever becomes of them.
-const READS: [&str; 2] = ["GetItem", "Scan"];
+const READS: [&str; 3] = ["GetItem", "BatchGetItem", "Scan"];
 
 /// How long one attempt of a request may take, and its connection.
 pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -20,6 +20,8 @@ use crate::meter::{self, Meter, Usage};
 pub enum Operation {
     /// Reads a row.
     GetItem,
+    /// Reads up to 100 rows.
+    BatchGetItem,
     /// Makes a row.
     PutItem,
     /// Changes a row.
@@ -38,6 +40,7 @@ impl Operation {
     fn from_name(name: &str) -> Self {
         match name {
             "GetItem" => Self::GetItem,
+            "BatchGetItem" => Self::BatchGetItem,
             "PutItem" => Self::PutItem,
             "UpdateItem" => Self::UpdateItem,
             "DeleteItem" => Self::DeleteItem,

@@ -118,17 +118,35 @@ fn size_of(database: &Database, table: &Value, key: &Value) -> u64 {
     item_size(&reply["Item"])
 }
 
-/// Half units are exact in binary: no rounding is at work here.
-#[allow(clippy::cast_precision_loss)]
 fn read_units(operation: &str, request: &Value, reply: &[u8]) -> f64 {
     let reply: Value = serde_json::from_slice(reply).unwrap_or_default();
+    if operation == "BatchGetItem" {
+        return batch_read_units(request, &reply);
+    }
     let items: Vec<&Value> = match operation {
         "GetItem" => vec![&reply["Item"]],
         // What a filter leaves out is read all the same, and is not in the reply: a lower bound.
         "Scan" | "Query" => reply["Items"].as_array().into_iter().flatten().collect(),
         _ => return 0.0,
     };
-    let bytes: u64 = items.into_iter().map(item_size).sum();
+    units_of(items.into_iter().map(item_size).sum(), &request["ConsistentRead"])
+}
+
+/// Each row is read as by itself; one that is not there costs a unit too.
+fn batch_read_units(request: &Value, reply: &Value) -> f64 {
+    let tables = request["RequestItems"].as_object().into_iter().flatten();
+    let of_table = |(table, wanted): (&String, &Value)| {
+        let read: Vec<u64> = reply["Responses"][table].as_array().into_iter().flatten().map(item_size).collect();
+        let asked = wanted["Keys"].as_array().map_or(0, Vec::len);
+        let absent = std::iter::repeat_n(0, asked.saturating_sub(read.len()));
+        read.iter().copied().chain(absent).map(|bytes| units_of(bytes, &wanted["ConsistentRead"])).sum::<f64>()
+    };
+    tables.map(of_table).sum()
+}
+
+/// Half units are exact in binary: no rounding is at work here.
+#[allow(clippy::cast_precision_loss)]
+fn units_of(bytes: u64, consistent: &Value) -> f64 {
     let units = bytes.div_ceil(READ_UNIT).max(1) as f64;
-    if request["ConsistentRead"] == json!(true) { units } else { units / 2.0 }
+    if *consistent == json!(true) { units } else { units / 2.0 }
 }

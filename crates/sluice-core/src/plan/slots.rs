@@ -18,7 +18,7 @@ use crate::bucket::Bucket;
 use crate::lease::purge_at;
 use crate::limit::LimitType;
 use crate::plan::{Plan, Reason, Refusal, Take};
-use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION};
+use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -27,18 +27,18 @@ const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
 /// Interleavings that the condition stops: others took the last slot since the reading (T); a cool-down began (b).
 static TAKE_SLOT: Statement = Statement {
-    update: "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1",
+    update: "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     condition: "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
-    names: &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#b", BLOCKED_UNTIL)],
+    names: &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL)],
 };
 
 /// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time (l), which would mint tokens;
-/// a resize between the reading and this write (C), after which the room would be judged by the wrong capacity; a slot that another client already restored (T). That the lease was given back already is
-/// for the delete's condition to say.
+/// a resize between the reading and this write (C), after which the room would be judged by the wrong capacity; a slot that
+/// another client already restored (T). That the lease was given back already is for the delete's condition to say.
 static GIVE_BACK: Statement = Statement {
-    update: "SET #T = #T + :k, #v = #v + :1",
+    update: "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     condition: "#l = :l AND #C = :c AND #T <= :room",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#l", LIMIT_TYPE)],
+    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 };
 
 /// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
@@ -100,6 +100,7 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
             (":c", Operand::number(capacity)),
             (":l", Operand::text(LimitType::Concurrent)),
             (":room", Operand::number(capacity.get().minus(slots))),
+            (":0", Operand::number(0)),
             (":1", Operand::number(1)),
         ],
     }

@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client as Dynamo;
+use aws_sdk_dynamodb::operation::batch_get_item::builders::BatchGetItemFluentBuilder;
 use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+};
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
 
-use super::{Item, Scan};
+use super::Item;
+use super::read::{Consistency, Scan};
 
 /// A row of the AWS SDK, for core to read.
 pub(crate) struct Attributes<'a>(pub(crate) &'a Item);
@@ -89,6 +93,12 @@ pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteIte
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
 }
 
+pub(super) fn batch(dynamo: &Dynamo, table: &str, keys: &[String]) -> BatchGetItemFluentBuilder {
+    let keys = keys.iter().filter_map(|name| key(name)).collect();
+    let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+    dynamo.batch_get_item().set_request_items(wanted.ok().map(|wanted| HashMap::from([(table.to_owned(), wanted)])))
+}
+
 pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
     let owned = |pairs: &[(&'static str, &'static str)]| {
         pairs.iter().map(|(short, name)| ((*short).to_owned(), (*name).to_owned())).collect()
@@ -98,10 +108,11 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
         .table_name(table)
         .segment(scan.segment)
         .total_segments(scan.segments)
-        .filter_expression(scan.filter)
+        .filter_expression(scan.filter.as_ref())
+        .consistent_read(scan.consistency == Consistency::Strong)
         .set_expression_attribute_names(Some(owned(scan.names)))
         .set_expression_attribute_values(Some(
-            scan.values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            scan.values.iter().map(|(name, value)| (name.clone().into_owned(), value.clone())).collect(),
         ))
         .set_projection_expression(scan.projection.map(str::to_owned))
         .set_exclusive_start_key(scan.from.clone())

@@ -1,11 +1,15 @@
 //! How a sweep goes about it, and what it says of what it did.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_core::Dimension;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use sluice_core::{Amount, Dimension};
 
 use crate::give_back::Tally;
+
+/// The target of the event `reconciler.complete` in `tracing`, for programs that print the report themselves.
+pub const REPORT_TARGET: &str = "sluice_sdk::sweep_report";
 
 /// How a sweep goes about it.
 #[derive(Clone, Debug)]
@@ -36,8 +40,10 @@ pub struct SweepReport {
     pub expired: usize,
     /// Leases given back: slots restored, or the row of a rate lease deleted.
     pub restored: usize,
-    /// Dimensions with a lease given back.
-    pub dimensions: BTreeSet<Dimension>,
+    /// Of those, leases of a concurrency bucket, whose slots came back.
+    pub restored_slots: usize,
+    /// Dimensions with a lease given back, and how many.
+    pub dimensions: BTreeMap<Dimension, Restored>,
     /// Leases deleted without a slot, since their bucket was full already.
     pub already_capped: usize,
     /// Leases that were given back or renewed between the scan and the write.
@@ -50,62 +56,119 @@ pub struct SweepReport {
     pub left: usize,
     /// Leases whose transaction DynamoDB will never accept, left alone.
     pub failed: usize,
+    /// Concurrency buckets that the recount could judge.
+    pub recounted: usize,
+    /// Slots that the recount found lost (above zero) or minted (below), by bucket. See `docs/operations.md`.
+    pub drift: BTreeMap<Dimension, Amount>,
+    /// Slots that it gave back or took away, after two sweeps running had found them.
+    pub corrected: BTreeMap<Dimension, Amount>,
     /// Parts of the table that the budget left for the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
     pub deadline_hit: bool,
+    /// Requests sent to DynamoDB, the repeated ones among them.
+    pub requests: u64,
     /// How long it took.
     pub duration: Duration,
 }
 
+/// Leases of one dimension that were given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// All of them.
+    pub leases: usize,
+    /// Those of a slot.
+    pub slots: usize,
+}
+
 impl SweepReport {
+    /// The sum of the drift, lost and minted alike, in slots.
+    #[must_use]
+    pub fn total_drift(&self) -> Amount {
+        self.drift.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
+    }
+
     pub(super) fn log(&self) {
+        let names = |dimensions: &mut dyn Iterator<Item = &Dimension>| {
+            dimensions.map(Dimension::as_str).collect::<Vec<_>>().join(",")
+        };
         tracing::info!(
+            target: REPORT_TARGET,
             event = "reconciler.complete",
             restored = self.restored,
-            dimensions = %self.dimensions.iter().map(Dimension::as_str).collect::<Vec<_>>().join(","),
+            dimensions = names(&mut self.dimensions.keys()),
             already_capped = self.already_capped,
             rows_scanned = self.rows_scanned,
             expired = self.expired,
+            restored_slots = self.restored_slots,
             lost_races = self.lost_races,
             conflicts_retried = self.conflicts_retried,
             unparsable = self.unparsable,
             left = self.left,
             failed = self.failed,
+            recounted = self.recounted,
+            drift = names(&mut self.drift.keys()),
+            corrected = names(&mut self.corrected.keys()),
             segments_unscanned = self.segments_unscanned,
             deadline_hit = self.deadline_hit,
+            requests = self.requests,
             duration_ms = self.duration.as_millis(),
         );
-    }
-
-    /// Adds what another part of the sweep did.
-    pub(super) fn add(&mut self, part: Self) {
-        self.rows_scanned += part.rows_scanned;
-        self.expired += part.expired;
-        self.restored += part.restored;
-        self.dimensions.extend(part.dimensions);
-        self.already_capped += part.already_capped;
-        self.lost_races += part.lost_races;
-        self.conflicts_retried += part.conflicts_retried;
-        self.unparsable += part.unparsable;
-        self.left += part.left;
-        self.failed += part.failed;
-        self.segments_unscanned += part.segments_unscanned;
     }
 
     /// Adds what became of leases of `dimension`.
     pub(super) fn count(&mut self, dimension: &Dimension, tally: &Tally) {
         self.restored += tally.restored;
+        self.restored_slots += tally.restored_slots;
         self.already_capped += tally.already_capped;
         self.lost_races += tally.lost_races;
         self.conflicts_retried += tally.conflicts_retried;
         self.left += tally.left;
         self.failed += tally.failed.len();
         if tally.restored > 0 {
-            self.dimensions.insert(dimension.clone());
+            let restored = self.dimensions.entry(dimension.clone()).or_default();
+            restored.leases += tally.restored;
+            restored.slots += tally.restored_slots;
         }
         for (lease, message) in &tally.failed {
             tracing::error!(event = "reconciler.refused", %dimension, lease, message);
         }
     }
+}
+
+/// The names of `reconciler.complete`, for programs that print it: in this order, dimensions as an array, drift and
+/// corrections as objects.
+impl Serialize for SweepReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let slots = |map: &BTreeMap<Dimension, Amount>| -> BTreeMap<String, f64> {
+            map.iter().map(|(name, slots)| (name.to_string(), number(*slots))).collect()
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("event", "reconciler.complete")?;
+        map.serialize_entry("restored", &self.restored)?;
+        map.serialize_entry("dimensions", &self.dimensions.keys().map(Dimension::as_str).collect::<Vec<_>>())?;
+        map.serialize_entry("already_capped", &self.already_capped)?;
+        map.serialize_entry("rows_scanned", &self.rows_scanned)?;
+        map.serialize_entry("expired", &self.expired)?;
+        map.serialize_entry("restored_slots", &self.restored_slots)?;
+        map.serialize_entry("lost_races", &self.lost_races)?;
+        map.serialize_entry("conflicts_retried", &self.conflicts_retried)?;
+        map.serialize_entry("unparsable", &self.unparsable)?;
+        map.serialize_entry("left", &self.left)?;
+        map.serialize_entry("failed", &self.failed)?;
+        map.serialize_entry("recounted", &self.recounted)?;
+        map.serialize_entry("drift", &slots(&self.drift))?;
+        map.serialize_entry("corrected", &slots(&self.corrected))?;
+        map.serialize_entry("segments_unscanned", &self.segments_unscanned)?;
+        map.serialize_entry("deadline_hit", &self.deadline_hit)?;
+        map.serialize_entry("requests", &self.requests)?;
+        map.serialize_entry("duration_ms", &self.duration.as_millis())?;
+        map.end()
+    }
+}
+
+/// For those who read it as JSON: exact below 2^53 millionths.
+fn number(slots: Amount) -> f64 {
+    slots.to_string().parse().unwrap_or(f64::MAX)
 }

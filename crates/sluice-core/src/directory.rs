@@ -1,0 +1,66 @@
+//! The directory: one row that names the concurrency buckets, so that a sweep can read them before its scan.
+//!
+//! A sweep writes it, from what its scan found. It is a hint and no more: a bucket that it does not name yet is recounted by the
+//! next sweep, and one that is gone is found to be.
+
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+
+use crate::dimension::Dimension;
+use crate::schema::{self, BUCKETS, DIRECTORY_KEY, Row};
+use crate::statement::{Operand, Statement, Update};
+
+/// The concurrency buckets of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    names: BTreeSet<Dimension>,
+    as_read: String,
+}
+
+/// Most text of the row, so that it stays below DynamoDB's 400 KB for an item: some 10,000 names.
+const MOST_BYTES: usize = 300_000;
+
+/// Interleaving that the condition stops: another sweep wrote a newer directory, and this one would bring back the older. One
+/// that cannot be read is replaced.
+static WRITE: Statement = Statement {
+    update: "SET #b = :b",
+    condition: "attribute_not_exists(#b) OR NOT attribute_type(#b, :s) OR #b = :seen",
+    names: &[("#b", BUCKETS)],
+};
+
+impl Directory {
+    /// Reads the row; what is no dimension is left out.
+    #[must_use]
+    pub fn read(row: &impl Row) -> Self {
+        let Ok(text) = schema::text(row, BUCKETS) else { return Self::default() };
+        let names = text.split_whitespace().filter_map(|name| Dimension::new(name).ok());
+        Self { names: names.collect(), as_read: text.to_string() }
+    }
+
+    /// The buckets, in order.
+    pub fn names(&self) -> impl Iterator<Item = &Dimension> {
+        self.names.iter()
+    }
+
+    /// The write that makes it name `found` instead, as many as fit; `None` where it does already.
+    #[must_use]
+    pub fn update(&self, found: &BTreeSet<Dimension>) -> Option<Update> {
+        let mut names = String::new();
+        for name in found {
+            if names.len() + name.as_str().len() < MOST_BYTES {
+                names.push_str(name.as_str());
+                names.push(' ');
+            }
+        }
+        let names = names.trim_end();
+        (names != self.as_read).then(|| Update {
+            key: DIRECTORY_KEY.to_string(),
+            statement: &WRITE,
+            values: alloc::vec![
+                (":b", Operand::text(names)),
+                (":seen", Operand::text(&self.as_read)),
+                (":s", Operand::text("S")),
+            ],
+        })
+    }
+}

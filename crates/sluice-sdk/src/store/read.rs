@@ -1,0 +1,89 @@
+//! Reading: a row, many rows, and the table page by page.
+
+use std::borrow::Cow;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::schema::KEY;
+
+use super::{Failed, IfAmbiguous, Item, Store, StoreError, translate, value_text};
+
+/// A page of a scan.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Item>,
+    pub(crate) scanned: usize,
+    pub(crate) next: Option<Item>,
+}
+
+/// Whether a scan sees every write that was answered before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// It may miss the last second, at half the price.
+    Eventual,
+    Strong,
+}
+
+/// What a scan asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    pub(crate) segment: i32,
+    pub(crate) segments: i32,
+    pub(crate) filter: Cow<'static, str>,
+    pub(crate) consistency: Consistency,
+    pub(crate) names: &'static [(&'static str, &'static str)],
+    pub(crate) values: Vec<(Cow<'static, str>, AttributeValue)>,
+    pub(crate) projection: Option<&'static str>,
+    pub(crate) from: Option<Item>,
+}
+
+/// The most that DynamoDB takes in a `BatchGetItem`.
+const KEYS_PER_BATCH: usize = 100;
+
+impl Store {
+    /// Reads a row, strongly consistent.
+    pub(crate) async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
+        let request = || {
+            let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
+            request.key(KEY, AttributeValue::S(key.to_owned())).send()
+        };
+        let reply = self.retrying("GetItem", IfAmbiguous::SendAgain, request).await;
+        reply.map(|reply| reply.item).map_err(Failed::error)
+    }
+
+    /// Reads rows, strongly consistent, in no order; those that are not there are left out.
+    pub(crate) async fn read_all(&self, keys: &[String]) -> Result<Vec<Item>, StoreError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        let mut left = keys.to_vec();
+        let mut attempt = 0;
+        while !left.is_empty() {
+            let now = &left[..left.len().min(KEYS_PER_BATCH)];
+            let request = || translate::batch(&self.dynamo, &self.table, now).send();
+            let reply = self.retrying("BatchGetItem", IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+            rows.extend(reply.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
+            let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.table).map(|rest| rest.keys);
+            let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
+            attempt = if unread.len() < now.len() { 0 } else { attempt + 1 };
+            if attempt > self.max_retries {
+                let message = String::from("no key of the batch was read");
+                return Err(StoreError::Contended { operation: "BatchGetItem", message });
+            }
+            if !unread.is_empty() {
+                self.back_off(attempt).await;
+            }
+            let taken = now.len();
+            left.splice(..taken, unread);
+        }
+        Ok(rows)
+    }
+
+    /// Reads a page of the table.
+    pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
+        let request = || translate::scan(&self.dynamo, &self.table, scan).send();
+        let reply = self.retrying("Scan", IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+        Ok(Page {
+            scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
+            rows: reply.items.unwrap_or_default(),
+            next: reply.last_evaluated_key,
+        })
+    }
+}

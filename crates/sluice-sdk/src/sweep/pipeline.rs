@@ -1,0 +1,189 @@
+//! The sweep's one loop: takes what the scan finds, and hands out what is to be given back, a few buckets at once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use sluice_core::{Dimension, Lease, MAX_LEASES_PER_TRANSACTION};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::reclaim::{self, Done, Known};
+use super::recount::Recount;
+use super::report::{SweepOptions, SweepReport};
+use super::scan::{self, Found, Page, Query};
+use super::{Deadlines, is_over};
+use crate::store::{Store, StoreError};
+
+/// Ended leases that wait here before the scan has to: a sweep of any number of leases takes the memory of these (some 8 MB).
+const MOST_WAITING: usize = 25_000;
+
+/// A sweep between its two readings of the buckets.
+pub(super) struct Pipeline {
+    store: Store,
+    deadlines: Deadlines,
+    at_once: usize,
+    recount: Recount,
+    /// Dropped, the scan stops.
+    _scan: JoinSet<()>,
+    found: Option<mpsc::Receiver<Found>>,
+    /// Ended leases of each bucket that do not fill a transaction yet.
+    groups: BTreeMap<Dimension, Vec<Lease>>,
+    /// Full transactions.
+    ready: VecDeque<(Dimension, Vec<Lease>)>,
+    /// Leases in `groups` and `ready`.
+    waiting: usize,
+    tasks: JoinSet<Done>,
+    /// Buckets that are being given back to, with how many leases. Transactions of one bucket take turns: side by side they
+    /// would only conflict.
+    busy: BTreeMap<Dimension, usize>,
+    /// What is known of each bucket.
+    known: BTreeMap<Dimension, Known>,
+    result: Result<(), StoreError>,
+}
+
+impl Pipeline {
+    pub(super) fn new(store: &Store, options: &SweepOptions, deadlines: Deadlines, recount: Recount) -> Self {
+        let at_once = usize::from(options.concurrency.max(1));
+        let recounted: BTreeSet<Dimension> = recount.buckets().cloned().collect();
+        let query = Query { read_at: recount.read_at(), recounted: Arc::new(recounted) };
+        let (sender, found) = mpsc::channel(at_once);
+        let mut scan = JoinSet::new();
+        scan.spawn(scan::scan(store.clone(), options.clone(), deadlines, query, sender));
+        let known = recount.readings().map(|(name, bucket)| (name.clone(), Known::Bucket(bucket.clone()))).collect();
+        Self {
+            store: store.clone(),
+            deadlines,
+            at_once,
+            recount,
+            _scan: scan,
+            found: Some(found),
+            groups: BTreeMap::new(),
+            ready: VecDeque::new(),
+            waiting: 0,
+            tasks: JoinSet::new(),
+            busy: BTreeMap::new(),
+            known,
+            result: Ok(()),
+        }
+    }
+
+    /// Runs until everything is done, the time is over, or the table fails.
+    pub(super) async fn run(&mut self, report: &mut SweepReport) -> Result<(), StoreError> {
+        while self.is_going_on() {
+            self.hand_out();
+            if self.found.is_none() && self.tasks.is_empty() {
+                break;
+            }
+            let (found, has_room) = (&mut self.found, self.waiting < MOST_WAITING);
+            let next = async {
+                match found {
+                    Some(found) if has_room => found.recv().await,
+                    _ => std::future::pending().await,
+                }
+            };
+            let hard = async {
+                match self.deadlines.hard {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                found = next => self.take(found, report),
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(done) => self.finish(done, report),
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                },
+                () = hard => break,
+            }
+        }
+        self.leave_the_rest(report);
+        std::mem::replace(&mut self.result, Ok(()))
+    }
+
+    pub(super) fn into_recount(self) -> Recount {
+        self.recount
+    }
+
+    /// After a failure of the table, or the end of the time, only what is under way is waited for.
+    fn is_going_on(&self) -> bool {
+        let begins_more = self.result.is_ok() && !is_over(self.deadlines.work);
+        begins_more || !self.tasks.is_empty()
+    }
+
+    fn take(&mut self, found: Option<Found>, report: &mut SweepReport) {
+        match found {
+            Some(Found::Page(page)) => self.take_page(page, report),
+            Some(Found::SegmentDone) => report.segments_unscanned -= 1,
+            Some(Found::Failed(error)) => self.fail(error),
+            None => {
+                self.found = None;
+                let mut rest: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
+                fastrand::shuffle(&mut rest);
+                self.ready.extend(rest);
+            }
+        }
+    }
+
+    fn take_page(&mut self, page: Page, report: &mut SweepReport) {
+        report.rows_scanned += page.rows_scanned;
+        report.unparsable += page.unparsable;
+        report.expired += page.ended.len();
+        self.recount.count(page.census, page.buckets);
+        self.waiting += page.ended.len();
+        for lease in page.ended {
+            let dimension = lease.dimension().clone();
+            let group = self.groups.entry(dimension.clone()).or_default();
+            group.push(lease);
+            if group.len() == MAX_LEASES_PER_TRANSACTION {
+                let full = std::mem::take(group);
+                self.ready.push_back((dimension, full));
+            }
+        }
+        if self.waiting >= MOST_WAITING {
+            // Too many buckets to wait until each has leases for a transaction.
+            self.ready.extend(std::mem::take(&mut self.groups));
+        }
+    }
+
+    /// Begins as many groups as there are places, of buckets that are not busy.
+    fn hand_out(&mut self) {
+        while self.tasks.len() < self.at_once && self.result.is_ok() && !is_over(self.deadlines.work) {
+            let is_free = |(dimension, _): &(Dimension, Vec<Lease>)| !self.busy.contains_key(dimension);
+            let Some(at) = self.ready.iter().position(is_free) else { return };
+            let Some((dimension, leases)) = self.ready.remove(at) else { return };
+            self.waiting -= leases.len();
+            if leases.is_empty() {
+                continue;
+            }
+            self.busy.insert(dimension.clone(), leases.len());
+            let known = self.known.get(&dimension).cloned();
+            self.tasks.spawn(reclaim::reclaim(self.store.clone(), self.deadlines, dimension, known, leases));
+        }
+    }
+
+    fn finish(&mut self, done: Done, report: &mut SweepReport) {
+        self.busy.remove(&done.dimension);
+        report.count(&done.dimension, &done.tally);
+        self.recount.gave_back(&done.dimension, done.tally.slots);
+        if let Some(known) = done.known {
+            self.known.insert(done.dimension.clone(), known);
+        }
+        if let Err(error) = done.result {
+            tracing::error!(event = "reconciler.failed", dimension = %done.dimension, %error);
+            self.fail(error);
+        }
+    }
+
+    /// The first failure ends the sweep: a table that is out would cost every bucket its retries.
+    fn fail(&mut self, error: StoreError) {
+        self.found = None;
+        if self.result.is_ok() {
+            self.result = Err(error);
+        }
+    }
+
+    fn leave_the_rest(&mut self, report: &mut SweepReport) {
+        self.tasks.abort_all();
+        report.left += self.waiting + self.busy.values().sum::<usize>();
+    }
+}

@@ -1,0 +1,135 @@
+//! Part 3: recounts the concurrency buckets. Reads them before the scan and after it, and puts right what two sweeps found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_core::schema::{DIRECTORY_KEY, KEY};
+use sluice_core::{Amount, Bucket, Census, Correction, Dimension, Directory, Drift, ReadAt, Timestamp};
+
+use super::report::SweepReport;
+use crate::clock::Clock;
+use crate::store::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
+
+/// A recount under way.
+#[derive(Debug)]
+pub(super) struct Recount {
+    read_at: ReadAt,
+    directory: Directory,
+    /// Each bucket as it was read before the scan.
+    first: BTreeMap<Dimension, Bucket>,
+    census: BTreeMap<Dimension, Census>,
+    /// Slots that this sweep gave back.
+    restored: BTreeMap<Dimension, Amount>,
+    /// Concurrency buckets that the scan met.
+    found: BTreeSet<Dimension>,
+}
+
+impl Recount {
+    /// Reads the concurrency buckets that the directory names, before the scan. While the table is throttled, none.
+    pub(super) async fn begin(store: &Store, clock: &Clock) -> Result<Self, StoreError> {
+        let begun = clock.now();
+        let (directory, first) = match read_directory(store).await {
+            Err(StoreError::Contended { .. }) => Default::default(),
+            other => other?,
+        };
+        let (census, restored, found) = Default::default();
+        let read_at = ReadAt { begun, done: clock.now() };
+        Ok(Self { read_at, directory, first, census, restored, found })
+    }
+
+    pub(super) const fn read_at(&self) -> ReadAt {
+        self.read_at
+    }
+
+    pub(super) fn buckets(&self) -> impl Iterator<Item = &Dimension> {
+        self.first.keys()
+    }
+
+    pub(super) fn readings(&self) -> impl Iterator<Item = (&Dimension, &Bucket)> {
+        self.first.iter()
+    }
+
+    /// Takes in what a page of the scan held.
+    pub(super) fn count(&mut self, census: BTreeMap<Dimension, Census>, buckets: Vec<Dimension>) {
+        for (dimension, seen) in census {
+            self.census.entry(dimension).or_default().add(seen);
+        }
+        self.found.extend(buckets);
+    }
+
+    pub(super) fn gave_back(&mut self, dimension: &Dimension, slots: Amount) {
+        let sum = self.restored.entry(dimension.clone()).or_default();
+        *sum = sum.plus(slots);
+    }
+
+    /// Reads the buckets again, after a scan that saw every lease and after all that was given back, and judges.
+    pub(super) async fn end(self, store: &Store, now: Timestamp, report: &mut SweepReport) -> Result<(), StoreError> {
+        match self.judge(store, now, report).await {
+            Err(StoreError::Contended { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn judge(&self, store: &Store, now: Timestamp, report: &mut SweepReport) -> Result<(), StoreError> {
+        let last = read_buckets(store, self.first.keys()).await?;
+        for (dimension, first) in &self.first {
+            let Some(last) = last.get(dimension) else { continue };
+            let census = self.census.get(dimension).copied().unwrap_or_default();
+            let restored = self.restored.get(dimension).copied().unwrap_or_default();
+            let drift = Drift::between(first, last, &census, restored);
+            report.recounted += usize::from(drift != Drift::Unknown);
+            if let Some(slots) = drift.signed() {
+                report.drift.insert(dimension.clone(), slots);
+                tracing::warn!(event = "reconciler.drift", %dimension, %slots);
+            }
+            write(store, dimension, Correction::plan(first, drift, now), report).await?;
+        }
+        if let Some(update) = self.directory.update(&self.found) {
+            store.update(&update, IfAmbiguous::SendAgain).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Each write takes away what its condition asks for, so that a second application of it fails.
+async fn write(
+    store: &Store,
+    dimension: &Dimension,
+    correction: Correction,
+    report: &mut SweepReport,
+) -> Result<(), StoreError> {
+    match correction {
+        Correction::Correct { update, slots } => {
+            if let Written::Applied(_) = store.update(&update, IfAmbiguous::SendAgain).await? {
+                report.corrected.insert(dimension.clone(), slots);
+                tracing::warn!(event = "reconciler.corrected", %dimension, %slots);
+            }
+        }
+        Correction::Note(update) => {
+            store.update(&update, IfAmbiguous::SendAgain).await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+async fn read_directory(store: &Store) -> Result<(Directory, BTreeMap<Dimension, Bucket>), StoreError> {
+    let Some(row) = store.read(DIRECTORY_KEY).await? else { return Ok(Default::default()) };
+    let directory = Directory::read(&Attributes(&row));
+    let first = read_buckets(store, directory.names()).await?;
+    Ok((directory, first))
+}
+
+/// Reads concurrency buckets; what cannot be read or is none is left out.
+async fn read_buckets(
+    store: &Store,
+    names: impl Iterator<Item = &Dimension>,
+) -> Result<BTreeMap<Dimension, Bucket>, StoreError> {
+    let keys: Vec<String> = names.map(ToString::to_string).collect();
+    let rows = store.read_all(&keys).await?;
+    let read = |row: &Item| {
+        let dimension = Dimension::new(&value_text(row, KEY)).ok()?;
+        let bucket = Bucket::read(&dimension, &Attributes(row)).ok()?;
+        bucket.limit().is_concurrent().then_some((dimension, bucket))
+    };
+    Ok(rows.iter().filter_map(read).collect())
+}

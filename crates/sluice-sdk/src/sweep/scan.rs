@@ -1,0 +1,175 @@
+//! Part 1: the scan, in parallel segments and random order. It passes on the leases that have ended, and a census of all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TTL};
+use sluice_core::{CLOCK_ERROR, Census, Dimension, Lease, LimitType, ReadAt, Timestamp};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{Deadlines, SweepOptions, is_over, text};
+use crate::store::{Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
+
+const NAMES: &[(&str, &str)] =
+    &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT), ("#l", LIMIT_TYPE)];
+
+/// The most that DynamoDB takes in an `IN`.
+const MOST_NAMED: usize = 100;
+
+/// What a scan looks for.
+#[derive(Clone, Debug)]
+pub(super) struct Query {
+    /// When the buckets were read.
+    pub(super) read_at: ReadAt,
+    /// The concurrency buckets that are recounted: their leases are wanted, ended or not.
+    pub(super) recounted: Arc<BTreeSet<Dimension>>,
+}
+
+/// What the scan passes on.
+#[derive(Debug)]
+pub(super) enum Found {
+    Page(Page),
+    SegmentDone,
+    Failed(StoreError),
+}
+
+/// What a page held.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) rows_scanned: usize,
+    pub(super) unparsable: usize,
+    pub(super) ended: Vec<Lease>,
+    pub(super) census: BTreeMap<Dimension, Census>,
+    /// Concurrency buckets that the page held.
+    pub(super) buckets: Vec<Dimension>,
+}
+
+/// Scans all segments, a few at once; dropped, it stops. The receiver's pace is the scan's.
+pub(super) async fn scan(
+    store: Store,
+    options: SweepOptions,
+    deadlines: Deadlines,
+    query: Query,
+    found: mpsc::Sender<Found>,
+) {
+    let segments = i32::from(options.segments.max(1));
+    let mut waiting: Vec<i32> = (0..segments).collect();
+    fastrand::shuffle(&mut waiting);
+    let mut tasks = JoinSet::new();
+    while !found.is_closed() {
+        while tasks.len() < usize::from(options.concurrency.max(1))
+            && !is_over(deadlines.scan)
+            && let Some(segment) = waiting.pop()
+        {
+            let scan = query.scan(segment, segments);
+            tasks.spawn(scan_segment(store.clone(), deadlines, query.clone(), scan, found.clone()));
+        }
+        match tasks.join_next().await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            None => break,
+        }
+    }
+}
+
+async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan: Scan, found: mpsc::Sender<Found>) {
+    while !is_over(deadlines.scan) {
+        let page = match store.scan(&scan).await {
+            Ok(page) => page,
+            // Throttled in every try: the next sweep reads it.
+            Err(StoreError::Contended { .. }) => return,
+            Err(error) => {
+                // Nobody listens any more where the sweep has ended.
+                let _ = found.send(Found::Failed(error)).await;
+                return;
+            }
+        };
+        scan.from = page.next;
+        let page = query.read(page.scanned, &page.rows);
+        if found.send(Found::Page(page)).await.is_err() {
+            return;
+        }
+        if scan.from.is_none() {
+            let _ = found.send(Found::SegmentDone).await;
+            return;
+        }
+    }
+}
+
+impl Query {
+    /// Leases that ended before this have ended for every clock.
+    fn cutoff(&self) -> Timestamp {
+        self.read_at.begun.before(CLOCK_ERROR)
+    }
+
+    /// Leases that have ended, that are recounted, or whose end or bucket cannot be read (a lease without `ttl` would
+    /// otherwise never be seen by anyone); and concurrency buckets. Reads are strong: a lease that a late replica does not
+    /// show yet would look like a lost slot.
+    fn scan(&self, segment: i32, segments: i32) -> Scan {
+        let mut values = vec![
+            (":lease".into(), text(LEASE_PREFIX)),
+            (":cutoff".into(), AttributeValue::N(self.cutoff().to_string())),
+            (":n".into(), text("N")),
+            (":s".into(), text("S")),
+            (":concurrent".into(), text(LimitType::Concurrent)),
+        ];
+        let recounted = if self.recounted.len() > MOST_NAMED {
+            " OR attribute_exists(#d)".to_owned()
+        } else if self.recounted.is_empty() {
+            String::new()
+        } else {
+            let named = self.recounted.iter().enumerate().map(|(at, name)| (format!(":d{at}").into(), text(name)));
+            values.extend(named);
+            let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":d{at}")).collect();
+            format!(" OR #d IN ({})", names.join(","))
+        };
+        let ended = "#e < :cutoff OR attribute_not_exists(#e) OR NOT attribute_type(#e, :n)";
+        let nameless = "attribute_not_exists(#d) OR NOT attribute_type(#d, :s)";
+        Scan {
+            segment,
+            segments,
+            filter: format!("(begins_with(#pk, :lease) AND ({ended} OR {nameless}{recounted})) OR #l = :concurrent")
+                .into(),
+            consistency: Consistency::Strong,
+            names: NAMES,
+            values,
+            projection: Some("#pk, #e, #d, #k, #c"),
+            from: None,
+        }
+    }
+
+    fn read(&self, scanned: usize, rows: &[Item]) -> Page {
+        let mut page = Page { rows_scanned: scanned, ..Page::default() };
+        for row in rows {
+            let key = value_text(row, KEY);
+            if key.starts_with(LEASE_PREFIX) {
+                self.read_lease(&key, row, &mut page);
+            } else if !key.starts_with(LOAD_PREFIX) {
+                page.buckets.extend(Dimension::new(&key));
+            }
+        }
+        page
+    }
+
+    fn read_lease(&self, key: &str, row: &Item, page: &mut Page) {
+        match Lease::read(&Attributes(row)) {
+            Ok(lease) => {
+                if self.recounted.contains(lease.dimension()) {
+                    page.census.entry(lease.dimension().clone()).or_default().count(&lease, self.read_at);
+                }
+                if lease.ends() < self.cutoff() {
+                    page.ended.push(lease);
+                }
+            }
+            Err(error) => {
+                page.unparsable += 1;
+                tracing::error!(event = "reconciler.unparsable", lease = key, %error);
+                for dimension in Lease::dimensions_of_unreadable(&Attributes(row)) {
+                    page.census.entry(dimension).or_default().count_unreadable();
+                }
+            }
+        }
+    }
+}
