@@ -1,0 +1,12 @@
+//! The reconciler: a Lambda function on a schedule that runs the sweep of `sluice-sdk` and says what it did.
+//!
+//! Its log is one JSON object a line: `reconciler.complete` for each run, metrics in CloudWatch's Embedded Metric Format, and
+//! what the SDK logs. `docs/operations.md` is its manual.
+
+mod log;
+mod metrics;
+mod reconciler;
+
+pub use log::log_to_stdout;
+pub use metrics::{Ended, metrics};
+pub use reconciler::{ReconcileError, Reconciler, Trigger, time_left};

@@ -1,0 +1,34 @@
+//! The log: JSON lines on standard output, where Lambda collects them.
+
+use std::io::Write as _;
+
+use serde_json::Value;
+use sluice_sdk::REPORT_TARGET;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// Logs at `SLUICE_LOG_LEVEL` (INFO, unless it is set). The report of a sweep is left out: the function prints it itself, with
+/// arrays and objects, which a `tracing` field cannot hold.
+pub fn log_to_stdout() {
+    let level = std::env::var("SLUICE_LOG_LEVEL").ok();
+    let level = level.as_deref().and_then(sluice_sdk::log_level).and_then(|level| level.parse().ok());
+    let level = level.unwrap_or(LevelFilter::INFO);
+    let targets = Targets::new()
+        .with_target("sluice_sdk", level)
+        .with_target("sluice_reconciler", level)
+        .with_target(REPORT_TARGET, LevelFilter::OFF)
+        .with_default(LevelFilter::WARN);
+    let lines =
+        tracing_subscriber::fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
+    tracing_subscriber::registry().with(targets).with(lines).init();
+}
+
+/// Writes a line for each value. A closed output is nothing to stop a sweep for.
+pub(crate) fn print<'a>(lines: impl IntoIterator<Item = &'a Value>) {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        let _ = writeln!(out, "{line}");
+    }
+    let _ = out.flush();
+}

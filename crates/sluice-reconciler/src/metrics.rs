@@ -1,0 +1,79 @@
+//! The figures of a sweep as CloudWatch metrics, in the Embedded Metric Format: log lines that CloudWatch reads as metrics.
+//!
+//! Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use sluice_sdk::SweepReport;
+use sluice_sdk::core::{Amount, Dimension, Timestamp};
+
+const NAMESPACE: &str = "Sluice";
+const COUNT: &str = "Count";
+
+/// Whether a sweep did what it could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It did, in time or not.
+    Well,
+    /// The table stopped it.
+    InError,
+}
+
+/// The lines: one for the environment, and one for each dimension that has something to say.
+#[must_use]
+pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Timestamp) -> Vec<Value> {
+    let dimensions: BTreeSet<&Dimension> = report.dimensions.keys().chain(report.drift.keys()).collect();
+    let of_dimension = |dimension: &Dimension| {
+        let restored = report.dimensions.get(dimension).copied().unwrap_or_default();
+        let drift = report.drift.get(dimension).copied().unwrap_or_default();
+        let metrics = [
+            ("Restored", COUNT, json!(restored.leases)),
+            ("RestoredSlots", COUNT, json!(restored.slots)),
+            ("Drift", COUNT, slots(drift.abs())),
+        ];
+        line(&[("Environment", environment), ("VendorDimension", dimension.as_str())], &metrics, now)
+    };
+    let all = [
+        ("Sweeps", COUNT, json!(u8::from(ended == Ended::Well))),
+        ("Restored", COUNT, json!(report.restored)),
+        ("RestoredSlots", COUNT, json!(report.restored_slots)),
+        ("AlreadyCapped", COUNT, json!(report.already_capped)),
+        ("RowsScanned", COUNT, json!(report.rows_scanned)),
+        ("Expired", COUNT, json!(report.expired)),
+        ("LostRaces", COUNT, json!(report.lost_races)),
+        ("ConflictsRetried", COUNT, json!(report.conflicts_retried)),
+        ("Unparsable", COUNT, json!(report.unparsable)),
+        ("Left", COUNT, json!(report.left)),
+        ("Failed", COUNT, json!(report.failed)),
+        ("Recounted", COUNT, json!(report.recounted)),
+        ("Drift", COUNT, slots(report.total_drift())),
+        ("DeadlineHit", COUNT, json!(u8::from(report.deadline_hit))),
+        ("Requests", COUNT, json!(report.requests)),
+        ("Duration", "Milliseconds", json!(report.duration.as_millis())),
+    ];
+    let mut lines = vec![line(&[("Environment", environment)], &all, now)];
+    lines.extend(dimensions.into_iter().map(of_dimension));
+    lines
+}
+
+fn line(dimensions: &[(&str, &str)], metrics: &[(&str, &str, Value)], now: Timestamp) -> Value {
+    let names: Vec<&str> = dimensions.iter().map(|(name, _)| *name).collect();
+    let defined: Vec<Value> = metrics.iter().map(|(name, unit, _)| json!({ "Name": name, "Unit": unit })).collect();
+    let mut line = Map::new();
+    line.insert(
+        "_aws".into(),
+        json!({
+            "Timestamp": now.micros() / 1_000,
+            "CloudWatchMetrics": [{ "Namespace": NAMESPACE, "Dimensions": [names], "Metrics": defined }],
+        }),
+    );
+    line.extend(dimensions.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
+    line.extend(metrics.iter().map(|(name, _, value)| ((*name).to_owned(), value.clone())));
+    Value::Object(line)
+}
+
+/// Slots may be fractions; a metric is a double.
+fn slots(slots: Amount) -> Value {
+    json!(slots.to_string().parse::<f64>().unwrap_or(f64::MAX))
+}

@@ -1,0 +1,113 @@
+//! A sweep for each event, in the time that Lambda gives it.
+
+use std::time::{Duration, SystemTime};
+
+use aws_lambda_events::eventbridge::EventBridgeEvent;
+use lambda_runtime::{Context, Diagnostic};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sluice_sdk::{Client, Clock, ConfigError, SweepError, SweepOptions, SweepReport};
+
+use crate::log::print;
+use crate::metrics::{Ended, metrics};
+
+/// What starts a sweep. The content does not matter.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Trigger {
+    /// The rule, on its schedule.
+    Schedule(EventBridgeEvent),
+    /// A person, as in `aws lambda invoke --payload '{}'`.
+    Person(Value),
+}
+
+/// Why a sweep was not made, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReconcileError {
+    /// The function's variables.
+    #[error("the function cannot sweep: {0}")]
+    Config(String),
+    /// The table.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+}
+
+impl From<ReconcileError> for Diagnostic {
+    fn from(error: ReconcileError) -> Self {
+        let error_type = match &error {
+            ReconcileError::Config(_) => "Config",
+            ReconcileError::Sweep(_) => "Sweep",
+        };
+        Self { error_type: error_type.into(), error_message: error.to_string() }
+    }
+}
+
+/// The function between two events: one client, whose connection stays open.
+#[derive(Debug)]
+pub struct Reconciler {
+    client: Result<Client, ConfigError>,
+    environment: String,
+}
+
+impl Reconciler {
+    /// Reads the `SLUICE_*` variables and makes one cheap request, so that Lambda's free and fast start pays for the connection
+    /// and not the first sweep. What fails here is told by every run, as its error: a function that dies at its start tells less.
+    pub async fn connect() -> Self {
+        let client = Client::from_env().await;
+        if let Ok(client) = &client
+            && let Err(error) = client.warm_up().await
+        {
+            tracing::warn!(event = "reconciler.cold", %error);
+        }
+        Self::new(client, std::env::var("SLUICE_ENV").ok().filter(|environment| !environment.is_empty()))
+    }
+
+    /// A function over this client; without an environment its metrics name the table.
+    #[must_use]
+    pub fn new(client: Result<Client, ConfigError>, environment: Option<String>) -> Self {
+        let table = || client.as_ref().map_or_else(|_| "unknown".to_owned(), |client| client.table().to_owned());
+        let environment = environment.unwrap_or_else(table);
+        Self { client, environment }
+    }
+
+    /// Sweeps, logs the report and its metrics, and returns the report.
+    ///
+    /// # Errors
+    /// [`ReconcileError`], which Lambda counts: variables that cannot be used, a table that does not answer. A row that cannot be
+    /// read is none, nor is a sweep that the time does not suffice for.
+    pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
+        let client = self.client.as_ref().map_err(|error| ReconcileError::Config(error.to_string()))?;
+        let mut options = SweepOptions::default();
+        options.budget = Some(time_left.saturating_sub(margin(time_left)));
+        match client.sweep(options).await {
+            Ok(report) => Ok(self.tell(&report, None)),
+            Err(error) => {
+                self.tell(&error.report, Some(&error));
+                Err(error.into())
+            }
+        }
+    }
+
+    fn tell(&self, report: &SweepReport, error: Option<&SweepError>) -> Value {
+        let mut line = json!(report);
+        if let Some(error) = error {
+            line["event"] = json!("reconciler.failed");
+            line["error"] = json!(error.to_string());
+        }
+        let ended = if error.is_some() { Ended::InError } else { Ended::Well };
+        print(std::iter::once(&line).chain(&metrics(&self.environment, report, ended, Clock::system().now())));
+        line
+    }
+}
+
+/// What is kept of the time for the end of requests under way, the log and the reply.
+fn margin(time_left: Duration) -> Duration {
+    (time_left / 10).clamp(Duration::from_millis(500), Duration::from_secs(3))
+}
+
+/// The time until Lambda ends the invocation.
+#[must_use]
+pub fn time_left(context: &Context) -> Duration {
+    context.deadline().duration_since(SystemTime::now()).unwrap_or_default()
+}
