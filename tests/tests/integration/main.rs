@@ -12,6 +12,7 @@ mod limits;
 mod lost_replies;
 mod other_clients;
 mod outage;
+mod recount;
 mod slots;
 mod sweep;
 mod together;

@@ -93,6 +93,10 @@ impl World {
         request.key(KEY, AttributeValue::S(key.into())).send().await.unwrap().item
     }
 
+    pub(crate) async fn delete(&self, key: &str) {
+        self.dynamo.dynamodb().delete_item().table_name(TABLE).key(KEY, text(key)).send().await.unwrap();
+    }
+
     pub(crate) async fn put(&self, row: HashMap<String, AttributeValue>) {
         self.dynamo.dynamodb().put_item().table_name(TABLE).set_item(Some(row)).send().await.unwrap();
     }
