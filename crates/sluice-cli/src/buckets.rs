@@ -31,6 +31,9 @@ enum Action {
         /// Show what would change, and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// Make the table first where there is none: for a local endpoint; in AWS, Terraform makes it
+        #[arg(long, conflicts_with = "dry_run")]
+        create_table: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -58,9 +61,12 @@ enum Action {
 
 pub(crate) async fn run(options: Options) -> Ended {
     match options.action {
-        Action::Apply { file, dry_run, json } => {
+        Action::Apply { file, dry_run, create_table, json } => {
             let declared = BucketsFile::read(&file)?;
             let client = client().await?;
+            if create_table {
+                self::create_table(&client).await?;
+            }
             let changes =
                 if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
             if json { output::json(&changes)? } else { print_changes(&changes) }
@@ -77,6 +83,19 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Only at an endpoint that is named: a table that Terraform did not make has no backups, no deletion protection, no alarms.
+async fn create_table(client: &Client) -> Result<(), Failure> {
+    if std::env::var_os("SLUICE_ENDPOINT_URL").is_none_or(|url| url.is_empty()) {
+        return Err(Failure::new(
+            "--create-table is for a local endpoint: set SLUICE_ENDPOINT_URL; in AWS, `task infra:apply` makes the table".into(),
+        ));
+    }
+    if sluice_sdk::create_table(client.dynamodb(), client.table()).await? {
+        eprintln!("made table {}", client.table());
+    }
+    Ok(())
 }
 
 /// Applies a file and shows what changed.

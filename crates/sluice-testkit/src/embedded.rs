@@ -8,9 +8,11 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use dynoxide::Database;
+use sluice_sdk::core::Put;
 use sluice_sdk::{Client, ClientBuilder, CreateTableError};
 
 use crate::clock::TestClock;
+use crate::engine;
 use crate::faults::Faults;
 use crate::link;
 use crate::meter::Meter;
@@ -42,7 +44,7 @@ pub enum EngineError {
     Table(#[from] CreateTableError),
 }
 
-fn engine(step: &'static str) -> impl Fn(dynoxide::DynoxideError) -> EngineError {
+fn failed(step: &'static str) -> impl Fn(dynoxide::DynoxideError) -> EngineError {
     move |error| EngineError::Engine { step, message: error.to_string() }
 }
 
@@ -60,7 +62,7 @@ impl EmbeddedDynamo {
     /// # Errors
     /// [`EngineError`] where SQLite does not start.
     pub fn with_clock(clock: TestClock) -> Result<Self, EngineError> {
-        let database = Database::memory_with_clock(Arc::new(clock.clone())).map_err(engine("open"))?;
+        let database = Database::memory_with_clock(Arc::new(clock.clone())).map_err(failed("open"))?;
         Ok(Self { database, clock, meter: Meter::default(), faults: Faults::default() })
     }
 
@@ -69,7 +71,7 @@ impl EmbeddedDynamo {
     /// # Errors
     /// [`EngineError`] where the file cannot be opened or is none of the engine's.
     pub fn open(file: &Path) -> Result<Self, EngineError> {
-        let database = Database::new(&file.to_string_lossy()).map_err(engine("open"))?;
+        let database = Database::new(&file.to_string_lossy()).map_err(failed("open"))?;
         Ok(Self { database, clock: TestClock::system(), meter: Meter::default(), faults: Faults::default() })
     }
 
@@ -89,6 +91,18 @@ impl EmbeddedDynamo {
     /// [`EngineError`] where the engine refuses the name.
     pub async fn create_table(&self, table: &str) -> Result<bool, EngineError> {
         Ok(sluice_sdk::create_table(&self.dynamodb(), table).await?)
+    }
+
+    /// Writes rows into `table` at once, past conditions, meter and faults: for tests and benchmarks that need many.
+    ///
+    /// # Errors
+    /// [`EngineError`] where there is no such table.
+    pub fn load(&self, table: &str, rows: impl IntoIterator<Item = Put>) -> Result<usize, EngineError> {
+        let item =
+            |put: Put| put.item.into_iter().map(|(name, value)| (name.to_owned(), engine::value(value))).collect();
+        let rows = rows.into_iter().map(item).collect();
+        let loaded = self.database.import_items(table, rows, dynoxide::ImportOptions::default());
+        loaded.map(|loaded| loaded.items_imported).map_err(failed("load"))
     }
 
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
@@ -129,7 +143,7 @@ impl EmbeddedDynamo {
     /// # Errors
     /// [`EngineError`] where SQLite fails.
     pub fn sweep_ttl(&self) -> Result<usize, EngineError> {
-        self.database.sweep_ttl().map_err(engine("TTL sweep"))
+        self.database.sweep_ttl().map_err(failed("TTL sweep"))
     }
 
     /// Serves the engine on a socket until the server is dropped or stopped. Port 0 takes a free one.

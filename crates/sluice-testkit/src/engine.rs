@@ -1,8 +1,9 @@
 //! DynamoDB's API operations as calls of the engine, without a socket.
 
-use dynoxide::{Database, DynoxideError};
+use dynoxide::{AttributeValue, Database, DynoxideError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sluice_sdk::core::Operand;
 
 /// Answers `operation` with the status and body that DynamoDB's wire protocol has for it.
 pub(crate) fn answer(database: &Database, operation: &str, body: &[u8]) -> (u16, Vec<u8>) {
@@ -42,4 +43,13 @@ fn call<Request: DeserializeOwned, Reply: Serialize>(
     let request = serde_json::from_slice(body).map_err(|e| DynoxideError::SerializationException(e.to_string()))?;
     let reply = operation(request)?;
     serde_json::to_vec(&reply).map_err(|e| DynoxideError::InternalServerError(e.to_string()))
+}
+
+/// A value of core's as the engine holds it.
+pub(crate) fn value(operand: Operand) -> AttributeValue {
+    match operand {
+        Operand::Text(text) => AttributeValue::S(text),
+        Operand::Number(number) => AttributeValue::N(number),
+        other => unreachable!("core has no operand {other:?}"),
+    }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::link::Operation;
+use crate::rights::Rights;
 
 /// One thing that goes wrong with one request.
 #[derive(Clone, Debug)]
@@ -81,6 +82,7 @@ pub struct Faults(Arc<Mutex<Lists>>);
 struct Lists {
     next: HashMap<Operation, VecDeque<Fault>>,
     always: HashMap<Operation, Fault>,
+    rights: Option<Rights>,
 }
 
 impl Faults {
@@ -102,6 +104,11 @@ impl Faults {
         gate
     }
 
+    /// Denies what `rights` do not allow, from now on.
+    pub fn allow_only(&self, rights: Rights) {
+        self.locked().rights = Some(rights);
+    }
+
     /// Ends all faults.
     pub fn clear(&self) {
         *self.locked() = Lists::default();
@@ -111,6 +118,11 @@ impl Faults {
         let mut lists = self.locked();
         let next = lists.next.get_mut(&operation).and_then(VecDeque::pop_front);
         next.or_else(|| lists.always.get(&operation).cloned())
+    }
+
+    /// The action of a request that the role may not do.
+    pub(crate) fn denied(&self, operation: &str, body: &[u8]) -> Option<String> {
+        self.locked().rights.as_ref()?.denied(operation, body)
     }
 
     fn locked(&self) -> MutexGuard<'_, Lists> {

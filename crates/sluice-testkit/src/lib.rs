@@ -32,6 +32,7 @@ mod faults;
 mod item_size;
 mod link;
 mod meter;
+mod rights;
 mod server;
 
 pub use clock::TestClock;
@@ -39,4 +40,5 @@ pub use embedded::{EmbeddedDynamo, EngineError};
 pub use faults::{Fault, Faults, Gate};
 pub use link::{Operation, metered};
 pub use meter::{Meter, Usage};
+pub use rights::Rights;
 pub use server::{Server, ServerError};

@@ -13,6 +13,7 @@ use dynoxide::Database;
 use crate::engine;
 use crate::faults::{Fault, Faults};
 use crate::meter::{self, Meter, Usage};
+use crate::rights;
 
 /// The API operations that Sluice uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +91,9 @@ impl HttpConnector for Link {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let name = target.rsplit('.').next().unwrap_or_default().to_owned();
         let operation = Operation::from_name(&name);
+        if let Some(action) = self.faults.denied(&name, request.body().bytes().unwrap_or_default()) {
+            return HttpConnectorFuture::ready(Ok(response(400, rights::refusal(&action))));
+        }
         match self.faults.take(operation) {
             None if matches!(self.end, End::Engine(_)) => {
                 HttpConnectorFuture::ready(Ok(self.apply(&name, operation, &request)))

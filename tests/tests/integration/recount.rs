@@ -5,7 +5,8 @@ use std::time::Duration;
 use sluice_core::schema::KEY;
 use sluice_core::{Amount, Cost, Limit};
 use sluice_sdk::{SweepOptions, SweepReport};
-use sluice_testkit::{Fault, Operation};
+use sluice_testkit::{Fault, Gate, Operation};
+use tokio::task::JoinHandle;
 
 use crate::world::{World, dimension, number, take, text};
 
@@ -37,6 +38,15 @@ async fn write_as_another_client(world: &World, tokens: &str) {
     let request = request.update_expression("SET tokens = tokens + :k, version = version + :1");
     let request = request.expression_attribute_values(":k", number(tokens));
     request.expression_attribute_values(":1", number("1")).send().await.unwrap();
+}
+
+/// A sweep that has judged, and is about to write what it found.
+async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>, Gate) {
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let sweeper = world.client();
+    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    gate.reached().await;
+    (sweeping, gate)
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,18 +188,11 @@ async fn two_sweeps_that_agree_correct_once() {
     let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
     world.add_tokens(SLOTS, "-1").await;
     world.client().sweep(SweepOptions::default()).await.unwrap();
-    let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::UpdateItem));
-    let sweeps = [0, 1].map(|_| {
-        let sweeper = world.client();
-        tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() })
-    });
-    for gate in &gates {
-        gate.reached().await;
-    }
-    gates.iter().for_each(sluice_testkit::Gate::open);
+    let (first, second) = (held_at_its_write(&world).await, held_at_its_write(&world).await);
     let mut corrections = 0;
-    for swept in sweeps {
-        corrections += swept.await.unwrap().corrected.len();
+    for (sweeping, gate) in [first, second] {
+        gate.open();
+        corrections += sweeping.await.unwrap().corrected.len();
     }
     assert_eq!((corrections, world.free(SLOTS).await.as_str()), (1, "3"));
 }
@@ -200,28 +203,47 @@ async fn two_sweeps_that_agree_correct_once() {
 async fn two_sweeps_side_by_side_are_not_two_running() {
     let world = known_to_sweeps(5).await;
     world.add_tokens(SLOTS, "-1").await;
-    let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::UpdateItem));
-    let sweeps = [0, 1].map(|_| {
-        let sweeper = world.client();
-        tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() })
-    });
-    for gate in &gates {
-        gate.reached().await;
-    }
-    gates[0].open();
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    let noted = world.row(SLOTS).await.unwrap()["drift_seen_at"].clone();
+    let (first, first_gate) = held_at_its_write(&world).await;
     world.pass(Duration::from_secs(1));
-    gates[1].open();
-    for swept in sweeps {
-        assert!(swept.await.unwrap().corrected.is_empty());
-    }
-    assert_eq!(
-        (world.free(SLOTS).await.as_str(), world.row(SLOTS).await.unwrap()["drift_seen_at"].clone()),
-        ("4", noted)
-    );
+    let (second, second_gate) = held_at_its_write(&world).await;
+    first_gate.open();
+    assert!(first.await.unwrap().corrected.is_empty());
+    let noted = world.row(SLOTS).await.unwrap()["drift_seen_at"].clone();
+    second_gate.open();
+    assert!(second.await.unwrap().corrected.is_empty());
+    assert_eq!(world.row(SLOTS).await.unwrap()["drift_seen_at"], noted);
+    assert_eq!(world.free(SLOTS).await, "4");
+}
+
+/// Condition: the note that was read, on forgetting it.
+#[tokio::test(start_paused = true)]
+async fn a_late_sweep_does_not_forget_a_newer_note() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    world.add_tokens(SLOTS, "1").await;
+    let (late, gate) = held_at_its_write(&world).await;
+    sweep(&world).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    gate.open();
+    late.await.unwrap();
+    assert_eq!(world.row(SLOTS).await.unwrap()["drift"], number("1"));
+}
+
+/// Condition: the note that was read, on noting the opposite.
+#[tokio::test(start_paused = true)]
+async fn a_late_sweep_does_not_note_what_was_put_right() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    world.add_tokens(SLOTS, "2").await;
+    let (late, gate) = held_at_its_write(&world).await;
+    sweep(&world).await;
+    assert_eq!(corrected(&sweep(&world).await).as_deref(), Some("-1"));
+    gate.open();
+    late.await.unwrap();
+    assert!(!world.row(SLOTS).await.unwrap().contains_key("drift"));
 }
 
 /// Condition: capacity and room, on correcting.
@@ -231,10 +253,7 @@ async fn a_correction_never_fills_a_bucket_beyond_its_capacity() {
         let world = known_to_sweeps(5).await;
         world.add_tokens(SLOTS, "-2").await;
         sweep(&world).await;
-        let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
-        let sweeper = world.client();
-        let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
-        gate.reached().await;
+        let (sweeping, gate) = held_at_its_write(&world).await;
         if change == "resize" {
             let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
             world.client().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
@@ -257,10 +276,7 @@ async fn nothing_is_noted_in_a_bucket_that_was_made_anew() {
         if kind == "slots" {
             take(&world.client(), SLOTS).await.release().await.unwrap();
         }
-        let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
-        let sweeper = world.client();
-        let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
-        gate.reached().await;
+        let (sweeping, gate) = held_at_its_write(&world).await;
         world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
         if kind == "slots" {
             world.slots(SLOTS, 5).await
