@@ -139,14 +139,14 @@ impl Pipeline {
                 self.ready.push_back((dimension, full));
             }
         }
-        if self.waiting >= MOST_WAITING {
-            // Too many buckets to wait until each has leases for a transaction.
-            self.ready.extend(std::mem::take(&mut self.groups));
-        }
     }
 
     /// Begins as many groups as there are places, of buckets that are not busy.
     fn hand_out(&mut self) {
+        if self.waiting >= MOST_WAITING && self.ready.is_empty() {
+            // Too many buckets to wait until one has leases for a transaction.
+            self.ready.extend(std::mem::take(&mut self.groups));
+        }
         while self.tasks.len() < self.at_once && self.result.is_ok() && !is_over(self.deadlines.work) {
             let is_free = |(dimension, _): &(Dimension, Vec<Lease>)| !self.busy.contains_key(dimension);
             let Some(at) = self.ready.iter().position(is_free) else { return };
