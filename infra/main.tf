@@ -1,0 +1,63 @@
+# One environment: the table, what sweeps it, what callers may do to it, and what watches it.
+
+module "table" {
+  source = "./modules/table"
+
+  environment         = var.environment
+  deletion_protection = var.deletion_protection
+  kms_key_arn         = var.kms_key_arn
+  warm_throughput     = var.warm_throughput
+  find_hot_keys       = var.find_hot_keys
+}
+
+module "reconciler" {
+  source = "./modules/reconciler"
+
+  environment         = var.environment
+  region              = var.region
+  table_name          = module.table.name
+  table_arn           = module.table.arn
+  package_path        = var.package_path
+  architecture        = var.architecture
+  schedule_expression = var.schedule_expression
+  log_level           = var.log_level
+  log_retention_days  = var.log_retention_days
+}
+
+module "caller_policy" {
+  source = "./modules/caller-policy"
+
+  environment = var.environment
+  table_arn   = module.table.arn
+}
+
+module "alarms" {
+  source = "./modules/alarms"
+
+  environment              = var.environment
+  function_name            = module.reconciler.function_name
+  table_name               = module.table.name
+  dead_letter_queue_name   = module.reconciler.dead_letter_queue_name
+  topic_arns               = var.alarm_topic_arns
+  actions_enabled          = var.alarm_actions_enabled
+  restored_slots_threshold = var.restored_slots_threshold
+}
+
+module "dashboard" {
+  source = "./modules/dashboard"
+
+  environment            = var.environment
+  region                 = var.region
+  function_name          = module.reconciler.function_name
+  table_name             = module.table.name
+  dead_letter_queue_name = module.reconciler.dead_letter_queue_name
+  alarm_arns             = module.alarms.arns
+}
+
+# A warning and not an error: the first apply of an account comes before its topic.
+check "alarms_in_prod_reach_someone" {
+  assert {
+    condition     = var.environment != "prod" || length(var.alarm_topic_arns) > 0
+    error_message = "No alarm_topic_arns: alarms in prod will show on the dashboard and notify nobody."
+  }
+}

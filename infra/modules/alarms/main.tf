@@ -1,0 +1,210 @@
+# Two ways to say "for an hour". The reconciler reports one value a sweep, so the minimum over an hour is above zero only if every
+# sweep in it had something to report. Where a quiet sweep in between should not hide a trend, four sums of 15 minutes are compared.
+#
+# Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two. Alarms
+# that look at single sweeps therefore ask for two periods out of three.
+locals {
+  of_environment = { Environment = var.environment }
+  of_function    = { FunctionName = var.function_name }
+  of_table       = { TableName = var.table_name }
+  of_queue       = { QueueName = var.dead_letter_queue_name }
+
+  alarms = {
+    reconciler-errors = {
+      description = "A run of the reconciler failed or timed out; the next one does its work. If it goes on, read the function's log: the table's name, the role's rights and DynamoDB's answers are what can go wrong."
+      namespace   = "AWS/Lambda"
+      metric      = "Errors"
+      dimensions  = local.of_function
+      statistic   = "Sum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = 1
+      period      = 300
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    # No sweep publishes a zero, so silence is the alarm.
+    no-sweep = {
+      description = "No sweep has finished for 15 minutes, so the slots of crashed callers do not come back. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere."
+      namespace   = "Sluice"
+      metric      = "Sweeps"
+      dimensions  = local.of_environment
+      statistic   = "Sum"
+      comparison  = "LessThanThreshold"
+      threshold   = 1
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "breaching"
+    }
+
+    # A first sweep may be wrong about a busy bucket, so it only suspects. The second one confirms and corrects, and is the one to hear of.
+    drift = {
+      description = "Two sweeps found a concurrency bucket that does not add up: slots were lost or minted in a way that no lease explains. The sweep has corrected what it could prove; find the client behind it with the dashboard's drift by dimension and the reconciler's log."
+      namespace   = "Sluice"
+      metric      = "Drift"
+      dimensions  = local.of_environment
+      statistic   = "Maximum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = 300
+      periods     = 3
+      datapoints  = 2
+      missing     = "notBreaching"
+    }
+
+    already-capped = {
+      description = "For an hour every sweep has met leases whose bucket was full already: callers release, and let their leases end as well. Harmless by itself; look for a client that gives slots back without deleting the lease."
+      namespace   = "Sluice"
+      metric      = "AlreadyCapped"
+      dimensions  = local.of_environment
+      statistic   = "Minimum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = 1
+      period      = 3600
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    restored-slots = {
+      description = "For an hour the sweep has been restoring slots that nobody gave back: callers crash, time out, or acquire without releasing. See on the dashboard which dimension it is, and have its callers run their work in a slot rather than a bare acquire."
+      namespace   = "Sluice"
+      metric      = "RestoredSlots"
+      dimensions  = local.of_environment
+      statistic   = "Sum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = var.restored_slots_threshold
+      period      = 900
+      periods     = 4
+      datapoints  = 4
+      missing     = "notBreaching"
+    }
+
+    unparsable-rows = {
+      description = "The sweep met a row that it cannot read, and left it alone; a slot may be lost behind it. The reconciler's log names the key: find the client that wrote it, then correct or remove the row."
+      namespace   = "Sluice"
+      metric      = "Unparsable"
+      dimensions  = local.of_environment
+      statistic   = "Maximum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    unfinished-sweeps = {
+      description = "For an hour no sweep has finished before its deadline. What one leaves the next may find, but slots come back late: see how many rows it scans, and whether DynamoDB throttles it."
+      namespace   = "Sluice"
+      metric      = "DeadlineHit"
+      dimensions  = local.of_environment
+      statistic   = "Minimum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = 1
+      period      = 3600
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    dead-letters = {
+      description = "An event for the reconciler failed or was never delivered, and lies in the queue of dead letters. Read it for the reason, then purge the queue: the runs since have done its work."
+      namespace   = "AWS/SQS"
+      metric      = "ApproximateNumberOfMessagesVisible"
+      dimensions  = local.of_queue
+      statistic   = "Maximum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = 300
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    # On demand there is no provisioned throughput to run out of: this is one key at the 1,000 write units a second that it can take.
+    hot-key = {
+      description = "A single key was written faster than one partition of DynamoDB takes (1,000 write units a second), so its callers wait or are refused. Contributor Insights on the table names it: let its callers share lanes in fewer, longer-lived processes, or split the limit into several buckets."
+      namespace   = "AWS/DynamoDB"
+      metric      = "WriteKeyRangeThroughputThrottleEvents"
+      dimensions  = local.of_table
+      statistic   = "Sum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = 0
+      period      = 300
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "this" {
+  for_each = local.alarms
+
+  alarm_name          = "sluice-${var.environment}-${each.key}"
+  alarm_description   = each.value.description
+  namespace           = each.value.namespace
+  metric_name         = each.value.metric
+  dimensions          = each.value.dimensions
+  statistic           = each.value.statistic
+  comparison_operator = each.value.comparison
+  threshold           = each.value.threshold
+  period              = each.value.period
+  evaluation_periods  = each.value.periods
+  datapoints_to_alarm = each.value.datapoints
+  treat_missing_data  = each.value.missing
+
+  actions_enabled = var.actions_enabled
+  alarm_actions   = var.topic_arns
+  ok_actions      = var.topic_arns
+}
+
+# By itself because it adds two metrics up. DynamoDB publishes either only when it throttles, so both are filled with zeros: else
+# throttled reads would go unseen while no write is.
+resource "aws_cloudwatch_metric_alarm" "throttles" {
+  alarm_name          = "sluice-${var.environment}-throttles"
+  alarm_description   = "DynamoDB has been throttling requests for ten minutes; clients back off and try again, so grants come late. See on the dashboard whether reads or writes, and whether the alarm for a hot key tells why; otherwise look at the account's limits."
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  evaluation_periods  = 3
+  datapoints_to_alarm = 2
+  treat_missing_data  = "notBreaching"
+
+  metric_query {
+    id          = "throttles"
+    expression  = "FILL(reads, 0) + FILL(writes, 0)"
+    label       = "Throttled reads and writes"
+    return_data = true
+  }
+
+  metric_query {
+    id = "reads"
+
+    metric {
+      namespace   = "AWS/DynamoDB"
+      metric_name = "ReadThrottleEvents"
+      dimensions  = local.of_table
+      stat        = "Sum"
+      period      = 300
+    }
+  }
+
+  metric_query {
+    id = "writes"
+
+    metric {
+      namespace   = "AWS/DynamoDB"
+      metric_name = "WriteThrottleEvents"
+      dimensions  = local.of_table
+      stat        = "Sum"
+      period      = 300
+    }
+  }
+
+  actions_enabled = var.actions_enabled
+  alarm_actions   = var.topic_arns
+  ok_actions      = var.topic_arns
+}

@@ -1,0 +1,22 @@
+locals {
+  every_alarm = concat(values(aws_cloudwatch_metric_alarm.this), [aws_cloudwatch_metric_alarm.throttles])
+}
+
+output "names" {
+  description = "Name of every alarm, in alphabetical order."
+  value       = sort(local.every_alarm[*].alarm_name)
+}
+
+output "arns" {
+  description = "ARN of every alarm."
+  value       = local.every_alarm[*].arn
+}
+
+output "settings" {
+  description = "What the environment chose, read back from the resources."
+  value = {
+    actions_enabled          = aws_cloudwatch_metric_alarm.throttles.actions_enabled
+    topic_arns               = aws_cloudwatch_metric_alarm.throttles.alarm_actions
+    restored_slots_threshold = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold
+  }
+}

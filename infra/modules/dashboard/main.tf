@@ -1,0 +1,158 @@
+# Rows of equal charts, top to bottom: how Sluice is used, what the sweep gave back, how the sweep ran, what DynamoDB took. Each
+# chart says only what differs from the others; position, size and region follow from where it stands.
+locals {
+  env      = var.environment
+  function = var.function_name
+  table    = var.table_name
+  queue    = var.dead_letter_queue_name
+
+  note = <<-EOT
+    **Sluice, ${local.env}.** Clients publish no metrics of their own yet, so use is read off DynamoDB: a batch of grants is one
+    write, and a refusal that a process answers from its cache is no request at all. Everything named *sweep* comes from the reconciler.
+  EOT
+
+  # In CloudWatch's notation "." stands for the value above it, here written out so that each line can be read alone.
+  rows = [
+    [
+      {
+        title = "Writes that DynamoDB accepted (grants, releases, renewals and sweeps together)"
+        yAxis = { left = { label = "Requests", showUnits = false, min = 0 } }
+        stat  = "SampleCount"
+        metrics = [
+          ["AWS/DynamoDB", "SuccessfulRequestLatency", "TableName", local.table, "Operation", "UpdateItem", { label = "UpdateItem: rate buckets, renewals" }],
+          ["AWS/DynamoDB", "SuccessfulRequestLatency", "TableName", local.table, "Operation", "TransactWriteItems", { label = "TransactWriteItems: slots and their leases" }],
+        ]
+      },
+      {
+        title = "Conditions that failed (refusals, and plans that another write made stale)"
+        yAxis = { left = { label = "Requests", showUnits = false, min = 0 } }
+        metrics = [
+          ["AWS/DynamoDB", "ConditionalCheckFailedRequests", "TableName", local.table, { label = "Failed conditions" }],
+          ["AWS/DynamoDB", "TransactionConflict", "TableName", local.table, { label = "Conflicts between transactions" }],
+        ]
+      },
+    ],
+    [
+      {
+        title = "Leases that sweeps gave back"
+        yAxis = { left = { label = "Count", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "Restored", "Environment", local.env, { label = "Leases restored" }],
+          ["Sluice", "RestoredSlots", "Environment", local.env, { label = "Slots restored" }],
+          ["Sluice", "AlreadyCapped", "Environment", local.env, { label = "Leases whose bucket was full already" }],
+          ["Sluice", "LostRaces", "Environment", local.env, { label = "Leases that someone else gave back first" }],
+        ]
+      },
+      {
+        title = "Slots restored, by dimension"
+        yAxis = { left = { label = "Slots", showUnits = false, min = 0 } }
+        metrics = [
+          [{ expression = "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"RestoredSlots\" Environment=\"${local.env}\"', 'Sum', 300)" }],
+        ]
+      },
+      {
+        title = "Drift: slots that no lease explains, by dimension and in all"
+        yAxis = { left = { label = "Slots", showUnits = false, min = 0 } }
+        stat  = "Maximum"
+        metrics = [
+          [{ expression = "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"Drift\" Environment=\"${local.env}\"', 'Maximum', 300)" }],
+          ["Sluice", "Drift", "Environment", local.env, { label = "All dimensions" }],
+        ]
+      },
+    ],
+    [
+      {
+        title = "How long a sweep takes"
+        yAxis = { left = { label = "Milliseconds", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "Duration", "Environment", local.env, { stat = "p50", label = "Sweep, median" }],
+          ["Sluice", "Duration", "Environment", local.env, { stat = "Maximum", label = "Sweep, longest" }],
+          ["AWS/Lambda", "Duration", "FunctionName", local.function, { stat = "Maximum", label = "Function, longest (timeout at 60,000)" }],
+        ]
+      },
+      {
+        title = "What sweeps looked at, and what they left"
+        yAxis = { left = { label = "Rows", showUnits = false, min = 0 }, right = { label = "Left over", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "RowsScanned", "Environment", local.env, { label = "Rows scanned" }],
+          ["Sluice", "Expired", "Environment", local.env, { label = "Leases that had ended" }],
+          ["Sluice", "Left", "Environment", local.env, { label = "Left for the next sweep", yAxis = "right" }],
+          ["Sluice", "Failed", "Environment", local.env, { label = "Failed", yAxis = "right" }],
+          ["Sluice", "Unparsable", "Environment", local.env, { label = "Not readable", yAxis = "right" }],
+        ]
+      },
+      {
+        title = "Runs, errors and dead letters"
+        yAxis = { left = { label = "Count", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "Sweeps", "Environment", local.env, { label = "Sweeps that finished" }],
+          ["Sluice", "DeadlineHit", "Environment", local.env, { label = "Sweeps stopped by their deadline" }],
+          ["AWS/Lambda", "Errors", "FunctionName", local.function, { label = "Errors of the function" }],
+          ["AWS/Lambda", "Throttles", "FunctionName", local.function, { label = "Runs held back (one at a time)" }],
+          ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", local.queue, { stat = "Maximum", label = "Dead letters" }],
+        ]
+      },
+    ],
+    [
+      {
+        title = "Capacity consumed"
+        yAxis = { left = { label = "Units a second", showUnits = false, min = 0 } }
+        metrics = [
+          [{ expression = "write / PERIOD(write)", label = "Write units a second" }],
+          [{ expression = "read / PERIOD(read)", label = "Read units a second" }],
+          ["AWS/DynamoDB", "ConsumedWriteCapacityUnits", "TableName", local.table, { id = "write", visible = false }],
+          ["AWS/DynamoDB", "ConsumedReadCapacityUnits", "TableName", local.table, { id = "read", visible = false }],
+        ]
+        annotations = { horizontal = [{ label = "Writes that one key takes, were they all to one bucket", value = 1000 }] }
+      },
+      {
+        title = "Throttled by DynamoDB"
+        yAxis = { left = { label = "Events", showUnits = false, min = 0 } }
+        metrics = [
+          ["AWS/DynamoDB", "WriteThrottleEvents", "TableName", local.table, { label = "Writes" }],
+          ["AWS/DynamoDB", "ReadThrottleEvents", "TableName", local.table, { label = "Reads" }],
+          ["AWS/DynamoDB", "WriteKeyRangeThroughputThrottleEvents", "TableName", local.table, { label = "Writes to a key that was too hot" }],
+        ]
+      },
+      {
+        title = "Requests of a sweep"
+        yAxis = { left = { label = "Requests", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "Requests", "Environment", local.env, { label = "Requests" }],
+          ["Sluice", "ConflictsRetried", "Environment", local.env, { label = "Sent again after a conflict" }],
+        ]
+      },
+    ],
+  ]
+
+  top_height   = 4
+  chart_height = 6
+
+  charts = flatten([
+    for y, row in local.rows : [
+      for x, chart in row : {
+        type   = "metric"
+        x      = x * 24 / length(row)
+        y      = local.top_height + y * local.chart_height
+        width  = 24 / length(row)
+        height = local.chart_height
+
+        properties = merge({ region = var.region, view = "timeSeries", stat = "Sum", period = 300 }, chart)
+      }
+    ]
+  ])
+}
+
+resource "aws_cloudwatch_dashboard" "this" {
+  dashboard_name = "sluice-${var.environment}"
+
+  dashboard_body = jsonencode({
+    widgets = concat(
+      [
+        { type = "alarm", x = 0, y = 0, width = 16, height = local.top_height, properties = { title = "Alarms", alarms = var.alarm_arns } },
+        { type = "text", x = 16, y = 0, width = 8, height = local.top_height, properties = { markdown = local.note } },
+      ],
+      local.charts,
+    )
+  })
+}

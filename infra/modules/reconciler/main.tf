@@ -1,0 +1,61 @@
+# The Lambda function that gives back what crashed callers held, and what starts it.
+
+locals {
+  name = "sluice-reconciler-${var.environment}"
+}
+
+resource "aws_lambda_function" "reconciler" {
+  function_name = local.name
+  description   = "Finds leases that have ended and restores their slots."
+  role          = aws_iam_role.reconciler.arn
+
+  filename         = var.package_path
+  source_code_hash = filebase64sha256(var.package_path)
+  runtime          = "provided.al2023"
+  handler          = "bootstrap"
+  architectures    = [var.architecture]
+  memory_size      = 128
+  timeout          = 60
+
+  # Two sweeps at once do no harm, since every write of theirs is conditional. One at a time is cheaper.
+  reserved_concurrent_executions = 1
+
+  environment {
+    variables = {
+      SLUICE_TABLE_NAME = var.table_name
+      SLUICE_ENV        = var.environment
+      SLUICE_AWS_REGION = var.region
+      SLUICE_LOG_LEVEL  = var.log_level
+    }
+  }
+
+  # Lambda drops lines below its own level, and takes a line that names none for INFO, as the line that carries the metrics may.
+  # So that level is never above INFO: what to leave out is decided in the process, by SLUICE_LOG_LEVEL.
+  logging_config {
+    log_format            = "JSON"
+    log_group             = aws_cloudwatch_log_group.reconciler.name
+    application_log_level = contains(["TRACE", "DEBUG"], var.log_level) ? var.log_level : "INFO"
+    system_log_level      = "INFO"
+  }
+}
+
+resource "aws_cloudwatch_log_group" "reconciler" {
+  name              = "/aws/lambda/${local.name}"
+  retention_in_days = var.log_retention_days
+}
+
+# A run that fails or comes too late is not worth repeating: the next one does its work.
+resource "aws_lambda_function_event_invoke_config" "reconciler" {
+  function_name                = aws_lambda_function.reconciler.function_name
+  maximum_retry_attempts       = 0
+  maximum_event_age_in_seconds = 300
+
+  destination_config {
+    on_failure {
+      destination = aws_sqs_queue.dead_letters.arn
+    }
+  }
+
+  # Lambda refuses a destination that the function's role may not write to.
+  depends_on = [aws_iam_role_policy.reconciler]
+}

@@ -1,0 +1,30 @@
+output "function_name" {
+  description = "Name of the function."
+  value       = aws_lambda_function.reconciler.function_name
+}
+
+output "role_arn" {
+  description = "ARN of the role that the function runs with."
+  value       = aws_iam_role.reconciler.arn
+}
+
+output "dead_letter_queue_name" {
+  description = "Name of the queue of dead letters."
+  value       = aws_sqs_queue.dead_letters.name
+}
+
+output "dead_letter_queue_url" {
+  description = "URL of the queue of dead letters."
+  value       = aws_sqs_queue.dead_letters.url
+}
+
+output "settings" {
+  description = "What the environment chose, read back from the resources."
+  value = {
+    architecture        = one(aws_lambda_function.reconciler.architectures)
+    schedule_expression = aws_cloudwatch_event_rule.schedule.schedule_expression
+    log_level           = aws_lambda_function.reconciler.environment[0].variables.SLUICE_LOG_LEVEL
+    log_retention_days  = aws_cloudwatch_log_group.reconciler.retention_in_days
+    region              = aws_lambda_function.reconciler.environment[0].variables.SLUICE_AWS_REGION
+  }
+}

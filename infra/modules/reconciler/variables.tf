@@ -1,0 +1,79 @@
+variable "environment" {
+  description = "sandbox, pre or prod: the last part of every name here, and SLUICE_ENV of the function."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the table."
+  type        = string
+}
+
+variable "table_name" {
+  description = "The table to sweep."
+  type        = string
+}
+
+variable "table_arn" {
+  description = "ARN of the table, for the role's rights."
+  type        = string
+}
+
+variable "package_path" {
+  description = "Zip file with the bootstrap."
+  type        = string
+
+  validation {
+    condition     = fileexists(var.package_path)
+    error_message = "There is no zip file at package_path. Build the reconciler first, or name a file that is there: a plan that nobody applies, and a destroy, take any."
+  }
+}
+
+variable "architecture" {
+  description = "What the bootstrap was built for. The wrong one is accepted here, and fails at the first run."
+  type        = string
+  default     = "arm64"
+
+  validation {
+    condition     = contains(["arm64", "x86_64"], var.architecture)
+    error_message = "The architecture must be arm64 or x86_64."
+  }
+}
+
+variable "schedule_expression" {
+  description = "When to run, as EventBridge writes it."
+  type        = string
+  default     = "rate(5 minutes)"
+
+  validation {
+    condition = can(regex(
+      "^(rate\\((1 (minute|hour|day)|([2-9]|[1-9][0-9]+) (minutes|hours|days))\\)|cron\\([^ ()]+( [^ ()]+){5}\\))$",
+      var.schedule_expression,
+    ))
+    error_message = "The schedule must be rate(1 minute), rate(5 minutes) and the like, or cron() with six fields."
+  }
+}
+
+variable "log_level" {
+  description = "SLUICE_LOG_LEVEL of the function."
+  type        = string
+  default     = "INFO"
+
+  validation {
+    condition     = contains(["TRACE", "DEBUG", "INFO", "WARN", "ERROR"], var.log_level)
+    error_message = "The log level must be TRACE, DEBUG, INFO, WARN or ERROR."
+  }
+}
+
+variable "log_retention_days" {
+  description = "Days that the logs are kept."
+  type        = number
+  default     = 30
+
+  validation {
+    condition = contains(
+      [1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653],
+      var.log_retention_days,
+    )
+    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653 days."
+  }
+}

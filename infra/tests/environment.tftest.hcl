@@ -1,0 +1,106 @@
+# The parts together. What each environment's file sets is in tests/envs.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  environment  = "pre"
+  package_path = "versions.tf"
+}
+
+run "the_parts_know_each_other" {
+  assert {
+    condition = (
+      output.table_name == "ontopix-vendor-buckets-pre"
+      && output.reconciler_function_name == "sluice-reconciler-pre"
+      && output.dashboard_name == "sluice-pre"
+      && length(output.alarm_names) == 10
+    )
+    error_message = "Everything is named after the environment."
+  }
+
+  assert {
+    condition = alltrue([
+      strcontains(module.caller_policy.caller_policy_json, module.table.arn),
+      strcontains(module.caller_policy.sweeping_caller_policy_json, module.table.arn),
+    ])
+    error_message = "The callers' policies are about the table."
+  }
+}
+
+run "what_can_be_chosen_arrives" {
+  variables {
+    region                   = "eu-west-1"
+    architecture             = "x86_64"
+    schedule_expression      = "rate(10 minutes)"
+    log_level                = "WARN"
+    log_retention_days       = 14
+    find_hot_keys            = false
+    kms_key_arn              = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
+    warm_throughput          = { read_units_per_second = 12000, write_units_per_second = 8000 }
+    alarm_topic_arns         = ["arn:aws:sns:eu-west-1:111122223333:the-topic"]
+    alarm_actions_enabled    = false
+    restored_slots_threshold = 3
+  }
+
+  assert {
+    condition = module.table.settings == {
+      deletion_protection = true
+      find_hot_keys       = false
+      kms_key_arn         = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
+      warm_writes         = 8000
+    }
+    error_message = "A variable does not reach the table."
+  }
+
+  assert {
+    condition = module.reconciler.settings == {
+      architecture        = "x86_64"
+      schedule_expression = "rate(10 minutes)"
+      log_level           = "WARN"
+      log_retention_days  = 14
+      region              = "eu-west-1"
+    }
+    error_message = "A variable does not reach the reconciler."
+  }
+
+  assert {
+    condition = module.alarms.settings == {
+      actions_enabled          = false
+      topic_arns               = toset(["arn:aws:sns:eu-west-1:111122223333:the-topic"])
+      restored_slots_threshold = 3
+    }
+    error_message = "A variable does not reach the alarms."
+  }
+}
+
+run "an_unknown_environment_is_refused" {
+  command = plan
+
+  variables {
+    environment = "production"
+  }
+
+  expect_failures = [var.environment]
+}
+
+run "a_region_that_is_none_is_refused" {
+  command = plan
+
+  variables {
+    region = "Frankfurt"
+  }
+
+  expect_failures = [var.region]
+}
+
+run "only_a_sandbox_goes_unprotected" {
+  command = plan
+
+  variables {
+    deletion_protection = false
+  }
+
+  expect_failures = [var.deletion_protection]
+}

@@ -1,0 +1,58 @@
+# Run with the environment's own values:
+# terraform test -test-directory=tests/envs -filter=tests/envs/prod.tftest.hcl -var-file=envs/prod.tfvars -var package_path=versions.tf
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  alarm_topic_arns = ["arn:aws:sns:eu-central-1:111122223333:the-topic"]
+}
+
+run "prod_is_made_as_agreed" {
+  assert {
+    condition = (
+      output.table_name == "ontopix-vendor-buckets-prod"
+      && output.reconciler_function_name == "sluice-reconciler-prod"
+      && output.dashboard_name == "sluice-prod"
+      && alltrue([for name in output.alarm_names : startswith(name, "sluice-prod-")])
+    )
+    error_message = "Everything is named after prod."
+  }
+
+  assert {
+    condition = jsonencode(module.table.settings) == jsonencode({
+      deletion_protection = true
+      find_hot_keys       = true
+      kms_key_arn         = null
+      warm_writes         = null
+    })
+    error_message = "The table of prod is not as agreed."
+  }
+
+  assert {
+    condition = module.reconciler.settings == {
+      architecture        = "arm64"
+      schedule_expression = "rate(5 minutes)"
+      log_level           = "INFO"
+      log_retention_days  = 90
+      region              = "eu-central-1"
+    }
+    error_message = "The reconciler of prod is not as agreed."
+  }
+
+  assert {
+    condition     = module.alarms.settings.actions_enabled == true && module.alarms.settings.restored_slots_threshold == 10
+    error_message = "The alarms of prod are not as agreed."
+  }
+}
+
+run "a_plan_warns_while_alarms_in_prod_reach_nobody" {
+  command = plan
+
+  variables {
+    alarm_topic_arns = []
+  }
+
+  expect_failures = [check.alarms_in_prod_reach_someone]
+}

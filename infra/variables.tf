@@ -1,0 +1,100 @@
+variable "environment" {
+  description = "Which environment this is. It ends the name of everything made here, and picks the state's key."
+  type        = string
+
+  validation {
+    condition     = contains(["sandbox", "pre", "prod"], var.environment)
+    error_message = "The environment must be one of sandbox, pre and prod."
+  }
+}
+
+variable "region" {
+  description = "AWS region of the table and of everything beside it."
+  type        = string
+  default     = "eu-central-1"
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]$", var.region))
+    error_message = "The region must look like eu-central-1."
+  }
+}
+
+variable "deletion_protection" {
+  description = "Whether DynamoDB refuses to delete the table. Only a sandbox may do without."
+  type        = bool
+  default     = true
+
+  validation {
+    condition     = var.deletion_protection || var.environment == "sandbox"
+    error_message = "Deletion protection may be turned off in the sandbox alone."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "KMS key for the table. Null leaves it to the key that DynamoDB owns, which costs nothing."
+  type        = string
+  default     = null
+}
+
+variable "warm_throughput" {
+  description = "Units a second that the table must take at once. Null leaves the 4,000 writes and 12,000 reads of a new on-demand table. It can be raised, never lowered, and is paid for when it is."
+  type = object({
+    read_units_per_second  = number
+    write_units_per_second = number
+  })
+  default = null
+}
+
+variable "find_hot_keys" {
+  description = "Whether DynamoDB lists the keys that it throttles. Billed a month, and by the throttled requests that it sees."
+  type        = bool
+  default     = true
+}
+
+variable "package_path" {
+  description = "Zip file with the reconciler's bootstrap, relative to this folder."
+  type        = string
+  default     = "../target/lambda/sluice-reconciler/bootstrap.zip"
+}
+
+variable "architecture" {
+  description = "What the bootstrap in the zip file was built for: arm64 (cheaper) or x86_64."
+  type        = string
+  default     = "arm64"
+}
+
+variable "schedule_expression" {
+  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often; the alarms expect a run every 15 minutes at the least."
+  type        = string
+  default     = "rate(5 minutes)"
+}
+
+variable "log_level" {
+  description = "The reconciler's log level: TRACE, DEBUG, INFO, WARN or ERROR."
+  type        = string
+  default     = "INFO"
+}
+
+variable "log_retention_days" {
+  description = "Days that the reconciler's logs are kept. CloudWatch takes certain numbers only."
+  type        = number
+  default     = 30
+}
+
+variable "alarm_topic_arns" {
+  description = "SNS topics that hear of each alarm and of its end. Without any, alarms show on the dashboard only."
+  type        = list(string)
+  default     = []
+}
+
+variable "alarm_actions_enabled" {
+  description = "Whether alarms notify their topics."
+  type        = bool
+  default     = true
+}
+
+variable "restored_slots_threshold" {
+  description = "Slots restored in 15 minutes from which callers count as leaking, when it goes on for an hour. Lower finds small leaks, higher tolerates callers that are killed in the ordinary way."
+  type        = number
+  default     = 10
+}

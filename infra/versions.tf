@@ -1,0 +1,28 @@
+# No lock file is committed yet: its hashes have to come from the provider registry. Where that can be reached, make it with
+# `terraform -chdir=infra init` and commit it; until then the constraint below is what holds.
+terraform {
+  required_version = ">= 1.11"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 6.25, < 7"
+    }
+  }
+
+  # Partial on purpose: one configuration serves every environment. The key comes from envs/{env}.s3.tfbackend, and the bucket
+  # from whoever runs init, since it is the account's and not the project's.
+  backend "s3" {}
+}
+
+provider "aws" {
+  region = var.region
+
+  default_tags {
+    tags = {
+      Project     = "sluice"
+      Environment = var.environment
+      ManagedBy   = "terraform"
+    }
+  }
+}
