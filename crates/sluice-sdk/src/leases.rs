@@ -30,6 +30,7 @@ impl Client {
             names: &[("#pk", KEY)],
             values: vec![(":lease".into(), AttributeValue::S(LEASE_PREFIX.into()))],
             projection: None,
+            page: None,
             from: None,
         };
         let mut rows: Vec<LeaseRow> = Vec::new();

@@ -103,6 +103,7 @@ impl Client {
                 (":load".into(), AttributeValue::S(LOAD_PREFIX.into())),
             ],
             projection: None,
+            page: None,
             from: None,
         };
         let mut rows = Vec::new();

@@ -7,6 +7,7 @@ mod acquire;
 mod contention;
 mod cost;
 mod events;
+mod infra;
 mod interleavings;
 mod limits;
 mod lost_replies;

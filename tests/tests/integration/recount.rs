@@ -361,3 +361,17 @@ async fn the_directory_heals() {
     assert_eq!(sweep(&world).await.recounted, 0);
     assert_eq!(sweep(&world).await.recounted, 1);
 }
+
+/// A lease that lives, and names its bucket in its key alone, is counted all the same.
+#[tokio::test(start_paused = true)]
+async fn a_lease_without_its_dimension_is_recounted() {
+    let world = World::with_slots(SLOTS, 4).await;
+    world.client().sweep(SweepOptions::default()).await.unwrap();
+    let _held = take(&world.client(), SLOTS).await;
+    let key = world.client().leases().await.unwrap().remove(0).key;
+    let mut row = world.row(&key).await.unwrap();
+    row.remove("dimension");
+    world.put(row).await;
+    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!((report.recounted, report.drift.len()), (1, 0), "{report:?}");
+}

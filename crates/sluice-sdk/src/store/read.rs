@@ -33,6 +33,8 @@ pub(crate) struct Scan {
     pub(crate) names: &'static [(&'static str, &'static str)],
     pub(crate) values: Vec<(Cow<'static, str>, AttributeValue)>,
     pub(crate) projection: Option<&'static str>,
+    /// Most rows of a page; `None` for the megabyte that DynamoDB reads.
+    pub(crate) page: Option<i32>,
     pub(crate) from: Option<Item>,
 }
 

@@ -114,6 +114,7 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
         .set_expression_attribute_values(Some(
             scan.values.iter().map(|(name, value)| (name.clone().into_owned(), value.clone())).collect(),
         ))
+        .set_limit(scan.page)
         .set_projection_expression(scan.projection.map(str::to_owned))
         .set_exclusive_start_key(scan.from.clone())
 }

@@ -18,6 +18,10 @@ const NAMES: &[(&str, &str)] =
 /// The most that DynamoDB takes in an `IN`.
 const MOST_NAMED: usize = 100;
 
+/// Rows of a page: half of what a megabyte holds of leases. Smaller pages take less memory, of which a small function has
+/// little (some 3 MB a page, of which a few are read at once); larger ones take fewer requests.
+const ROWS_PER_PAGE: i32 = 2_500;
+
 /// What a scan looks for.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
@@ -136,6 +140,7 @@ impl Query {
             names: NAMES,
             values,
             projection: Some("#pk, #e, #d, #k, #c"),
+            page: Some(ROWS_PER_PAGE),
             from: None,
         }
     }

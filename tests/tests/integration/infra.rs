@@ -1,0 +1,129 @@
+//! What Terraform makes and what the code takes for granted are one: names, key, TTL, and rights that suffice.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, table_name};
+use sluice_sdk::{StoreError, SweepOptions};
+use sluice_testkit::Rights;
+
+use crate::world::{World, dimension, take};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+const RATE: &str = "openai#rpm";
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra").join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The strings of `name = [...]`.
+fn list(source: &str, name: &str) -> Vec<String> {
+    let start = source.find(&format!("{name} = [")).unwrap_or_else(|| panic!("no list {name}"));
+    let list = source[start..].split_once('[').unwrap().1.split_once(']').unwrap().0;
+    let strings: Vec<String> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(!strings.is_empty(), "{name} is empty");
+    strings
+}
+
+/// The line `name = ...` of a source, without the alignment of `terraform fmt`.
+fn assigned(source: &str, name: &str) -> String {
+    let lines = source.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = lines.into_iter().find(|line| line.starts_with(&format!("{name} = ")));
+    line.unwrap_or_else(|| panic!("no {name}")).split_once(" = ").unwrap().1.to_owned()
+}
+
+#[test]
+fn terraform_and_the_schema_name_the_same_table() {
+    let table = read("modules/table/main.tf");
+    assert_eq!(assigned(&table, "name"), format!("\"{}\"", table_name("${var.environment}")));
+    assert_eq!(assigned(&table, "hash_key"), format!("\"{KEY}\""));
+    assert_eq!(assigned(&table, "attribute_name"), format!("\"{PURGE_AT}\""));
+    let variables = read("variables.tf");
+    let environments = list(&variables.replace("contains([", "environments = ["), "environments");
+    assert_eq!(environments, ENVIRONMENTS);
+    for environment in ENVIRONMENTS {
+        assert_eq!(assigned(&read(&format!("envs/{environment}.tfvars")), "environment"), format!("\"{environment}\""));
+    }
+    let reconciler = read("modules/reconciler/rights.tf");
+    let callers = read("modules/caller-policy/main.tf");
+    for policies in [&reconciler, &callers] {
+        assert!(policies.contains(&format!("\"dynamodb:LeadingKeys\" = [\"{LEASE_PREFIX}*\"]")));
+    }
+}
+
+fn rights(on_table: &[String], on_leases: &[String]) -> Rights {
+    let table = on_table.iter().fold(Rights::none(), Rights::allow);
+    on_leases.iter().fold(table, |rights, action| rights.allow_on(action, format!("{LEASE_PREFIX}*")))
+}
+
+/// Everything that a sweep can find: slots, a rate lease, a bucket that is gone, one that is full, a slot that is lost.
+async fn damaged() -> World {
+    let world = World::with_slots(SLOTS, 4).await;
+    world.rate(RATE, 10, 60).await;
+    for name in ["full#concurrent", "gone#concurrent", "leaky#concurrent"] {
+        world.slots(name, 3).await;
+    }
+    world.client().sweep(SweepOptions::default()).await.unwrap();
+    let with_leases = world.client_with(|settings| settings.leases(sluice_sdk::Leases::All));
+    for name in [SLOTS, RATE, "full#concurrent", "gone#concurrent"] {
+        std::mem::forget(take(&with_leases, name).await);
+    }
+    world.add_tokens("full#concurrent", "1").await;
+    world.add_tokens("leaky#concurrent", "-1").await;
+    world.client().remove_bucket(&dimension("gone#concurrent")).await.unwrap();
+    world.pass_lease();
+    world
+}
+
+/// Sweeps until all should be healed; whether it was.
+async fn heals(world: &World) -> bool {
+    for _ in 0..3 {
+        if world.client().sweep(SweepOptions::default()).await.is_err() {
+            return false;
+        }
+    }
+    world.dynamo.faults().clear();
+    world.leases().await == 0 && world.free(SLOTS).await == "4" && world.free("leaky#concurrent").await == "3"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_with_the_documented_rights_alone_does_all_its_work() {
+    let source = read("modules/reconciler/rights.tf");
+    let (on_table, on_leases) = (list(&source, "table_actions"), list(&source, "lease_actions"));
+    let world = damaged().await;
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
+    world.client().warm_up().await.unwrap();
+    assert!(heals(&world).await);
+    for left_out in on_table.iter().chain(&on_leases) {
+        let without =
+            |actions: &[String]| actions.iter().filter(|action| *action != left_out).cloned().collect::<Vec<_>>();
+        let world = damaged().await;
+        world.dynamo.faults().allow_only(rights(&without(&on_table), &without(&on_leases)));
+        assert!(!heals(&world).await, "{left_out} is granted and not needed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_the_documented_rights_alone_acquires_renews_and_releases() {
+    let source = read("modules/caller-policy/main.tf");
+    let mut on_table = list(&source, "caller_actions");
+    let on_leases = list(&source, "lease_actions");
+    let world = damaged().await;
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
+    let client = world.client();
+    let mut held = take(&client, SLOTS).await;
+    take(&client, RATE).await.release().await.unwrap();
+    client.penalize(RATE, 0.5).await.unwrap();
+    held.renew().await.unwrap();
+    held.release().await.unwrap();
+    let both = client.slot([SLOTS, RATE]).timeout(Duration::from_secs(5));
+    both.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    let swept = world.client().sweep(SweepOptions::default()).await.unwrap_err().source;
+    assert!(matches!(swept, StoreError::AccessDenied { .. }), "{swept}");
+    let removed = client.remove_bucket(&dimension(RATE)).await.unwrap_err();
+    assert!(matches!(removed, StoreError::AccessDenied { .. }), "{removed}");
+    on_table.extend(list(&source, "sweep_actions"));
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
+    assert!(heals(&world).await);
+}
