@@ -89,11 +89,11 @@ pub(crate) async fn run(options: Options) -> Ended {
 async fn create_table(client: &Client) -> Result<(), Failure> {
     if std::env::var_os("SLUICE_ENDPOINT_URL").is_none_or(|url| url.is_empty()) {
         return Err(Failure::new(
-            "--create-table is for a local endpoint: set SLUICE_ENDPOINT_URL; in AWS, `task infra:apply` makes the table".into(),
+            "--create-table is for a local endpoint: set SLUICE_ENDPOINT_URL; in AWS, `task infra:apply` makes the table",
         ));
     }
     if sluice_sdk::create_table(client.dynamodb(), client.table()).await? {
-        eprintln!("made table {}", client.table());
+        anstream::eprintln!("made table {}", client.table());
     }
     Ok(())
 }
