@@ -13,6 +13,7 @@ mod limits;
 mod lost_replies;
 mod other_clients;
 mod outage;
+mod reconciler;
 mod recount;
 mod slots;
 mod sweep;

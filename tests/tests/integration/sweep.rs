@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, Limit};
+use serde_json::json;
+use sluice_core::schema::TOKENS;
+use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, Limit, Operand, Put};
 use sluice_sdk::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
 
@@ -210,4 +212,49 @@ async fn a_sweep_of_a_table_that_does_not_answer_is_an_error() {
     let world = World::with_slots(SLOTS, 1).await;
     world.dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
     assert!(world.client().sweep(SweepOptions::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_fails_ends_the_sweep_and_what_was_done_is_told() {
+    let world = World::new().await;
+    for at in 0..30 {
+        let name = format!("vendor{at}#concurrent");
+        world.slots(&name, 1).await;
+        crash(&world, &name, 1).await;
+    }
+    world.pass_lease();
+    world.dynamo.meter().reset();
+    for _ in 0..8 {
+        world.dynamo.faults().next(Operation::TransactWriteItems, Fault::Delay(Duration::from_millis(1)));
+    }
+    world.dynamo.faults().always(Operation::TransactWriteItems, Fault::service("InternalServerError", 500, json!({})));
+    let error = world.client().sweep(SweepOptions::default()).await.unwrap_err();
+    assert!(error.source.is_unavailable(), "{error}");
+    assert_eq!((error.report.restored, error.report.restored + error.report.left), (8, 30), "{error:?}");
+    let sent = world.dynamo.meter().of(Operation::TransactWriteItems).requests;
+    assert!(sent <= 8 + 4 * 4, "no bucket is begun after the first failure: {sent} transactions");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_buckets_than_fill_transactions_are_all_given_back_to() {
+    let world = World::new().await;
+    let now = world.dynamo.clock().now();
+    let limit = Limit::concurrent(Amount::from_tokens(52), Cost::ONE).unwrap();
+    let names: Vec<_> = (0..500).map(|at| dimension(&format!("vendor{at}#concurrent"))).collect();
+    let held = |mut row: Put| {
+        row.item
+            .iter_mut()
+            .filter(|(name, _)| *name == TOKENS)
+            .for_each(|(_, value)| *value = Operand::Number("0".into()));
+        row
+    };
+    let buckets = names.iter().map(|name| held(Bucket::full(name.clone(), limit, now).create()));
+    let leases = (0..26_000).map(|at| {
+        let id = LeaseId::new(at.to_string()).unwrap();
+        Lease::new(names[at % 500].clone(), &id, Cost::ONE, now, now.after(Duration::from_secs(60)), "test").put()
+    });
+    assert_eq!(world.dynamo.load(crate::world::TABLE, buckets.chain(leases)).unwrap(), 26_500);
+    world.pass_lease();
+    let report = sweep(&world).await;
+    assert_eq!((report.restored, report.dimensions.len(), report.left), (26_000, 500, 0));
 }

@@ -1,0 +1,121 @@
+//! The function: what it logs and answers, and that it ends in time whatever the table does.
+
+use std::time::Duration;
+
+use lambda_runtime::Diagnostic;
+use serde_json::{Value, json};
+use sluice_core::Timestamp;
+use sluice_reconciler::{Ended, ReconcileError, Reconciler, Trigger, metrics};
+use sluice_sdk::{Client, ConfigError, SweepOptions};
+use sluice_testkit::{Fault, Operation};
+use tokio::time::Instant;
+
+use crate::world::{World, take};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+
+fn reconciler(world: &World) -> Reconciler {
+    Reconciler::new(Ok(world.client()), Some("sandbox".into()))
+}
+
+async fn with_ended(slots: i32) -> World {
+    let world = World::with_slots(SLOTS, slots).await;
+    let client = world.client();
+    for _ in 0..slots {
+        std::mem::forget(take(&client, SLOTS).await);
+    }
+    world.pass_lease();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_report_has_the_fields_of_the_manual() {
+    let world = with_ended(3).await;
+    let report = reconciler(&world).reconcile(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(report["event"], "reconciler.complete");
+    assert_eq!(
+        (&report["restored"], &report["dimensions"], &report["already_capped"]),
+        (&json!(3), &json!([SLOTS]), &json!(0))
+    );
+    for field in ["rows_scanned", "expired", "lost_races", "conflicts_retried", "unparsable", "requests", "duration_ms"]
+    {
+        assert!(report[field].is_u64(), "{field}: {report}");
+    }
+    assert_eq!((&report["drift"], &report["deadline_hit"]), (&json!({}), &json!(false)));
+}
+
+/// Every metric that a line declares has a number in it, and every dimension a text: CloudWatch drops what has not.
+fn check(line: &Value) {
+    let declared = &line["_aws"]["CloudWatchMetrics"][0];
+    assert_eq!(declared["Namespace"], "Sluice");
+    assert!(line["_aws"]["Timestamp"].as_i64().unwrap() > 1_700_000_000_000);
+    for metric in declared["Metrics"].as_array().unwrap() {
+        let (name, unit) = (metric["Name"].as_str().unwrap(), &metric["Unit"]);
+        assert!(line[name].is_number() && (unit == "Count" || unit == "Milliseconds"), "{name}: {line}");
+    }
+    for name in declared["Dimensions"][0].as_array().unwrap() {
+        assert!(line[name.as_str().unwrap()].is_string(), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_are_the_report() {
+    let world = with_ended(3).await;
+    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.add_tokens(SLOTS, "-2").await;
+    let client = world.client();
+    std::mem::forget(take(&client, SLOTS).await);
+    world.pass_lease();
+    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let lines = metrics("pre", &report, Ended::Well, Timestamp::from_secs(1_709_550_002));
+    lines.iter().for_each(check);
+    let [all, of_slots] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&all["Environment"], &all["Sweeps"], &all["Restored"]), (&json!("pre"), &json!(1), &json!(1)));
+    assert_eq!((&all["RestoredSlots"], &all["Drift"], &all["Recounted"]), (&json!(1), &json!(2.0), &json!(1)));
+    assert_eq!((&of_slots["VendorDimension"], &of_slots["Drift"]), (&json!(SLOTS), &json!(2.0)));
+    assert_eq!(metrics("pre", &report, Ended::InError, Timestamp::from_secs(1_709_550_002))[0]["Sweeps"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_not_there_is_an_error_that_names_it() {
+    let world = World::new().await;
+    let elsewhere = world.dynamo.client("ontopix-vendor-buckets-none");
+    let error = Reconciler::new(Ok(elsewhere), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
+    let diagnostic = Diagnostic::from(error);
+    assert_eq!(diagnostic.error_type, "Sweep");
+    assert!(diagnostic.error_message.contains("ontopix-vendor-buckets-none"), "{}", diagnostic.error_message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_variable_is_the_error_of_every_run() {
+    let reconciler = Reconciler::new(Err::<Client, _>(ConfigError::NoTable), None);
+    let error = reconciler.reconcile(Duration::from_secs(60)).await.unwrap_err();
+    assert!(matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_TABLE_NAME")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_function_ends_in_time_whatever_hangs() {
+    for operation in [Operation::GetItem, Operation::Scan, Operation::TransactWriteItems] {
+        let world = with_ended(3).await;
+        world.dynamo.faults().always(operation, Fault::Hang);
+        let began = Instant::now();
+        let report = reconciler(&world).reconcile(Duration::from_secs(2)).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(2), "{operation:?}: {:?}", began.elapsed());
+        assert_eq!(report["deadline_hit"], true, "{operation:?}: {report}");
+        let missing = report["left"].as_u64().unwrap() + report["segments_unscanned"].as_u64().unwrap();
+        assert!(missing > 0 && report["restored"] == 0, "{operation:?}: {report}");
+        world.dynamo.faults().clear();
+        assert_eq!(reconciler(&world).reconcile(Duration::from_secs(60)).await.unwrap()["restored"], 3);
+    }
+}
+
+#[test]
+fn a_rule_and_a_person_both_start_it() {
+    let rule = json!({
+        "version": "0", "id": "1", "detail-type": "Scheduled Event", "source": "aws.events", "account": "1",
+        "time": "2026-01-01T00:00:00Z", "region": "eu-central-1", "resources": [], "detail": {}
+    });
+    assert!(matches!(serde_json::from_value(rule).unwrap(), Trigger::Schedule(_)));
+    assert!(matches!(serde_json::from_str("{}").unwrap(), Trigger::Person(_)));
+    assert!(matches!(serde_json::from_str("null").unwrap(), Trigger::Person(_)));
+}
