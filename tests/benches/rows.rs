@@ -15,7 +15,7 @@ pub(crate) fn table(now: Timestamp, buckets: usize, leases: usize, ended: usize)
     let every = leases / ended;
     let long_ago = now.before(Duration::from_secs(300));
     let lease = move |at: usize| {
-        let ends = if at % every == 0 { long_ago } else { now.after(Duration::from_secs(3_600)) };
+        let ends = if at.is_multiple_of(every) { long_ago } else { now.after(Duration::from_secs(3_600)) };
         let id = LeaseId::new(format!("{at:08x}-4c1d-7e7a-9b1e-0123456789ab")).unwrap();
         let name = names[(at / every) % names.len()].clone();
         Lease::new(name, &id, Cost::ONE, long_ago.before(Duration::from_secs(60)), ends, "audit-service").put()

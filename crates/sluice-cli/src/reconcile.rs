@@ -56,7 +56,7 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
         println!("  {dimension}: {}", restored.leases);
     }
     for (dimension, slots) in &report.drift {
-        println!("  {dimension}: {}", drift(*slots, report.corrected.get(dimension).is_some()));
+        println!("  {dimension}: {}", drift(*slots, report.corrected.contains_key(dimension)));
     }
     if unparsable + left + failed > 0 {
         println!("left alone: {unparsable} unreadable, {failed} refused, {left} for the next sweep");

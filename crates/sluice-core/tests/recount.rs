@@ -1,5 +1,6 @@
 //! A recount never claims more than is true, whatever happens between its readings and however wrong the clocks are; and it
 //! finds what there is to find where nothing happens.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

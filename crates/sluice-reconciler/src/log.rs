@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use serde_json::Value;
+use serde::Serialize;
 use sluice_sdk::REPORT_TARGET;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -18,17 +18,18 @@ pub fn log_to_stdout() {
         .with_target("sluice_sdk", level)
         .with_target("sluice_reconciler", level)
         .with_target(REPORT_TARGET, LevelFilter::OFF)
+        // It would log every error of a run a second time, in full.
+        .with_target("lambda_runtime::layers::panic", LevelFilter::OFF)
         .with_default(LevelFilter::WARN);
     let lines =
         tracing_subscriber::fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
     tracing_subscriber::registry().with(targets).with(lines).init();
 }
 
-/// Writes a line for each value. A closed output is nothing to stop a sweep for.
-pub(crate) fn print<'a>(lines: impl IntoIterator<Item = &'a Value>) {
+/// Writes a line. A closed output is nothing to stop a sweep for.
+pub(crate) fn print(line: &impl Serialize) {
     let mut out = std::io::stdout().lock();
-    for line in lines {
-        let _ = writeln!(out, "{line}");
+    if let Ok(line) = serde_json::to_string(line) {
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
-    let _ = out.flush();
 }

@@ -14,9 +14,9 @@ const COUNT: &str = "Count";
 /// Whether a sweep did what it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It did, in time or not.
+    /// It did, if not all in time.
     Well,
-    /// The table stopped it.
+    /// The table stopped it, or never answered.
     InError,
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use lambda_runtime::{Context, Diagnostic};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sluice_sdk::{Client, Clock, ConfigError, SweepError, SweepOptions, SweepReport};
 
@@ -80,25 +80,29 @@ impl Reconciler {
         let client = self.client.as_ref().map_err(|error| ReconcileError::Config(error.to_string()))?;
         let mut options = SweepOptions::default();
         options.budget = Some(time_left.saturating_sub(margin(time_left)));
-        match client.sweep(options).await {
-            Ok(report) => Ok(self.tell(&report, None)),
-            Err(error) => {
-                self.tell(&error.report, Some(&error));
-                Err(error.into())
-            }
+        let swept = client.sweep(options).await;
+        let (report, failed) = match &swept {
+            Ok(report) => (report, None),
+            Err(error) => (&*error.report, Some(error)),
+        };
+        match failed {
+            None => print(report),
+            Some(error) => print(&Failed { event: "reconciler.failed", error: error.to_string(), report }),
         }
+        // A sweep that read nothing at all has not been one, though its time ended before DynamoDB failed.
+        let read_something = report.rows_scanned > 0 || report.segments_unscanned == 0;
+        let ended = if failed.is_none() && read_something { Ended::Well } else { Ended::InError };
+        metrics(&self.environment, report, ended, Clock::system().now()).iter().for_each(print);
+        Ok(json!(swept?))
     }
+}
 
-    fn tell(&self, report: &SweepReport, error: Option<&SweepError>) -> Value {
-        let mut line = json!(report);
-        if let Some(error) = error {
-            line["event"] = json!("reconciler.failed");
-            line["error"] = json!(error.to_string());
-        }
-        let ended = if error.is_some() { Ended::InError } else { Ended::Well };
-        print(std::iter::once(&line).chain(&metrics(&self.environment, report, ended, Clock::system().now())));
-        line
-    }
+/// The line of a sweep that the table stopped.
+#[derive(Serialize)]
+struct Failed<'a> {
+    event: &'static str,
+    error: String,
+    report: &'a SweepReport,
 }
 
 /// What is kept of the time for the end of requests under way, the log and the reply.

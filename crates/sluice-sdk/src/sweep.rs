@@ -24,6 +24,9 @@ use recount::Recount;
 /// sweep from saying what it did.
 const GRACE: Duration = Duration::from_millis(250);
 
+/// Of rows that are amiss in one way, so many are logged; the report has their number.
+const MOST_LOGGED: usize = 20;
+
 /// A sweep that the table stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the sweep stopped: {source}")]
@@ -107,7 +110,7 @@ async fn sweep(inner: &Inner, store: &Store, options: &SweepOptions) -> (SweepRe
         Some(Err(error)) => return (report, Err(error)),
         None => {
             report.deadline_hit = true;
-            return (report, Ok(()));
+            return (report, Err(no_answer()));
         }
     };
     let mut pipeline = Pipeline::new(store, options, deadlines, recount);
@@ -125,6 +128,12 @@ async fn sweep(inner: &Inner, store: &Store, options: &SweepOptions) -> (SweepRe
             (report, Ok(()))
         }
     }
+}
+
+/// A sweep that heard nothing is none, however little time it had.
+fn no_answer() -> StoreError {
+    let message = String::from("no answer before the sweep's time ended");
+    StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }
 }
 
 /// A value that a condition compares with.

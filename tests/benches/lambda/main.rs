@@ -3,6 +3,8 @@
 //!
 //! The function runs as it does in Lambda, against a stand-in for the Runtime API and the embedded engine, both in this
 //! process. The figures are this machine's, not AWS's.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::cast_precision_loss, unreachable_pub)]
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

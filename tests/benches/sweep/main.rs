@@ -4,6 +4,8 @@
 //! The latencies are modelled, not measured on AWS. For the original way they are the averages of the zae-limiter load tests
 //! plus a millisecond of network; for the sweep, whose requests are larger, the 99th percentile of a transaction of five
 //! actions, for every request. That is against the sweep.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::cast_precision_loss, unreachable_pub)]
 
 use std::process::ExitCode;
 use std::time::Duration;

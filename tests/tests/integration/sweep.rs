@@ -258,3 +258,19 @@ async fn more_buckets_than_fill_transactions_are_all_given_back_to() {
     let report = sweep(&world).await;
     assert_eq!((report.restored, report.dimensions.len(), report.left), (26_000, 500, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_before_the_scan_failed_is_given_back() {
+    let world = World::with_slots(SLOTS, 40).await;
+    crash(&world, SLOTS, 40).await;
+    world.pass_lease();
+    let mut options = SweepOptions::default();
+    options.concurrency = 1;
+    for _ in 0..8 {
+        world.dynamo.faults().next(Operation::Scan, Fault::Delay(Duration::from_millis(1)));
+    }
+    world.dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
+    let error = world.client().sweep(options).await.unwrap_err();
+    assert!(error.report.restored > 0 && error.report.restored == error.report.expired, "{error:?}");
+    assert_eq!(error.report.segments_unscanned, 8);
+}

@@ -154,17 +154,22 @@ where
     if let SdkError::ServiceError(context) = &error {
         let code = context.err().code().unwrap_or_default();
         let message = context.err().message().unwrap_or(code).to_owned();
+        let status = context.raw().status().as_u16();
+        // What answers without a code is a proxy, or no DynamoDB at all.
+        let told = if code.is_empty() {
+            format!("HTTP status {status}, not an answer of DynamoDB's")
+        } else {
+            format!("{code}: {message}")
+        };
         return match code {
             "ResourceNotFoundException" => StoreError::NoTable { table },
             "AccessDeniedException" => StoreError::AccessDenied { operation, table, message },
             code if CREDENTIAL_CODES.contains(&code) => StoreError::Credentials { operation, message },
             _ if matches!(fate(&error), Fate::Conflict | Fate::Throttled) && !maybe_applied => {
-                StoreError::Contended { operation, message: format!("{code}: {message}") }
+                StoreError::Contended { operation, message: told }
             }
-            _ if fate(&error).is_transient() => {
-                StoreError::Unavailable { operation, message: format!("{code}: {message}"), maybe_applied }
-            }
-            _ => StoreError::Rejected { operation, table, message: format!("{code}: {message}") },
+            _ if fate(&error).is_transient() => StoreError::Unavailable { operation, message: told, maybe_applied },
+            _ => StoreError::Rejected { operation, table, message: told },
         };
     }
     let message = chain(&error);

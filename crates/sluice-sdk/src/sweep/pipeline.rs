@@ -38,18 +38,20 @@ pub(super) struct Pipeline {
     busy: BTreeMap<Dimension, usize>,
     /// What is known of each bucket.
     known: BTreeMap<Dimension, Known>,
-    result: Result<(), StoreError>,
+    scanned: Result<(), StoreError>,
+    given_back: Result<(), StoreError>,
 }
 
 impl Pipeline {
     pub(super) fn new(store: &Store, options: &SweepOptions, deadlines: Deadlines, recount: Recount) -> Self {
         let at_once = usize::from(options.concurrency.max(1));
         let recounted: BTreeSet<Dimension> = recount.buckets().cloned().collect();
-        let query = Query { read_at: recount.read_at(), recounted: Arc::new(recounted) };
+        let query = Query { read_at: recount.read_at(), recounted: Arc::new(recounted), unparsable: Arc::default() };
         let (sender, found) = mpsc::channel(at_once);
         let mut scan = JoinSet::new();
         scan.spawn(scan::scan(store.clone(), options.clone(), deadlines, query, sender));
-        let known = recount.readings().map(|(name, bucket)| (name.clone(), Known::Bucket(bucket.clone()))).collect();
+        let known =
+            recount.readings().map(|(name, bucket)| (name.clone(), Known::Bucket(Arc::new(bucket.clone())))).collect();
         Self {
             store: store.clone(),
             deadlines,
@@ -63,7 +65,8 @@ impl Pipeline {
             tasks: JoinSet::new(),
             busy: BTreeMap::new(),
             known,
-            result: Ok(()),
+            scanned: Ok(()),
+            given_back: Ok(()),
         }
     }
 
@@ -97,7 +100,8 @@ impl Pipeline {
             }
         }
         self.leave_the_rest(report);
-        std::mem::replace(&mut self.result, Ok(()))
+        let given_back = std::mem::replace(&mut self.given_back, Ok(()));
+        given_back.and(std::mem::replace(&mut self.scanned, Ok(())))
     }
 
     pub(super) fn into_recount(self) -> Recount {
@@ -106,7 +110,7 @@ impl Pipeline {
 
     /// After a failure of the table, or the end of the time, only what is under way is waited for.
     fn is_going_on(&self) -> bool {
-        let begins_more = self.result.is_ok() && !is_over(self.deadlines.work);
+        let begins_more = self.given_back.is_ok() && !is_over(self.deadlines.work);
         begins_more || !self.tasks.is_empty()
     }
 
@@ -114,14 +118,20 @@ impl Pipeline {
         match found {
             Some(Found::Page(page)) => self.take_page(page, report),
             Some(Found::SegmentDone) => report.segments_unscanned -= 1,
-            Some(Found::Failed(error)) => self.fail(error),
-            None => {
-                self.found = None;
-                let mut rest: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
-                fastrand::shuffle(&mut rest);
-                self.ready.extend(rest);
+            // What was found is given back all the same.
+            Some(Found::Failed(error)) => {
+                self.scanned = Err(error);
+                self.end_scan();
             }
+            None => self.end_scan(),
         }
+    }
+
+    fn end_scan(&mut self) {
+        self.found = None;
+        let mut rest: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
+        fastrand::shuffle(&mut rest);
+        self.ready.extend(rest);
     }
 
     fn take_page(&mut self, page: Page, report: &mut SweepReport) {
@@ -147,7 +157,7 @@ impl Pipeline {
             // Too many buckets to wait until one has leases for a transaction.
             self.ready.extend(std::mem::take(&mut self.groups));
         }
-        while self.tasks.len() < self.at_once && self.result.is_ok() && !is_over(self.deadlines.work) {
+        while self.tasks.len() < self.at_once && self.given_back.is_ok() && !is_over(self.deadlines.work) {
             let is_free = |(dimension, _): &(Dimension, Vec<Lease>)| !self.busy.contains_key(dimension);
             let Some(at) = self.ready.iter().position(is_free) else { return };
             let Some((dimension, leases)) = self.ready.remove(at) else { return };
@@ -169,16 +179,9 @@ impl Pipeline {
             self.known.insert(done.dimension.clone(), known);
         }
         if let Err(error) = done.result {
-            tracing::error!(event = "reconciler.failed", dimension = %done.dimension, %error);
-            self.fail(error);
-        }
-    }
-
-    /// The first failure ends the sweep: a table that is out would cost every bucket its retries.
-    fn fail(&mut self, error: StoreError) {
-        self.found = None;
-        if self.result.is_ok() {
-            self.result = Err(error);
+            // The first failure ends the sweep: a table that is out would cost every bucket its retries.
+            self.found = None;
+            self.given_back = std::mem::replace(&mut self.given_back, Ok(())).and(Err(error));
         }
     }
 

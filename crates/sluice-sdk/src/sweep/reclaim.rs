@@ -1,5 +1,7 @@
 //! Part 2: gives back what the ended leases of one bucket hold, a transaction's worth at a time.
 
+use std::sync::Arc;
+
 use sluice_core::{Bucket, Chunk, Dimension, Lease};
 
 use super::{Deadlines, is_over};
@@ -12,7 +14,7 @@ const TRIES: u32 = 5;
 /// What the sweep has read of a bucket. It may be old: the conditions say whether it still holds.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
-    Bucket(Bucket),
+    Bucket(Arc<Bucket>),
     Gone,
     Unreadable(String),
 }
@@ -62,7 +64,7 @@ pub(super) async fn reclaim(
 async fn read(store: &Store, dimension: &Dimension) -> Result<Known, StoreError> {
     let Some(row) = store.read(dimension.as_str()).await? else { return Ok(Known::Gone) };
     Ok(match Bucket::read(dimension, &Attributes(&row)) {
-        Ok(bucket) => Known::Bucket(bucket),
+        Ok(bucket) => Known::Bucket(Arc::new(bucket)),
         Err(error) => Known::Unreadable(error.to_string()),
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use sluice_core::{Amount, Dimension};
 
+use super::MOST_LOGGED;
 use crate::give_back::Tally;
 
 /// The target of the event `reconciler.complete` in `tracing`, for programs that print the report themselves.
@@ -125,13 +126,14 @@ impl SweepReport {
         self.lost_races += tally.lost_races;
         self.conflicts_retried += tally.conflicts_retried;
         self.left += tally.left;
+        let logged = MOST_LOGGED.saturating_sub(self.failed);
         self.failed += tally.failed.len();
         if tally.restored > 0 {
             let restored = self.dimensions.entry(dimension.clone()).or_default();
             restored.leases += tally.restored;
             restored.slots += tally.restored_slots;
         }
-        for (lease, message) in &tally.failed {
+        for (lease, message) in tally.failed.iter().take(logged) {
             tracing::error!(event = "reconciler.refused", %dimension, lease, message);
         }
     }

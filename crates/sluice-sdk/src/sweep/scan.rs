@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TTL};
@@ -9,7 +10,7 @@ use sluice_core::{CLOCK_ERROR, Census, Dimension, Lease, LimitType, ReadAt, Time
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{Deadlines, SweepOptions, is_over, text};
+use super::{Deadlines, MOST_LOGGED, SweepOptions, is_over, text};
 use crate::store::{Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
 
 const NAMES: &[(&str, &str)] =
@@ -29,6 +30,8 @@ pub(super) struct Query {
     pub(super) read_at: ReadAt,
     /// The concurrency buckets that are recounted: their leases are wanted, ended or not.
     pub(super) recounted: Arc<BTreeSet<Dimension>>,
+    /// Rows that could not be read so far.
+    pub(super) unparsable: Arc<AtomicUsize>,
 }
 
 /// What the scan passes on.
@@ -170,7 +173,9 @@ impl Query {
             }
             Err(error) => {
                 page.unparsable += 1;
-                tracing::error!(event = "reconciler.unparsable", lease = key, %error);
+                if self.unparsable.fetch_add(1, Ordering::Relaxed) < MOST_LOGGED {
+                    tracing::error!(event = "reconciler.unparsable", lease = key, %error);
+                }
                 for dimension in Lease::dimensions_of_unreadable(&Attributes(row)) {
                     page.census.entry(dimension).or_default().count_unreadable();
                 }
