@@ -24,7 +24,7 @@ locals {
       missing     = "notBreaching"
     }
 
-    # No sweep publishes a zero, so silence is the alarm.
+    # A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm.
     no-sweep = {
       description = "No sweep has finished for 15 minutes, so the slots of crashed callers do not come back. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere."
       namespace   = "Sluice"

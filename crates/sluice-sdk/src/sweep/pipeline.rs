@@ -24,7 +24,7 @@ pub(super) struct Pipeline {
     at_once: usize,
     recount: Recount,
     /// Dropped, the scan stops.
-    _scan: JoinSet<()>,
+    scan: JoinSet<()>,
     found: Option<mpsc::Receiver<Found>>,
     /// Ended leases of each bucket that do not fill a transaction yet.
     groups: BTreeMap<Dimension, Vec<Lease>>,
@@ -57,7 +57,7 @@ impl Pipeline {
             deadlines,
             at_once,
             recount,
-            _scan: scan,
+            scan,
             found: Some(found),
             groups: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -98,6 +98,11 @@ impl Pipeline {
                 },
                 () = hard => break,
             }
+        }
+        if let Some(Err(error)) = self.scan.try_join_next()
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
         }
         self.leave_the_rest(report);
         let given_back = std::mem::replace(&mut self.given_back, Ok(()));
