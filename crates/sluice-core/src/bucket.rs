@@ -8,9 +8,9 @@ use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
-use crate::recount::Suspicion;
+use crate::recount::Note;
 use crate::schema::{
-    self, ADMITTED, BLOCKED_UNTIL, CAPACITY, COST_PER_CALL, COUNTED, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE,
+    self, ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE,
     REFILL_RATE, Row, RowError, TOKENS, VERSION,
 };
 use crate::statement::{Operand, Put, Statement};
@@ -33,7 +33,8 @@ pub struct Bucket {
     blocked_until: Option<Timestamp>,
     admitted: Option<Amount>,
     counted: i64,
-    suspicion: Option<Suspicion>,
+    capped: Option<Amount>,
+    note: Option<Note>,
 }
 
 /// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level in use.
@@ -54,7 +55,8 @@ impl Bucket {
             blocked_until: None,
             admitted: None,
             counted: 0,
-            suspicion: None,
+            capped: None,
+            note: None,
         }
     }
 
@@ -79,7 +81,8 @@ impl Bucket {
             blocked_until: blocked.map(|at| at.get()),
             admitted: admitted.map(|amount| amount.get()),
             counted: schema::optional(row, COUNTED, || schema::count(row, COUNTED))?.unwrap_or(0),
-            suspicion: Suspicion::read(row)?,
+            capped: schema::optional(row, CAPPED, || schema::amount(row, CAPPED))?.map(|amount| amount.get()),
+            note: Note::read(row),
         })
     }
 
@@ -146,9 +149,15 @@ impl Bucket {
         self.counted
     }
 
-    /// What an earlier sweep found to be amiss, and no sweep since has judged.
-    pub(crate) const fn suspicion(&self) -> Option<&Suspicion> {
-        self.suspicion.as_ref()
+    /// Cost of the leases that were deleted without a slot, since the bucket was full.
+    #[must_use]
+    pub const fn capped(&self) -> Option<Amount> {
+        self.capped
+    }
+
+    /// What the sweep before found to be amiss.
+    pub(crate) const fn note(&self) -> Option<&Note> {
+        self.note.as_ref()
     }
 
     /// The level at `now`, rounded down: never above the capacity, below zero where starts are booked ahead.

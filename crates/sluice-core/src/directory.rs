@@ -42,17 +42,17 @@ impl Directory {
         self.names.iter()
     }
 
+    /// How many of `found` do not fit into the row, and are not recounted; `None` where all do.
+    #[must_use]
+    pub fn left_out(&self, found: &BTreeSet<Dimension>) -> Option<usize> {
+        let left_out = found.len() - listed(found).split_whitespace().count();
+        (left_out > 0).then_some(left_out)
+    }
+
     /// The write that makes it name `found` instead, as many as fit; `None` where it does already.
     #[must_use]
     pub fn update(&self, found: &BTreeSet<Dimension>) -> Option<Update> {
-        let mut names = String::new();
-        for name in found {
-            if names.len() + name.as_str().len() < MOST_BYTES {
-                names.push_str(name.as_str());
-                names.push(' ');
-            }
-        }
-        let names = names.trim_end();
+        let names = listed(found);
         (names != self.as_read).then(|| Update {
             key: DIRECTORY_KEY.to_string(),
             statement: &WRITE,
@@ -63,4 +63,15 @@ impl Directory {
             ],
         })
     }
+}
+
+fn listed(names: &BTreeSet<Dimension>) -> String {
+    let mut list = String::new();
+    for name in names {
+        if list.len() + name.as_str().len() < MOST_BYTES {
+            list.push_str(if list.is_empty() { "" } else { " " });
+            list.push_str(name.as_str());
+        }
+    }
+    list
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::lease::Lease;
-use crate::plan::slots::give_back;
+use crate::plan::slots::{cap, give_back};
 use crate::reason::{CancellationReason, Verdict};
 use crate::schema::{Exact, RowError};
 use crate::statement::Write;
@@ -28,11 +28,19 @@ enum Claim {
 pub struct Chunk {
     claim: Claim,
     bucket_key: String,
-    /// The capacity that room is judged by; `None` where the leases are deleted and nothing is restored: rate buckets refill
-    /// by time, a bucket may be gone, or be full already.
-    restore_to: Option<Exact<Amount>>,
-    already_capped: bool,
+    part: BucketPart,
     leases: Vec<Lease>,
+}
+
+/// What becomes of the bucket when the leases are deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum BucketPart {
+    /// Their slots come back, where there is room by this capacity.
+    Restore(Exact<Amount>),
+    /// It was full already: it counts them.
+    Cap,
+    /// Nothing: rate buckets refill by time, and a bucket may be gone.
+    None,
 }
 
 /// What follows from a cancelled transaction.
@@ -63,7 +71,7 @@ impl Chunk {
     /// A lease of a holder that releases, of which only the row is left to delete.
     #[must_use]
     pub fn release_row(lease: Lease) -> Self {
-        Self { restore_to: None, ..Self::gone(Claim::Held, alloc::vec![lease]) }
+        Self::gone(Claim::Held, alloc::vec![lease])
     }
 
     /// Leases that a scan saw end, all of `bucket`, cut into transactions. `None` for a bucket that is gone.
@@ -82,12 +90,15 @@ impl Chunk {
     }
 
     fn of(claim: Claim, bucket: &Bucket, leases: Vec<Lease>) -> Self {
-        let restore_to = bucket.limit().is_concurrent().then(|| bucket.capacity_as_read().clone());
-        Self { bucket_key: bucket.key(), restore_to, ..Self::gone(claim, leases) }
+        let part = match bucket.limit().is_concurrent() {
+            true => BucketPart::Restore(bucket.capacity_as_read().clone()),
+            false => BucketPart::None,
+        };
+        Self { bucket_key: bucket.key(), part, ..Self::gone(claim, leases) }
     }
 
     const fn gone(claim: Claim, leases: Vec<Lease>) -> Self {
-        Self { claim, bucket_key: String::new(), restore_to: None, already_capped: false, leases }
+        Self { claim, bucket_key: String::new(), part: BucketPart::None, leases }
     }
 
     /// The leases in it.
@@ -96,19 +107,22 @@ impl Chunk {
         &self.leases
     }
 
-    /// The slots that its transaction gives back; none where it only deletes.
+    /// What the leases in it hold.
     #[must_use]
-    pub fn slots(&self) -> Amount {
-        match self.restore_to {
-            Some(_) => self.leases.iter().fold(Amount::ZERO, |sum, lease| sum.plus(lease.cost().amount())),
-            None => Amount::ZERO,
-        }
+    pub fn cost(&self) -> Amount {
+        self.leases.iter().fold(Amount::ZERO, |sum, lease| sum.plus(lease.cost().amount()))
+    }
+
+    /// Whether its transaction gives slots back.
+    #[must_use]
+    pub const fn restores_slots(&self) -> bool {
+        matches!(self.part, BucketPart::Restore(_))
     }
 
     /// Whether its slots turned out to be back already, so that only the lease is deleted.
     #[must_use]
     pub const fn is_already_capped(&self) -> bool {
-        self.already_capped
+        matches!(self.part, BucketPart::Cap)
     }
 
     /// The actions of its transaction: the deletes in the order of [`leases`](Self::leases), then the bucket's.
@@ -119,8 +133,11 @@ impl Chunk {
             Claim::Expired => Write::Delete(lease.delete_expired()),
         };
         let mut writes: Vec<Write> = self.leases.iter().map(delete).collect();
-        if let Some(capacity) = &self.restore_to {
-            writes.push(Write::Update(give_back(self.bucket_key.clone(), capacity, self.slots())));
+        let key = self.bucket_key.clone();
+        match &self.part {
+            BucketPart::Restore(capacity) => writes.push(Write::Update(give_back(key, capacity, self.cost()))),
+            BucketPart::Cap => writes.push(Write::Update(cap(key, self.cost()))),
+            BucketPart::None => {}
         }
         writes
     }
@@ -149,7 +166,7 @@ impl Chunk {
             let chunks = if chunk.leases.is_empty() { Vec::new() } else { alloc::vec![chunk] };
             return ChunkStep::Continue { chunks, lost_races };
         }
-        if self.restore_to.is_some() && gone(self.leases.len()) {
+        if self.part != BucketPart::None && gone(self.leases.len()) {
             return self.after_no_room(bucket);
         }
         ChunkStep::BackOff(self.split())
@@ -165,31 +182,28 @@ impl Chunk {
         alloc::vec![self, rest]
     }
 
-    /// The bucket's condition was false: its capacity changed, or there is no room for all these slots.
+    /// The bucket's condition was false: its capacity changed, or there is no room for all these slots; or it is another bucket.
     fn after_no_room(mut self, bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
-        let bucket = match bucket {
-            Some(Ok(bucket)) => bucket,
+        let chunks = match bucket {
             Some(Err(error)) => return ChunkStep::Fail(alloc::format!("{error}")),
-            None => {
-                self.restore_to = None;
-                return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
+            Some(Ok(bucket)) if bucket.limit().is_concurrent() => {
+                let part = BucketPart::Restore(bucket.capacity_as_read().clone());
+                if self.part != part {
+                    self.part = part;
+                    alloc::vec![self]
+                } else if self.leases.len() == 1 {
+                    self.part = BucketPart::Cap;
+                    alloc::vec![self]
+                } else {
+                    self.split()
+                }
+            }
+            // Removed, perhaps made anew as a limit over time: there is no slot to give back.
+            _ => {
+                self.part = BucketPart::None;
+                alloc::vec![self]
             }
         };
-        if !bucket.limit().is_concurrent() {
-            // Removed, and made anew as a limit over time: there is no slot to give back.
-            self.restore_to = None;
-            return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
-        }
-        let capacity = bucket.capacity_as_read();
-        if self.restore_to.as_ref() != Some(capacity) {
-            self.restore_to = Some(capacity.clone());
-            return ChunkStep::Continue { chunks: alloc::vec![self], lost_races: 0 };
-        }
-        if self.leases.len() == 1 {
-            self.restore_to = None;
-            self.already_capped = true;
-        }
-        let chunks = self.split();
         ChunkStep::Continue { chunks, lost_races: 0 }
     }
 }
@@ -278,7 +292,8 @@ mod tests {
         }
         let ChunkStep::Continue { chunks, .. } = chunk.after(&failed(1), Some(Ok(bucket(5)))) else { panic!() };
         assert!(chunks[0].is_already_capped());
-        assert_eq!(chunks[0].writes().len(), 1);
+        let [Write::Delete(_), Write::Update(counted)] = &chunks[0].writes()[..] else { panic!() };
+        assert!(!counted.statement.update.contains("#T"), "no slot comes back");
     }
 
     #[test]

@@ -2,19 +2,26 @@
 //!
 //! A slot is free, or a lease holds it: `drift = C - cost of all leases - T` is zero. A scan of the leases is no snapshot,
 //! though, and a busy bucket would always seem to leak. So the scan is bracketed by two readings of the bucket, 1 before and
-//! 2 after. Where `version` did not move, nothing did, and the drift is exact. Where it moved, what was given back meanwhile
-//! is known from `released = T2 - T1 + (admitted2 - admitted1)`, and the drift at the first reading lies
+//! 2 after. What can be said is of the drift after the second.
+//!
+//! Where `version`, T, `admitted` and `capped` did not move, nothing did, and it is the drift of the scan: `C - T - all leases`.
+//! Where they moved, what was given back meanwhile is known from `released = T2 - T1 + (admitted2 - admitted1)`, and the drift
+//! lies
 //!
 //! - not below `C - T1 - S - released`: a lease that lived at the first reading was scanned, or released before the scan came
 //!   to it. S is the cost of the scanned leases that may have lived then.
-//! - not above `C - T1 - S'`: S' is the cost of the scanned leases that lived then for certain.
+//! - not above `C - T1 - S' + (capped2 - capped1)`: S' is the cost of the scanned leases that lived then for certain, and
+//!   `capped` counts the leases that were deleted without a slot since their bucket was full. Each of them makes a minted slot
+//!   good.
+//!
+//! The sweep knows besides what itself did to leases that it had scanned: what it gave back is no loss of the unscanned (it
+//! leaves `released`), what it deleted alone is gone from S, and what it lost to others may be gone from S'.
 //!
 //! All of that holds only while every write in between counts `admitted`. Clients in other languages do not, so the writes
 //! of those that do are counted beside `version`, in `counted`: both have moved by as much, or nothing is said.
 //!
-//! What a sweep finds is written into the bucket as a suspicion, and put right by the next sweep that finds it too. The
-//! suspicion goes in the same write, on condition that it is the one that was read: however many sweepers agree, one of them
-//! corrects.
+//! What a sweep finds is written into the bucket as a note, and put right by the next sweep that finds it too. The note goes
+//! in the same write, on condition that it is the one that was read: however many sweepers agree, one of them corrects.
 
 use core::time::Duration;
 
@@ -23,14 +30,19 @@ use crate::bucket::Bucket;
 use crate::lease::Lease;
 use crate::limit::LimitType;
 use crate::schema::{
-    CAPACITY, COUNTED, DRIFT, DRIFT_SEEN_AT, Exact, LIMIT_TYPE, Row, RowError, TOKENS, VERSION, amount, optional,
-    timestamp,
+    CAPACITY, COUNTED, DRIFT, DRIFT_SEEN_AT, Exact, LIMIT_TYPE, Row, TOKENS, VERSION, amount, timestamp,
 };
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// Between the instant that a lease says it was granted at and its write: a request may be tried for as long.
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
+
+/// Less is the noise of a client that counts slots in floats: a thousandth of a slot.
+const NOISE: Amount = Amount::from_micros(1_000);
+
+/// A note that is older was not made by the sweep before: they run every few minutes.
+const OLDEST_NOTE: Duration = Duration::from_secs(60 * 60);
 
 /// When a bucket was read before a scan, by the sweeper's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +71,8 @@ impl Census {
         // Both clocks may be wrong, each in its own direction.
         let apart = CLOCK_ERROR * 2;
         self.all = self.all.plus(cost);
-        if lease.created_at().is_none_or(|at| at <= first.done.after(apart)) {
+        // A lease that began after its end has a `created_at` that means nothing.
+        if lease.created_at().is_none_or(|at| at <= first.done.after(apart) || at >= lease.ends()) {
             self.possible = self.possible.plus(cost);
         }
         if lease.created_at().is_some_and(|at| at < first.begun.before(apart + LONGEST_WRITE)) {
@@ -81,6 +94,26 @@ impl Census {
     }
 }
 
+/// What the sweep itself did to leases of one bucket that it had scanned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returned {
+    /// Slots that it gave back.
+    pub slots: Amount,
+    /// Cost of the leases that it deleted alone, since the bucket was full.
+    pub capped: Amount,
+    /// Cost of the leases that were gone or renewed when it came.
+    pub lost: Amount,
+}
+
+impl Returned {
+    /// Adds what another part of the sweep did.
+    pub const fn add(&mut self, other: Self) {
+        self.slots = self.slots.plus(other.slots);
+        self.capped = self.capped.plus(other.capped);
+        self.lost = self.lost.plus(other.lost);
+    }
+}
+
 /// What a recount says of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -96,36 +129,43 @@ pub enum Drift {
 }
 
 impl Drift {
-    /// The drift of a bucket read as `first` before a scan and as `last` after it, of which the scan saw `census`, and to
-    /// which the sweep itself gave back `restored` for leases in that census.
+    /// The drift of a bucket read as `first` before a scan and as `last` after it, of which the scan saw `census`, and in which
+    /// the sweep did `returned` to leases of that census.
     #[must_use]
-    pub fn between(first: &Bucket, last: &Bucket, census: &Census, restored: Amount) -> Self {
+    pub fn between(first: &Bucket, last: &Bucket, census: &Census, returned: Returned) -> Self {
         let capacity = first.limit().capacity();
         let writes = last.version() - first.version();
         let same = first.limit().is_concurrent() && last.limit().is_concurrent() && last.limit().capacity() == capacity;
         if census.unreadable || !same || writes < 0 {
             return Self::Unknown;
         }
+        let moved = |count: fn(&Bucket) -> Option<Amount>| {
+            count(last).unwrap_or_default().minus(count(first).unwrap_or_default())
+        };
+        let (admitted, capped) = (moved(Bucket::admitted), moved(Bucket::capped));
+        let change = last.tokens().minus(first.tokens());
         let taken = capacity.minus(first.tokens());
         if writes == 0 {
+            // The restore of a client that does not keep `version` shows in T.
+            let is_still = [change, admitted, capped].iter().all(|moved| *moved == Amount::ZERO);
             let drift = taken.minus(census.all);
-            return Self::of(drift, drift);
+            return if is_still { Self::of(drift, drift.plus(returned.lost)) } else { Self::Unknown };
         }
         if last.counted() - first.counted() != writes {
             return Self::Unknown;
         }
-        let admitted = last.admitted().unwrap_or_default().minus(first.admitted().unwrap_or_default());
-        let released = last.tokens().minus(first.tokens()).plus(admitted).minus(restored);
+        let released = change.plus(admitted).minus(returned.slots);
         if released < Amount::ZERO {
             return Self::Unknown;
         }
-        Self::of(taken.minus(census.possible).minus(released), taken.minus(census.certain))
+        let least = taken.minus(census.possible).minus(released).plus(returned.capped);
+        Self::of(least, taken.minus(census.certain).plus(capped).plus(returned.lost))
     }
 
     fn of(least: Amount, most: Amount) -> Self {
-        if least > Amount::ZERO {
+        if least >= NOISE {
             Self::Lost(least)
-        } else if most < Amount::ZERO {
+        } else if most.plus(NOISE) <= Amount::ZERO {
             Self::Minted(Amount::ZERO.minus(most))
         } else {
             Self::None
@@ -145,14 +185,20 @@ impl Drift {
 
 /// What an earlier sweep found, as it stands in the bucket's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Suspicion {
+pub(crate) struct Note {
     drift: Exact<Amount>,
     seen_at: Exact<Timestamp>,
 }
 
-impl Suspicion {
-    pub(crate) fn read(row: &impl Row) -> Result<Option<Self>, RowError> {
-        optional(row, DRIFT, || Ok(Self { drift: amount(row, DRIFT)?, seen_at: timestamp(row, DRIFT_SEEN_AT)? }))
+impl Note {
+    /// One that cannot be read counts as none: what sweeps keep must not keep callers from a bucket.
+    pub(crate) fn read(row: &impl Row) -> Option<Self> {
+        Some(Self { drift: amount(row, DRIFT).ok()?, seen_at: timestamp(row, DRIFT_SEEN_AT).ok()? })
+    }
+
+    /// Whether it is of the sweep before and goes the same way.
+    fn says(&self, found: Amount, now: Timestamp) -> bool {
+        is_negative(found) == is_negative(self.drift.get()) && self.seen_at.get() >= now.before(OLDEST_NOTE)
     }
 }
 
@@ -162,7 +208,7 @@ impl Suspicion {
 pub enum Correction {
     /// Nothing to write.
     Nothing,
-    /// Notes the drift, for the next sweep to confirm; or takes back an older note that was not confirmed.
+    /// Notes the drift, for the next sweep to confirm; or takes back a note that this sweep does not confirm.
     Note(Update),
     /// Two sweeps running found it: gives back (or, below zero, takes away) so many slots.
     Correct {
@@ -173,14 +219,15 @@ pub enum Correction {
     },
 }
 
-/// Interleavings that the condition stops: another sweep noted first (d); the bucket was removed and made anew (v, l).
+/// Interleavings that the condition stops: another sweep noted first (d, s; a note that cannot be read is none); the bucket was
+/// removed and made anew (v, l).
 static NOTE: Statement = Statement {
     update: "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "attribute_not_exists(#d) AND #v >= :v AND #l = :l",
+    condition: "(NOT attribute_type(#d, :n) OR NOT attribute_type(#s, :n) OR attribute_not_exists(#d) OR attribute_not_exists(#s)) AND #v >= :v AND #l = :l",
     names: &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 };
 
-/// As above, in place of the note that was read: it found the opposite.
+/// As above, in place of the note that was read: it is old, or said the opposite.
 static NOTE_AGAIN: Statement = Statement {
     update: "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     condition: "#d = :seen AND #s = :at",
@@ -206,19 +253,16 @@ impl Correction {
     /// What follows from `drift`, found at `now` by a sweep that read the bucket as `first` before its scan.
     #[must_use]
     pub fn plan(first: &Bucket, drift: Drift, now: Timestamp) -> Self {
-        let note = first.suspicion();
-        match (note, drift, drift.signed()) {
-            (_, Drift::Unknown, _) | (None, Drift::None, _) => Self::Nothing,
-            (None, _, Some(found)) => Self::Note(Self::note(first, found, now)),
-            (Some(note), _, Some(found)) if is_negative(found) == is_negative(note.drift.get()) => {
-                Self::correct(first, note, found)
-            }
-            (Some(note), _, Some(found)) => {
+        match (first.note(), drift.signed()) {
+            (None, None) => Self::Nothing,
+            (None, Some(found)) => Self::Note(Self::note(first, found, now)),
+            // Not confirmed, be it that nothing can be said: it takes two sweeps running.
+            (Some(note), None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
+            (Some(note), Some(found)) if note.says(found, now) => Self::correct(first, note, found),
+            (Some(note), Some(found)) => {
                 let values = alloc::vec![(":d", Operand::number(found)), (":now", Operand::number(now))];
                 Self::Note(on(first, note, &NOTE_AGAIN, values))
             }
-            (Some(note), _, None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
-            (None, _, None) => Self::Nothing,
         }
     }
 
@@ -231,6 +275,7 @@ impl Correction {
                 (":now", Operand::number(now)),
                 (":v", Operand::number(first.version())),
                 (":l", Operand::text(LimitType::Concurrent)),
+                (":n", Operand::text("N")),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
             ],
@@ -238,7 +283,7 @@ impl Correction {
     }
 
     /// As much as both sweeps found. Where slots were minted, T may go below zero until holders release, as in a resize.
-    fn correct(first: &Bucket, note: &Suspicion, found: Amount) -> Self {
+    fn correct(first: &Bucket, note: &Note, found: Amount) -> Self {
         let noted = note.drift.get();
         let slots = if is_negative(found) { found.max(noted) } else { found.min(noted) };
         let capacity = first.capacity_as_read();
@@ -252,7 +297,7 @@ impl Correction {
 }
 
 /// A write on condition of the note that was read.
-fn on(first: &Bucket, note: &Suspicion, statement: &'static Statement, mut values: Values) -> Update {
+fn on(first: &Bucket, note: &Note, statement: &'static Statement, mut values: Values) -> Update {
     values.extend([
         (":seen", Operand::number(&note.drift)),
         (":at", Operand::number(&note.seen_at)),

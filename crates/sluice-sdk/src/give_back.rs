@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Lease, Verdict, Write};
+use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Lease, Returned, Verdict, Write};
 
 use crate::attempt::in_parallel;
 use crate::client::Inner;
@@ -54,8 +54,8 @@ pub(crate) struct Tally {
     pub(crate) restored: usize,
     /// Of those, leases of slots.
     pub(crate) restored_slots: usize,
-    /// The slots that came back.
-    pub(crate) slots: Amount,
+    /// The same in slots, for the recount.
+    pub(crate) returned: Returned,
     /// Leases deleted without a slot, since the bucket was full.
     pub(crate) already_capped: usize,
     /// Leases that were gone or renewed.
@@ -96,19 +96,22 @@ pub(crate) async fn settle(
             }
             Ok(Transacted::Committed) => {
                 let leases = chunk.leases().len();
-                let slots = chunk.slots();
+                let cost = chunk.cost();
                 if chunk.is_already_capped() {
                     tally.already_capped += leases;
+                    tally.returned.capped = tally.returned.capped.plus(cost);
                 } else {
                     tally.restored += leases;
-                    tally.restored_slots += if slots > Amount::ZERO { leases } else { 0 };
-                    tally.slots = tally.slots.plus(slots);
+                }
+                if chunk.restores_slots() {
+                    tally.restored_slots += leases;
+                    tally.returned.slots = tally.returned.slots.plus(cost);
                 }
                 continue;
             }
             Ok(Transacted::Cancelled(reasons)) => reasons,
         };
-        let leases = chunk.leases().len();
+        let (leases, cost) = (chunk.leases().len(), chunk.cost());
         let step = match after(store, chunk, reasons).await {
             Ok(step) => step,
             Err(error) => {
@@ -119,6 +122,8 @@ pub(crate) async fn settle(
         match step {
             ChunkStep::Continue { chunks, lost_races } => {
                 tally.lost_races += lost_races;
+                let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
+                tally.returned.lost = tally.returned.lost.plus(cost.minus(left));
                 queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt)));
             }
             ChunkStep::BackOff(chunks) if attempt >= tries => {

@@ -84,7 +84,8 @@ async fn heals(world: &World) -> bool {
         }
     }
     world.dynamo.faults().clear();
-    world.leases().await == 0 && world.free(SLOTS).await == "4" && world.free("leaky#concurrent").await == "3"
+    let leaky_and_full = (world.free("leaky#concurrent").await, world.free("full#concurrent").await);
+    world.leases().await == 0 && world.free(SLOTS).await == "4" && leaky_and_full == ("3".into(), "3".into())
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod other_clients;
 mod outage;
 mod reconciler;
 mod recount;
+mod recount_races;
 mod slots;
 mod sweep;
 mod together;

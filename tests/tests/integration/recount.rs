@@ -3,32 +3,30 @@
 use std::time::Duration;
 
 use sluice_core::schema::KEY;
-use sluice_core::{Amount, Cost, Limit};
 use sluice_sdk::{SweepOptions, SweepReport};
-use sluice_testkit::{Fault, Gate, Operation};
-use tokio::task::JoinHandle;
+use sluice_testkit::{Fault, Operation};
 
 use crate::world::{World, dimension, number, take, text};
 
-const SLOTS: &str = "elevenlabs#concurrent";
+pub(crate) const SLOTS: &str = "elevenlabs#concurrent";
 
-async fn sweep(world: &World) -> SweepReport {
+pub(crate) async fn sweep(world: &World) -> SweepReport {
     world.pass(Duration::from_secs(300));
     world.client().sweep(SweepOptions::default()).await.unwrap()
 }
 
 /// With a bucket that a sweep has met, so that the next one recounts it.
-async fn known_to_sweeps(slots: i32) -> World {
+pub(crate) async fn known_to_sweeps(slots: i32) -> World {
     let world = World::with_slots(SLOTS, slots).await;
     assert_eq!(sweep(&world).await.recounted, 0, "the first sweep learns that it is there");
     world
 }
 
-fn drift(report: &SweepReport) -> Option<String> {
+pub(crate) fn drift(report: &SweepReport) -> Option<String> {
     report.drift.get(&dimension(SLOTS)).map(ToString::to_string)
 }
 
-fn corrected(report: &SweepReport) -> Option<String> {
+pub(crate) fn corrected(report: &SweepReport) -> Option<String> {
     report.corrected.get(&dimension(SLOTS)).map(ToString::to_string)
 }
 
@@ -38,15 +36,6 @@ async fn write_as_another_client(world: &World, tokens: &str) {
     let request = request.update_expression("SET tokens = tokens + :k, version = version + :1");
     let request = request.expression_attribute_values(":k", number(tokens));
     request.expression_attribute_values(":1", number("1")).send().await.unwrap();
-}
-
-/// A sweep that has judged, and is about to write what it found.
-async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>, Gate) {
-    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
-    let sweeper = world.client();
-    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
-    gate.reached().await;
-    (sweeping, gate)
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,125 +170,6 @@ async fn a_bucket_that_a_client_writes_which_does_not_count_is_left_alone() {
     drop(held);
 }
 
-/// Condition: the note that was read, on correcting.
-#[tokio::test(start_paused = true)]
-async fn two_sweeps_that_agree_correct_once() {
-    let world = known_to_sweeps(5).await;
-    let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
-    world.add_tokens(SLOTS, "-1").await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
-    let (first, second) = (held_at_its_write(&world).await, held_at_its_write(&world).await);
-    let mut corrections = 0;
-    for (sweeping, gate) in [first, second] {
-        gate.open();
-        corrections += sweeping.await.unwrap().corrected.len();
-    }
-    assert_eq!((corrections, world.free(SLOTS).await.as_str()), (1, "3"));
-}
-
-/// Condition: no note is there, on noting. The second of two sweeps side by side would overwrite the note of the first, and with it
-/// the time that tells them apart.
-#[tokio::test(start_paused = true)]
-async fn two_sweeps_side_by_side_are_not_two_running() {
-    let world = known_to_sweeps(5).await;
-    world.add_tokens(SLOTS, "-1").await;
-    let (first, first_gate) = held_at_its_write(&world).await;
-    world.pass(Duration::from_secs(1));
-    let (second, second_gate) = held_at_its_write(&world).await;
-    first_gate.open();
-    assert!(first.await.unwrap().corrected.is_empty());
-    let noted = world.row(SLOTS).await.unwrap()["drift_seen_at"].clone();
-    second_gate.open();
-    assert!(second.await.unwrap().corrected.is_empty());
-    assert_eq!(world.row(SLOTS).await.unwrap()["drift_seen_at"], noted);
-    assert_eq!(world.free(SLOTS).await, "4");
-}
-
-/// Condition: the note that was read, on forgetting it.
-#[tokio::test(start_paused = true)]
-async fn a_late_sweep_does_not_forget_a_newer_note() {
-    let world = known_to_sweeps(5).await;
-    world.add_tokens(SLOTS, "-1").await;
-    sweep(&world).await;
-    world.add_tokens(SLOTS, "1").await;
-    let (late, gate) = held_at_its_write(&world).await;
-    sweep(&world).await;
-    world.add_tokens(SLOTS, "-1").await;
-    sweep(&world).await;
-    gate.open();
-    late.await.unwrap();
-    assert_eq!(world.row(SLOTS).await.unwrap()["drift"], number("1"));
-}
-
-/// Condition: the note that was read, on noting the opposite.
-#[tokio::test(start_paused = true)]
-async fn a_late_sweep_does_not_note_what_was_put_right() {
-    let world = known_to_sweeps(5).await;
-    world.add_tokens(SLOTS, "-1").await;
-    sweep(&world).await;
-    world.add_tokens(SLOTS, "2").await;
-    let (late, gate) = held_at_its_write(&world).await;
-    sweep(&world).await;
-    assert_eq!(corrected(&sweep(&world).await).as_deref(), Some("-1"));
-    gate.open();
-    late.await.unwrap();
-    assert!(!world.row(SLOTS).await.unwrap().contains_key("drift"));
-}
-
-/// Condition: capacity and room, on correcting.
-#[tokio::test(start_paused = true)]
-async fn a_correction_never_fills_a_bucket_beyond_its_capacity() {
-    for change in ["resize", "refill"] {
-        let world = known_to_sweeps(5).await;
-        world.add_tokens(SLOTS, "-2").await;
-        sweep(&world).await;
-        let (sweeping, gate) = held_at_its_write(&world).await;
-        if change == "resize" {
-            let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
-            world.client().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
-        } else {
-            world.add_tokens(SLOTS, "2").await;
-        }
-        gate.open();
-        assert!(sweeping.await.unwrap().corrected.is_empty(), "{change}");
-        assert_eq!(world.free(SLOTS).await, if change == "resize" { "2" } else { "5" });
-    }
-}
-
-/// Conditions: version and kind, on noting.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_noted_in_a_bucket_that_was_made_anew() {
-    for kind in ["slots", "rate"] {
-        let world = known_to_sweeps(5).await;
-        world.add_tokens(SLOTS, "-1").await;
-        // So that the old version is above that of the new bucket, for slots; and below it, for a rate.
-        if kind == "slots" {
-            take(&world.client(), SLOTS).await.release().await.unwrap();
-        }
-        let (sweeping, gate) = held_at_its_write(&world).await;
-        world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
-        if kind == "slots" {
-            world.slots(SLOTS, 5).await
-        } else {
-            world.rate(SLOTS, 5, 60).await
-        }
-        gate.open();
-        assert_eq!(drift(&sweeping.await.unwrap()).as_deref(), Some("1"));
-        assert!(!world.row(SLOTS).await.unwrap().contains_key("drift"), "{kind}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_correction_whose_reply_is_lost_is_made_once() {
-    let world = known_to_sweeps(5).await;
-    let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
-    world.add_tokens(SLOTS, "-1").await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
-    world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
-    world.client().sweep(SweepOptions::default()).await.unwrap();
-    assert_eq!(world.free(SLOTS).await, "3");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_sweep_that_did_not_see_every_lease_says_nothing_of_drift() {
     let world = known_to_sweeps(5).await;
@@ -374,4 +244,109 @@ async fn a_lease_without_its_dimension_is_recounted() {
     world.put(row).await;
     let report = world.client().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.recounted, report.drift.len()), (1, 0), "{report:?}");
+}
+
+/// An ended lease of a client that gave the slot back and left the row.
+async fn leave_a_lease(world: &World) {
+    std::mem::forget(take(&world.client(), SLOTS).await);
+    world.add_tokens(SLOTS, "1").await;
+    world.pass_lease();
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_are_deleted_alone_never_cost_a_slot() {
+    let world = known_to_sweeps(5).await;
+    for _ in 0..4 {
+        leave_a_lease(&world).await;
+        let report = sweep(&world).await;
+        assert_eq!((report.already_capped, report.drift.len()), (1, 0), "{report:?}");
+        assert_eq!(world.free(SLOTS).await, "5");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_sweep_that_deletes_them_is_seen() {
+    let world = known_to_sweeps(5).await;
+    for _ in 0..2 {
+        leave_a_lease(&world).await;
+        let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+        let sweeper = world.client();
+        let late = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+        gate.reached().await;
+        world.client().sweep(SweepOptions::default()).await.unwrap();
+        gate.open();
+        let report = late.await.unwrap();
+        assert_eq!((report.lost_races, report.drift.len()), (1, 0), "{report:?}");
+    }
+    assert_eq!(world.free(SLOTS).await, "5");
+}
+
+/// The original reconciler restores without touching `version`.
+#[tokio::test(start_paused = true)]
+async fn a_restore_that_keeps_no_version_is_no_lost_slot() {
+    let world = known_to_sweeps(5).await;
+    for _ in 0..2 {
+        let _other = take(&world.client(), SLOTS).await;
+        std::mem::forget(take(&world.client(), SLOTS).await);
+        let keys: Vec<String> = world.client().leases().await.unwrap().into_iter().map(|row| row.key).collect();
+        let gate = world.dynamo.faults().hold_next(Operation::Scan);
+        let sweeper = world.client();
+        let mut options = SweepOptions::default();
+        options.segments = 1;
+        let sweeping = tokio::spawn(async move { sweeper.sweep(options).await.unwrap() });
+        gate.reached().await;
+        world.delete(&keys[1]).await;
+        world.add_tokens(SLOTS, "1").await;
+        gate.open();
+        let report = sweeping.await.unwrap();
+        assert_eq!((report.recounted, report.drift.len()), (0, 0), "{report:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_cannot_be_read_keeps_nobody_out() {
+    let world = known_to_sweeps(5).await;
+    for (name, value) in [("drift", text("two")), ("drift_seen_at", text("noon"))] {
+        let mut row = world.row(SLOTS).await.unwrap();
+        row.insert(name.into(), value);
+        world.put(row).await;
+        take(&world.client(), SLOTS).await.release().await.unwrap();
+    }
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    assert_eq!(corrected(&sweep(&world).await).as_deref(), Some("1"), "it is noted over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_of_long_ago_confirms_nothing() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    world.pass(Duration::from_secs(2 * 60 * 60));
+    assert_eq!(corrected(&sweep(&world).await), None);
+    assert_eq!(corrected(&sweep(&world).await).as_deref(), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_noise_of_floats_is_no_drift() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-0.0000000001").await;
+    assert_eq!(drift(&sweep(&world).await), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_bucket_keeps_no_other_from_being_put_right() {
+    let world = known_to_sweeps(5).await;
+    world.slots("a#concurrent", 5).await;
+    sweep(&world).await;
+    for name in ["a#concurrent", SLOTS] {
+        world.add_tokens(name, "-1").await;
+    }
+    let report = sweep(&world).await;
+    assert_eq!(report.drift.len(), 2, "{report:?}");
+    for _ in 0..4 {
+        world.dynamo.faults().next(Operation::UpdateItem, Fault::conflict());
+    }
+    let report = sweep(&world).await;
+    assert_eq!((report.corrected.len(), corrected(&report).as_deref()), (1, Some("1")), "{report:?}");
 }

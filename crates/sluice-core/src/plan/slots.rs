@@ -5,6 +5,7 @@
 //! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
 //! | release | delete if `attribute_exists(pk)`                   | T += k if concurrent, capacity = :c and T <= C - k  |
 //! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
+//! | cap     | delete, as in release or reclaim                   | capped += k: there was no room (T > C - k)          |
 //! | renew   | ttl, `purge_at` if ttl <= :new (so it exists)      | -                                                   |
 //!
 //! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself
@@ -18,7 +19,9 @@ use crate::bucket::Bucket;
 use crate::lease::purge_at;
 use crate::limit::LimitType;
 use crate::plan::{Plan, Reason, Refusal, Take};
-use crate::schema::{ADMITTED, BLOCKED_UNTIL, CAPACITY, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION};
+use crate::schema::{
+    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COUNTED, Exact, LIMIT_TYPE, PURGE_AT, TOKENS, TTL, VERSION,
+};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -39,6 +42,14 @@ static GIVE_BACK: Statement = Statement {
     update: "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     condition: "#l = :l AND #C = :c AND #T <= :room",
     names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+};
+
+/// Counts leases that are deleted without a slot, for the recount: they change what is held, and would not show. Interleaving
+/// that the condition stops: the bucket was removed, or made anew as a limit over time, and this would make a row (l).
+static CAP: Statement = Statement {
+    update: "SET #x = if_not_exists(#x, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    condition: "#l = :l",
+    names: &[("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 };
 
 /// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
@@ -100,6 +111,21 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
             (":c", Operand::number(capacity)),
             (":l", Operand::text(LimitType::Concurrent)),
             (":room", Operand::number(capacity.get().minus(slots))),
+            (":0", Operand::number(0)),
+            (":1", Operand::number(1)),
+        ],
+    }
+}
+
+/// The bucket's half of deleting leases alone, which held `slots` of a bucket that was full.
+#[must_use]
+pub fn cap(key: String, slots: Amount) -> Update {
+    Update {
+        key,
+        statement: &CAP,
+        values: alloc::vec![
+            (":k", Operand::number(slots)),
+            (":l", Operand::text(LimitType::Concurrent)),
             (":0", Operand::number(0)),
             (":1", Operand::number(1)),
         ],

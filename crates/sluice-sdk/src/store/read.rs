@@ -52,7 +52,8 @@ impl Store {
         reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
-    /// Reads rows, strongly consistent, in no order; those that are not there are left out.
+    /// Reads rows, strongly consistent, in no order; those that are not there, or that throttling kept back in every try, are
+    /// left out.
     pub(crate) async fn read_all(&self, keys: &[String]) -> Result<Vec<Item>, StoreError> {
         let mut rows = Vec::with_capacity(keys.len());
         let mut left = keys.to_vec();
@@ -65,14 +66,15 @@ impl Store {
             let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.table).map(|rest| rest.keys);
             let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
             attempt = if unread.len() < now.len() { 0 } else { attempt + 1 };
+            let taken = now.len();
             if attempt > self.max_retries {
-                let message = String::from("no key of the batch was read");
-                return Err(StoreError::Contended { operation: "BatchGetItem", message });
+                left.drain(..taken);
+                attempt = 0;
+                continue;
             }
             if !unread.is_empty() {
                 self.back_off(attempt).await;
             }
-            let taken = now.len();
             left.splice(..taken, unread);
         }
         Ok(rows)

@@ -91,18 +91,18 @@ impl Pipeline {
                 }
             };
             tokio::select! {
-                found = next => self.take(found, report),
+                found = next => {
+                    if found.is_none() {
+                        self.scan_is_over().await;
+                    }
+                    self.take(found, report);
+                }
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(done) => self.finish(done, report),
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
                 () = hard => break,
             }
-        }
-        if let Some(Err(error)) = self.scan.try_join_next()
-            && error.is_panic()
-        {
-            std::panic::resume_unwind(error.into_panic());
         }
         self.leave_the_rest(report);
         let given_back = std::mem::replace(&mut self.given_back, Ok(()));
@@ -111,6 +111,15 @@ impl Pipeline {
 
     pub(super) fn into_recount(self) -> Recount {
         self.recount
+    }
+
+    /// A panic in the scan is the sweep's.
+    async fn scan_is_over(&mut self) {
+        if let Some(Err(error)) = self.scan.join_next().await
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
     }
 
     /// After a failure of the table, or the end of the time, only what is under way is waited for.
@@ -179,7 +188,7 @@ impl Pipeline {
     fn finish(&mut self, done: Done, report: &mut SweepReport) {
         self.busy.remove(&done.dimension);
         report.count(&done.dimension, &done.tally);
-        self.recount.gave_back(&done.dimension, done.tally.slots);
+        self.recount.gave_back(&done.dimension, done.tally.returned);
         if let Some(known) = done.known {
             self.known.insert(done.dimension.clone(), known);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::schema::{DIRECTORY_KEY, KEY};
-use sluice_core::{Amount, Bucket, Census, Correction, Dimension, Directory, Drift, ReadAt, Timestamp};
+use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, ReadAt, Returned, Timestamp};
 
 use super::report::SweepReport;
 use crate::clock::Clock;
@@ -17,8 +17,8 @@ pub(super) struct Recount {
     /// Each bucket as it was read before the scan.
     first: BTreeMap<Dimension, Bucket>,
     census: BTreeMap<Dimension, Census>,
-    /// Slots that this sweep gave back.
-    restored: BTreeMap<Dimension, Amount>,
+    /// What this sweep did to the leases that it had scanned.
+    returned: BTreeMap<Dimension, Returned>,
     /// Concurrency buckets that the scan met.
     found: BTreeSet<Dimension>,
 }
@@ -31,9 +31,9 @@ impl Recount {
             Err(StoreError::Contended { .. }) => Default::default(),
             other => other?,
         };
-        let (census, restored, found) = Default::default();
+        let (census, returned, found) = Default::default();
         let read_at = ReadAt { begun, done: clock.now() };
-        Ok(Self { read_at, directory, first, census, restored, found })
+        Ok(Self { read_at, directory, first, census, returned, found })
     }
 
     pub(super) const fn read_at(&self) -> ReadAt {
@@ -56,9 +56,8 @@ impl Recount {
         self.found.extend(buckets);
     }
 
-    pub(super) fn gave_back(&mut self, dimension: &Dimension, slots: Amount) {
-        let sum = self.restored.entry(dimension.clone()).or_default();
-        *sum = sum.plus(slots);
+    pub(super) fn gave_back(&mut self, dimension: &Dimension, returned: Returned) {
+        self.returned.entry(dimension.clone()).or_default().add(returned);
     }
 
     /// Reads the buckets again, after a scan that saw every lease and after all that was given back, and judges.
@@ -74,14 +73,23 @@ impl Recount {
         for (dimension, first) in &self.first {
             let Some(last) = last.get(dimension) else { continue };
             let census = self.census.get(dimension).copied().unwrap_or_default();
-            let restored = self.restored.get(dimension).copied().unwrap_or_default();
-            let drift = Drift::between(first, last, &census, restored);
+            let returned = self.returned.get(dimension).copied().unwrap_or_default();
+            let drift = Drift::between(first, last, &census, returned);
             report.recounted += usize::from(drift != Drift::Unknown);
             if let Some(slots) = drift.signed() {
                 report.drift.insert(dimension.clone(), slots);
                 tracing::warn!(event = "reconciler.drift", %dimension, %slots);
             }
-            write(store, dimension, Correction::plan(first, drift, now), report).await?;
+            match write(store, dimension, Correction::plan(first, drift, now), report).await {
+                // A hot bucket must not keep the others from being put right.
+                Err(StoreError::Contended { message, .. }) => {
+                    tracing::warn!(event = "reconciler.drift_left", %dimension, message);
+                }
+                written => written?,
+            }
+        }
+        if let Some(left_out) = self.directory.left_out(&self.found) {
+            tracing::warn!(event = "reconciler.unlisted", buckets = left_out);
         }
         if let Some(update) = self.directory.update(&self.found) {
             store.update(&update, IfAmbiguous::SendAgain).await?;

@@ -1,0 +1,140 @@
+//! Recounts that meet other writers between their readings and their writes. Each test fails when the condition that it names is
+//! taken out of the expression.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Limit};
+use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_testkit::{Fault, Gate, Operation};
+use tokio::task::JoinHandle;
+
+use crate::recount::{SLOTS, corrected, drift, known_to_sweeps, sweep};
+use crate::world::{World, dimension, number, take};
+
+/// A sweep that has judged, and is about to write what it found.
+async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>, Gate) {
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let sweeper = world.client();
+    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    gate.reached().await;
+    (sweeping, gate)
+}
+
+/// Condition: the note that was read, on correcting.
+#[tokio::test(start_paused = true)]
+async fn two_sweeps_that_agree_correct_once() {
+    let world = known_to_sweeps(5).await;
+    let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
+    world.add_tokens(SLOTS, "-1").await;
+    world.client().sweep(SweepOptions::default()).await.unwrap();
+    let (first, second) = (held_at_its_write(&world).await, held_at_its_write(&world).await);
+    let mut corrections = 0;
+    for (sweeping, gate) in [first, second] {
+        gate.open();
+        corrections += sweeping.await.unwrap().corrected.len();
+    }
+    assert_eq!((corrections, world.free(SLOTS).await.as_str()), (1, "3"));
+}
+
+/// Condition: no note is there, on noting. The second of two sweeps side by side would overwrite the note of the first, and with it
+/// the time that tells them apart.
+#[tokio::test(start_paused = true)]
+async fn two_sweeps_side_by_side_are_not_two_running() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-1").await;
+    let (first, first_gate) = held_at_its_write(&world).await;
+    world.pass(Duration::from_secs(1));
+    let (second, second_gate) = held_at_its_write(&world).await;
+    first_gate.open();
+    assert!(first.await.unwrap().corrected.is_empty());
+    let noted = world.row(SLOTS).await.unwrap()["drift_seen_at"].clone();
+    second_gate.open();
+    assert!(second.await.unwrap().corrected.is_empty());
+    assert_eq!(world.row(SLOTS).await.unwrap()["drift_seen_at"], noted);
+    assert_eq!(world.free(SLOTS).await, "4");
+}
+
+/// Condition: the note that was read, on forgetting it.
+#[tokio::test(start_paused = true)]
+async fn a_late_sweep_does_not_forget_a_newer_note() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    world.add_tokens(SLOTS, "1").await;
+    let (late, gate) = held_at_its_write(&world).await;
+    sweep(&world).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    gate.open();
+    late.await.unwrap();
+    assert_eq!(world.row(SLOTS).await.unwrap()["drift"], number("1"));
+}
+
+/// Condition: the note that was read, on noting the opposite.
+#[tokio::test(start_paused = true)]
+async fn a_late_sweep_does_not_note_what_was_put_right() {
+    let world = known_to_sweeps(5).await;
+    world.add_tokens(SLOTS, "-1").await;
+    sweep(&world).await;
+    world.add_tokens(SLOTS, "2").await;
+    let (late, gate) = held_at_its_write(&world).await;
+    sweep(&world).await;
+    assert_eq!(corrected(&sweep(&world).await).as_deref(), Some("-1"));
+    gate.open();
+    late.await.unwrap();
+    assert!(!world.row(SLOTS).await.unwrap().contains_key("drift"));
+}
+
+/// Condition: capacity and room, on correcting.
+#[tokio::test(start_paused = true)]
+async fn a_correction_never_fills_a_bucket_beyond_its_capacity() {
+    for change in ["resize", "refill"] {
+        let world = known_to_sweeps(5).await;
+        world.add_tokens(SLOTS, "-2").await;
+        sweep(&world).await;
+        let (sweeping, gate) = held_at_its_write(&world).await;
+        if change == "resize" {
+            let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
+            world.client().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
+        } else {
+            world.add_tokens(SLOTS, "2").await;
+        }
+        gate.open();
+        assert!(sweeping.await.unwrap().corrected.is_empty(), "{change}");
+        assert_eq!(world.free(SLOTS).await, if change == "resize" { "2" } else { "5" });
+    }
+}
+
+/// Conditions: version and kind, on noting.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_noted_in_a_bucket_that_was_made_anew() {
+    for kind in ["slots", "rate"] {
+        let world = known_to_sweeps(5).await;
+        world.add_tokens(SLOTS, "-1").await;
+        // So that the old version is above that of the new bucket, for slots; and below it, for a rate.
+        if kind == "slots" {
+            take(&world.client(), SLOTS).await.release().await.unwrap();
+        }
+        let (sweeping, gate) = held_at_its_write(&world).await;
+        world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+        if kind == "slots" {
+            world.slots(SLOTS, 5).await
+        } else {
+            world.rate(SLOTS, 5, 60).await
+        }
+        gate.open();
+        assert_eq!(drift(&sweeping.await.unwrap()).as_deref(), Some("1"));
+        assert!(!world.row(SLOTS).await.unwrap().contains_key("drift"), "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_correction_whose_reply_is_lost_is_made_once() {
+    let world = known_to_sweeps(5).await;
+    let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
+    world.add_tokens(SLOTS, "-1").await;
+    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
+    world.client().sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!(world.free(SLOTS).await, "3");
+}
