@@ -26,11 +26,11 @@ run "each_alarm_watches_what_its_name_says" {
       } == {
       reconciler-errors = "AWS/Lambda/Errors FunctionName=the-function Sum GreaterThanOrEqualToThreshold 1 300s 1/1 notBreaching"
       no-sweep          = "Sluice/Sweeps Environment=pre Sum LessThanThreshold 1 900s 1/1 breaching"
-      drift             = "Sluice/Drift Environment=pre Maximum GreaterThanThreshold 0 300s 2/3 notBreaching"
+      drift             = "Sluice/Drift Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
       already-capped    = "Sluice/AlreadyCapped Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 notBreaching"
       restored-slots    = "Sluice/RestoredSlots Environment=pre Sum GreaterThanOrEqualToThreshold 10 900s 4/4 notBreaching"
       unparsable-rows   = "Sluice/Unparsable Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
-      unfinished-sweeps = "Sluice/DeadlineHit Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 notBreaching"
+      unfinished-sweeps = "Sluice/SegmentsUnscanned Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 notBreaching"
       dead-letters      = "AWS/SQS/ApproximateNumberOfMessagesVisible QueueName=the-queue Maximum GreaterThanThreshold 0 300s 1/1 notBreaching"
       hot-key           = "AWS/DynamoDB/WriteKeyRangeThroughputThrottleEvents TableName=the-table Sum GreaterThanThreshold 0 300s 1/1 notBreaching"
     }

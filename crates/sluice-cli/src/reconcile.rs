@@ -50,23 +50,39 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
     if json {
         return output::json(report);
     }
-    let SweepReport { rows_scanned, expired, restored, already_capped, unparsable, left, failed, .. } = report;
+    let SweepReport {
+        rows_scanned,
+        expired,
+        restored,
+        already_capped,
+        unparsable,
+        left,
+        refused,
+        segments_unscanned,
+        ..
+    } = report;
     println!("{rows_scanned} rows, {expired} ended leases: {restored} given back, {already_capped} already capped");
     for (dimension, restored) in &report.dimensions {
         println!("  {dimension}: {}", restored.leases);
     }
     for (dimension, slots) in &report.drift {
-        println!("  {dimension}: {}", drift(*slots, report.corrected.contains_key(dimension)));
+        println!("  {dimension}: {}", drift(*slots, report.corrected.get(dimension)));
     }
-    if unparsable + left + failed > 0 {
-        println!("left alone: {unparsable} unreadable, {failed} refused, {left} for the next sweep");
+    if unparsable + left + refused > 0 {
+        println!("left alone: {unparsable} unreadable, {refused} refused, {left} for the next sweep");
+    }
+    if *segments_unscanned > 0 {
+        println!("not scanned to the end: {segments_unscanned} segments, by the end of the time or throttling");
     }
     Ok(())
 }
 
 /// Slots that are neither free nor held, or free beyond the capacity.
-fn drift(slots: Amount, is_corrected: bool) -> String {
+fn drift(slots: Amount, corrected: Option<&Amount>) -> String {
     let what = if slots < Amount::ZERO { "too many" } else { "lost" };
-    let next = if is_corrected { "put right" } else { "the next sweep puts it right if it finds it too" };
+    let next = match corrected {
+        Some(corrected) => format!("{} put right", corrected.abs()),
+        None => "put right once two sweeps running find it".into(),
+    };
     format!("{} slots {what}: {next}", slots.abs())
 }

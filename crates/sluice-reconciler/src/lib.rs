@@ -9,4 +9,4 @@ mod reconciler;
 
 pub use log::log_to_stdout;
 pub use metrics::{Ended, metrics};
-pub use reconciler::{ReconcileError, Reconciler, Trigger, time_left};
+pub use reconciler::{ReconcileError, Reconciler, Trigger, budget, time_left};

@@ -2,7 +2,7 @@
 //!
 //! Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use sluice_sdk::SweepReport;
@@ -20,11 +20,14 @@ pub enum Ended {
     InError,
 }
 
-/// The lines: one for the environment, and one for each dimension that has something to say.
-#[must_use]
-pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Timestamp) -> Vec<Value> {
-    let dimensions: BTreeSet<&Dimension> = report.dimensions.keys().chain(report.drift.keys()).collect();
-    let of_dimension = |dimension: &Dimension| {
+/// Dimensions with lines of their own, at most: each is a metric that CloudWatch bills.
+const MOST_DIMENSIONS: usize = 100;
+
+/// The lines: one for the environment, and one for each concurrency bucket that has something to say.
+pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Timestamp) -> impl Iterator<Item = Value> {
+    let restored = report.dimensions.iter().filter(|(_, restored)| restored.slots > 0).map(|(name, _)| name);
+    let dimensions: BTreeSet<&Dimension> = restored.chain(report.drift.keys()).take(MOST_DIMENSIONS).collect();
+    let of_dimension = move |dimension: &Dimension| {
         let restored = report.dimensions.get(dimension).copied().unwrap_or_default();
         let drift = report.drift.get(dimension).copied().unwrap_or_default();
         let metrics = [
@@ -45,16 +48,21 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
         ("ConflictsRetried", COUNT, json!(report.conflicts_retried)),
         ("Unparsable", COUNT, json!(report.unparsable)),
         ("Left", COUNT, json!(report.left)),
-        ("Failed", COUNT, json!(report.failed)),
+        ("Refused", COUNT, json!(report.refused)),
         ("Recounted", COUNT, json!(report.recounted)),
-        ("Drift", COUNT, slots(report.total_drift())),
+        ("Drift", COUNT, slots(total(&report.drift))),
+        ("Corrected", COUNT, slots(total(&report.corrected))),
+        ("SegmentsUnscanned", COUNT, json!(report.segments_unscanned)),
         ("DeadlineHit", COUNT, json!(u8::from(report.deadline_hit))),
         ("Requests", COUNT, json!(report.requests)),
         ("Duration", "Milliseconds", json!(report.duration.as_millis())),
     ];
-    let mut lines = vec![line(&[("Environment", environment)], &all, now)];
-    lines.extend(dimensions.into_iter().map(of_dimension));
-    lines
+    std::iter::once(line(&[("Environment", environment)], &all, now)).chain(dimensions.into_iter().map(of_dimension))
+}
+
+/// Lost and minted slots alike.
+fn total(by_dimension: &BTreeMap<Dimension, Amount>) -> Amount {
+    by_dimension.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
 }
 
 fn line(dimensions: &[(&str, &str)], metrics: &[(&str, &str, Value)], now: Timestamp) -> Value {

@@ -6,7 +6,7 @@ use aws_lambda_events::eventbridge::EventBridgeEvent;
 use lambda_runtime::{Context, Diagnostic};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_sdk::{Client, Clock, ConfigError, SweepError, SweepOptions, SweepReport};
+use sluice_sdk::{Client, Clock, ConfigError, StoreError, SweepError, SweepOptions, SweepReport};
 
 use crate::log::print;
 use crate::metrics::{Ended, metrics};
@@ -29,8 +29,8 @@ pub enum ReconcileError {
     #[error("the function cannot sweep: {0}")]
     Config(String),
     /// The table.
-    #[error(transparent)]
-    Sweep(#[from] SweepError),
+    #[error("the sweep stopped: {0}")]
+    Sweep(#[source] StoreError),
 }
 
 impl From<ReconcileError> for Diagnostic {
@@ -77,27 +77,45 @@ impl Reconciler {
     /// [`ReconcileError`], which Lambda counts: variables that cannot be used, a table that does not answer. A row that cannot be
     /// read is none, nor is a sweep that the time does not suffice for.
     pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
-        let client = self.client.as_ref().map_err(|error| ReconcileError::Config(error.to_string()))?;
-        let mut options = SweepOptions::default();
-        options.budget = Some(time_left.saturating_sub(margin(time_left)));
-        let swept = client.sweep(options).await;
-        let (report, failed) = match &swept {
-            Ok(report) => (report, None),
-            Err(error) => (&*error.report, Some(error)),
+        let client = match &self.client {
+            Ok(client) => client,
+            Err(error) => {
+                let error = ReconcileError::Config(error.to_string());
+                self.tell(&SweepReport::default(), Some(&error));
+                return Err(error);
+            }
         };
-        match failed {
+        let mut options = SweepOptions::default();
+        options.budget = Some(budget(time_left));
+        match client.sweep(options).await {
+            Ok(report) => {
+                self.tell(&report, None);
+                Ok(json!(report))
+            }
+            Err(SweepError { report, source }) => {
+                let error = ReconcileError::Sweep(source);
+                self.tell(&report, Some(&error));
+                Err(error)
+            }
+        }
+    }
+
+    /// Logs what came of a run.
+    fn tell(&self, report: &SweepReport, error: Option<&ReconcileError>) {
+        match error {
             None => print(report),
             Some(error) => print(&Failed { event: "reconciler.failed", error: error.to_string(), report }),
         }
         // A sweep that read nothing at all has not been one, though its time ended before DynamoDB failed.
         let read_something = report.rows_scanned > 0 || report.segments_unscanned == 0;
-        let ended = if failed.is_none() && read_something { Ended::Well } else { Ended::InError };
-        metrics(&self.environment, report, ended, Clock::system().now()).iter().for_each(print);
-        Ok(json!(swept?))
+        let ended = if error.is_none() && read_something { Ended::Well } else { Ended::InError };
+        for line in metrics(&self.environment, report, ended, Clock::system().now()) {
+            print(&line);
+        }
     }
 }
 
-/// The line of a sweep that the table stopped.
+/// The line of a run that failed.
 #[derive(Serialize)]
 struct Failed<'a> {
     event: &'static str,
@@ -105,9 +123,10 @@ struct Failed<'a> {
     report: &'a SweepReport,
 }
 
-/// What is kept of the time for the end of requests under way, the log and the reply.
-fn margin(time_left: Duration) -> Duration {
-    (time_left / 10).clamp(Duration::from_millis(500), Duration::from_secs(3))
+/// The time that a sweep may take: what is left, less some for the end of requests under way, the log and the reply.
+#[must_use]
+pub fn budget(time_left: Duration) -> Duration {
+    time_left.saturating_sub((time_left / 10).clamp(Duration::from_millis(500), Duration::from_secs(3)))
 }
 
 /// The time until Lambda ends the invocation.

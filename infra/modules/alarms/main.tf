@@ -1,8 +1,7 @@
 # Two ways to say "for an hour". The reconciler reports one value a sweep, so the minimum over an hour is above zero only if every
 # sweep in it had something to report. Where a quiet sweep in between should not hide a trend, four sums of 15 minutes are compared.
 #
-# Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two. Alarms
-# that look at single sweeps therefore ask for two periods out of three.
+# Sweeps start five minutes apart, give or take some seconds, so a period of five minutes may now and then hold none, or two.
 locals {
   of_environment = { Environment = var.environment }
   of_function    = { FunctionName = var.function_name }
@@ -39,18 +38,18 @@ locals {
       missing     = "breaching"
     }
 
-    # A first sweep may be wrong about a busy bucket, so it only suspects. The second one confirms and corrects, and is the one to hear of.
+    # One finding is enough: a sweep claims no more than is true, and corrects once a second one agrees.
     drift = {
-      description = "Two sweeps found a concurrency bucket that does not add up: slots were lost or minted in a way that no lease explains. The sweep has corrected what it could prove; find the client behind it with the dashboard's drift by dimension and the reconciler's log."
+      description = "A sweep found a concurrency bucket that does not add up: slots were lost or minted in a way that no lease explains. The next sweep that finds it too corrects it (Corrected); find the client behind it with the dashboard's drift by dimension and the reconciler's log."
       namespace   = "Sluice"
       metric      = "Drift"
       dimensions  = local.of_environment
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
       threshold   = 0
-      period      = 300
-      periods     = 3
-      datapoints  = 2
+      period      = 900
+      periods     = 1
+      datapoints  = 1
       missing     = "notBreaching"
     }
 
@@ -97,9 +96,9 @@ locals {
     }
 
     unfinished-sweeps = {
-      description = "For an hour no sweep has finished before its deadline. What one leaves the next may find, but slots come back late: see how many rows it scans, and whether DynamoDB throttles it."
+      description = "For an hour no sweep has scanned the whole table, by its deadline or by throttling. What one leaves the next may find, but slots come back late and nothing is recounted: see how many rows there are, and whether DynamoDB throttles."
       namespace   = "Sluice"
-      metric      = "DeadlineHit"
+      metric      = "SegmentsUnscanned"
       dimensions  = local.of_environment
       statistic   = "Minimum"
       comparison  = "GreaterThanOrEqualToThreshold"

@@ -57,6 +57,7 @@ locals {
         metrics = [
           [{ expression = "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"Drift\" Environment=\"${local.env}\"', 'Maximum', 300)" }],
           ["Sluice", "Drift", "Environment", local.env, { label = "All dimensions" }],
+          ["Sluice", "Corrected", "Environment", local.env, { label = "Corrected" }],
         ]
       },
     ],
@@ -77,7 +78,7 @@ locals {
           ["Sluice", "RowsScanned", "Environment", local.env, { label = "Rows scanned" }],
           ["Sluice", "Expired", "Environment", local.env, { label = "Leases that had ended" }],
           ["Sluice", "Left", "Environment", local.env, { label = "Left for the next sweep", yAxis = "right" }],
-          ["Sluice", "Failed", "Environment", local.env, { label = "Failed", yAxis = "right" }],
+          ["Sluice", "Refused", "Environment", local.env, { label = "Refused by DynamoDB", yAxis = "right" }],
           ["Sluice", "Unparsable", "Environment", local.env, { label = "Not readable", yAxis = "right" }],
         ]
       },

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sluice_core::Timestamp;
 use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, table_name};
-use sluice_sdk::{StoreError, SweepOptions};
+use sluice_reconciler::{Ended, metrics};
+use sluice_sdk::{StoreError, SweepOptions, SweepReport};
 use sluice_testkit::Rights;
 
 use crate::world::{World, dimension, take};
@@ -49,6 +51,23 @@ fn terraform_and_the_schema_name_the_same_table() {
     let callers = read("modules/caller-policy/main.tf");
     for policies in [&reconciler, &callers] {
         assert!(policies.contains(&format!("\"dynamodb:LeadingKeys\" = [\"{LEASE_PREFIX}*\"]")));
+    }
+}
+
+/// A name that only Terraform knows would be an alarm that stays silent.
+#[test]
+fn alarms_and_charts_look_at_metrics_that_are_published() {
+    let report = SweepReport::default();
+    let line = metrics("pre", &report, Ended::Well, Timestamp::from_secs(0)).next().unwrap();
+    let published = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
+    let published: Vec<&str> = published.iter().map(|metric| metric["Name"].as_str().unwrap()).collect();
+    let (alarms, dashboard) = (read("modules/alarms/main.tf"), read("modules/dashboard/main.tf"));
+    let of_alarms = alarms.split("namespace   = \"Sluice\"").skip(1).map(|alarm| assigned(alarm, "metric"));
+    let of_charts = dashboard.split("[\"Sluice\", ").skip(1).map(|chart| chart.split_once(',').unwrap().0.to_owned());
+    let looked_at: Vec<String> = of_alarms.chain(of_charts).collect();
+    assert!(looked_at.len() > 20, "{looked_at:?}");
+    for metric in looked_at {
+        assert!(published.contains(&metric.trim_matches('"')), "{metric} is not among {published:?}");
     }
 }
 

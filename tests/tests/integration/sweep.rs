@@ -123,7 +123,7 @@ async fn a_bucket_that_cannot_be_read_fails_its_leases_and_no_others() {
     world.put(row).await;
     world.pass_lease();
     let report = sweep(&world).await;
-    assert_eq!((report.failed, report.restored, world.leases().await), (2, 1, 2));
+    assert_eq!((report.refused, report.restored, world.leases().await), (2, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +188,7 @@ async fn a_lease_that_dynamodb_never_accepts_keeps_no_other() {
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["None", "ValidationError", "None"]));
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["ValidationError", "None"]));
     let report = sweep(&world).await;
-    assert_eq!((report.restored, report.failed, world.leases().await), (3, 1, 1));
+    assert_eq!((report.restored, report.refused, world.leases().await), (3, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,17 +53,18 @@ pub struct SweepReport {
     pub conflicts_retried: usize,
     /// Rows that cannot be read, left alone.
     pub unparsable: usize,
-    /// Leases left for the next sweep, by conflicts or the end of the budget.
+    /// Leases left for the next sweep, by conflicts or the end of the budget. What was under way at the very end is among them,
+    /// though it may have been given back.
     pub left: usize,
     /// Leases whose transaction DynamoDB will never accept, left alone.
-    pub failed: usize,
+    pub refused: usize,
     /// Concurrency buckets that the recount could judge.
     pub recounted: usize,
     /// Slots that the recount found lost (above zero) or minted (below), by bucket. See `docs/operations.md`.
     pub drift: BTreeMap<Dimension, Amount>,
     /// Slots that it gave back or took away, after two sweeps running had found them.
     pub corrected: BTreeMap<Dimension, Amount>,
-    /// Parts of the table that the budget left for the next sweep, whole or in part.
+    /// Segments of the table that the budget or throttling left for the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
     pub deadline_hit: bool,
@@ -84,12 +85,6 @@ pub struct Restored {
 }
 
 impl SweepReport {
-    /// The sum of the drift, lost and minted alike, in slots.
-    #[must_use]
-    pub fn total_drift(&self) -> Amount {
-        self.drift.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
-    }
-
     pub(super) fn log(&self) {
         let names = |dimensions: &mut dyn Iterator<Item = &Dimension>| {
             dimensions.map(Dimension::as_str).collect::<Vec<_>>().join(",")
@@ -107,7 +102,7 @@ impl SweepReport {
             conflicts_retried = self.conflicts_retried,
             unparsable = self.unparsable,
             left = self.left,
-            failed = self.failed,
+            refused = self.refused,
             recounted = self.recounted,
             drift = names(&mut self.drift.keys()),
             corrected = names(&mut self.corrected.keys()),
@@ -126,8 +121,8 @@ impl SweepReport {
         self.lost_races += tally.lost_races;
         self.conflicts_retried += tally.conflicts_retried;
         self.left += tally.left;
-        let logged = MOST_LOGGED.saturating_sub(self.failed);
-        self.failed += tally.failed.len();
+        let logged = MOST_LOGGED.saturating_sub(self.refused);
+        self.refused += tally.failed.len();
         if tally.restored > 0 {
             let restored = self.dimensions.entry(dimension.clone()).or_default();
             restored.leases += tally.restored;
@@ -158,7 +153,7 @@ impl Serialize for SweepReport {
         map.serialize_entry("conflicts_retried", &self.conflicts_retried)?;
         map.serialize_entry("unparsable", &self.unparsable)?;
         map.serialize_entry("left", &self.left)?;
-        map.serialize_entry("failed", &self.failed)?;
+        map.serialize_entry("refused", &self.refused)?;
         map.serialize_entry("recounted", &self.recounted)?;
         map.serialize_entry("drift", &slots(&self.drift))?;
         map.serialize_entry("corrected", &slots(&self.corrected))?;
