@@ -8,7 +8,7 @@ use sluice_sdk::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Gate, Operation};
 use tokio::task::JoinHandle;
 
-use crate::recount::{SLOTS, corrected, drift, known_to_sweeps, sweep};
+use crate::recount::{SLOTS, corrected, drift, known_to_sweeps, leave_a_lease, sweep};
 use crate::world::{World, dimension, number, take};
 
 /// A sweep that has judged, and is about to write what it found.
@@ -137,4 +137,39 @@ async fn a_correction_whose_reply_is_lost_is_made_once() {
     world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
     world.client().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(world.free(SLOTS).await, "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_sweep_that_deletes_them_is_seen() {
+    let world = known_to_sweeps(5).await;
+    for _ in 0..2 {
+        leave_a_lease(&world).await;
+        let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
+        let sweeper = world.client();
+        let late = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+        gate.reached().await;
+        world.client().sweep(SweepOptions::default()).await.unwrap();
+        gate.open();
+        let report = late.await.unwrap();
+        assert_eq!((report.lost_races, report.drift.len()), (1, 0), "{report:?}");
+    }
+    assert_eq!(world.free(SLOTS).await, "5");
+}
+
+/// Condition: the bucket is a concurrency bucket, on counting a lease that is deleted alone.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_goes_while_a_lease_is_deleted_alone_is_not_made_anew() {
+    let world = known_to_sweeps(5).await;
+    leave_a_lease(&world).await;
+    let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::TransactWriteItems));
+    let sweeper = world.client();
+    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    gates[0].reached().await;
+    gates[0].open();
+    gates[1].reached().await;
+    world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+    gates[1].open();
+    let report = sweeping.await.unwrap();
+    assert_eq!((report.restored, report.already_capped, world.leases().await), (1, 0, 0), "{report:?}");
+    assert!(world.row(SLOTS).await.is_none());
 }
