@@ -9,7 +9,9 @@ The names are those of infra/, for the environment `sandbox`.
 """
 
 import json
+import platform
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +42,17 @@ class Aws:
 
 
 def check() -> None:
-    """Ends the program where there is nothing to deploy."""
+    """Ends the program where there is nothing to deploy, or nothing that runs here."""
+    here = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), platform.machine())
+    build = f"build it with `task build:lambda ARCH={here}`"
     if not ARCHIVE.exists():
-        sys.exit(f"there is no {ARCHIVE.relative_to(ROOT)}: build it with `task build:lambda ARCH=x86_64`")
+        sys.exit(f"there is no {ARCHIVE.relative_to(ROOT)}: {build}")
+    with zipfile.ZipFile(ARCHIVE) as archive, archive.open("bootstrap") as bootstrap:
+        header = bootstrap.read(20)
+    # The machine's number in an ELF header.
+    built_for = {62: "x86_64", 183: "arm64"}.get(int.from_bytes(header[18:20], "little"), "another machine")
+    if built_for != here:
+        sys.exit(f"{ARCHIVE.relative_to(ROOT)} was built for {built_for}, and this machine is {here}: {build}")
 
 
 def deploy(aws: Aws, name: str, variables: dict[str, str], timeout_secs: int = 60) -> str:

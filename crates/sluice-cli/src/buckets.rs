@@ -87,10 +87,12 @@ pub(crate) async fn run(options: Options) -> Ended {
 
 /// Only at an endpoint that is named: a table that Terraform did not make has no backups, no deletion protection, no alarms.
 async fn create_table(client: &Client) -> Result<(), Failure> {
-    if std::env::var_os("SLUICE_ENDPOINT_URL").is_none_or(|url| url.is_empty()) {
-        return Err(Failure::new(
-            "--create-table is for a local endpoint: set SLUICE_ENDPOINT_URL; in AWS, `task infra:apply` makes the table",
-        ));
+    let endpoint = std::env::var("SLUICE_ENDPOINT_URL").unwrap_or_default();
+    if endpoint.is_empty() || endpoint.contains("amazonaws.com") {
+        return Err(Failure::new(format!(
+            "--create-table is for a local endpoint, and SLUICE_ENDPOINT_URL is {endpoint:?}: set it to one, as in \
+             http://127.0.0.1:4566; in AWS, `task infra:apply` makes the table"
+        )));
     }
     if sluice_sdk::create_table(client.dynamodb(), client.table()).await? {
         anstream::eprintln!("made table {}", client.table());

@@ -18,18 +18,34 @@ pub(crate) struct Options {
     /// Sweep once and stop; without, sweep on until Ctrl-C
     #[arg(long)]
     once: bool,
-    /// Time between two sweeps
-    #[arg(long, value_parser = duration, default_value = "5m")]
+    /// Time between two sweeps, one second at least
+    #[arg(long, value_parser = interval, default_value = "5m")]
     interval: Duration,
     /// Print JSON, a line for each sweep
     #[arg(long)]
     json: bool,
 }
 
+/// Each sweep reads the whole table.
+fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        interval if interval < Duration::from_secs(1) => Err("it takes one second at least, as in 5m".into()),
+        interval => Ok(interval),
+    }
+}
+
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
+    if !options.once && !options.json {
+        println!("sweeping every {}; Ctrl-C stops", humantime::format_duration(options.interval));
+    }
+    // One listener for all of it: a signal during a sweep is heard too. A sweep may be cut off anywhere.
+    let mut stop = std::pin::pin!(stop_requested());
     loop {
-        let swept = client.sweep(SweepOptions::default()).await;
+        let swept = tokio::select! {
+            swept = client.sweep(SweepOptions::default()) => swept,
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
+        };
         match swept {
             Ok(report) => print(&report, options.json)?,
             Err(error) if options.once => return Err(error.into()),
@@ -41,7 +57,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
         tokio::select! {
             () = tokio::time::sleep(options.interval) => {}
-            () = stop_requested() => return Ok(ExitCode::SUCCESS),
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
         }
     }
 }
@@ -50,31 +66,34 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
     if json {
         return output::json(report);
     }
-    let SweepReport {
-        rows_scanned,
-        expired,
-        restored,
-        already_capped,
-        unparsable,
-        left,
-        refused,
-        segments_unscanned,
-        ..
-    } = report;
-    println!("{rows_scanned} rows, {expired} ended leases: {restored} given back, {already_capped} already capped");
+    let SweepReport { expired, restored, already_capped, lost_races, unparsable, left, refused, .. } = report;
+    println!("{} read, {}: {restored} given back", count(report.rows_scanned, "row"), count(*expired, "ended lease"));
     for (dimension, restored) in &report.dimensions {
-        println!("  {dimension}: {}", restored.leases);
+        let what = if restored.slots > 0 { ", its slots are free" } else { "" };
+        println!("  {dimension}: {}{what}", count(restored.leases, "lease"));
     }
     for (dimension, slots) in &report.drift {
         println!("  {dimension}: {}", drift(*slots, report.corrected.get(dimension)));
     }
-    if unparsable + left + refused > 0 {
-        println!("left alone: {unparsable} unreadable, {refused} refused, {left} for the next sweep");
+    let rest = [
+        (*already_capped, "deleted alone: the bucket was full already"),
+        (*lost_races, "released or renewed meanwhile"),
+        (*left, "left for the next sweep"),
+        (*refused, "refused by DynamoDB, or of a bucket that cannot be read; the log says why"),
+        (*unparsable, "not readable: mend or delete the rows that the log names"),
+    ];
+    for (leases, what) in rest.iter().filter(|(leases, _)| *leases > 0) {
+        println!("  {} {what}", count(*leases, "lease"));
     }
-    if *segments_unscanned > 0 {
-        println!("not scanned to the end: {segments_unscanned} segments, by the end of the time or throttling");
+    if report.segments_unscanned > 0 {
+        let segments = count(report.segments_unscanned, "segment");
+        println!("  {segments} of the table not scanned to the end, by throttling");
     }
     Ok(())
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Slots that are neither free nor held, or free beyond the capacity.
@@ -84,5 +103,5 @@ fn drift(slots: Amount, corrected: Option<&Amount>) -> String {
         Some(corrected) => format!("{} put right", corrected.abs()),
         None => "put right once two sweeps running find it".into(),
     };
-    format!("{} slots {what}: {next}", slots.abs())
+    format!("slots {what}: {}; {next}", slots.abs())
 }

@@ -14,7 +14,7 @@ use crate::retry::{Fate, classify_answer};
 pub enum StoreError {
     /// There is no such table in this Region, or at this endpoint.
     #[error(
-        "there is no table {table:?}: create it (Terraform, or `sluice sandbox`), or point SLUICE_TABLE_NAME at the one that is there"
+        "there is no table {table:?}: create it (Terraform; `sluice sandbox`, or `sluice buckets apply --create-table` at a local endpoint), or point SLUICE_TABLE_NAME at the one that is there"
     )]
     NoTable {
         /// The table's name.
