@@ -3,7 +3,7 @@
 
     deploy.py deploy ENDPOINT    the function, a rule that starts it every minute, and the rule's right to
     deploy.py log ENDPOINT       what it has logged
-    deploy.py check              says so where the function is not built
+    deploy.py check [ARCH]       says so where the function is not built, for this machine or for ARCH
 
 The names are those of infra/, for the environment `sandbox`.
 """
@@ -41,18 +41,19 @@ class Aws:
         return boto3.client(service, endpoint_url=self.endpoint, region_name=REGION, config=config, **keys)
 
 
-def check() -> None:
-    """Ends the program where there is nothing to deploy, or nothing that runs here."""
+def check(wanted: str | None = None) -> None:
+    """Ends the program where there is no archive for this machine, or for the architecture that is wanted."""
     here = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), platform.machine())
-    build = f"build it with `task build:lambda ARCH={here}`"
+    wanted = wanted or here
+    build = f"build it with `task build:lambda ARCH={wanted}`"
     if not ARCHIVE.exists():
         sys.exit(f"there is no {ARCHIVE.relative_to(ROOT)}: {build}")
     with zipfile.ZipFile(ARCHIVE) as archive, archive.open("bootstrap") as bootstrap:
         header = bootstrap.read(20)
     # The machine's number in an ELF header.
     built_for = {62: "x86_64", 183: "arm64"}.get(int.from_bytes(header[18:20], "little"), "another machine")
-    if built_for != here:
-        sys.exit(f"{ARCHIVE.relative_to(ROOT)} was built for {built_for}, and this machine is {here}: {build}")
+    if built_for != wanted:
+        sys.exit(f"{ARCHIVE.relative_to(ROOT)} was built for {built_for}, and {wanted} is wanted: {build}")
 
 
 def deploy(aws: Aws, name: str, variables: dict[str, str], timeout_secs: int = 60) -> str:
@@ -99,8 +100,8 @@ def json_lines(lines: list[str]) -> list[dict]:
 
 def main() -> None:
     match sys.argv[1:]:
-        case ["check"]:
-            check()
+        case ["check", *wanted] if len(wanted) < 2:
+            check(*wanted)
         case ["deploy", endpoint]:
             check()
             packages.ensure()

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sluice_sdk::core::{Bucket, Dimension, Limit, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, Dimension, Limit, Timestamp};
 use sluice_sdk::{Applied, BucketRow, Client};
 
 use crate::connect::client;
@@ -207,6 +207,7 @@ struct BucketLine {
     last_refill_at: String,
     version: i64,
     blocked_until: Option<String>,
+    drift: Option<String>,
 }
 
 impl BucketLine {
@@ -214,11 +215,13 @@ impl BucketLine {
         Self {
             dimension: bucket.dimension().to_string(),
             limit: LimitLine::new(bucket.limit()),
-            level: bucket.level(now).to_string(),
+            // Free slots, even where there are more than the capacity: that is worth seeing.
+            level: if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.level(now) }.to_string(),
             tokens: bucket.tokens().to_string(),
             last_refill_at: bucket.anchor().to_string(),
             version: bucket.version(),
             blocked_until: bucket.blocked_until().map(|at| at.to_string()),
+            drift: bucket.noted_drift().map(|slots| slots.to_string()),
         }
     }
 }
@@ -273,6 +276,10 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     }
     if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
         println!("  cool-down ends {}", output::relative(until, now));
+    }
+    if let Some(slots) = bucket.noted_drift() {
+        let what = if slots < Amount::ZERO { "too many" } else { "lost" };
+        println!("  drift     slots {what}: {}; put right when the next sweep finds it too", slots.abs());
     }
     println!("  version   {}", line.version);
     Ok(())

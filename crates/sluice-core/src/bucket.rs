@@ -155,6 +155,12 @@ impl Bucket {
         self.capped
     }
 
+    /// Slots that the sweep before found lost, or minted (below zero), for the next to confirm.
+    #[must_use]
+    pub fn noted_drift(&self) -> Option<Amount> {
+        self.note.as_ref().map(Note::drift)
+    }
+
     /// What the sweep before found to be amiss.
     pub(crate) const fn note(&self) -> Option<&Note> {
         self.note.as_ref()

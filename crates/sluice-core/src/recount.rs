@@ -196,6 +196,10 @@ impl Note {
         Some(Self { drift: amount(row, DRIFT).ok()?, seen_at: timestamp(row, DRIFT_SEEN_AT).ok()? })
     }
 
+    pub(crate) const fn drift(&self) -> Amount {
+        self.drift.get()
+    }
+
     /// Whether it is of the sweep before and goes the same way.
     fn says(&self, found: Amount, now: Timestamp) -> bool {
         is_negative(found) == is_negative(self.drift.get()) && self.seen_at.get() >= now.before(OLDEST_NOTE)
