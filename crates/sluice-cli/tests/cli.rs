@@ -243,6 +243,24 @@ fn a_killed_holders_slot_comes_back_by_a_sweep() {
     sandbox.stdout(&["acquire", slot]);
 }
 
+/// Against a server that takes connections and never answers: a signal ends it in the middle, and not after the tries.
+#[test]
+fn a_sweep_that_is_under_way_hears_a_signal() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let mut command = sluice();
+    command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", endpoint).env("SLUICE_MAX_RETRIES", "20");
+    command.env("AWS_ACCESS_KEY_ID", "sandbox").env("AWS_SECRET_ACCESS_KEY", "sandbox");
+    let mut sweeper = command.args(["reconcile", "--interval", "1s"]).stdout(Stdio::null()).spawn().unwrap();
+    let _connection = listener.accept().unwrap();
+    let began = Instant::now();
+    Command::new("kill").arg(sweeper.id().to_string()).status().unwrap();
+    assert!(sweeper.wait().unwrap().success(), "SIGTERM is a clean end");
+    assert!(began.elapsed() < Duration::from_secs(10), "21 tries take longer");
+    let refused = sluice().env("SLUICE_ENV", "sandbox").args(["reconcile", "--interval", "0s"]).output().unwrap();
+    assert!(text(&refused.stderr).contains("one second at least"), "{}", text(&refused.stderr));
+}
+
 #[test]
 fn a_penalty_is_told_and_refused_where_it_makes_no_sense() {
     let limits = file("penalize.toml", LIMITS);
