@@ -139,7 +139,8 @@ impl FromStr for Cost {
     /// Reads a decimal; digits past the sixth round **up**, since a cost that is too small is against the vendor.
     fn from_str(text: &str) -> Result<Self, CostError> {
         let (amount, exact) = Amount::parse(text)?;
-        Self::new(if exact { amount } else { amount.plus(Amount(1)) })
+        let above = if exact { Some(amount.0) } else { amount.0.checked_add(1) };
+        Self::new(Amount(above.ok_or(DecimalError::OutOfRange)?))
     }
 }
 
@@ -159,5 +160,9 @@ mod tests {
         assert_eq!("-1".parse::<Cost>(), Err(CostError::NotPositive));
         assert_eq!("NaN".parse::<Cost>(), Err(CostError::Malformed(DecimalError::NotANumber)));
         assert_eq!("0.00000001".parse::<Cost>(), Ok(Cost(Amount(1))));
+        // There is no room above it to round into.
+        let brim = Amount(i64::MAX).to_string();
+        assert_eq!(brim.parse::<Cost>(), Ok(Cost(Amount(i64::MAX))));
+        assert_eq!(alloc::format!("{brim}1").parse::<Cost>(), Err(CostError::Malformed(DecimalError::OutOfRange)));
     }
 }

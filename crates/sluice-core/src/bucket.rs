@@ -184,7 +184,7 @@ impl Bucket {
     pub fn after_taking(&self, cost: Cost) -> Self {
         let mut after = self.clone();
         after.tokens = self.tokens.minus(cost.amount());
-        after.version += 1;
+        after.version = self.version.saturating_add(1);
         after
     }
 
@@ -193,7 +193,7 @@ impl Bucket {
     pub fn after_giving_back(&self, cost: Cost) -> Self {
         let mut after = self.clone();
         after.tokens = self.tokens.plus(cost.amount());
-        after.version += 1;
+        after.version = self.version.saturating_add(1);
         after
     }
 
@@ -202,7 +202,7 @@ impl Bucket {
         let mut after = self.clone();
         after.tokens = tokens;
         after.anchor = Exact::new(anchor);
-        after.version += 1;
+        after.version = self.version.saturating_add(1);
         after
     }
 

@@ -48,7 +48,7 @@ pub use directory::Directory;
 pub use lease::{Lease, LeaseId};
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use plan::rate::{Form, Planned, RatePlanner, RateReceipt};
-pub use plan::slots::{SlotPlanner, cap, give_back, renew};
+pub use plan::slots::{SlotPlanner, give_back, renew};
 pub use plan::{Factor, FactorError, NEVER, Plan, Reason, Refusal, Take};
 pub use rate::Rate;
 pub use reason::{CancellationReason, Verdict};

@@ -134,7 +134,10 @@ impl Drift {
     #[must_use]
     pub fn between(first: &Bucket, last: &Bucket, census: &Census, returned: Returned) -> Self {
         let capacity = first.limit().capacity();
-        let writes = last.version() - first.version();
+        let writes = last.version().checked_sub(first.version());
+        let counted = last.counted().checked_sub(first.counted());
+        // Numbers so far apart count nothing.
+        let (Some(writes), Some(counted)) = (writes, counted) else { return Self::Unknown };
         let same = first.limit().is_concurrent() && last.limit().is_concurrent() && last.limit().capacity() == capacity;
         if census.unreadable || !same || writes < 0 {
             return Self::Unknown;
@@ -151,7 +154,7 @@ impl Drift {
             let drift = taken.minus(census.all);
             return if is_still { Self::of(drift, drift.plus(returned.lost)) } else { Self::Unknown };
         }
-        if last.counted() - first.counted() != writes {
+        if counted != writes {
             return Self::Unknown;
         }
         let released = change.plus(admitted).minus(returned.slots);

@@ -96,17 +96,15 @@ pub(crate) async fn settle(
             }
             Ok(Transacted::Committed) => {
                 let leases = chunk.leases().len();
-                let cost = chunk.cost();
                 if chunk.is_already_capped() {
                     tally.already_capped += leases;
-                    tally.returned.capped = tally.returned.capped.plus(cost);
                 } else {
                     tally.restored += leases;
                 }
                 if chunk.restores_slots() {
                     tally.restored_slots += leases;
-                    tally.returned.slots = tally.returned.slots.plus(cost);
                 }
+                tally.returned.add(chunk.returned());
                 continue;
             }
             Ok(Transacted::Cancelled(reasons)) => reasons,

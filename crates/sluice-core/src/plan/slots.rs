@@ -5,7 +5,7 @@
 //! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
 //! | release | delete if `attribute_exists(pk)`                   | T += k if concurrent, capacity = :c and T <= C - k  |
 //! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
-//! | cap     | delete, as in release or reclaim                   | capped += k: there was no room (T > C - k)          |
+//! | fill    | delete, as in release or reclaim                   | T = C, capped += what had no room, if T as seen     |
 //! | renew   | ttl, `purge_at` if ttl <= :new (so it exists)      | -                                                   |
 //!
 //! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself
@@ -44,12 +44,14 @@ static GIVE_BACK: Statement = Statement {
     names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 };
 
-/// Counts leases that are deleted without a slot, for the recount: they change what is held, and would not show. Interleaving
-/// that the condition stops: the bucket was removed, or made anew as a limit over time, and this would make a row (l).
-static CAP: Statement = Statement {
-    update: "SET #x = if_not_exists(#x, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#l = :l",
-    names: &[("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+/// Gives back what there is room for, and counts the rest for the recount: leases that are deleted without their slots change
+/// what is held, and would not show. Interleavings that the condition stops: slots were taken or given back since the reading
+/// (T; what is less than a millionth counts as none), or the bucket was resized (C), and the room is another; it was removed, or
+/// made anew as a limit over time, and this would make a row (l).
+static FILL: Statement = Statement {
+    update: "SET #T = :full, #x = if_not_exists(#x, :0) + :over, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    condition: "#l = :l AND #C = :c AND #T >= :seen AND #T < :above",
+    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 };
 
 /// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
@@ -117,18 +119,39 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
     }
 }
 
-/// The bucket's half of deleting leases alone, which held `slots` of a bucket that was full.
-#[must_use]
-pub fn cap(key: String, slots: Amount) -> Update {
-    Update {
-        key,
-        statement: &CAP,
-        values: alloc::vec![
-            (":k", Operand::number(slots)),
-            (":l", Operand::text(LimitType::Concurrent)),
-            (":0", Operand::number(0)),
-            (":1", Operand::number(1)),
-        ],
+/// The bucket's half of giving `slots` back to a bucket that has no room for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    capacity: Exact<Amount>,
+    seen: Amount,
+    /// Slots that come back, of those that the leases held.
+    pub(crate) back: Amount,
+    /// The rest: slots that were minted before, which the leases' end makes good.
+    pub(crate) over: Amount,
+}
+
+impl Fill {
+    pub(crate) fn new(bucket: &Bucket, slots: Amount) -> Self {
+        let (capacity, seen) = (bucket.capacity_as_read().clone(), bucket.tokens());
+        let back = slots.min(capacity.get().minus(seen)).max(Amount::ZERO);
+        Self { capacity, seen, back, over: slots.minus(back) }
+    }
+
+    pub(crate) fn update(&self, key: String) -> Update {
+        Update {
+            key,
+            statement: &FILL,
+            values: alloc::vec![
+                (":full", Operand::number(self.seen.plus(self.back))),
+                (":over", Operand::number(self.over)),
+                (":c", Operand::number(&self.capacity)),
+                (":l", Operand::text(LimitType::Concurrent)),
+                (":seen", Operand::number(self.seen)),
+                (":above", Operand::number(self.seen.plus(Amount::from_micros(1)))),
+                (":0", Operand::number(0)),
+                (":1", Operand::number(1)),
+            ],
+        }
     }
 }
 

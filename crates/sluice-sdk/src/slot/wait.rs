@@ -67,6 +67,7 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
                 }
             }
             let booked = tokio::select! {
+                biased;
                 booked = self.book(tokens.clone()) => booked?,
                 () = held.keep_alive(self.holding, self.lease_lost) => Ok(None),
             };
@@ -134,6 +135,7 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
             let pause = if cools_down { retry.wait } else { poll.min(left) };
             looks += 1;
             tokio::select! {
+                biased;
                 () = sleep(pause) => asks.iter().for_each(|ask| self.inner.entry(&ask.dimension).doubt()),
                 () = entry.freed.notified() => {}
             }

@@ -91,17 +91,18 @@ impl Pipeline {
                 }
             };
             tokio::select! {
+                biased;
+                () = hard => break,
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(done) => self.finish(done, report),
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                },
                 found = next => {
                     if found.is_none() {
                         self.scan_is_over().await;
                     }
                     self.take(found, report);
                 }
-                Some(done) = self.tasks.join_next() => match done {
-                    Ok(done) => self.finish(done, report),
-                    Err(error) => std::panic::resume_unwind(error.into_panic()),
-                },
-                () = hard => break,
             }
         }
         self.leave_the_rest(report);

@@ -16,7 +16,7 @@ use crate::store::{Attributes, Consistency, Item, Scan, Store, StoreError, value
 const NAMES: &[(&str, &str)] =
     &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT), ("#l", LIMIT_TYPE)];
 
-/// The most that DynamoDB takes in an `IN`.
+/// DynamoDB takes 100 in an `IN`, and 4 KB and 300 operators in an expression, of which each name takes two and some 30 bytes.
 const MOST_NAMED: usize = 100;
 
 /// Rows of a page: half of what a megabyte holds of leases. Smaller pages take less memory, of which a small function has
@@ -129,8 +129,12 @@ impl Query {
         } else {
             let named = self.recounted.iter().enumerate().map(|(at, name)| (format!(":d{at}").into(), text(name)));
             values.extend(named);
+            // By the key too: a lease whose `dimension` is spoiled holds a slot of its bucket all the same.
+            let keys = self.recounted.iter().enumerate();
+            values.extend(keys.map(|(at, name)| (format!(":k{at}").into(), text(&format!("{LEASE_PREFIX}{name}#")))));
             let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":d{at}")).collect();
-            format!(" OR #d IN ({})", names.join(","))
+            let keys: String = (0..self.recounted.len()).map(|at| format!(" OR begins_with(#pk,:k{at})")).collect();
+            format!(" OR #d IN ({}){keys}", names.join(","))
         };
         let ended = "#e < :cutoff OR attribute_not_exists(#e) OR NOT attribute_type(#e, :n)";
         let nameless = "attribute_not_exists(#d) OR NOT attribute_type(#d, :s)";
