@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use dynoxide::Database;
 use sluice_sdk::core::Put;
+use sluice_sdk::core::schema::KEY;
 use sluice_sdk::{Client, ClientBuilder, CreateTableError};
 
 use crate::clock::TestClock;
@@ -103,6 +104,27 @@ impl EmbeddedDynamo {
         let rows = rows.into_iter().map(item).collect();
         let loaded = self.database.import_items(table, rows, dynoxide::ImportOptions::default());
         loaded.map(|loaded| loaded.items_imported).map_err(failed("load"))
+    }
+
+    /// A row as it is, past meter and faults, as DynamoDB's JSON has it; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`EngineError`] where there is no such table.
+    pub fn row(&self, table: &str, key: &str) -> Result<Option<serde_json::Value>, EngineError> {
+        let request = serde_json::json!({ "TableName": table, "Key": { KEY: { "S": key } }, "ConsistentRead": true });
+        let (status, reply) = engine::answer(&self.database, "GetItem", request.to_string().as_bytes());
+        let mut reply: serde_json::Value = serde_json::from_slice(&reply).unwrap_or_default();
+        match status {
+            200 => Ok(reply.get_mut("Item").map(serde_json::Value::take)),
+            _ => Err(EngineError::Engine { step: "read", message: reply.to_string() }),
+        }
+    }
+
+    /// The same engine behind a network of its own: clients made from here meet `faults` and nobody else does, and what they
+    /// use is not metered.
+    #[must_use]
+    pub fn apart(&self, faults: Faults) -> Self {
+        Self { faults, meter: Meter::off(), ..self.clone() }
     }
 
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.

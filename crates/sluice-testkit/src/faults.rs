@@ -1,6 +1,7 @@
 //! What can go wrong between a client and DynamoDB, on demand.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ pub enum Fault {
     Hang,
     /// It arrives later.
     Delay(Duration),
+    /// It is applied, and its reply comes later.
+    DelayReply(Duration),
+    /// The connection breaks at once, and the request arrives later, whatever its sender has done since.
+    Late(Duration),
     /// DynamoDB answers this instead of doing it.
     Answer {
         /// The HTTP status.
@@ -33,6 +38,8 @@ pub enum Fault {
         /// The body.
         body: String,
     },
+    /// It is applied, and DynamoDB answers that it failed with an error of its own (HTTP 500).
+    FailAfterwards,
     /// It waits at the gate until the test opens it.
     Hold(Gate),
 }
@@ -74,15 +81,51 @@ impl Fault {
     }
 }
 
+/// A request on its way to DynamoDB.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Which.
+    pub operation: Operation,
+    /// Its body, JSON as DynamoDB takes it.
+    pub body: &'a [u8],
+}
+
+/// A request that DynamoDB has answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// The request.
+    pub call: Call<'a>,
+    /// The HTTP status; 200 where it was done.
+    pub status: u16,
+    /// The body of the answer.
+    pub reply: &'a [u8],
+}
+
+type Draw = Arc<dyn Fn(Call<'_>) -> Option<Fault> + Send + Sync>;
+type Watch = Arc<dyn Fn(Answered<'_>) + Send + Sync>;
+
 /// Faults for the next requests, by operation. Clones are one list.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<Lists>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Lists {
     next: HashMap<Operation, VecDeque<Fault>>,
     always: HashMap<Operation, Fault>,
     rights: Option<Rights>,
+    draw: Option<Draw>,
+    watch: Option<Watch>,
+}
+
+impl fmt::Debug for Lists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { next, always, rights, draw: _, watch: _ } = self;
+        f.debug_struct("Lists")
+            .field("next", next)
+            .field("always", always)
+            .field("rights", rights)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Faults {
@@ -94,6 +137,16 @@ impl Faults {
     /// Every request of `operation` meets `fault`, once those queued are used up.
     pub fn always(&self, operation: Operation, fault: Fault) {
         self.locked().always.insert(operation, fault);
+    }
+
+    /// Lets `draw` choose for every request, once those queued are used up.
+    pub fn draw(&self, draw: impl Fn(Call<'_>) -> Option<Fault> + Send + Sync + 'static) {
+        self.locked().draw = Some(Arc::new(draw));
+    }
+
+    /// Shows `watch` every request that the engine has answered, in the order in which it did, and as often.
+    pub fn watch(&self, watch: impl Fn(Answered<'_>) + Send + Sync + 'static) {
+        self.locked().watch = Some(Arc::new(watch));
     }
 
     /// Holds the next request of `operation` at a gate.
@@ -109,15 +162,25 @@ impl Faults {
         self.locked().rights = Some(rights);
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and nobody watches any more.
     pub fn clear(&self) {
         *self.locked() = Lists::default();
     }
 
-    pub(crate) fn take(&self, operation: Operation) -> Option<Fault> {
+    pub(crate) fn take(&self, call: Call<'_>) -> Option<Fault> {
         let mut lists = self.locked();
-        let next = lists.next.get_mut(&operation).and_then(VecDeque::pop_front);
-        next.or_else(|| lists.always.get(&operation).cloned())
+        let next = lists.next.get_mut(&call.operation).and_then(VecDeque::pop_front);
+        let known = next.or_else(|| lists.always.get(&call.operation).cloned());
+        let draw = lists.draw.clone();
+        drop(lists);
+        known.or_else(|| draw?(call))
+    }
+
+    pub(crate) fn answered(&self, answered: Answered<'_>) {
+        let watch = self.locked().watch.clone();
+        if let Some(watch) = watch {
+            watch(answered);
+        }
     }
 
     /// The action of a request that the role may not do.

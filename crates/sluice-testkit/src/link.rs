@@ -11,7 +11,7 @@ use aws_smithy_types::body::SdkBody;
 use dynoxide::Database;
 
 use crate::engine;
-use crate::faults::{Fault, Faults};
+use crate::faults::{Answered, Call, Fault, Faults};
 use crate::meter::{self, Meter, Usage};
 use crate::rights;
 
@@ -94,7 +94,8 @@ impl HttpConnector for Link {
         if let Some(action) = self.faults.denied(&name, request.body().bytes().unwrap_or_default()) {
             return HttpConnectorFuture::ready(Ok(response(400, rights::refusal(&action))));
         }
-        match self.faults.take(operation) {
+        let call = Call { operation, body: request.body().bytes().unwrap_or_default() };
+        match self.faults.take(call) {
             None if matches!(self.end, End::Engine(_)) => {
                 HttpConnectorFuture::ready(Ok(self.apply(&name, operation, &request)))
             }
@@ -132,6 +133,24 @@ impl Link {
                 tokio::time::sleep(by).await;
                 self.send(name, operation, request).await
             }
+            Some(Fault::DelayReply(by)) => {
+                let reply = self.send(name, operation, request).await;
+                tokio::time::sleep(by).await;
+                reply
+            }
+            Some(Fault::Late(by)) => {
+                let (link, name) = (self.clone(), name.to_owned());
+                tokio::spawn(async move {
+                    tokio::time::sleep(by).await;
+                    let _ = link.send(&name, operation, request).await;
+                });
+                Err(broken("while the request was on its way"))
+            }
+            Some(Fault::FailAfterwards) => {
+                self.send(name, operation, request).await?;
+                let body = br#"{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError","message":"injected"}"#;
+                Ok(response(500, body.to_vec()))
+            }
             Some(Fault::Answer { status, body }) => {
                 self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
                 Ok(response(status, body.into_bytes()))
@@ -162,12 +181,14 @@ impl Link {
     fn apply(&self, name: &str, operation: Operation, request: &HttpRequest) -> HttpResponse {
         let End::Engine(database) = &self.end else { return response(500, Vec::new()) };
         let body = request.body().bytes().unwrap_or_default();
-        if operation == Operation::Other {
-            let (status, reply) = engine::answer(database, name, body);
-            return response(status, reply);
-        }
-        let (status, reply, usage) = meter::metered(database, name, body);
-        self.meter.count(operation, usage);
+        let (status, reply) = if operation == Operation::Other || self.meter.is_off() {
+            engine::answer(database, name, body)
+        } else {
+            let (status, reply, usage) = meter::metered(database, name, body);
+            self.meter.count(operation, usage);
+            (status, reply)
+        };
+        self.faults.answered(Answered { call: Call { operation, body }, status, reply: &reply });
         response(status, reply)
     }
 }

@@ -16,7 +16,10 @@ use crate::link::Operation;
 /// before and after, twice that in a transaction, and the same for a false condition, at least one. They are counted only
 /// where the engine is in process; over a socket a meter counts requests alone.
 #[derive(Clone, Debug, Default)]
-pub struct Meter(Arc<Mutex<BTreeMap<Operation, Usage>>>);
+pub struct Meter {
+    counts: Arc<Mutex<BTreeMap<Operation, Usage>>>,
+    is_off: bool,
+}
 
 /// Requests and units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,6 +45,15 @@ impl std::ops::Add for Usage {
 }
 
 impl Meter {
+    /// A meter that counts nothing, and takes no time: to count units, every item is read before and after a write.
+    pub(crate) fn off() -> Self {
+        Self { is_off: true, ..Self::default() }
+    }
+
+    pub(crate) const fn is_off(&self) -> bool {
+        self.is_off
+    }
+
     /// What was used since the last reset.
     #[must_use]
     pub fn total(&self) -> Usage {
@@ -68,7 +80,7 @@ impl Meter {
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<Operation, Usage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
