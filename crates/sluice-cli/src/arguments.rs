@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{acquire, buckets, demo, leases, penalize, reconcile, run, sandbox};
+use crate::{acquire, buckets, demo, history, leases, penalize, reconcile, run, sandbox, stress};
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
 ///
@@ -36,9 +36,16 @@ pub(crate) enum Command {
     Penalize(penalize::Options),
     /// Give back what crashed callers held
     Reconcile(reconcile::Options),
+    /// Acquire and release from many workers at once, and judge the history that they leave
+    Stress(stress::Options),
+    /// Read histories, and decide whether every promise was kept
+    History(history::Options),
     /// One caller process of the demo
     #[command(hide = true)]
     DemoWorker(demo::worker::Options),
+    /// One process of a stress run
+    #[command(hide = true)]
+    StressWorker(stress::worker::Options),
 }
 
 /// Reads "5s", "1m 30s", "250ms".

@@ -7,6 +7,8 @@ mod buckets;
 mod connect;
 mod demo;
 mod failure;
+mod figures;
+mod history;
 mod leases;
 mod output;
 mod penalize;
@@ -14,6 +16,7 @@ mod reconcile;
 mod run;
 mod sandbox;
 mod signals;
+mod stress;
 
 use std::process::ExitCode;
 
@@ -33,7 +36,10 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Penalize(options) => penalize::run(options).await,
         Command::Reconcile(options) => reconcile::run(options).await,
         Command::Demo(options) => demo::run(options).await,
+        Command::Stress(options) => stress::run(options).await,
+        Command::History(options) => history::run(&options),
         Command::DemoWorker(options) => demo::worker::run(options).await,
+        Command::StressWorker(options) => stress::worker::run(options).await,
     };
     result.unwrap_or_else(|failure| {
         anstream::eprintln!("{}error:{} {failure}", output::RED.render(), output::RED.render_reset());

@@ -7,10 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_core::{Amount, Cost, Dimension, Limit, LimitError, LimitType, Rate};
 use toml::{Spanned, Value};
 
 use crate::failure::Failure;
+
+#[cfg(test)]
+mod properties;
 
 /// Buckets, declared and checked.
 #[derive(Debug)]
@@ -136,7 +139,7 @@ fn concurrent(
     declared: &Declared,
     capacity: Amount,
     cost: Cost,
-) -> Result<Result<Limit, sluice_sdk::core::LimitError>, Failure> {
+) -> Result<Result<Limit, LimitError>, Failure> {
     let reason = "a concurrent limit takes no window and no refill_rate: slots come back by release";
     if let Some(window) = &declared.window {
         return Err(place.fault(window, "window", reason));

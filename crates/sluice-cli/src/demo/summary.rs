@@ -10,6 +10,7 @@ use super::crew::Tally;
 use super::limits::{AT_ONCE, REQUESTS_PER_WINDOW, WINDOW_SECS};
 use super::vendor::Vendor;
 use super::{Options, Recovery};
+use crate::figures::{percentile_ms, ratio, rounded};
 use crate::output::{BOLD, GREEN, RED};
 
 /// What `--json` prints.
@@ -66,7 +67,7 @@ impl Summary {
         });
         let (p50, p99) = tally.with(|reports| {
             reports.acquire_micros.sort_unstable();
-            (percentile(&reports.acquire_micros, 50), percentile(&reports.acquire_micros, 99))
+            (percentile_ms(&reports.acquire_micros, 50), percentile_ms(&reports.acquire_micros, 99))
         });
         Self {
             vendor_calls: vendor.calls(),
@@ -151,21 +152,4 @@ impl Summary {
             anstream::println!("{}last error{} {error}", RED.render(), RED.render_reset());
         }
     }
-}
-
-/// In milliseconds, of sorted microseconds.
-#[allow(clippy::cast_precision_loss)]
-fn percentile(sorted: &[u64], percent: usize) -> f64 {
-    let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    rounded(sorted.get(at).map_or(0.0, |micros| *micros as f64 / 1_000.0))
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// Four decimals are enough for a report.
-fn rounded(number: f64) -> f64 {
-    (number * 10_000.0).round() / 10_000.0
 }

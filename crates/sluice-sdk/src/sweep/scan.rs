@@ -131,7 +131,7 @@ impl Query {
             values.extend(named);
             // By the key too: a lease whose `dimension` is spoiled holds a slot of its bucket all the same.
             let keys = self.recounted.iter().enumerate();
-            values.extend(keys.map(|(at, name)| (format!(":k{at}").into(), text(&format!("{LEASE_PREFIX}{name}#")))));
+            values.extend(keys.map(|(at, name)| (format!(":k{at}").into(), text(format!("{LEASE_PREFIX}{name}#")))));
             let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":d{at}")).collect();
             let keys: String = (0..self.recounted.len()).map(|at| format!(" OR begins_with(#pk,:k{at})")).collect();
             format!(" OR #d IN ({}){keys}", names.join(","))

@@ -1,0 +1,113 @@
+//! `sluice history`: were the promises kept, by what callers wrote down?
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use sluice_history::{BucketFigures, Verdict, check_files};
+use sluice_sdk::core::Amount;
+
+use crate::arguments::duration;
+use crate::failure::Ended;
+use crate::output::{self, Align, GREEN, RED};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Histories, as `sluice stress --history FILE` writes them; several are judged as one
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How far the clocks behind the files may be off, as in 5ms: for files of several machines
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
+    clock_error: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Violations that are named one by one: a slot that is never given back makes one of every grant after it.
+const MOST_NAMED: usize = 20;
+
+pub(crate) fn run(options: &Options) -> Ended {
+    let error_micros = i64::try_from(options.clock_error.as_micros()).unwrap_or(i64::MAX);
+    let verdict = check_files(&options.files, error_micros)?;
+    if options.json {
+        output::json(&verdict)?;
+    } else {
+        print(&verdict);
+    }
+    Ok(exit_code(&verdict))
+}
+
+/// 1 for a promise that was not kept.
+pub(crate) fn exit_code(verdict: &Verdict) -> ExitCode {
+    if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints a line for each bucket, and the verdict.
+pub(crate) fn print(verdict: &Verdict) {
+    use Align::{Left, Right};
+    if !verdict.buckets.is_empty() {
+        let columns = [("BUCKET", Left), ("GRANTS", Right), ("MOST", Right), ("ALLOWED", Right), ("IN", Right)];
+        output::table(columns, verdict.buckets.iter().map(row).collect());
+        println!();
+    }
+    let Verdict { events, grants, violations, .. } = verdict;
+    if verdict.holds() {
+        anstream::println!(
+            "{}ok{}   every promise was kept: {grants} grants, {events} events",
+            GREEN.render(),
+            GREEN.render_reset()
+        );
+        return;
+    }
+    for violation in violations.iter().take(MOST_NAMED) {
+        let text = wrapped(&violation.to_string());
+        anstream::println!("{}FAIL{} {text}", RED.render(), RED.render_reset());
+    }
+    if violations.len() > MOST_NAMED {
+        println!("and {} more, which --json names", violations.len() - MOST_NAMED);
+    }
+    println!("{} in {grants} grants, {events} events", plural(violations.len()));
+}
+
+/// At words, for 80 columns, with its later lines below its first.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > 75 {
+            lines.push_str("\n     ");
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += width;
+    }
+    lines
+}
+
+fn plural(violations: usize) -> String {
+    if violations == 1 { "1 violation".into() } else { format!("{violations} violations") }
+}
+
+/// Of a rate bucket the busiest window, of a concurrency bucket the fullest instant.
+fn row(bucket: &BucketFigures) -> [String; 5] {
+    let window = bucket.busiest.as_ref().or(bucket.peak.as_ref());
+    let length = window.map(|window| window.to_micros.saturating_sub(window.from_micros));
+    let within = match length {
+        Some(length) if bucket.busiest.is_some() => format!("{} s", decimal(length.into())),
+        Some(_) => "at once".into(),
+        None => "-".into(),
+    };
+    let amount = |amount: Option<i128>| amount.map_or_else(|| "-".into(), decimal);
+    let (most, allowed) = (window.map(|window| window.granted), window.map(|window| window.allowed));
+    [bucket.dimension.clone(), bucket.grants.to_string(), amount(most), amount(allowed), within]
+}
+
+/// Millionths, with at most three decimals.
+fn decimal(micros: i128) -> String {
+    output::short(&Amount::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)).to_string())
+}

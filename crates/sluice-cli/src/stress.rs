@@ -1,0 +1,132 @@
+//! `sluice stress`: many workers in several processes acquire and release as fast as they may, and a checker that shares no
+//! code with the client judges what they wrote down.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use sluice_history::{Event, Kind, Limit};
+use sluice_sdk::core::{Bucket, Dimension, LimitType};
+use sluice_sdk::{AcquireError, Client, Clock};
+
+use crate::connect::client;
+use crate::failure::{Ended, Failure};
+use crate::history;
+use crate::signals::stop_requested;
+
+mod crew;
+mod parts;
+mod summary;
+pub(crate) mod worker;
+
+use crew::Crew;
+use parts::Parts;
+use summary::Summary;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
+    #[arg(required = true, value_name = "DIM")]
+    dimensions: Vec<String>,
+    /// Workers in each process: each acquires, holds 5 to 15 ms and releases, or waits as told
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: u32,
+    /// Processes, each with a client of its own
+    #[arg(long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    processes: u32,
+    /// How long they go on; Ctrl-C ends it sooner
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Write every grant and release into this file (NDJSON, made anew), and judge it as `sluice history` does
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Time for the processes to start before the first call.
+const START_UP: Duration = Duration::from_millis(500);
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let client = client().await?;
+    // A slip in a cost is told here, once, and not by every worker.
+    crate::acquire::request(&options.dimensions)?;
+    let buckets = buckets(&client, &options.dimensions).await?;
+    let limits = buckets.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    let parts = options.history.as_ref().map(|file| Parts::beside(file, options.processes)).transpose()?;
+    let start = Clock::system().now().after(START_UP);
+    let mut crew = Crew::spawn(&options, parts.as_ref(), start)?;
+    if !options.json {
+        let Options { processes, workers, seconds, .. } = &options;
+        let dimensions = options.dimensions.join(", ");
+        println!("{processes} x {workers} workers on {dimensions} for {seconds} s");
+    }
+    let reports = tokio::select! {
+        reports = crew.finished() => reports?,
+        () = stop_requested() => {
+            crew.stop();
+            crew.finished().await?
+        }
+    };
+    let lasted = Duration::from_micros(
+        u64::try_from(Clock::system().now().micros_since(start)).unwrap_or(0).min(options.seconds * 1_000_000),
+    );
+    let verdict = match parts {
+        Some(parts) => {
+            are_unchanged(&client, &options.dimensions, &buckets).await?;
+            Some(parts.merge_and_judge(limits)?)
+        }
+        None => None,
+    };
+    let summary = Summary::new(&options, reports, lasted, verdict);
+    if options.json {
+        crate::output::json(&summary)?;
+    } else {
+        summary.print();
+    }
+    Ok(summary.verdict.as_ref().map_or(ExitCode::SUCCESS, history::exit_code))
+}
+
+/// The buckets to stress, each as it is now.
+async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, Failure> {
+    let mut names: Vec<&str> =
+        dimensions.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut buckets = Vec::new();
+    for name in names {
+        let dimension = Dimension::new(name)?;
+        let Some(bucket) = client.bucket(&dimension).await? else {
+            return Err(AcquireError::UnknownDimension { dimension, table: client.table().to_owned() }.into());
+        };
+        buckets.push(bucket);
+    }
+    Ok(buckets)
+}
+
+/// The history tells the limits as they were before the run: by others, it would be judged wrongly.
+async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]) -> Result<(), Failure> {
+    let now = buckets(client, dimensions).await?;
+    match before.iter().zip(&now).find(|(before, now)| before.limit() != now.limit()) {
+        Some((bucket, _)) => Err(Failure::new(format!(
+            "the limit of {} was changed during the run, so that nothing is judged",
+            bucket.dimension()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// As a history tells it. The first limit of a bucket holds for all time before it, so that its moment does not matter.
+fn limit(bucket: &Bucket) -> Result<Event, Failure> {
+    let limit = bucket.limit();
+    let kind = match limit.limit_type() {
+        LimitType::Requests => Kind::Requests,
+        LimitType::Tokens => Kind::Tokens,
+        LimitType::Concurrent => Kind::Concurrent,
+    };
+    let rate = sluice_history::pico_per_sec(&limit.refill_rate().to_string())?;
+    let now = Clock::system().now().micros();
+    Ok(Event::Limit(Limit::new(bucket.dimension().as_str(), kind, limit.capacity().micros(), rate, now)))
+}

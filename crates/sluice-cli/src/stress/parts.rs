@@ -1,0 +1,66 @@
+//! The files of the processes, and the one that is made of them.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use sluice_history::{Event, Header, Verdict, Writer, check_files, merge};
+
+use crate::failure::Failure;
+
+/// A file for each process, beside the history. They are deleted in the end.
+pub(crate) struct Parts {
+    history: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Parts {
+    /// Names them, and sees to it that the history can be written: better now than after the run. What it holds stays until
+    /// there is something in its stead.
+    pub(crate) fn beside(history: &Path, processes: u32) -> Result<Self, Failure> {
+        File::options().append(true).create(true).open(history).map_err(|error| cannot_write(history, &error))?;
+        let part = |n: u32| {
+            let mut name = history.as_os_str().to_owned();
+            name.push(format!(".part-{}", n + 1));
+            PathBuf::from(name)
+        };
+        Ok(Self { history: history.to_owned(), files: (0..processes).map(part).collect() })
+    }
+
+    /// The file of the nth process.
+    pub(crate) fn file(&self, n: u32) -> Option<&Path> {
+        self.files.get(n as usize).map(PathBuf::as_path)
+    }
+
+    /// Makes one history of them, and judges it. All processes run on this machine and read one clock, so that no error is
+    /// granted.
+    pub(crate) fn merge_and_judge(self, limits: Vec<Event>) -> Result<Verdict, Failure> {
+        self.merge(limits).map_err(|error| cannot_write(&self.history, &error))?;
+        Ok(check_files(&[&self.history], 0)?)
+    }
+
+    fn merge(&self, limits: Vec<Event>) -> std::io::Result<()> {
+        let mut out = Writer::new(File::create(&self.history)?, Header::new(0))?;
+        limits.iter().try_for_each(|limit| out.write(limit))?;
+        let parts = self.files.iter().map(|file| File::open(file).map(BufReader::new));
+        merge(parts.collect::<std::io::Result<_>>()?, &mut out)?;
+        out.finish()?;
+        Ok(())
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        for file in &self.files {
+            if let Err(error) = std::fs::remove_file(file)
+                && error.kind() != ErrorKind::NotFound
+            {
+                eprintln!("{} is left: {error}", file.display());
+            }
+        }
+    }
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{} cannot be written: {error}", file.display()))
+}

@@ -1,0 +1,243 @@
+//! One process: a client, and workers that acquire, hold and release until the end.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use sluice_history::{Ending, Event, Granted, Header, Released, Writer};
+use sluice_sdk::core::Timestamp;
+use sluice_sdk::{AcquireError, Basis, ClientBuilder, Clock, Grant, Outcome, Request};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::acquire::request;
+use crate::failure::{Ended, Failure};
+use crate::signals::stop_requested;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Who it is in leases and in the history
+    #[arg(long)]
+    name: String,
+    #[arg(long)]
+    workers: u32,
+    /// First call, in microseconds of Unix time
+    #[arg(long)]
+    start: i64,
+    /// Last call
+    #[arg(long)]
+    stop: i64,
+    /// Its part of the history
+    #[arg(long)]
+    part: Option<PathBuf>,
+    #[arg(last = true)]
+    dimensions: Vec<String>,
+}
+
+/// What a process tells in the end.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Report {
+    /// Why it gave up.
+    pub(crate) failure: Option<String>,
+    pub(crate) figures: Figures,
+}
+
+/// The figures of a process.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) grants: u64,
+    pub(crate) refusals: u64,
+    /// Grants that do not rest on the table, while DynamoDB was out; no promise holds for them.
+    pub(crate) without_table: u64,
+    pub(crate) errors: u64,
+    pub(crate) last_error: Option<String>,
+    /// How long each acquire took that was granted, in microseconds.
+    pub(crate) acquire_micros: Vec<u64>,
+}
+
+/// How long a grant is held, in microseconds.
+const HOLD_MICROS: std::ops::RangeInclusive<u64> = 5_000..=15_000;
+/// Between two tries where the first met an error.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
+
+struct Crowd {
+    name: String,
+    client: sluice_sdk::Client,
+    request: Request,
+    stop: Timestamp,
+    stopped: watch::Receiver<bool>,
+    figures: Mutex<Figures>,
+    history: Option<Mutex<Writer<File>>>,
+    next_id: AtomicU64,
+}
+
+/// Whatever goes wrong is told in the report, so that one process says it, for all of them.
+pub(crate) async fn run(options: Options) -> Ended {
+    let crowd = Arc::new(Crowd::gather(&options).await?);
+    sleep(Timestamp::from_micros(options.start).since(now())).await;
+    let workers: Vec<_> = (0..options.workers)
+        .map(|_| {
+            let crowd = Arc::clone(&crowd);
+            tokio::spawn(async move { crowd.work().await })
+        })
+        .collect();
+    let mut failure = None;
+    for worker in workers {
+        failure = failure.or(worker.await?.err());
+    }
+    if let Some(history) = &crowd.history {
+        locked(history).flush()?;
+    }
+    let report = Report {
+        failure: failure.map(|failure| failure.to_string()),
+        figures: std::mem::take(&mut *locked(&crowd.figures)),
+    };
+    writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Turns true at a signal, and when the input ends: the parent is gone, or wants an end.
+fn stopped() -> watch::Receiver<bool> {
+    let (tell, told) = watch::channel(false);
+    let tell = Arc::new(tell);
+    let at_signal = Arc::clone(&tell);
+    tokio::spawn(async move {
+        stop_requested().await;
+        at_signal.send_replace(true);
+    });
+    // A thread of its own: such a read cannot be cut off, and the runtime would wait for it.
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        tell.send_replace(true);
+    });
+    told
+}
+
+impl Crowd {
+    async fn gather(options: &Options) -> Result<Self, Failure> {
+        let part = options.part.as_ref();
+        Ok(Self {
+            name: options.name.clone(),
+            client: ClientBuilder::from_env()?.caller(&options.name).connect().await,
+            request: request(&options.dimensions)?,
+            stop: Timestamp::from_micros(options.stop),
+            stopped: stopped(),
+            figures: Mutex::default(),
+            history: part.map(|file| Writer::new(File::create(file)?, Header::new(0))).transpose()?.map(Mutex::new),
+            next_id: AtomicU64::new(1),
+        })
+    }
+
+    async fn work(&self) -> Result<(), Failure> {
+        let mut stopped = self.stopped.clone();
+        while now() < self.stop && !*stopped.borrow() {
+            let asked_at = now();
+            let pause = match self.client.acquire(self.request.clone()).await {
+                Ok(Outcome::Granted(grant)) => {
+                    self.hold(grant, asked_at).await?;
+                    continue;
+                }
+                Ok(Outcome::RetryIn(retry)) => {
+                    locked(&self.figures).refusals += 1;
+                    retry.wait()
+                }
+                Err(AcquireError::Store(error)) => {
+                    self.failed(&error);
+                    AFTER_ERROR
+                }
+                // No bucket, or a cost that is never to be had: no later try is better.
+                Err(error) => return Err(error.into()),
+            };
+            tokio::select! {
+                () = sleep(pause.min(self.stop.since(now()))) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn hold(&self, grant: Grant, asked_at: Timestamp) -> Result<(), Failure> {
+        let granted_at = now();
+        let id = format!("{}-{}", self.name, self.next_id.fetch_add(1, Relaxed));
+        let rests_on_table = grant.basis() == Basis::Table;
+        {
+            let mut figures = locked(&self.figures);
+            figures.grants += 1;
+            figures.without_table += u64::from(!rests_on_table);
+            figures.acquire_micros.push(u64::try_from(granted_at.since(asked_at).as_micros()).unwrap_or(u64::MAX));
+        }
+        let mut released = Vec::new();
+        if rests_on_table {
+            self.write(&granted(&id, &self.name, &grant, asked_at, granted_at))?;
+            // Rate tokens stay spent: without a lease there is no end to tell.
+            if grant.lease_ends().is_some() {
+                released.extend(grant.dimensions().map(ToString::to_string));
+            }
+        }
+        sleep(grant.start_at().since(now()) + Duration::from_micros(fastrand::u64(HOLD_MICROS))).await;
+        let at_micros = now().micros();
+        let how = match grant.release().await {
+            Ok(sluice_sdk::Released::LeaseGone) => Ending::LeaseGone,
+            Ok(_) => Ending::Released,
+            Err(error) => {
+                self.failed(&error);
+                Ending::Released
+            }
+        };
+        let ends: Vec<_> = released
+            .into_iter()
+            .map(|dimension| Event::Released(Released { id: id.clone(), dimension, at_micros, how }))
+            .collect();
+        self.write(&ends)
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) {
+        let mut figures = locked(&self.figures);
+        figures.errors += 1;
+        figures.last_error = Some(error.to_string());
+    }
+
+    fn write(&self, events: &[Event]) -> Result<(), Failure> {
+        let Some(history) = &self.history else { return Ok(()) };
+        let mut history = locked(history);
+        Ok(events.iter().try_for_each(|event| history.write(event))?)
+    }
+}
+
+/// A line for each bucket.
+fn granted(id: &str, process: &str, grant: &Grant, asked_at: Timestamp, granted_at: Timestamp) -> Vec<Event> {
+    let dimensions: Vec<_> = grant.dimensions().collect();
+    // A transaction's grant starts at its answer, and one over several buckets at the latest of their starts: what each bucket
+    // was asked for lies before.
+    let is_exact = dimensions.len() == 1 && grant.lease_ends().is_none();
+    let line = |dimension: &&sluice_sdk::core::Dimension| {
+        Event::Granted(Granted {
+            id: id.to_owned(),
+            process: process.to_owned(),
+            dimension: dimension.to_string(),
+            cost_micros: grant.cost(dimension.as_str()).unwrap_or_default().micros(),
+            asked_at_micros: asked_at.micros(),
+            granted_at_micros: granted_at.micros(),
+            start_at_micros: grant.start_at().micros(),
+            judged_from_micros: (!is_exact).then_some(asked_at.micros()),
+            ends_at_micros: grant.lease_ends().map(Timestamp::micros),
+            booked: false,
+        })
+    };
+    dimensions.iter().map(line).collect()
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}
+
+/// What is under these locks is changed by single steps, so that a panic elsewhere leaves it whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,233 @@
+//! `sluice stress` and `sluice history`, as a person runs them: the built program, against a sandbox that it serves itself.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const LIMITS: &str = r#"
+[[bucket]]
+dimension = "openai#rpm"
+type = "requests"
+capacity = 5
+refill_rate = 40
+
+[[bucket]]
+dimension = "elevenlabs#concurrent"
+type = "concurrent"
+capacity = 3
+"#;
+
+fn sluice(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A sandbox on a free port. Dropped, it is killed.
+struct Sandbox {
+    process: Child,
+    endpoint: String,
+}
+
+impl Sandbox {
+    fn start(name: &str) -> Self {
+        let limits = path(&format!("{name}.toml"));
+        std::fs::write(&limits, LIMITS).unwrap();
+        let mut command = sluice(&["sandbox", "--port", "0", "--buckets", limits.to_str().unwrap()]);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let endpoint =
+            lines.by_ref().find_map(|line| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
+        lines.find(|line| line.starts_with("Ctrl-C")).expect("the sandbox is ready");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, endpoint: endpoint.expect("the sandbox prints its endpoint") }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = sluice(arguments);
+        command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", &self.endpoint);
+        command.env("AWS_ACCESS_KEY_ID", "sandbox").env("AWS_SECRET_ACCESS_KEY", "sandbox");
+        command
+    }
+
+    /// The figures of two seconds of two processes on `dimensions`.
+    fn stress(&self, dimensions: &[&str], history: &Path) -> Value {
+        let options = ["--workers", "4", "--processes", "2", "--seconds", "2", "--json", "--history"];
+        let arguments = [&["stress"], dimensions, &options, &[history.to_str().unwrap()]].concat();
+        let output = self.command(&arguments).output().unwrap();
+        assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn judged(files: &[&Path]) -> Output {
+    let mut command = sluice(&["history"]);
+    command.args(files).output().unwrap()
+}
+
+fn lines(history: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(history).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The history with other lines, in a file of its own.
+fn doctored(history: &Path, name: &str, lines: &[Value]) -> PathBuf {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let file = history.with_file_name(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+/// That it fails, and what it says, on one line.
+fn failure(history: &Path) -> String {
+    let output = judged(&[history]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Waits until a process has written something.
+fn wait_for_parts(part: &Path) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::fs::metadata(part).map_or(0, |part| part.len()) == 0 {
+        assert!(Instant::now() < until, "the processes write");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_rate_bucket_under_stress_keeps_its_bound_and_one_grant_too_many_is_found() {
+    let (sandbox, history) = (Sandbox::start("stress-rate"), path("stress-rate.ndjson"));
+    let figures = sandbox.stress(&["openai#rpm"], &history);
+    let grants = figures["grants"].as_u64().unwrap();
+    assert!(grants > 0 && figures["refusals"].as_u64().unwrap() > 0 && figures["errors"] == 0, "{figures}");
+    assert_eq!(figures["verdict"]["grants"], grants);
+    let told = judged(&[&history]);
+    assert!(told.status.success(), "{}", text(&told.stdout));
+    let table = text(&told.stdout);
+    assert!(
+        table.contains("every promise was kept") && table.lines().all(|line| line.chars().count() <= 80),
+        "{table}"
+    );
+    let parts = std::fs::read_dir(history.parent().unwrap()).unwrap();
+    let left = parts
+        .filter(|file| text(file.as_ref().unwrap().file_name().as_encoded_bytes()).starts_with("stress-rate.ndjson."));
+    assert_eq!(left.count(), 0, "the parts are deleted");
+
+    let mut lines = lines(&history);
+    let processes: std::collections::BTreeSet<_> = lines.iter().filter_map(|line| line["process"].as_str()).collect();
+    assert_eq!(processes.len(), 2, "both processes were granted something");
+    let mut more = lines.last().unwrap().clone();
+    (more["id"], more["cost_micros"]) = ("one-too-many".into(), 5_000_001.into());
+    lines.push(more);
+    let told = failure(&doctored(&history, "stress-rate-doctored.ndjson", &lines));
+    assert!(told.contains("FAIL openai#rpm: ") && told.contains("to one-too-many)"), "{told}");
+}
+
+#[test]
+fn a_concurrency_bucket_under_stress_keeps_its_capacity_and_a_missing_release_is_found() {
+    let (sandbox, history) = (Sandbox::start("stress-slots"), path("stress-slots.ndjson"));
+    let figures = sandbox.stress(&["elevenlabs#concurrent"], &history);
+    assert!(figures["grants"].as_u64().unwrap() > 3, "{figures}");
+    let bucket = &figures["verdict"]["buckets"][0];
+    assert_eq!((&bucket["peak"]["granted_micros"], bucket["kind"].as_str()), (&3_000_000.into(), Some("concurrent")));
+
+    let whole = lines(&history);
+    // Until its lease ends, a minute later, three others hold slots beside it.
+    let mut lines = whole.clone();
+    let release = lines.iter().position(|line| line["event"] == "released").unwrap();
+    let id = lines.remove(release)["id"].as_str().unwrap().to_owned();
+    let told = failure(&doctored(&history, "stress-slots-doctored.ndjson", &lines));
+    assert!(told.contains("FAIL elevenlabs#concurrent: 4 held at once in "), "{id}: {told}");
+    assert!(told.contains("at most 3 are allowed"), "{told}");
+    let nobody = doctored(&history, "stress-slots-nobody.ndjson", &[&whole[..2], &whole[release..=release]].concat());
+    assert!(
+        failure(&nobody).contains(&format!("line 3: {id} is released in elevenlabs#concurrent and was not granted"))
+    );
+}
+
+#[test]
+fn two_limits_at_once_are_both_kept_and_runs_may_be_judged_together() {
+    let (sandbox, first) = (Sandbox::start("stress-both"), path("stress-both-1.ndjson"));
+    let second = path("stress-both-2.ndjson");
+    let both = ["openai#rpm=2", "elevenlabs#concurrent"];
+    for history in [&first, &second] {
+        let figures = sandbox.stress(&both, history);
+        assert!(figures["grants"].as_u64().unwrap() > 0, "{figures}");
+    }
+    let together = judged(&[&first, &second]);
+    assert!(together.status.success(), "{}", text(&together.stdout));
+}
+
+#[test]
+fn a_signal_ends_a_run_early_and_cleanly() {
+    let (sandbox, history) = (Sandbox::start("stress-signal"), path("stress-signal.ndjson"));
+    let file = history.to_str().unwrap();
+    let arguments = ["stress", "openai#rpm", "--seconds", "600", "--json", "--history", file];
+    let run = sandbox.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let part = path("stress-signal.ndjson.part-1");
+    wait_for_parts(&part);
+    Command::new("kill").arg(run.id().to_string()).status().unwrap();
+    let output = run.wait_with_output().unwrap();
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{figures}");
+    assert_eq!(figures["grants"], figures["verdict"]["grants"]);
+    assert!(figures["seconds"].as_f64().unwrap() < 60.0, "{figures}");
+    assert!(judged(&[&history]).status.success() && !part.exists());
+}
+
+#[test]
+fn a_limit_that_is_changed_under_a_run_is_told_and_not_judged_by() {
+    let (sandbox, history) = (Sandbox::start("stress-changed"), path("stress-changed.ndjson"));
+    let limits = path("stress-changed-raised.toml");
+    std::fs::write(&limits, LIMITS.replace("capacity = 3", "capacity = 4")).unwrap();
+    let arguments = ["stress", "elevenlabs#concurrent", "--seconds", "600", "--history", history.to_str().unwrap()];
+    let run = sandbox.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    wait_for_parts(&path("stress-changed.ndjson.part-1"));
+    assert!(sandbox.command(&["buckets", "apply", limits.to_str().unwrap()]).output().unwrap().status.success());
+    Command::new("kill").arg(run.id().to_string()).status().unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("elevenlabs#concurrent was changed"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_stressed_or_read_is_told() {
+    let sandbox = Sandbox::start("stress-errors");
+    for (arguments, says) in [
+        (["stress", "openai#tpm"], "sluice buckets apply"),
+        (["stress", "openai#rpm=6"], "capacity is 5"),
+        (["history", "/no/such/history"], "/no/such/history cannot be read"),
+        (["history", "/dev/null"], "is no history"),
+    ] {
+        let output = sandbox.command(&arguments).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(says) && error.lines().count() == 1, "{error}");
+    }
+    let nowhere = sandbox.command(&["stress", "openai#rpm", "--history", "/no/such/folder/file"]).output().unwrap();
+    assert!(text(&nowhere.stderr).contains("/no/such/folder/file cannot be written"), "{}", text(&nowhere.stderr));
+}

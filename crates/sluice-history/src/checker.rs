@@ -1,0 +1,284 @@
+//! The checker: takes events in, and decides at the end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::event::{Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Refused, Released};
+use crate::fault::{Fault, FaultKind};
+use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Starts};
+use crate::timeline::Timeline;
+use crate::verdict::{BucketFigures, Verdict, Violation};
+use crate::{busiest, live, order};
+
+/// Decides the promises over the events it is fed.
+///
+/// Events may come in any order, but a release comes after its grant. Memory and time grow with the number of events: a few
+/// words each, sorts of what is nearly sorted already, and one pass for each promise.
+#[derive(Debug, Default)]
+pub struct Checker {
+    errors: Errors,
+    events: u64,
+    line: u64,
+    file: Option<Arc<str>>,
+    grants: u64,
+    ids: HashMap<Arc<str>, Place>,
+    processes: HashMap<String, u32>,
+    names: HashMap<String, usize>,
+    buckets: Vec<BucketLog>,
+    faults: Vec<Fault>,
+}
+
+impl Checker {
+    /// Knows nothing yet, and takes clocks to be exact until a header says otherwise.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Grants clocks an error of `micros` at least, whatever the headers say: for files of several machines.
+    #[must_use]
+    pub fn with_error(mut self, micros: i64) -> Self {
+        self.errors = Errors { clock: micros.max(0), stamp: micros.max(0) };
+        self
+    }
+
+    /// Takes in one event.
+    pub fn feed(&mut self, event: Event) {
+        self.line += 1;
+        self.events += 1;
+        match event {
+            Event::History(header) => self.header(header),
+            Event::Limit(limit) => self.limit(&limit),
+            Event::Granted(granted) => self.granted(granted),
+            Event::Released(released) => self.released(released),
+            Event::Refused(refused) => self.refused(&refused),
+        }
+    }
+
+    /// Lines are counted anew, as those of `file`.
+    pub(crate) fn begin_file(&mut self, file: &str) {
+        self.line = 0;
+        self.file = Some(file.into());
+    }
+
+    /// Counts a line that is no event.
+    pub(crate) const fn skip_line(&mut self) {
+        self.line += 1;
+    }
+
+    /// Decides.
+    #[must_use]
+    pub fn finish(mut self) -> Verdict {
+        let mut verdict = Verdict { events: self.events, grants: self.grants, ..Verdict::default() };
+        let mut names: Vec<_> = self.names.drain().collect();
+        names.sort_unstable();
+        for (name, at) in names {
+            let log = &mut self.buckets[at];
+            let Some(kind) = log.kind() else {
+                if !log.grants.is_empty() {
+                    let kind = FaultKind::UnknownDimension { dimension: name };
+                    let file = log.first_file.as_deref().map(str::to_owned);
+                    self.faults.push(Fault { file, line: log.first_line, kind });
+                }
+                continue;
+            };
+            let timeline = Timeline::new(&log.limits, &log.grants, self.errors);
+            let used = log.grants.iter().filter(|grant| !grant.unused);
+            let mut figures = BucketFigures {
+                dimension: name.clone(),
+                kind,
+                grants: log.grants.len() as u64,
+                unused: log.grants.iter().filter(|grant| grant.unused).count() as u64,
+                granted: used.map(|grant| i128::from(grant.cost)).sum(),
+                busiest: None,
+                peak: None,
+            };
+            if kind.is_concurrent() {
+                let (peak, exceeded) = live::check(&log.grants, &timeline, self.errors);
+                figures.peak = peak;
+                let violation = |window| Violation::ConcurrencyExceeded { dimension: name.clone(), window };
+                verdict.violations.extend(exceeded.into_iter().map(violation));
+            } else {
+                let (busiest, exceeded) = busiest::check(&log.grants, &timeline, self.errors);
+                figures.busiest = busiest;
+                let violation = |window| Violation::RateExceeded { dimension: name.clone(), window };
+                verdict.violations.extend(exceeded.into_iter().map(violation));
+                verdict.violations.extend(order::check(&name, log, self.errors));
+            }
+            verdict.buckets.push(figures);
+        }
+        verdict.violations.extend(self.faults.into_iter().map(Violation::History));
+        verdict
+    }
+
+    fn header(&mut self, header: Header) {
+        if header.version != FORMAT_VERSION {
+            self.fault(FaultKind::Version { version: header.version });
+        }
+        self.errors.clock = self.errors.clock.max(header.clock_error_micros);
+        self.errors.stamp = self.errors.stamp.max(header.stamp_error_micros);
+    }
+
+    fn limit(&mut self, limit: &Limit) {
+        let by = limit.by_micros.unwrap_or(limit.from_micros);
+        let name = &limit.dimension;
+        if limit.capacity_micros <= 0 {
+            self.amount(name, "capacity_micros", limit.capacity_micros);
+        }
+        if (limit.refill_pico_per_sec <= 0) != limit.kind.is_concurrent() || limit.refill_pico_per_sec < 0 {
+            self.amount(name, "refill_pico_per_sec", limit.refill_pico_per_sec);
+        }
+        self.in_order(name, ("from_micros", limit.from_micros), ("by_micros", by));
+        let at = self.bucket(name);
+        if self.buckets[at].kind().is_some_and(|kind| kind.is_concurrent() != limit.kind.is_concurrent()) {
+            self.fault(FaultKind::KindChange { dimension: name.clone() });
+            return;
+        }
+        self.buckets[at].limits.push(LimitEntry {
+            kind: limit.kind,
+            capacity: limit.capacity_micros.max(0),
+            rate: limit.refill_pico_per_sec.max(0),
+            from: limit.from_micros,
+            by: by.max(limit.from_micros),
+        });
+    }
+
+    fn granted(&mut self, granted: Granted) {
+        let id = granted.id.as_str();
+        if granted.cost_micros <= 0 {
+            self.amount(id, "cost_micros", granted.cost_micros);
+            return;
+        }
+        let judged_from = granted.judged_from_micros.unwrap_or(granted.start_at_micros);
+        self.in_order(
+            id,
+            ("asked_at_micros", granted.asked_at_micros),
+            ("granted_at_micros", granted.granted_at_micros),
+        );
+        self.in_order(id, ("judged_from_micros", judged_from), ("start_at_micros", granted.start_at_micros));
+        let earliest = granted.asked_at_micros.saturating_sub(self.errors.both());
+        self.in_order(id, ("asked_at_micros", earliest), ("start_at_micros", granted.start_at_micros));
+        let bucket = self.bucket(&granted.dimension);
+        let before = self.ids.get(id).copied();
+        if self.part(before, bucket).is_some() {
+            self.fault(FaultKind::GrantedTwice { id: granted.id, dimension: granted.dimension });
+            return;
+        }
+        let id: Arc<str> = before.map_or_else(|| granted.id.into(), |place| Arc::clone(&self.entry(place).id));
+        match before {
+            None => self.grants += 1,
+            Some(place) => self.entry(place).several = true,
+        }
+        let process = self.process(granted.process);
+        let (line, file) = (self.line, self.file.clone());
+        let log = &mut self.buckets[bucket];
+        if log.grants.is_empty() {
+            (log.first_line, log.first_file) = (line, file);
+        }
+        log.grants.push(Entry {
+            id: Arc::clone(&id),
+            process,
+            cost: granted.cost_micros,
+            asked_at: granted.asked_at_micros,
+            granted_at: granted.granted_at_micros,
+            judged_from: judged_from.min(granted.start_at_micros),
+            start_at: granted.start_at_micros,
+            ends_at: granted.ends_at_micros.unwrap_or(NEVER),
+            released_at: NEVER,
+            unused: false,
+            died: false,
+            booked: granted.booked,
+            several: before.is_some(),
+            before,
+        });
+        self.ids.insert(id, (bucket, log.grants.len() - 1));
+    }
+
+    fn released(&mut self, released: Released) {
+        let Released { id, dimension, at_micros: at, how } = released;
+        let bucket = self.bucket(&dimension);
+        let Some(place) = self.part(self.ids.get(id.as_str()).copied(), bucket) else {
+            self.fault(FaultKind::ReleaseWithoutGrant { id, dimension });
+            return;
+        };
+        let entry = self.entry(place);
+        if entry.released_at != NEVER || entry.died {
+            self.fault(FaultKind::ReleasedTwice { id, dimension });
+            return;
+        }
+        let granted_at = entry.granted_at;
+        match how {
+            Ending::Died => entry.died = true,
+            Ending::GivenBackUnused => (entry.released_at, entry.unused) = (at, true),
+            Ending::Released | Ending::LeaseGone => entry.released_at = at,
+        }
+        self.in_order(&id, ("granted_at_micros", granted_at), ("at_micros", at));
+    }
+
+    fn refused(&mut self, refused: &Refused) {
+        self.in_order(&refused.process, ("asked_at_micros", refused.asked_at_micros), ("at_micros", refused.at_micros));
+        if !refused.booked {
+            return;
+        }
+        let process = self.process(refused.process.clone());
+        let (at, starts) = match refused.dimensions.len() {
+            1 => (refused.at_micros, Starts::One),
+            // What it took of the one it may have left when it met the other.
+            _ => (refused.asked_at_micros, Starts::Any),
+        };
+        for dimension in &refused.dimensions {
+            let bucket = self.bucket(dimension);
+            self.buckets[bucket].left.push(Left { process, at, starts });
+        }
+    }
+
+    fn bucket(&mut self, dimension: &str) -> usize {
+        if let Some(at) = self.names.get(dimension) {
+            return *at;
+        }
+        self.buckets.push(BucketLog::default());
+        self.names.insert(dimension.to_owned(), self.buckets.len() - 1);
+        self.buckets.len() - 1
+    }
+
+    fn process(&mut self, name: String) -> u32 {
+        let next = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
+        *self.processes.entry(name).or_insert(next)
+    }
+
+    fn entry(&mut self, (bucket, at): Place) -> &mut Entry {
+        &mut self.buckets[bucket].grants[at]
+    }
+
+    /// The part in `bucket` among those of one id, of which `last` was told last.
+    fn part(&self, last: Option<Place>, bucket: usize) -> Option<Place> {
+        let mut next = last;
+        while let Some((of, at)) = next {
+            if of == bucket {
+                return next;
+            }
+            next = self.buckets[of].grants[at].before;
+        }
+        None
+    }
+
+    fn in_order(
+        &mut self,
+        id: &str,
+        (begin, begin_micros): (&'static str, i64),
+        (end, end_micros): (&'static str, i64),
+    ) {
+        if end_micros < begin_micros {
+            self.fault(FaultKind::EndsBeforeItBegins { id: id.to_owned(), end, end_micros, begin, begin_micros });
+        }
+    }
+
+    fn amount(&mut self, of: &str, field: &'static str, value: i64) {
+        self.fault(FaultKind::Amount { of: of.to_owned(), field, value });
+    }
+
+    fn fault(&mut self, kind: FaultKind) {
+        let file = self.file.as_deref().map(str::to_owned);
+        self.faults.push(Fault { file, line: self.line, kind });
+    }
+}

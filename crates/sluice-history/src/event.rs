@@ -1,0 +1,216 @@
+//! The lines of a history.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that is written and read.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// One line. Times are microseconds since the Unix epoch, amounts millionths of a token (or of a slot).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The first line of a file.
+    History(Header),
+    /// What a bucket allows, and from when.
+    Limit(Limit),
+    /// A caller was granted something.
+    Granted(Granted),
+    /// A caller gave something back, or never will.
+    Released(Released),
+    /// A caller asked and was granted nothing.
+    Refused(Refused),
+}
+
+/// What a whole file rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Header {
+    /// [`FORMAT_VERSION`].
+    pub version: u32,
+    /// How far the clocks by which clients plan (`start_at_micros`, `ends_at_micros`) may be off.
+    #[serde(default)]
+    pub clock_error_micros: i64,
+    /// How far all other times may be off: zero where one clock wrote them all, as on one machine or in a simulation.
+    #[serde(default)]
+    pub stamp_error_micros: i64,
+}
+
+impl Header {
+    /// A history whose planning clocks err by at most `clock_error_micros`, and whose stamps are of one clock.
+    #[must_use]
+    pub const fn new(clock_error_micros: i64) -> Self {
+        Self { version: FORMAT_VERSION, clock_error_micros, stamp_error_micros: 0 }
+    }
+}
+
+/// What a bucket counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Calls over time.
+    Requests,
+    /// Tokens over time.
+    Tokens,
+    /// Calls at once.
+    Concurrent,
+}
+
+impl Kind {
+    /// Whether it counts calls at once.
+    #[must_use]
+    pub const fn is_concurrent(self) -> bool {
+        matches!(self, Self::Concurrent)
+    }
+}
+
+/// A bucket's limit. It is written once before the grants, and again at each change. The first one holds for all time before it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Limit {
+    /// The bucket.
+    pub dimension: String,
+    /// What it counts; never changes.
+    pub kind: Kind,
+    /// Its capacity, in millionths of a token.
+    pub capacity_micros: i64,
+    /// What flows back, in 10^-12 tokens a second; zero for a concurrency bucket. See [`pico_per_sec`](crate::pico_per_sec).
+    pub refill_pico_per_sec: i64,
+    /// The earliest moment at which it may be in force: when the change was sent.
+    pub from_micros: i64,
+    /// The moment from which nothing older is in force: when the change was confirmed; `from_micros` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_micros: Option<i64>,
+}
+
+impl Limit {
+    /// A limit in force from one moment on.
+    #[must_use]
+    pub fn new(
+        dimension: impl Into<String>,
+        kind: Kind,
+        capacity_micros: i64,
+        refill_pico_per_sec: i64,
+        from_micros: i64,
+    ) -> Self {
+        Self { dimension: dimension.into(), kind, capacity_micros, refill_pico_per_sec, from_micros, by_micros: None }
+    }
+
+    /// The same, where the change was confirmed at `by_micros`.
+    #[must_use]
+    pub const fn by(mut self, by_micros: i64) -> Self {
+        self.by_micros = Some(by_micros);
+        self
+    }
+}
+
+/// A grant's part in one bucket. A grant over several buckets is several lines of one id.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Granted {
+    /// Unlike that of every other grant.
+    pub id: String,
+    /// The process (the client) that asked. Processes share what their callers left, so that this tells who may take it over.
+    pub process: String,
+    /// The bucket.
+    pub dimension: String,
+    /// What was taken, in millionths.
+    pub cost_micros: i64,
+    /// When the caller asked.
+    pub asked_at_micros: i64,
+    /// When the caller had the answer.
+    pub granted_at_micros: i64,
+    /// When the call may be made, by the clock of the client: what the grant says.
+    pub start_at_micros: i64,
+    /// Where the grant says less than that: the start by this bucket lies between this moment and `start_at_micros`. So it is for
+    /// grants of a transaction and for those over several buckets, which tell one start for all; when the caller asked is
+    /// then always right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_from_micros: Option<i64>,
+    /// When its lease ends, where it has one. A renewal is not told: it counts to its first end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at_micros: Option<i64>,
+    /// Whether the caller was willing to wait, so that it may have booked a start (`slot`, not `acquire`).
+    #[serde(default)]
+    pub booked: bool,
+}
+
+impl Granted {
+    /// A grant of one bucket that was asked for, answered and may start at one moment.
+    #[must_use]
+    pub fn at(
+        id: impl Into<String>,
+        process: impl Into<String>,
+        dimension: impl Into<String>,
+        cost_micros: i64,
+        at_micros: i64,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            process: process.into(),
+            dimension: dimension.into(),
+            cost_micros,
+            asked_at_micros: at_micros,
+            granted_at_micros: at_micros,
+            start_at_micros: at_micros,
+            judged_from_micros: None,
+            ends_at_micros: None,
+            booked: false,
+        }
+    }
+}
+
+/// The end of a grant's part in one bucket. Rate tokens stay spent, so that rate buckets need none but
+/// [`Ending::GivenBackUnused`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Released {
+    /// The grant.
+    pub id: String,
+    /// The bucket.
+    pub dimension: String,
+    /// When the release was *sent*, not when it was answered.
+    pub at_micros: i64,
+    /// How it ended.
+    pub how: Ending,
+}
+
+/// How a grant ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The call was made, and a release was sent; also where its answer was an error.
+    Released,
+    /// The call was never made.
+    GivenBackUnused,
+    /// The release found that the lease was gone.
+    LeaseGone,
+    /// The holder was killed: nothing was sent, and the slot stays taken until its lease ends.
+    Died,
+}
+
+/// An ask that ended without a grant. Needed where the caller was willing to wait: it may have booked a start and left it, for
+/// another caller of its process to take over.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Refused {
+    /// The process that asked.
+    pub process: String,
+    /// All buckets of the ask.
+    pub dimensions: Vec<String>,
+    /// When the caller asked.
+    pub asked_at_micros: i64,
+    /// When it had its answer, gave up or was cut off.
+    pub at_micros: i64,
+    /// Whether it was willing to wait.
+    #[serde(default)]
+    pub booked: bool,
+}
+
+impl Event {
+    /// When it was known, as files are merged by: the answer of a grant, the sending of a release. `None` for the header.
+    #[must_use]
+    pub const fn at_micros(&self) -> Option<i64> {
+        match self {
+            Self::History(_) => None,
+            Self::Limit(limit) => Some(limit.from_micros),
+            Self::Granted(granted) => Some(granted.granted_at_micros),
+            Self::Released(released) => Some(released.at_micros),
+            Self::Refused(refused) => Some(refused.at_micros),
+        }
+    }
+}

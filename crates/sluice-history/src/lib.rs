@@ -1,0 +1,41 @@
+//! Histories: who was granted what, when, and gave it back, one JSON object a line; and a checker that decides from such a
+//! file alone whether the promises of `docs/semantics.md` were kept.
+//!
+//! It shares no code with the rest of Sluice, so that a slip in the bucket math cannot hide itself. What is decided, and in
+//! which form, stands in `docs/history.md`.
+//!
+//! ```
+//! use sluice_history::{Checker, Event, Granted, Kind, Limit, Violation};
+//!
+//! let mut checker = Checker::new();
+//! checker.feed(Event::Limit(Limit::new("openai#rpm", Kind::Requests, 1_000_000, 500_000_000_000, 0)));
+//! // One request at once and one every two seconds: the second comes a second early.
+//! checker.feed(Event::Granted(Granted::at("a", "p1", "openai#rpm", 1_000_000, 10_000_000)));
+//! checker.feed(Event::Granted(Granted::at("b", "p2", "openai#rpm", 1_000_000, 11_000_000)));
+//! let verdict = checker.finish();
+//! assert!(matches!(verdict.violations[..], [Violation::RateExceeded { .. }]));
+//! ```
+
+mod busiest;
+mod checker;
+mod edges;
+mod event;
+mod fault;
+mod live;
+mod log;
+mod merge;
+mod order;
+mod rate;
+mod read;
+mod timeline;
+mod verdict;
+mod write;
+
+pub use checker::Checker;
+pub use event::{Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Refused, Released};
+pub use fault::{Fault, FaultKind};
+pub use merge::merge;
+pub use rate::{RateError, pico_per_sec};
+pub use read::{ReadError, check, check_files};
+pub use verdict::{BucketFigures, Verdict, Violation, Window};
+pub use write::Writer;

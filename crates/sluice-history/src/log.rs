@@ -1,0 +1,91 @@
+//! What is kept of a bucket's events.
+
+use std::sync::Arc;
+
+use crate::event::Kind;
+
+/// A time that never comes.
+pub(crate) const NEVER: i64 = i64::MAX;
+
+/// How far the times of a history may be off, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Errors {
+    /// Starts and ends of leases, which clients plan.
+    pub(crate) clock: i64,
+    /// All other times.
+    pub(crate) stamp: i64,
+}
+
+impl Errors {
+    /// The error of a comparison between a planned time and a stamped one.
+    pub(crate) const fn both(self) -> i64 {
+        self.clock.saturating_add(self.stamp)
+    }
+}
+
+/// One bucket's events.
+#[derive(Debug, Default)]
+pub(crate) struct BucketLog {
+    pub(crate) limits: Vec<LimitEntry>,
+    pub(crate) grants: Vec<Entry>,
+    pub(crate) left: Vec<Left>,
+    /// Of the first grant.
+    pub(crate) first_line: u64,
+    pub(crate) first_file: Option<Arc<str>>,
+}
+
+/// A limit as the log keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitEntry {
+    pub(crate) kind: Kind,
+    pub(crate) capacity: i64,
+    pub(crate) rate: i64,
+    pub(crate) from: i64,
+    pub(crate) by: i64,
+}
+
+/// Where a grant's part is kept: bucket and number.
+pub(crate) type Place = (usize, usize);
+
+/// A grant's part in the bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: Arc<str>,
+    pub(crate) process: u32,
+    pub(crate) cost: i64,
+    pub(crate) asked_at: i64,
+    pub(crate) granted_at: i64,
+    pub(crate) judged_from: i64,
+    pub(crate) start_at: i64,
+    pub(crate) ends_at: i64,
+    /// When its release was sent; [`NEVER`] where none was.
+    pub(crate) released_at: i64,
+    pub(crate) unused: bool,
+    pub(crate) died: bool,
+    pub(crate) booked: bool,
+    /// Whether its id has parts in other buckets.
+    pub(crate) several: bool,
+    /// The part of the same id that was told before.
+    pub(crate) before: Option<Place>,
+}
+
+/// A process whose callers may have left a booked start to others of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) process: u32,
+    pub(crate) at: i64,
+    /// One start for an ask of one bucket; of those over several, it is not told how many.
+    pub(crate) starts: Starts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Starts {
+    One,
+    Any,
+}
+
+impl BucketLog {
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.limits.first().map(|limit| limit.kind)
+    }
+}

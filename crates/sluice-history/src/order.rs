@@ -1,0 +1,130 @@
+//! Bookings: who asks later does not start earlier.
+//!
+//! A booking is one write that lowers the bucket's line, and its start is where the line stands at zero after it. A later write
+//! lowers the line further, so that its start is later. For two grants A and B of one bucket, B asked for after A was
+//! answered, that means: B does not start before A by more than the clocks of both may err. What may move the line back up
+//! or let a start change hands is left out: see each condition below.
+
+use std::collections::HashMap;
+
+use crate::log::{BucketLog, Entry, Errors, Left, Starts};
+use crate::timeline::changes;
+use crate::verdict::Violation;
+
+/// A later grant, and the earlier one that it passed.
+type Passed<'a> = (&'a Entry, &'a Entry);
+
+pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Violation> {
+    let mut passed = candidates(log, errors);
+    unexplained(&mut passed, log, errors);
+    passed.into_iter().map(|(later, first)| violation(dimension, first, later)).collect()
+}
+
+/// For each later grant the one that booked the latest start before it was asked for, if it passed that one.
+fn candidates<'a>(log: &'a BucketLog, errors: Errors) -> Vec<Passed<'a>> {
+    let epochs = Epochs::new(log, errors);
+    // One start is told for all parts of a grant: that of a grant over several buckets may be another bucket's.
+    let is_own = |grant: &&Entry| !grant.several;
+    let used = || log.grants.iter().filter(|grant| !grant.unused);
+    let mut firsts: Vec<&Entry> = used().filter(is_own).collect();
+    firsts.sort_by_key(|grant| grant.granted_at);
+    let mut laters: Vec<&Entry> = used().collect();
+    laters.sort_by_key(|grant| grant.asked_at);
+    let mut firsts = firsts.into_iter().peekable();
+    let mut latest: Option<(usize, &Entry)> = None;
+    let mut passed = Vec::new();
+    for later in laters {
+        let answered = |first: &&Entry| first.granted_at.saturating_add(2 * errors.stamp) < later.asked_at;
+        while let Some(first) = firsts.next_if(answered) {
+            let Some(epoch) = epochs.of(first) else { continue };
+            if latest.is_none_or(|(of, known)| of < epoch || known.start_at < first.start_at) {
+                latest = Some((epoch, first));
+            }
+        }
+        let Some((epoch, first)) = latest else { continue };
+        let overtakes = first.start_at > later.start_at.saturating_add(2 * errors.clock);
+        // What was given back after its start lifts the line for a caller whose write was under way; by then every start in
+        // the bucket is past.
+        let is_ahead = first.start_at > later.granted_at.saturating_add(errors.both());
+        if overtakes && is_ahead && epochs.of(later) == Some(epoch) {
+            passed.push((later, first));
+        }
+    }
+    passed
+}
+
+/// Leaves those that no start explains that a caller of the same process left before: the next caller takes it over.
+fn unexplained(passed: &mut Vec<Passed<'_>>, log: &BucketLog, errors: Errors) {
+    let left = by_process(log);
+    let mut taken: HashMap<u32, usize> = HashMap::new();
+    passed.sort_by_key(|(later, _)| later.granted_at);
+    let mut named = HashMap::new();
+    passed.retain(|(later, first)| {
+        let until = later.granted_at.saturating_add(2 * errors.stamp);
+        let left = left.get(&later.process).map_or(&[][..], Vec::as_slice);
+        let left = &left[..left.partition_point(|left| left.at <= until)];
+        let taken = taken.entry(later.process).or_default();
+        if left.iter().any(|left| left.starts == Starts::Any) {
+            return false;
+        }
+        if *taken < left.len() {
+            *taken += 1;
+            return false;
+        }
+        // Whoever was passed by many is named once.
+        named.insert(&first.id, ()).is_none()
+    });
+}
+
+/// What each process left, in the order of time.
+fn by_process(log: &BucketLog) -> HashMap<u32, Vec<Left>> {
+    let of_grant = |grant: &Entry| {
+        let Entry { process, booked, unused, several, .. } = *grant;
+        match (booked, several, unused) {
+            // It may have given a part back and booked it again, to start with the others.
+            (true, true, _) => Some(Left { process, at: grant.asked_at, starts: Starts::Any }),
+            (true, false, true) => Some(Left { process, at: grant.released_at, starts: Starts::One }),
+            _ => None,
+        }
+    };
+    let mut by_process: HashMap<u32, Vec<Left>> = HashMap::new();
+    for left in log.left.iter().copied().chain(log.grants.iter().filter_map(of_grant)) {
+        by_process.entry(left.process).or_default().push(left);
+    }
+    by_process.values_mut().for_each(|left| left.sort_by_key(|left| left.at));
+    by_process
+}
+
+/// The times between changes of the limit: a change may bring starts forward.
+struct Epochs {
+    /// From when until when each change was under way.
+    changes: Vec<(i64, i64)>,
+}
+
+impl Epochs {
+    fn new(log: &BucketLog, errors: Errors) -> Self {
+        let slack = errors.both();
+        let under_way =
+            |limit: &crate::log::LimitEntry| (limit.from.saturating_sub(slack), limit.by.saturating_add(slack));
+        Self { changes: changes(&log.limits).iter().skip(1).map(under_way).collect() }
+    }
+
+    /// The one in which `grant` was asked for and answered; `None` where a change was under way meanwhile.
+    fn of(&self, grant: &Entry) -> Option<usize> {
+        let ended = self.changes.partition_point(|(_, by)| *by < grant.asked_at);
+        let begun = self.changes.partition_point(|(from, _)| *from <= grant.granted_at);
+        (begun <= ended).then_some(ended)
+    }
+}
+
+fn violation(dimension: &str, first: &Entry, later: &Entry) -> Violation {
+    Violation::Overtaken {
+        dimension: dimension.to_owned(),
+        first_id: first.id.to_string(),
+        first_granted_at_micros: first.granted_at,
+        first_start_at_micros: first.start_at,
+        later_id: later.id.to_string(),
+        later_asked_at_micros: later.asked_at,
+        later_start_at_micros: later.start_at,
+    }
+}

@@ -1,0 +1,178 @@
+//! What the checker found.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::event::Kind;
+use crate::fault::Fault;
+
+/// The outcome of a check.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Verdict {
+    /// Lines, or events fed.
+    pub events: u64,
+    /// Grants; one over several buckets counts once.
+    pub grants: u64,
+    /// Each bucket of the history, by name.
+    pub buckets: Vec<BucketFigures>,
+    /// Broken promises, and faults of the history itself.
+    pub violations: Vec<Violation>,
+}
+
+impl Verdict {
+    /// Whether every promise was kept, by a history that makes sense.
+    #[must_use]
+    pub const fn holds(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// What was granted of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BucketFigures {
+    /// Its name.
+    pub dimension: String,
+    /// What it counts.
+    pub kind: Kind,
+    /// Grants of it, those that were given back unused among them.
+    pub grants: u64,
+    /// Of those, given back unused.
+    pub unused: u64,
+    /// The cost of those that were used, in millionths.
+    #[serde(rename = "granted_micros")]
+    pub granted: i128,
+    /// Rate buckets: the window that came nearest to what is allowed, or passed it by most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busiest: Option<Window>,
+    /// Concurrency buckets: the instant at which most was held, and what was allowed then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Window>,
+}
+
+/// A stretch of time, what was granted in it, and what is allowed in it. Amounts are in millionths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Window {
+    /// Its first moment, in microseconds since the epoch.
+    pub from_micros: i64,
+    /// Its last.
+    pub to_micros: i64,
+    /// What was granted, or held at once.
+    #[serde(rename = "granted_micros")]
+    pub granted: i128,
+    /// What is allowed at most, rounded down.
+    #[serde(rename = "allowed_micros")]
+    pub allowed: i128,
+    /// The grant at its first end.
+    pub first_id: String,
+    /// The grant at its last.
+    pub last_id: String,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "violation", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Violation {
+    /// A rate bucket granted more in a window than it may.
+    RateExceeded {
+        /// The bucket.
+        dimension: String,
+        /// Of the windows that overlap and offend, the worst.
+        window: Window,
+    },
+    /// A concurrency bucket had more live grants than capacity.
+    ConcurrencyExceeded {
+        /// The bucket.
+        dimension: String,
+        /// From the grant that was one too many until enough had ended, with the most that was held in between.
+        window: Window,
+    },
+    /// A caller was given an earlier start than one that had booked before it asked.
+    Overtaken {
+        /// The bucket.
+        dimension: String,
+        /// The grant that was booked before.
+        first_id: String,
+        /// When it was answered.
+        first_granted_at_micros: i64,
+        /// Its start.
+        first_start_at_micros: i64,
+        /// The grant that was asked for later.
+        later_id: String,
+        /// When it was asked for.
+        later_asked_at_micros: i64,
+        /// Its start.
+        later_start_at_micros: i64,
+    },
+    /// The history itself makes no sense.
+    History(Fault),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RateExceeded { dimension, window } => {
+                let Window { granted, allowed, .. } = window;
+                write!(
+                    f,
+                    "{dimension}: {} granted in {window}; at most {} are allowed",
+                    tokens(*granted),
+                    tokens(*allowed)
+                )
+            }
+            Self::ConcurrencyExceeded { dimension, window } => {
+                let Window { granted, allowed, .. } = window;
+                write!(
+                    f,
+                    "{dimension}: {} held at once in {window}; at most {} are allowed",
+                    tokens(*granted),
+                    tokens(*allowed)
+                )
+            }
+            Self::Overtaken {
+                dimension,
+                first_id,
+                first_granted_at_micros,
+                first_start_at_micros,
+                later_id,
+                later_asked_at_micros,
+                later_start_at_micros,
+            } => write!(
+                f,
+                "{dimension}: {later_id}, asked for at {}, starts at {}, before {first_id}, which was granted at {} and starts at {}",
+                seconds(*later_asked_at_micros),
+                seconds(*later_start_at_micros),
+                seconds(*first_granted_at_micros),
+                seconds(*first_start_at_micros),
+            ),
+            Self::History(fault) => write!(f, "the history makes no sense: {fault}"),
+        }
+    }
+}
+
+/// "1709550002.000000 to 1709550002.500000 (0.5 s, from a to b)".
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from_micros: from, to_micros: to, first_id, last_id, .. } = self;
+        let length = tokens(i128::from(*to) - i128::from(*from));
+        write!(f, "{} to {} ({length} s, from {first_id} to {last_id})", seconds(*from), seconds(*to))
+    }
+}
+
+const MILLION: u128 = 1_000_000;
+
+/// Microseconds as Unix seconds, all six decimals.
+fn seconds(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let micros = u128::from(micros.unsigned_abs());
+    format!("{sign}{}.{:06}", micros / MILLION, micros % MILLION)
+}
+
+/// Millionths as a decimal without trailing zeros.
+fn tokens(micros: i128) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let (whole, decimals) = (micros.unsigned_abs() / MILLION, micros.unsigned_abs() % MILLION);
+    let text = format!("{sign}{whole}.{decimals:06}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,87 @@
+//! Short histories, written as one reads them: whole tokens and milliseconds.
+
+use sluice_history::{Checker, Ending, Event, Granted, Header, Kind, Limit, Refused, Released, Verdict};
+
+pub(crate) const TOKEN: i64 = 1_000_000;
+pub(crate) const PER_SEC: i64 = 1_000_000_000_000;
+pub(crate) const MS: i64 = 1_000;
+
+/// Events that are told one after the other.
+#[derive(Default)]
+pub(crate) struct Story(pub(crate) Vec<Event>);
+
+impl Story {
+    pub(crate) fn errors(mut self, clock_ms: i64, stamp_ms: i64) -> Self {
+        let header = Header { stamp_error_micros: stamp_ms * MS, ..Header::new(clock_ms * MS) };
+        self.0.push(Event::History(header));
+        self
+    }
+
+    /// So many tokens at once and a second, from `ms` on.
+    pub(crate) fn rate(mut self, name: &str, capacity: i64, per_sec: i64, ms: i64) -> Self {
+        self.0.push(Event::Limit(Limit::new(name, Kind::Requests, capacity * TOKEN, per_sec * PER_SEC, ms * MS)));
+        self
+    }
+
+    pub(crate) fn slots(mut self, name: &str, capacity: i64, ms: i64) -> Self {
+        self.0.push(Event::Limit(Limit::new(name, Kind::Concurrent, capacity * TOKEN, 0, ms * MS)));
+        self
+    }
+
+    /// A grant of one, asked for, answered and started at `ms`, by a process named after its first letter.
+    pub(crate) fn grant(self, id: &str, name: &str, ms: i64) -> Self {
+        self.granted(id, name, ms, |_| {})
+    }
+
+    pub(crate) fn granted(mut self, id: &str, name: &str, ms: i64, change: impl FnOnce(&mut Granted)) -> Self {
+        let mut granted = Granted::at(id, &id[..1], name, TOKEN, ms * MS);
+        change(&mut granted);
+        self.0.push(Event::Granted(granted));
+        self
+    }
+
+    /// A grant that was booked at `ms` to start at `start_ms`.
+    pub(crate) fn booked(self, id: &str, name: &str, ms: i64, start_ms: i64) -> Self {
+        self.granted(id, name, ms, |granted| (granted.start_at_micros, granted.booked) = (start_ms * MS, true))
+    }
+
+    pub(crate) fn released(mut self, id: &str, name: &str, ms: i64, how: Ending) -> Self {
+        let (id, dimension) = (id.to_owned(), name.to_owned());
+        self.0.push(Event::Released(Released { id, dimension, at_micros: ms * MS, how }));
+        self
+    }
+
+    /// A caller of `process` was willing to wait, and left without a grant.
+    pub(crate) fn left(mut self, process: &str, names: &[&str], asked_ms: i64, ms: i64) -> Self {
+        self.0.push(Event::Refused(Refused {
+            process: process.to_owned(),
+            dimensions: names.iter().map(ToString::to_string).collect(),
+            asked_at_micros: asked_ms * MS,
+            at_micros: ms * MS,
+            booked: true,
+        }));
+        self
+    }
+
+    pub(crate) fn check(&self) -> Verdict {
+        let mut checker = Checker::new();
+        self.0.iter().cloned().for_each(|event| checker.feed(event));
+        checker.finish()
+    }
+
+    /// That it passes.
+    #[track_caller]
+    pub(crate) fn holds(&self) -> Verdict {
+        let verdict = self.check();
+        assert!(verdict.holds(), "{}", verdict.violations[0]);
+        verdict
+    }
+
+    /// That it breaks one promise, and how that is told.
+    #[track_caller]
+    pub(crate) fn told(&self) -> String {
+        let verdict = self.check();
+        assert_eq!(verdict.violations.len(), 1, "{:#?}", verdict.violations);
+        verdict.violations[0].to_string()
+    }
+}

@@ -1,0 +1,47 @@
+//! The protocol of Sluice's leases as a model that stateright checks in every state that can be reached, and the mutants of
+//! it that the check must catch.
+//!
+//! # What is modelled
+//!
+//! One concurrency bucket of capacity 2 and up to four acquisitions, three of them under way at one time; acquire, release,
+//! renew and take-over; two sweepers that overlap with everything and with each other, each with its list of what a scan
+//! found, reclaiming any part of it in one transaction; DynamoDB's TTL; resizes; crashes of callers and sweepers anywhere. A
+//! request may meet `TransactionConflict`. It may stay without an answer, and then arrive at any later time or never: that is a
+//! lost reply, a lost request, and a duplicate that comes after its token is forgotten, so that its conditions alone protect.
+//! Both kinds of lease: rows of their own (design, section 6) and inline (section 7). A foreign client may give a slot back
+//! twice. The recount is a model beside it, around the judgement of `sluice-core`.
+//!
+//! # What is not
+//!
+//! Costs are 1, so that a transaction's sums are counts. A transaction is one step, as DynamoDB promises. Waiting, backing off
+//! and giving up are free: a conflict changes nothing, and a caller may give up at any time, so every number of retries is
+//! among the ways. The cache is left out, since it never grants. Cool-down and the removal of a bucket are left out. No lease
+//! outlives all sweeps of the seven days until `purge_at`; the recount's model has one that does.
+
+mod action;
+mod caller;
+mod check;
+mod mutant;
+mod promises;
+mod protocol;
+mod recount;
+mod state;
+mod sweeper;
+mod writes;
+
+pub use check::{Trace, Verdict};
+pub use mutant::{Leases, Mutant};
+pub use protocol::{Scope, Trouble};
+pub use recount::{Extent, Mistake};
+
+/// Checks the protocol for one kind of lease, or a mutant of it.
+#[must_use]
+pub fn check(leases: Leases, scope: Scope, mutant: Option<Mutant>) -> Verdict {
+    check::check(protocol::Protocol { leases, mutant, scope })
+}
+
+/// Checks the recount, or a mutant of it.
+#[must_use]
+pub fn check_recount(extent: Extent, mistake: Option<Mistake>) -> Verdict {
+    check::check(recount::Recount { extent, mistake })
+}

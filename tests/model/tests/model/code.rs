@@ -1,0 +1,94 @@
+//! The model speaks of the conditions that the code sends. Where one of them changes, the model has to be thought through again.
+
+use std::time::Duration;
+
+use sluice_core::{
+    Amount, Bucket, CancellationReason, Chunk, ChunkStep, Cost, Dimension, Lease, LeaseId, Limit, Plan, SlotPlanner,
+    Take, Timestamp, Verdict, Write,
+};
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+fn bucket(capacity: i32) -> Bucket {
+    let limit = Limit::concurrent(Amount::from_tokens(capacity), Cost::ONE).unwrap();
+    Bucket::full(Dimension::new("vendor#concurrent").unwrap(), limit, NOW)
+}
+
+fn lease() -> Lease {
+    let id = LeaseId::new("a".into()).unwrap();
+    let ends = NOW.after(Duration::from_secs(60));
+    Lease::new(Dimension::new("vendor#concurrent").unwrap(), &id, Cost::ONE, NOW, ends, "model")
+}
+
+fn condition(write: &Write) -> &'static str {
+    match write {
+        Write::Update(update) => update.statement.condition,
+        Write::Put(put) => put.statement.condition,
+        Write::Delete(delete) => delete.statement.condition,
+        other => panic!("{other:?} is not in the model"),
+    }
+}
+
+fn conditions(chunk: &Chunk) -> Vec<&'static str> {
+    chunk.writes().iter().map(condition).collect()
+}
+
+#[test]
+fn an_acquire_asks_for_a_free_slot_and_a_new_lease() {
+    let take = Take { cost: Cost::ONE, now: NOW, patience: Duration::ZERO };
+    let Plan::Write(update) = SlotPlanner::new(&bucket(2)).plan(take) else { panic!() };
+    assert_eq!(update.statement.condition, "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)");
+    assert_eq!(lease().put().statement.condition, "attribute_not_exists(#pk)");
+}
+
+#[test]
+fn a_release_asks_for_the_lease_and_for_room() {
+    let asked = conditions(&Chunk::release(&bucket(2), lease()));
+    assert_eq!(asked, ["attribute_exists(#pk)", "#l = :l AND #C = :c AND #T <= :room"]);
+}
+
+#[test]
+fn a_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
+    let chunk = Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0);
+    assert_eq!(conditions(&chunk), ["#e = :seen", "#l = :l AND #C = :c AND #T <= :room"]);
+}
+
+#[test]
+fn a_renewal_asks_that_the_lease_ends_no_later() {
+    let update = sluice_core::renew(lease().key().to_owned(), NOW.after(Duration::from_secs(60)));
+    assert_eq!(update.statement.condition, "#e <= :e");
+}
+
+/// What the model makes of each answer to the release or the reclaim of one lease, held against what the code makes of it.
+#[test]
+fn every_cancellation_is_read_as_in_the_model() {
+    let verdicts = [Verdict::Passed, Verdict::ConditionFailed, Verdict::Conflict, Verdict::Throttled];
+    let chunks = [Chunk::release(&bucket(2), lease()), Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0)];
+    for chunk in chunks {
+        for (on_lease, on_bucket, now) in answers(&verdicts) {
+            let reason = |verdict| CancellationReason { verdict, message: String::new() };
+            let reasons = [reason(on_lease), reason(on_bucket)];
+            let step = chunk.clone().after(&reasons, Some(Ok(bucket(now))));
+            let expected = match (on_lease, on_bucket) {
+                // Someone else gave it back, or renewed it.
+                (Verdict::ConditionFailed, _) => ChunkStep::Continue { chunks: vec![], lost_races: 1 },
+                (_, Verdict::ConditionFailed) => {
+                    let ChunkStep::Continue { chunks, lost_races: 0 } = &step else { panic!("{step:?}") };
+                    // Planned again where the capacity changed, deleted alone where it is full.
+                    assert_eq!(chunks[0].is_already_capped(), now == 2);
+                    assert_eq!(chunks[0].restores_slots(), now != 2);
+                    continue;
+                }
+                // Nothing happened: the same again, later.
+                _ => ChunkStep::BackOff(vec![chunk.clone()]),
+            };
+            assert_eq!(step, expected, "{on_lease:?} {on_bucket:?} {now}");
+        }
+    }
+}
+
+/// Every answer on the lease, on the bucket, and every capacity that the bucket may have by now.
+fn answers(verdicts: &[Verdict]) -> impl Iterator<Item = (Verdict, Verdict, i32)> {
+    let pairs = verdicts.iter().flat_map(|lease| verdicts.iter().map(|bucket| (*lease, *bucket)));
+    pairs.flat_map(|(lease, bucket)| [1, 2, 3].map(|capacity| (lease, bucket, capacity)))
+}
