@@ -1,0 +1,86 @@
+//! Rows with any attributes, and rows that were good before something happened to one attribute.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sluice_core::schema::{Field, Row};
+use sluice_core::{Operand, Put};
+
+/// An attribute's value of any type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Number(String),
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item(pub(crate) BTreeMap<&'static str, Value>);
+
+impl Row for Item {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        self.0.get(name).map(|value| match value {
+            Value::Text(text) => Field::Text(text),
+            Value::Number(text) => Field::Number(text),
+            Value::Other => Field::Other,
+        })
+    }
+}
+
+impl Item {
+    /// The row that a write makes.
+    pub(crate) fn made_by(put: Put) -> Self {
+        let value = |operand| match operand {
+            Operand::Text(text) => Value::Text(text),
+            Operand::Number(text) => Value::Number(text),
+            other => panic!("core has no operand {other:?}"),
+        };
+        Self(put.item.into_iter().map(|(name, operand)| (name, value(operand))).collect())
+    }
+
+    /// The text of a number attribute.
+    pub(crate) fn number(&self, name: &str) -> &str {
+        match self.field(name) {
+            Some(Field::Number(text)) => text,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// The same row after `change` happened to the attribute.
+    pub(crate) fn with(mut self, name: &'static str, change: Option<Value>) -> Self {
+        match change {
+            Some(value) => self.0.insert(name, value),
+            None => self.0.remove(name),
+        };
+        self
+    }
+}
+
+/// Numbers as clients write them, with whatever decimals, and what only looks like one.
+pub(crate) fn number_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "-?[0-9]{1,9}",
+        4 => "-?[0-9]{1,9}\\.[0-9]{1,15}",
+        2 => "[0-9]{1,4}[eE][+-]?[0-9]{1,3}",
+        1 => Just(i64::MAX.to_string()),
+        1 => Just(i64::MIN.to_string()),
+        1 => "[-+0-9eE.]{0,30}",
+        1 => "\\PC{0,10}",
+    ]
+}
+
+/// What can happen to an attribute: gone, of another type, another value.
+pub(crate) fn change() -> impl Strategy<Value = Option<Value>> {
+    prop_oneof![
+        1 => Just(None),
+        1 => Just(Some(Value::Other)),
+        2 => "\\PC{0,20}".prop_map(|text| Some(Value::Text(text))),
+        6 => number_text().prop_map(|text| Some(Value::Number(text))),
+    ]
+}
+
+/// Any attributes out of `names`, with any values.
+pub(crate) fn any_row(names: &'static [&'static str]) -> impl Strategy<Value = Item> {
+    prop::collection::vec((prop::sample::select(names), change()), 0..names.len() * 2)
+        .prop_map(|changes| changes.into_iter().fold(Item(BTreeMap::new()), |row, (name, to)| row.with(name, to)))
+}
