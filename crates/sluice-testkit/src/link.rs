@@ -193,12 +193,14 @@ impl Link {
     }
 }
 
-/// The same request without its `ClientRequestToken`.
+/// The same request without its `ClientRequestToken`. Its signature is another's then, which DynamoDB itself would not accept.
 fn without_token(mut request: HttpRequest) -> HttpRequest {
     let body = request.body().bytes().and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
     if let Some(mut body) = body {
         body.as_object_mut().and_then(|fields| fields.remove("ClientRequestToken"));
-        *request.body_mut() = SdkBody::from(body.to_string());
+        let body = body.to_string();
+        request.headers_mut().insert("content-length", body.len().to_string());
+        *request.body_mut() = SdkBody::from(body);
     }
     request
 }

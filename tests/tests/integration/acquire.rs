@@ -41,7 +41,7 @@ async fn another_process_hears_of_tokens_at_once() {
 #[tokio::test(start_paused = true)]
 async fn clocks_that_differ_add_up_once_and_not_per_call() {
     let world = World::with_rate(RPM, 10, 10).await;
-    let off = |micros| world.dynamo.client_off_by(Client::builder(TABLE), micros);
+    let off = |micros| world.client_off_by(micros);
     let (slow, fast) = (off(-2_000_000), off(2_000_000));
     let mut granted = 0;
     for _ in 0..200 {
@@ -102,7 +102,7 @@ async fn a_malformed_or_senseless_request_never_reaches_the_table() {
 async fn an_unknown_dimension_names_the_table() {
     let world = World::new().await;
     let message = error(&world.client(), RPM).await.to_string();
-    assert!(message.contains(RPM) && message.contains(TABLE) && message.contains("buckets apply"), "{message}");
+    assert!(message.contains(RPM) && message.contains(world.table()) && message.contains("buckets apply"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,8 @@ fn usage(requests: u64, write_units: u64, read_units: f64) -> Usage {
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_of_one_rate_dimension_is_one_request_and_one_write_unit() {
-    let world = World::with_rate("openai#rpm", 100, 60).await;
+    let world = World::embedded().await;
+    world.rate("openai#rpm", 100, 60).await;
     let client = world.client();
     let meter = world.dynamo.meter();
     meter.reset();
@@ -27,7 +28,8 @@ async fn an_acquire_of_one_rate_dimension_is_one_request_and_one_write_unit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_remembered_refusal_is_no_request() {
-    let world = World::with_rate("openai#rpm", 1, 60).await;
+    let world = World::embedded().await;
+    world.rate("openai#rpm", 1, 60).await;
     let client = world.client();
     let _ = take(&client, "openai#rpm").await;
     world.dynamo.meter().reset();
@@ -44,7 +46,8 @@ async fn a_remembered_refusal_is_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_concurrency_acquire_is_one_transaction() {
-    let world = World::with_slots("elevenlabs#concurrent", 5).await;
+    let world = World::embedded().await;
+    world.slots("elevenlabs#concurrent", 5).await;
     let client = world.client();
     let _known = take(&client, "elevenlabs#concurrent").await;
     let meter = world.dynamo.meter();
@@ -58,7 +61,7 @@ async fn a_concurrency_acquire_is_one_transaction() {
 
 #[tokio::test(start_paused = true)]
 async fn several_rate_dimensions_are_one_parallel_round_trip() {
-    let world = World::new().await;
+    let world = World::embedded().await;
     for name in ["openai#rpm", "openai#tpm", "openai#rpd"] {
         world.rate(name, 1_000, 60).await;
     }
@@ -79,7 +82,8 @@ async fn several_rate_dimensions_are_one_parallel_round_trip() {
 
 #[tokio::test(start_paused = true)]
 async fn many_callers_that_meet_a_bucket_first_read_it_once() {
-    let world = World::with_rate("openai#rpm", 1_000, 60).await;
+    let world = World::embedded().await;
+    world.rate("openai#rpm", 1_000, 60).await;
     let client = world.client();
     world.dynamo.meter().reset();
     let callers: Vec<_> = (0..20)
@@ -97,9 +101,10 @@ async fn many_callers_that_meet_a_bucket_first_read_it_once() {
 #[tokio::test(start_paused = true)]
 async fn the_engine_agrees_with_the_meter_on_a_plain_update() {
     use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
-    let world = World::with_rate("openai#rpm", 100, 60).await;
+    let world = World::embedded().await;
+    world.rate("openai#rpm", 100, 60).await;
     world.dynamo.meter().reset();
-    let request = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    let request = world.dynamodb().update_item().table_name(world.table());
     let request = request
         .key(sluice_core::schema::KEY, crate::world::text("openai#rpm"))
         .update_expression("SET version = version + :n");

@@ -123,7 +123,7 @@ async fn renewal_by_hand(
 ) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
     let key = world.client().leases().await.unwrap()[0].key.clone();
     let update = sluice_core::renew(key.clone(), held.lease_ends().unwrap());
-    let mut request = world.dynamo.dynamodb().update_item().table_name(crate::world::TABLE);
+    let mut request = world.dynamodb().update_item().table_name(world.table());
     request = request.key(sluice_core::schema::KEY, crate::world::text(&key));
     request = request.update_expression(update.statement.update).condition_expression(update.statement.condition);
     for (short, name) in update.statement.names {
@@ -140,7 +140,8 @@ async fn renewal_by_hand(
 #[tokio::test(start_paused = true)]
 async fn a_ttl_sweep_of_dynamodb_at_any_point_loses_no_slot() {
     for point in 0..4 {
-        let world = World::with_slots(SLOTS, 2).await;
+        let world = World::embedded().await;
+        world.slots(SLOTS, 2).await;
         let held = take(&world.client(), SLOTS).await;
         let ttl_sweep = |at| {
             if at == point {
@@ -165,7 +166,8 @@ async fn a_ttl_sweep_of_dynamodb_between_scan_and_reclaim_changes_nothing() {
     for (since_end, deleted, restored) in
         [(Duration::from_secs(10), 0, 1), (Duration::from_secs(8 * 24 * 60 * 60), 1, 0)]
     {
-        let world = World::with_slots(SLOTS, 2).await;
+        let world = World::embedded().await;
+        world.slots(SLOTS, 2).await;
         std::mem::forget(take(&world.client(), SLOTS).await);
         world.pass(LEASE_TTL + since_end);
         let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
@@ -267,7 +269,7 @@ async fn a_spend_is_not_paid_from_above_the_brim() {
 async fn an_anchor_never_moves_back() {
     let world = World::with_rate("openai#rpm", 10, 10).await;
     world.add_tokens("openai#rpm", "5").await;
-    let lagging = world.dynamo.client_off_by(sluice_sdk::Client::builder(crate::world::TABLE), -2_000_000);
+    let lagging = world.client_off_by(-2_000_000);
     let _ = take(&lagging, "openai#rpm").await;
     assert_eq!(world.level("openai#rpm").await, "9");
 }

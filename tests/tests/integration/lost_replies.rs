@@ -47,7 +47,8 @@ async fn an_acquire_whose_reply_was_lost_takes_one_slot() {
 /// Condition: `attribute_not_exists` on the lease. The retry comes after the ten minutes in which the token makes both one.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_is_sent_again_after_its_token_ended_takes_one_slot() {
-    let world = World::with_slots(SLOTS, 3).await;
+    let world = World::embedded().await;
+    world.slots(SLOTS, 3).await;
     let client = world.client();
     client.acquire(SLOTS).await.unwrap().granted().unwrap().release().await.unwrap();
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
@@ -61,7 +62,8 @@ async fn an_acquire_that_is_sent_again_after_its_token_ended_takes_one_slot() {
 /// Condition: `attribute_exists` on the delete of a holder; as above.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_sent_again_after_its_token_ended_restores_once() {
-    let world = World::with_slots(SLOTS, 3).await;
+    let world = World::embedded().await;
+    world.slots(SLOTS, 3).await;
     let client = world.client();
     let (held, _other) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);

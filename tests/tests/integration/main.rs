@@ -6,6 +6,8 @@
 mod acquire;
 mod contention;
 mod cost;
+mod endpoint;
+mod engines;
 mod events;
 mod infra;
 mod interleavings;

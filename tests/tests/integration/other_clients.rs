@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_sdk::{Client, Leases, Released, SweepOptions};
 use sluice_testkit::Operation;
 
-use crate::world::{TABLE, World, number, refusal, take, text};
+use crate::world::{World, number, refusal, take, text};
 
 const RPM: &str = "openai#rpm";
 
@@ -31,7 +31,7 @@ async fn their_acquire(world: &World) -> bool {
     let read = |name: &str| row[name].as_n().unwrap().parse::<f64>().unwrap();
     let now = (world.dynamo.clock().now().micros() / 1_000_000) as f64;
     let tokens = (read("tokens") + (now - read("last_refill_at")) * read("refill_rate")).min(read("capacity"));
-    let request = world.dynamo.dynamodb().update_item().table_name(TABLE).key("vendor_dimension", text(RPM));
+    let request = world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(RPM));
     let request = request.update_expression("SET tokens = :t, last_refill_at = :n, version = version + :one");
     let request =
         request.condition_expression("version = :v").expression_attribute_values(":v", row["version"].clone());

@@ -80,7 +80,7 @@ async fn the_metrics_are_the_report() {
 #[tokio::test(start_paused = true)]
 async fn a_table_that_is_not_there_is_an_error_that_names_it() {
     let world = World::new().await;
-    let elsewhere = world.dynamo.client("ontopix-vendor-buckets-none");
+    let elsewhere = Client::builder("ontopix-vendor-buckets-none").dynamodb(world.dynamodb());
     let error = Reconciler::new(Ok(elsewhere), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
     let diagnostic = Diagnostic::from(error);
     assert_eq!(diagnostic.error_type, "Sweep");

@@ -8,6 +8,7 @@ use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::endpoint;
 use crate::world::{LEASE_TTL, World, settle, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -98,22 +99,19 @@ async fn overload_is_booked_in_order_with_one_write_a_call() {
     world.dynamo.meter().reset();
     let order = Arc::new(Mutex::new(Vec::new()));
     let began = Instant::now();
-    let calls: Vec<_> = (0..20)
-        .map(|n| {
-            let (client, order) = (client.clone(), Arc::clone(&order));
-            tokio::spawn(async move {
-                client
-                    .slot(RPM)
-                    .timeout(Duration::from_secs(30))
-                    .run(async |_| {
-                        order.lock().unwrap().push((n, began.elapsed().as_millis()));
-                        ok(())
-                    })
-                    .await
-                    .unwrap();
-            })
-        })
-        .collect();
+    let mut calls = Vec::new();
+    for n in 0..20 {
+        let (client, order) = (client.clone(), Arc::clone(&order));
+        let call = async move |_| {
+            order.lock().unwrap().push((n, began.elapsed().as_millis()));
+            ok(())
+        };
+        let slot = client.slot(RPM).timeout(Duration::from_secs(30));
+        calls.push(tokio::spawn(async move { slot.run(call).await.unwrap() }));
+        if endpoint::url().is_some() {
+            settle().await;
+        }
+    }
     for call in calls {
         call.await.unwrap();
     }
@@ -179,21 +177,17 @@ async fn waiters_for_a_slot_are_served_in_order() {
     let world = World::with_slots(SLOTS, 1).await;
     let client = world.client();
     let order = Arc::new(Mutex::new(Vec::new()));
-    let calls: Vec<_> = (0..8)
-        .map(|n| {
-            let (client, order) = (client.clone(), Arc::clone(&order));
-            tokio::spawn(async move {
-                client
-                    .slot(SLOTS)
-                    .run(async |_| {
-                        order.lock().unwrap().push(n);
-                        ok(sleep(Duration::from_millis(400)).await)
-                    })
-                    .await
-                    .unwrap();
-            })
-        })
-        .collect();
+    let mut calls = Vec::new();
+    for n in 0..8 {
+        let (client, order) = (client.clone(), Arc::clone(&order));
+        let call = async move |_| {
+            order.lock().unwrap().push(n);
+            ok(sleep(Duration::from_millis(400)).await)
+        };
+        calls.push(tokio::spawn(async move { client.slot(SLOTS).run(call).await.unwrap() }));
+        // In line before the next one comes.
+        settle().await;
+    }
     for call in calls {
         call.await.unwrap();
     }

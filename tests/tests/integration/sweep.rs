@@ -237,7 +237,7 @@ async fn a_table_that_fails_ends_the_sweep_and_what_was_done_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn more_buckets_than_fill_transactions_are_all_given_back_to() {
-    let world = World::new().await;
+    let world = World::embedded().await;
     let now = world.dynamo.clock().now();
     let limit = Limit::concurrent(Amount::from_tokens(52), Cost::ONE).unwrap();
     let names: Vec<_> = (0..500).map(|at| dimension(&format!("vendor{at}#concurrent"))).collect();

@@ -9,18 +9,46 @@ use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Times
 use sluice_sdk::{Client, ClientBuilder, Grant, Outcome, RetryIn};
 use sluice_testkit::{EmbeddedDynamo, TestClock};
 
+use crate::endpoint::{self, Endpoint};
+
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-test";
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
 
+/// A table, and what may go wrong on the way to it.
 pub(crate) struct World {
     pub(crate) dynamo: EmbeddedDynamo,
+    endpoint: Option<Endpoint>,
 }
 
 impl World {
+    /// In the engine that `SLUICE_TEST_ENDPOINT` names, or the embedded one.
     pub(crate) async fn new() -> Self {
         let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_709_550_000))).unwrap();
+        let endpoint = endpoint::url().map(|_| Endpoint::create());
+        if endpoint.is_none() {
+            dynamo.create_table(TABLE).await.unwrap();
+        }
+        Self { dynamo, endpoint }
+    }
+
+    /// In the embedded engine always: for tests that count its units, or run its TTL.
+    pub(crate) async fn embedded() -> Self {
+        let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_709_550_000))).unwrap();
         dynamo.create_table(TABLE).await.unwrap();
-        Self { dynamo }
+        Self { dynamo, endpoint: None }
+    }
+
+    /// The table's name.
+    pub(crate) fn table(&self) -> &str {
+        self.endpoint.as_ref().map_or(TABLE, |endpoint| &endpoint.table)
+    }
+
+    /// A DynamoDB client of the AWS SDK, metered and faulted.
+    pub(crate) fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+        match &self.endpoint {
+            Some(endpoint) => endpoint.dynamodb(self.dynamo.meter().clone(), self.dynamo.faults().clone()),
+            None => self.dynamo.dynamodb(),
+        }
     }
 
     /// With one concurrency bucket.
@@ -48,11 +76,17 @@ impl World {
 
     /// A client as another process would have it.
     pub(crate) fn client(&self) -> Client {
-        self.dynamo.client(TABLE)
+        self.client_with(|settings| settings)
     }
 
     pub(crate) fn client_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
-        self.dynamo.client_with(settings(Client::builder(TABLE)))
+        let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0));
+        settings(builder).dynamodb(self.dynamodb())
+    }
+
+    /// A client on a clock that is off by `micros`.
+    pub(crate) fn client_off_by(&self, micros: i64) -> Client {
+        self.client_with(|settings| settings.clock(self.dynamo.clock().off_by(micros)))
     }
 
     pub(crate) fn pass(&self, time: Duration) {
@@ -83,22 +117,22 @@ impl World {
 
     /// Adds to a bucket's tokens past all of Sluice, as a careless client would.
     pub(crate) async fn add_tokens(&self, name: &str, tokens: &str) {
-        let request = self.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(name));
+        let request = self.dynamodb().update_item().table_name(self.table()).key(KEY, text(name));
         let request = request.update_expression("SET tokens = tokens + :k");
         request.expression_attribute_values(":k", number(tokens)).send().await.unwrap();
     }
 
     pub(crate) async fn row(&self, key: &str) -> Option<HashMap<String, AttributeValue>> {
-        let request = self.dynamo.dynamodb().get_item().table_name(TABLE).consistent_read(true);
+        let request = self.dynamodb().get_item().table_name(self.table()).consistent_read(true);
         request.key(KEY, AttributeValue::S(key.into())).send().await.unwrap().item
     }
 
     pub(crate) async fn delete(&self, key: &str) {
-        self.dynamo.dynamodb().delete_item().table_name(TABLE).key(KEY, text(key)).send().await.unwrap();
+        self.dynamodb().delete_item().table_name(self.table()).key(KEY, text(key)).send().await.unwrap();
     }
 
     pub(crate) async fn put(&self, row: HashMap<String, AttributeValue>) {
-        self.dynamo.dynamodb().put_item().table_name(TABLE).set_item(Some(row)).send().await.unwrap();
+        self.dynamodb().put_item().table_name(self.table()).set_item(Some(row)).send().await.unwrap();
     }
 }
 
@@ -137,6 +171,11 @@ pub(crate) async fn refusal(client: &Client, name: &str) -> RetryIn {
 pub(crate) async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
+    }
+    while endpoint::waits_for_an_answer().await {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
