@@ -1,0 +1,111 @@
+//! What goes wrong on the way to DynamoDB, drawn from the seed: each kind by name, so that a run can say which of them it met.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::json;
+use sluice_testkit::{Call, Fault, Operation};
+
+/// A fault, and whether its sender cannot know what became of the request.
+pub(crate) struct Drawn {
+    pub(crate) name: &'static str,
+    pub(crate) fault: Fault,
+    pub(crate) in_doubt: bool,
+}
+
+/// Every kind of fault of the network and of DynamoDB. A run over many seeds in which one never fired has failed.
+pub(crate) const KINDS: [&str; 20] = [
+    "request lost",
+    "reply lost",
+    "delivered twice",
+    "delivered late",
+    "delayed request",
+    "delayed reply",
+    "no answer",
+    "token forgotten",
+    "conflict (single write)",
+    "conflict (cancellation)",
+    "throttled (cancellation)",
+    "mixed reasons",
+    "validation error (cancellation)",
+    "transaction in progress",
+    "ThrottlingException",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "HTTP 500, not applied",
+    "HTTP 500, applied",
+    "HTTP 503",
+];
+
+/// Draws a kind until one fits the request.
+pub(crate) fn draw(rng: &mut Rng, call: Call<'_>) -> Drawn {
+    loop {
+        let name = KINDS[rng.usize(0..KINDS.len())];
+        if let Some(fault) = make(name, rng, call) {
+            let is_write = !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan);
+            return Drawn { name, fault, in_doubt: is_write && leaves_doubt(name) };
+        }
+    }
+}
+
+fn leaves_doubt(name: &str) -> bool {
+    ["reply lost", "delivered twice", "delivered late", "delayed reply", "no answer", "token forgotten"].contains(&name)
+        || name.starts_with("HTTP")
+        || name == "request lost"
+        || name == "delayed request"
+}
+
+fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
+    let transaction = call.operation == Operation::TransactWriteItems;
+    let single_write = matches!(call.operation, Operation::PutItem | Operation::UpdateItem | Operation::DeleteItem);
+    Some(match name {
+        "request lost" => Fault::LoseRequest,
+        "reply lost" => Fault::LoseReply,
+        // What makes a single write repeatable is that its sender says so: a proxy that repeats those is none.
+        "delivered twice" if transaction => Fault::Repeat,
+        "delivered late" => Fault::Late(Duration::from_millis(rng.u64(1..=10_000))),
+        // Up to beyond the second after which its sender gives up.
+        "delayed request" => Fault::Delay(Duration::from_millis(rng.u64(100..=3_000))),
+        "delayed reply" => Fault::DelayReply(Duration::from_millis(rng.u64(100..=3_000))),
+        "no answer" => Fault::Hang,
+        "token forgotten" if transaction => Fault::NewToken,
+        "conflict (single write)" if single_write => Fault::conflict(),
+        "conflict (cancellation)" if transaction => cancelled(rng, call, &["None", "TransactionConflict"]),
+        "throttled (cancellation)" if transaction => {
+            cancelled(rng, call, &["None", "ThrottlingError", "ProvisionedThroughputExceeded"])
+        }
+        "mixed reasons" if transaction => {
+            let codes = ["None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"];
+            cancelled(rng, call, &codes)
+        }
+        "validation error (cancellation)" if transaction && rng.u32(0..4) == 0 => {
+            cancelled(rng, call, &["ValidationError", "TransactionConflict", "None"])
+        }
+        "transaction in progress" if transaction => service("TransactionInProgressException", 400),
+        "ThrottlingException" | "ProvisionedThroughputExceededException" | "RequestLimitExceeded" => service(name, 400),
+        "HTTP 500, not applied" => service("InternalServerError", 500),
+        "HTTP 500, applied" => Fault::FailAfterwards,
+        "HTTP 503" => service("ServiceUnavailable", 503),
+        _ => return None,
+    })
+}
+
+fn service(exception: &str, status: u16) -> Fault {
+    Fault::service(exception, status, json!({ "message": "injected" }))
+}
+
+/// One code for each action of the transaction, at least one of which is no `None`.
+fn cancelled(rng: &mut Rng, call: Call<'_>, codes: &[&'static str]) -> Fault {
+    let request: serde_json::Value = serde_json::from_slice(call.body).unwrap_or_default();
+    let actions = request["TransactItems"].as_array().map_or(1, Vec::len);
+    let mut drawn: Vec<&str> = (0..actions).map(|_| codes[rng.usize(0..codes.len())]).collect();
+    let at = rng.usize(0..actions);
+    drawn[at] = codes.iter().rev().find(|code| **code != "None").copied().unwrap_or("TransactionConflict");
+    Fault::cancelled(&drawn)
+}
+
+/// What a healthy request takes, one way.
+pub(crate) fn latency(rng: &mut Rng) -> Fault {
+    let takes = Duration::from_micros(rng.u64(500..=30_000));
+    if rng.bool() { Fault::Delay(takes) } else { Fault::DelayReply(takes) }
+}

@@ -1,0 +1,292 @@
+//! The ledger: it sees every write in the order in which the engine applied it, and says at once which of them no promise
+//! allows.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::row::{BucketRow, LeaseRow, Micros};
+
+/// Who wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer<'a> {
+    /// A client of the SDK, by the name of its process.
+    Process(&'a str),
+    /// A sweep, by the name of its process.
+    Sweeper(&'a str),
+    /// An operator: limits and penalties.
+    Operator,
+    /// A client in another language.
+    Stranger,
+    /// Someone who edits rows by hand.
+    Vandal,
+}
+
+impl Writer<'_> {
+    pub(crate) const fn name(&self) -> &str {
+        match self {
+            Self::Process(name) | Self::Sweeper(name) => name,
+            Self::Operator => "operator",
+            Self::Stranger => "stranger",
+            Self::Vandal => "vandal",
+        }
+    }
+}
+
+/// What one process took of one rate bucket, and what of it was used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) taken: Micros,
+    pub(crate) returned: Micros,
+    pub(crate) kept: Micros,
+    /// Writes that took, parts that were kept, and attempts to give back.
+    pub(crate) takes: u64,
+    pub(crate) keeps: u64,
+    pub(crate) give_backs: u64,
+    /// Takes that may rightly have come to nothing: a reply that was lost, a start that was past when its call was dropped.
+    pub(crate) excused: u64,
+}
+
+/// The table as it must be, and what was made of it.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    buckets: BTreeMap<String, BucketRow>,
+    leases: BTreeMap<String, LeaseRow>,
+    /// By process and bucket.
+    pub(crate) accounts: BTreeMap<(String, String), Account>,
+    /// Slots lost (above zero) or minted by hand, or with a lease that DynamoDB's TTL deleted, by bucket.
+    pub(crate) gaps: BTreeMap<String, Micros>,
+    /// Leases of each process that others gave back, and how many it had left to them.
+    pub(crate) swept: BTreeMap<String, u64>,
+    pub(crate) abandoned: BTreeMap<String, u64>,
+    /// Buckets whose limits changed, for the history.
+    pub(crate) changed: Vec<(String, BucketRow)>,
+}
+
+/// No caller of the simulation books further ahead.
+const LONGEST_WAIT: Micros = 6_000_000;
+
+/// A row that a write may have changed, as it is now.
+pub(crate) struct Touched {
+    pub(crate) key: String,
+    pub(crate) row: Option<Value>,
+    /// The moment that the write was planned for, by the clock of its client.
+    pub(crate) planned_at: Option<Micros>,
+}
+
+impl Ledger {
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (&String, &LeaseRow)> {
+        self.leases.iter()
+    }
+
+    pub(crate) fn bucket(&self, name: &str) -> Option<&BucketRow> {
+        self.buckets.get(name)
+    }
+
+    pub(crate) fn account(&mut self, process: &str, bucket: &str) -> &mut Account {
+        self.accounts.entry((process.to_owned(), bucket.to_owned())).or_default()
+    }
+
+    /// What the leases of a bucket hold.
+    pub(crate) fn held(&self, bucket: &str) -> Micros {
+        self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum()
+    }
+
+    /// Slots of a bucket that are neither free nor held.
+    fn gap(&self, bucket: &str) -> Option<Micros> {
+        let row = self.buckets.get(bucket).filter(|row| row.concurrent)?;
+        Some(row.capacity - row.tokens - self.held(bucket))
+    }
+
+    /// Takes in what one request of `writer` changed, at the true time `now` where clocks are wrong by `error` at most.
+    pub(crate) fn applied(
+        &mut self,
+        writer: Writer<'_>,
+        rows: Vec<Touched>,
+        now: Micros,
+        error: Micros,
+    ) -> Result<(), String> {
+        let mut touched: Vec<String> = Vec::new();
+        let mut taking = false;
+        for Touched { key, row, planned_at } in rows {
+            let dimension = if key.starts_with("lease#") {
+                let change = self.lease_changed(writer, &key, row.as_ref(), now)?;
+                taking |= matches!(change, Some((_, Grip::Taken)));
+                change.map(|(dimension, _)| dimension)
+            } else {
+                self.bucket_changed(writer, &key, row.as_ref(), planned_at, (now, error))?
+            };
+            touched.extend(dimension);
+        }
+        for dimension in touched {
+            self.slots_add_up(writer, &dimension, taking)?;
+        }
+        Ok(())
+    }
+
+    fn lease_changed(
+        &mut self,
+        writer: Writer<'_>,
+        key: &str,
+        row: Option<&Value>,
+        now: Micros,
+    ) -> Result<Option<(String, Grip)>, String> {
+        let before = self.leases.remove(key);
+        let after = row.and_then(LeaseRow::read);
+        if row.is_some() && after.is_none() {
+            return Err(format!("{key} was written so that it cannot be read: {row:?}"));
+        }
+        let change = match (&before, &after) {
+            (None, Some(lease)) => Some((lease.dimension.clone(), Grip::Taken)),
+            (Some(lease), None) => {
+                let mine = writer.name() == lease.caller;
+                if !mine && lease.ends > now {
+                    return Err(format!(
+                        "{key} of {} was taken from it {} us before its end",
+                        lease.caller,
+                        lease.ends - now
+                    ));
+                }
+                *self.swept.entry(lease.caller.clone()).or_default() += u64::from(!mine);
+                Some((lease.dimension.clone(), Grip::Left))
+            }
+            (Some(was), Some(is)) if is.ends < was.ends => return Err(format!("{key} was shortened")),
+            (Some(was), Some(is)) if is.cost != was.cost => return Err(format!("the cost of {key} changed")),
+            _ => None,
+        };
+        if let Some(after) = after {
+            self.leases.insert(key.to_owned(), after);
+        }
+        Ok(change)
+    }
+
+    fn bucket_changed(
+        &mut self,
+        writer: Writer<'_>,
+        key: &str,
+        row: Option<&Value>,
+        planned_at: Option<Micros>,
+        (now, error): (Micros, Micros),
+    ) -> Result<Option<String>, String> {
+        if key.starts_with("load#") {
+            return Ok(None);
+        }
+        let Some(after) = row.and_then(BucketRow::read) else {
+            return Err(format!("the bucket {key} cannot be read after a write of {}: {row:?}", writer.name()));
+        };
+        let before = self.buckets.insert(key.to_owned(), after.clone());
+        let Some(before) = before else { return Ok(Some(key.to_owned())) };
+        if after.version == before.version && after.tokens == before.tokens && after.anchor == before.anchor {
+            return Ok(None);
+        }
+        if after.version != before.version + 1 {
+            return Err(format!("{key}: version went from {} to {}", before.version, after.version));
+        }
+        if after.capacity != before.capacity || after.rate != before.rate {
+            if writer != Writer::Operator {
+                return Err(format!("{key}: {} changed the limits", writer.name()));
+            }
+            self.changed.push((key.to_owned(), after.clone()));
+        }
+        if !after.concurrent {
+            if let (Writer::Process(_), Some(at)) = (writer, planned_at)
+                && after.anchor == before.anchor
+                && before.line(at) > before.capacity + 2
+            {
+                let over = before.line(at) - before.capacity;
+                return Err(format!("{key}: {} was paid {over} millionths that ran over the brim", writer.name()));
+            }
+            self.rate_changed(writer, key, &before, &after, now + error)?;
+        }
+        Ok(after.concurrent.then(|| key.to_owned()))
+    }
+
+    /// Books what a write took of a rate bucket, or gave back, by the process that wrote it.
+    fn rate_changed(
+        &mut self,
+        writer: Writer<'_>,
+        key: &str,
+        before: &BucketRow,
+        after: &BucketRow,
+        latest: Micros,
+    ) -> Result<(), String> {
+        if after.anchor < before.anchor && writer != Writer::Stranger {
+            return Err(format!("{key}: {} moved the anchor back", writer.name()));
+        }
+        let Writer::Process(process) = writer else { return Ok(()) };
+        let level = match after.anchor == before.anchor {
+            true => before.tokens,
+            false => before.line(after.anchor).min(before.capacity),
+        };
+        let taken = level - after.tokens;
+        let account = self.accounts.entry((process.to_owned(), key.to_owned())).or_default();
+        if taken < 0 {
+            account.returned -= taken;
+        } else {
+            account.taken += taken;
+            account.takes += 1;
+            let furthest = latest + LONGEST_WAIT;
+            if after.line(furthest) < -2 {
+                return Err(format!("{key}: {process} booked further ahead than it may wait: {after:?}"));
+            }
+        }
+        account.balance(process, key)
+    }
+
+    /// A slot is free or a lease holds it, and no write of the SDK makes that less true.
+    fn slots_add_up(&mut self, writer: Writer<'_>, dimension: &str, taking: bool) -> Result<(), String> {
+        let Some(gap) = self.gap(dimension) else { return Ok(()) };
+        let known = self.gaps.entry(dimension.to_owned()).or_default();
+        let before = *known;
+        *known = gap;
+        let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
+        if !better && writer != Writer::Vandal {
+            let what = if gap > before { "lost" } else { "minted" };
+            let by = writer.name();
+            return Err(format!("{dimension}: {by} {what} {} millionths of a slot", (gap - before).abs()));
+        }
+        let row = self.buckets.get(dimension).ok_or("no such bucket")?;
+        if taking && row.tokens < 0 {
+            return Err(format!("{dimension}: a slot was taken that was not free, {} are left", row.tokens));
+        }
+        let live = self.held(dimension);
+        if taking && live > row.capacity && gap == 0 {
+            return Err(format!("{dimension}: leases hold {live} of {}", row.capacity));
+        }
+        Ok(())
+    }
+
+    /// DynamoDB's TTL deleted rows: `lives` says which are left.
+    pub(crate) fn ttl_deleted(&mut self, now: Micros, lives: impl Fn(&str) -> bool) -> Result<usize, String> {
+        let gone: Vec<String> = self.leases.keys().filter(|key| !lives(key)).cloned().collect();
+        for key in &gone {
+            let Some(lease) = self.leases.remove(key) else { continue };
+            if lease.purge_at.is_none_or(|at| at > now) {
+                return Err(format!("DynamoDB's TTL deleted {key}, the only trace of a slot, before its time"));
+            }
+            if self.buckets.get(&lease.dimension).is_some_and(|row| row.concurrent) {
+                *self.gaps.entry(lease.dimension).or_default() += lease.cost;
+            }
+        }
+        Ok(gone.len())
+    }
+}
+
+/// What became of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grip {
+    Taken,
+    Left,
+}
+
+impl Account {
+    /// Whatever was kept had been taken, and nothing that was kept was given back: at any moment, under any fault.
+    pub(crate) fn balance(&self, process: &str, bucket: &str) -> Result<(), String> {
+        // Each take of a line rounds by a millionth.
+        let slack = Micros::from(self.takes) * 2;
+        if self.taken - self.returned + slack < self.kept {
+            return Err(format!("{bucket}: {process} gave back what it had used, or twice: {self:?}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! The simulation: the real SDK and sweep over the real engine, in virtual time. One seed drives the workload, the faults and
+//! the clocks; a ledger that sees every write in order, and a checker that shares no code with either, judge what they do.
+//!
+//! `SLUICE_SIM_SEED=7 SLUICE_SIM_STEPS=1000 cargo test -p sluice-tests simulation -- --nocapture` replays one run.
+//! `SLUICE_SIM_SEEDS=1000` runs so many, from `SLUICE_SIM_FIRST` on; `SLUICE_SIM_HISTORY=folder` keeps their histories.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+// Figures for people.
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+
+mod callers;
+mod faults;
+mod ledger;
+mod others;
+mod record;
+mod row;
+mod run;
+mod scenario;
+mod universe;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use scenario::Scenario;
+
+const STEPS: u64 = 1_000;
+const SEEDS: u64 = 40;
+
+fn variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value:?} cannot be used: it takes a whole number")))
+}
+
+#[test]
+fn simulation_keeps_every_promise() {
+    let steps = variable("SLUICE_SIM_STEPS").unwrap_or(STEPS);
+    if let Some(seed) = variable("SLUICE_SIM_SEED") {
+        let ran = run::run(Scenario::of(seed, steps));
+        println!("{:#?}\n{} steps", Scenario::of(seed, steps), ran.steps);
+        return report(seed, steps, ran.verdict);
+    }
+    let (first, seeds) = (variable("SLUICE_SIM_FIRST").unwrap_or(1), variable("SLUICE_SIM_SEEDS").unwrap_or(SEEDS));
+    let began = Instant::now();
+    let (next, total) = (AtomicU64::new(first), Mutex::new((0, BTreeMap::new())));
+    let failure = Mutex::new(None);
+    let work = || {
+        while failure.lock().unwrap().is_none() {
+            let seed = next.fetch_add(1, Ordering::SeqCst);
+            if seed >= first + seeds {
+                break;
+            }
+            let ran = run::run(Scenario::of(seed, steps));
+            if let Err(violation) = ran.verdict {
+                failure.lock().unwrap().get_or_insert((seed, violation));
+            }
+            let mut total = total.lock().unwrap();
+            total.0 += ran.steps;
+            for (name, count) in ran.counts {
+                *total.1.entry(name).or_insert(0) += count;
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let (done, counts) = total.into_inner().unwrap();
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{seeds} seeds, {done} steps in {seconds:.1} s: {:.0} steps/s", done as f64 / seconds);
+    counts.iter().for_each(|(name, count)| println!("{count:>8}  {name}"));
+    if let Some((seed, violation)) = failure.into_inner().unwrap() {
+        report(seed, steps, Err(violation));
+    }
+    let silent: Vec<&str> = faults::KINDS.into_iter().chain(ACTS).filter(|kind| !counts.contains_key(kind)).collect();
+    assert!(silent.is_empty() || seeds < SEEDS, "never happened in {seeds} seeds: {}", silent.join(", "));
+}
+
+/// Events of the world that must happen too.
+const ACTS: [&str; 15] = [
+    "another client",
+    "call failed",
+    "clock jumps",
+    "dropped at an await",
+    "holder vanishes",
+    "limit changed",
+    "penalty",
+    "process dies",
+    "renewal",
+    "row spoiled",
+    "runtime dropped",
+    "slot dropped",
+    "slot edited by hand",
+    "time jumps",
+    "TTL runs",
+];
+
+fn report(seed: u64, steps: u64, verdict: Result<(), String>) {
+    if let Err(violation) = verdict {
+        panic!(
+            "seed {seed}: {violation}\n\
+             replay: SLUICE_SIM_SEED={seed} SLUICE_SIM_STEPS={steps} cargo test -p sluice-tests simulation -- --nocapture"
+        );
+    }
+}
+
+/// Without this, a seed would not replay a run.
+#[test]
+fn simulation_of_one_seed_is_the_same_twice() {
+    for seed in 1..=4 {
+        let (first, second) = (run::run(Scenario::of(seed, 400)), run::run(Scenario::of(seed, 400)));
+        assert_eq!((first.steps, &first.counts), (second.steps, &second.counts), "seed {seed}");
+    }
+}

@@ -1,0 +1,319 @@
+//! Everyone who is no caller: sweepers, an operator, clients in other languages, someone who spoils rows, and fate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem, Update};
+use fastrand::Rng;
+use serde_json::Value;
+use sluice_core::schema::KEY;
+use sluice_core::{Amount, Cost, Limit, Rate};
+use sluice_sdk::SweepOptions;
+use tokio::time::sleep;
+
+use crate::row::BucketRow;
+use crate::scenario::BucketPlan;
+use crate::universe::{Process, Role, Spoilt, TABLE, Universe};
+
+/// Sweeps, again and again, some with little time.
+pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: Rng) {
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(500..=8_000))).await;
+        let mut options = SweepOptions::default();
+        (options.segments, options.concurrency) = (rng.u16(1..=4), rng.u16(1..=4));
+        options.budget = rng.bool().then(|| Duration::from_millis(rng.u64(50..=2_000)));
+        universe.act("sweep", &process.name);
+        // A table that fails ends it; the next one goes on.
+        let _ = process.client.sweep(options).await;
+    }
+}
+
+/// Changes limits, and penalizes.
+pub(crate) async fn operator(universe: Arc<Universe>, process: Process, mut rng: Rng) {
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(200..=6_000))).await;
+        let bucket = rng.choice(&universe.scenario.buckets).cloned().unwrap();
+        if bucket.is_concurrent() || rng.bool() {
+            let limit = other_limit(&bucket, &mut rng);
+            universe.act("limit changed", &format!("{} {limit:?}", bucket.name()));
+            let _ = process.client.apply_limit(&bucket.dimension, &limit).await;
+        } else {
+            universe.act("penalty", bucket.name());
+            let _ = process.client.penalize(bucket.name(), [0.8, 0.5, 0.3, 0.0][rng.usize(0..4)]).await;
+        }
+    }
+}
+
+fn other_limit(bucket: &BucketPlan, rng: &mut Rng) -> Limit {
+    let was = bucket.limit.capacity();
+    let least = bucket.most;
+    let most = i32::try_from(was.micros() / 1_000_000).unwrap() * 2;
+    let capacity = Amount::from_tokens(rng.i32(least..=most.max(least)));
+    if bucket.is_concurrent() {
+        return Limit::concurrent(capacity, Cost::ONE).unwrap();
+    }
+    let rate = Rate::per(capacity, Duration::from_millis(rng.u64(1_000..=30_000))).unwrap();
+    Limit::rate(bucket.limit.limit_type(), capacity, rate, Cost::ONE).unwrap()
+}
+
+/// A client in another language: reads a row, and writes it back on condition of its version. It counts in floats.
+pub(crate) async fn stranger(universe: Arc<Universe>, process: Process, mut rng: Rng) {
+    let mut held: Option<(String, String)> = None;
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(50..=2_000))).await;
+        let bucket = rng.choice(&universe.scenario.buckets).cloned().unwrap();
+        universe.act("another client", bucket.name());
+        match held.take() {
+            Some((dimension, lease)) => {
+                if !release_slot(&process, &dimension, &lease).await {
+                    held = Some((dimension, lease));
+                }
+            }
+            None if bucket.is_concurrent() => held = take_slot(&universe, &process, &bucket, &mut rng).await,
+            None => take_tokens(&universe, &process, &bucket).await,
+        }
+    }
+}
+
+async fn read(process: &Process, key: &str) -> Option<(BucketRow, Value)> {
+    let row = process.dynamo.row(TABLE, key).ok()??;
+    Some((BucketRow::read(&row)?, row))
+}
+
+async fn take_tokens(universe: &Universe, process: &Process, bucket: &BucketPlan) {
+    let Some((row, raw)) = read(process, bucket.name()).await else { return };
+    let now = universe.time();
+    // As floats have it: some digits too many, never more than there is.
+    let level = row.line(now).min(row.capacity) as f64 / 1e6 - 1.0;
+    if level < 0.0 {
+        return;
+    }
+    let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
+    let request = request
+        .update_expression("SET tokens = :t, last_refill_at = :now, version = :next")
+        .condition_expression("version = :v")
+        .expression_attribute_values(":t", number(format!("{:.9}", (level - 1e-9).max(0.0))))
+        .expression_attribute_values(":now", number(seconds(now)))
+        .expression_attribute_values(":v", number(raw["version"]["N"].as_str().unwrap_or_default().to_owned()))
+        .expression_attribute_values(":next", number((row.version + 1).to_string()));
+    if request.send().await.is_ok() {
+        let start = i64::try_from(now).unwrap();
+        universe.record(|record| record.stranger_granted(bucket.name(), start));
+    }
+}
+
+async fn take_slot(
+    universe: &Universe,
+    process: &Process,
+    bucket: &BucketPlan,
+    rng: &mut Rng,
+) -> Option<(String, String)> {
+    let (row, _) = read(process, bucket.name()).await?;
+    if row.tokens < 1_000_000 {
+        return None;
+    }
+    let now = universe.time();
+    let key = format!("lease#{}#{:016x}", bucket.name(), rng.u64(..));
+    let put = Put::builder()
+        .table_name(TABLE)
+        .item(KEY, text(&key))
+        .item("dimension", text(bucket.name()))
+        .item("cost", number("1".into()))
+        .item("ttl", number((now / 1_000_000 + 30).to_string()))
+        .item("created_at", number(seconds(now)))
+        .item("caller", text("stranger"))
+        .condition_expression("attribute_not_exists(vendor_dimension)")
+        .build()
+        .unwrap();
+    let update = free_slots(bucket.name(), &row, row.tokens - 1_000_000);
+    let transaction = process.dynamo.dynamodb().transact_write_items();
+    let transaction = transaction.transact_items(TransactWriteItem::builder().update(update).build());
+    let sent = transaction.transact_items(TransactWriteItem::builder().put(put).build()).send().await;
+    sent.is_ok().then(|| (bucket.name().to_owned(), key))
+}
+
+/// True where the slot is no longer this client's.
+async fn release_slot(process: &Process, dimension: &str, lease: &str) -> bool {
+    let Some((row, _)) = read(process, dimension).await else { return false };
+    let delete = Delete::builder()
+        .table_name(TABLE)
+        .key(KEY, text(lease))
+        .condition_expression("attribute_exists(vendor_dimension)")
+        .build()
+        .unwrap();
+    let transaction = process.dynamo.dynamodb().transact_write_items();
+    let transaction = transaction.transact_items(TransactWriteItem::builder().delete(delete).build());
+    let update = free_slots(dimension, &row, row.tokens + 1_000_000);
+    let _ = transaction.transact_items(TransactWriteItem::builder().update(update).build()).send().await;
+    process.dynamo.row(TABLE, lease).is_ok_and(|row| row.is_none())
+}
+
+fn free_slots(dimension: &str, row: &BucketRow, tokens: i128) -> Update {
+    Update::builder()
+        .table_name(TABLE)
+        .key(KEY, text(dimension))
+        .update_expression("SET tokens = :t, version = :next")
+        .condition_expression("version = :v")
+        .expression_attribute_values(":t", number(seconds(tokens)))
+        .expression_attribute_values(":v", number(row.version.to_string()))
+        .expression_attribute_values(":next", number((row.version + 1).to_string()))
+        .build()
+        .unwrap()
+}
+
+/// Spoils rows and mends them later, and loses slots, or mints them, by hand.
+pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: Rng) {
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(1_000..=6_000))).await;
+        if rng.u32(0..4) == 0 {
+            edit_slots(&universe, &process, &mut rng).await;
+            continue;
+        }
+        let key = {
+            let leases: Vec<String> = universe.ledger(|ledger| ledger.leases().map(|(key, _)| key.clone()).collect());
+            let buckets = universe.scenario.buckets.iter().map(|bucket| bucket.name().to_owned());
+            let keys: Vec<String> = leases.into_iter().chain(buckets).collect();
+            rng.choice(&keys).cloned().unwrap()
+        };
+        spoil(&universe, &process, &key, &mut rng).await;
+        sleep(Duration::from_millis(rng.u64(10..=4_000))).await;
+        mend_all(&universe).await;
+    }
+}
+
+const SPOILABLE: [&str; 8] =
+    ["tokens", "capacity", "last_refill_at", "refill_rate", "version", "limit_type", "cost", "dimension"];
+
+/// Puts a value where it makes no sense, past the ledger.
+async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut Rng) {
+    let Ok(Some(row)) = process.dynamo.row(TABLE, key) else { return };
+    let spoilable: Vec<&'static str> = SPOILABLE.into_iter().filter(|name| row.get(*name).is_some()).collect();
+    let Some(&attribute) = rng.choice(&spoilable) else { return };
+    let is = [serde_json::json!({ "S": "NaN" }), serde_json::json!({ "BOOL": true }), serde_json::json!({ "L": [] })]
+        [rng.usize(0..3)]
+    .clone();
+    universe.act("row spoiled", &format!("{key} {attribute}"));
+    let was = row.get(attribute).cloned();
+    universe.spoiled(|spoiled| spoiled.insert(key.to_owned(), Spoilt { attribute, was, is: is.clone() }));
+    set(universe, key, attribute, attribute_value(&is)).await;
+}
+
+/// Puts back what was spoiled, where it is still as the vandal left it.
+pub(crate) async fn mend_all(universe: &Arc<Universe>) {
+    let spoiled = universe.spoiled(std::mem::take);
+    for (key, spoilt) in spoiled {
+        let Ok(Some(row)) = universe.dynamo.row(TABLE, &key) else { continue };
+        if row[spoilt.attribute] == spoilt.is
+            && let Some(was) = &spoilt.was
+        {
+            set(universe, &key, spoilt.attribute, attribute_value(was)).await;
+        }
+    }
+}
+
+async fn set(universe: &Arc<Universe>, key: &str, attribute: &'static str, value: AttributeValue) {
+    let past_everyone = universe.dynamo.dynamodb();
+    let request = past_everyone.update_item().table_name(TABLE).key(KEY, text(key)).update_expression("SET #a = :v");
+    let request = request.condition_expression("attribute_exists(vendor_dimension)");
+    let _ = request.expression_attribute_names("#a", attribute).expression_attribute_values(":v", value).send().await;
+}
+
+async fn edit_slots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
+    let slots: Vec<&BucketPlan> = universe.scenario.buckets.iter().filter(|bucket| bucket.is_concurrent()).collect();
+    let Some(bucket) = rng.choice(&slots) else { return };
+    let by = if rng.bool() { "1" } else { "-1" };
+    universe.act("slot edited by hand", &format!("{} {by}", bucket.name()));
+    universe.record(|record| record.edited(bucket.name(), universe.time()));
+    let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
+    let request = request.update_expression("SET tokens = tokens + :k, version = version + :one");
+    let request = request.expression_attribute_values(":k", number(by.into()));
+    let _ = request.expression_attribute_values(":one", number("1".into())).send().await;
+}
+
+/// Processes die, clocks and time jump, DynamoDB's TTL runs when it likes.
+pub(crate) async fn fate(
+    universe: Arc<Universe>,
+    mut processes: Vec<Process>,
+    mut replace: impl FnMut() -> Process,
+    mut rng: Rng,
+) {
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(100..=3_000))).await;
+        match rng.u32(0..4) {
+            0 if universe.scenario.upheaval => {
+                let at = rng.usize(0..processes.len());
+                universe.act("process dies", &processes[at].name);
+                processes[at].kill();
+                processes[at] = replace();
+            }
+            1 if universe.scenario.clock_error > 0 => {
+                let process = rng.choice(&processes).unwrap();
+                let most = universe.scenario.clock_error;
+                process.set_clock_error(rng.i64(-most..=most));
+                universe.act("clock jumps", &format!("{} is off by {} us", process.name, process.clock_error()));
+            }
+            2 if universe.scenario.upheaval => {
+                let by = Duration::from_millis(rng.u64(10..=5_000));
+                universe.act("time jumps", &format!("{by:?}, as for a process that was frozen"));
+                universe.dynamo.clock().advance(by);
+            }
+            _ => ttl_sweep(&universe),
+        }
+    }
+}
+
+/// DynamoDB's TTL deletes what is over.
+pub(crate) fn ttl_sweep(universe: &Arc<Universe>) {
+    let deleted = universe.dynamo.sweep_ttl().unwrap();
+    universe.act("TTL runs", &format!("{deleted} rows"));
+    let lives = |key: &str| universe.dynamo.row(TABLE, key).unwrap().is_some();
+    let judged = universe.ledger(|ledger| ledger.ttl_deleted(universe.time(), lives));
+    universe.check(judged.map(|_| ()));
+}
+
+/// Everyone beside the callers, as the scenario says.
+pub(crate) fn everyone(universe: &Arc<Universe>, rng: &mut Rng, tasks: &mut tokio::task::JoinSet<()>) {
+    let scenario = &universe.scenario;
+    for at in 0..scenario.sweepers {
+        let process = universe.process(&format!("sweeper-{at}"), Role::Sweeper, |client| client);
+        if scenario.clock_error > 0 {
+            process.set_clock_error(rng.i64(-scenario.clock_error..=scenario.clock_error));
+        }
+        tasks.spawn(sweeper(Arc::clone(universe), process, rng.fork()));
+    }
+    if scenario.operator {
+        let process = universe.process("operator", Role::Operator, |client| client);
+        tasks.spawn(operator(Arc::clone(universe), process, rng.fork()));
+    }
+    if scenario.strangers {
+        let process = universe.process("stranger", Role::Stranger, |client| client);
+        tasks.spawn(stranger(Arc::clone(universe), process, rng.fork()));
+    }
+    if scenario.vandal {
+        let process = universe.process("vandal", Role::Vandal, |client| client);
+        tasks.spawn(vandal(Arc::clone(universe), process, rng.fork()));
+    }
+}
+
+fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+const fn number(value: String) -> AttributeValue {
+    AttributeValue::N(value)
+}
+
+/// Millionths as a decimal.
+fn seconds(micros: i128) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    format!("{sign}{}.{:06}", micros.abs() / 1_000_000, micros.abs() % 1_000_000)
+}
+
+fn attribute_value(json: &Value) -> AttributeValue {
+    match json.as_object().and_then(|object| object.iter().next()) {
+        Some((kind, Value::String(value))) if kind == "N" => AttributeValue::N(value.clone()),
+        Some((kind, Value::String(value))) if kind == "S" => AttributeValue::S(value.clone()),
+        Some((kind, _)) if kind == "L" => AttributeValue::L(Vec::new()),
+        _ => AttributeValue::Bool(true),
+    }
+}

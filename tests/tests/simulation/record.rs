@@ -1,0 +1,169 @@
+//! The history of a run, as its callers saw it, in the format of `sluice stress`; judged by the checker that shares no code
+//! with the rest.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use sluice_core::{Limit, LimitType};
+use sluice_history::{Checker, Ending, Event, Granted, Header, Kind, Refused, Released, Writer, pico_per_sec};
+
+use crate::callers::Need;
+use crate::row::{BucketRow, Micros};
+use crate::scenario::{START, Scenario};
+
+/// A slot's lease outlasts its timeout by this.
+const LEASE_MARGIN: i64 = 5_000_000;
+
+/// What happened so far.
+pub(crate) struct Record {
+    header: Header,
+    events: Vec<Event>,
+    concurrent: Vec<String>,
+    edited: BTreeSet<String>,
+    ids: u64,
+}
+
+/// How a grant came about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grip {
+    pub(crate) asked_at: Micros,
+    pub(crate) start_at: i64,
+    /// By the clock of its client; the earliest that it can be.
+    pub(crate) lease_ends: i64,
+    /// Whether its caller was willing to wait.
+    pub(crate) booked: bool,
+    /// Whether it may have been a transaction, which tells no start of its own.
+    pub(crate) transacted: bool,
+}
+
+impl Grip {
+    /// The lease of a slot ends no earlier than this.
+    pub(crate) fn slot_lease(asked_at: Micros, timeout: i64, ttl: i64, clock_error: i64) -> i64 {
+        micros(asked_at) + (timeout + LEASE_MARGIN).max(ttl) - clock_error
+    }
+}
+
+impl Record {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let events =
+            scenario.buckets.iter().map(|bucket| Event::Limit(limit(bucket.name(), &bucket.limit, START.micros())));
+        let concurrent = scenario.buckets.iter().filter(|bucket| bucket.is_concurrent());
+        Self {
+            // Starts are whole microseconds, rounded up each by itself.
+            header: Header::new(scenario.clock_error.max(1)),
+            events: events.collect(),
+            concurrent: concurrent.map(|bucket| bucket.name().to_owned()).collect(),
+            edited: BTreeSet::new(),
+            ids: 0,
+        }
+    }
+
+    /// A caller has a grant in hand, at the true time `now`. Returns its name.
+    pub(crate) fn granted(&mut self, process: &str, need: &Need, now: Micros, grip: Grip) -> String {
+        self.ids += 1;
+        let id = format!("{process}/{}", self.ids);
+        for (dimension, cost) in &need.parts {
+            let mut granted = Granted::at(&id, process, dimension, i64::from(*cost) * 1_000_000, micros(now));
+            granted.asked_at_micros = micros(grip.asked_at);
+            granted.start_at_micros = grip.start_at;
+            granted.booked = grip.booked;
+            granted.ends_at_micros = self.concurrent.contains(dimension).then_some(grip.lease_ends);
+            let one_start_for_all = grip.transacted || need.parts.len() > 1;
+            granted.judged_from_micros = one_start_for_all.then_some(micros(grip.asked_at).min(grip.start_at));
+            self.events.push(Event::Granted(granted));
+        }
+        id
+    }
+
+    /// A client in another language took one token.
+    pub(crate) fn stranger_granted(&mut self, dimension: &str, at: i64) {
+        self.ids += 1;
+        let id = format!("stranger/{}", self.ids);
+        self.events.push(Event::Granted(Granted::at(id, "stranger", dimension, 1_000_000, at)));
+    }
+
+    /// The call is over; its release is about to be sent.
+    pub(crate) fn released(&mut self, id: &str, now: Micros) {
+        let is_it = |event: &&Event| matches!(event, Event::Granted(granted) if granted.id == id);
+        let parts: Vec<String> = self.events.iter().rev().filter(is_it).filter_map(dimension_of).collect();
+        for dimension in parts.into_iter().filter(|dimension| self.concurrent.contains(dimension)) {
+            let (id, at_micros) = (id.to_owned(), micros(now));
+            self.events.push(Event::Released(Released { id, dimension, at_micros, how: Ending::Released }));
+        }
+    }
+
+    /// A caller that was willing to wait left, and may have left a start behind.
+    pub(crate) fn left(&mut self, process: &str, need: &Need, asked_at: Micros, now: Micros) {
+        self.events.push(Event::Refused(Refused {
+            process: process.to_owned(),
+            dimensions: need.parts.iter().map(|(name, _)| name.clone()).collect(),
+            asked_at_micros: micros(asked_at),
+            at_micros: micros(now),
+            booked: true,
+        }));
+    }
+
+    /// Someone edited the slots of a bucket by hand: no history can tell any more how many may be held.
+    pub(crate) fn edited(&mut self, dimension: &str, now: Micros) {
+        self.edited.insert(dimension.to_owned());
+        let limit = sluice_history::Limit::new(dimension, Kind::Concurrent, i64::MAX / 2, 0, micros(now));
+        self.events.push(Event::Limit(limit));
+    }
+
+    /// A bucket has other limits, by a write that was planned at its anchor and applied at the true time `now`.
+    pub(crate) fn limit_changed(&mut self, dimension: &str, bucket: &BucketRow, now: Micros) {
+        if self.edited.contains(dimension) {
+            return;
+        }
+        let (planned, applied) = (micros(bucket.anchor), micros(now));
+        let from = if bucket.concurrent { applied } else { planned.min(applied) };
+        let kind = if bucket.concurrent { Kind::Concurrent } else { self.kind(dimension) };
+        let (capacity, rate) = (micros(bucket.capacity), i64::try_from(bucket.rate).unwrap());
+        let limit = sluice_history::Limit::new(dimension, kind, capacity, rate, from);
+        self.events.push(Event::Limit(limit.by(applied.max(from))));
+    }
+
+    fn kind(&self, dimension: &str) -> Kind {
+        let of = |event: &Event| match event {
+            Event::Limit(limit) if limit.dimension == dimension => Some(limit.kind),
+            _ => None,
+        };
+        self.events.iter().find_map(of).unwrap_or(Kind::Requests)
+    }
+
+    /// What the promises say to it.
+    pub(crate) fn judged(&self) -> Result<(), String> {
+        let mut checker = Checker::new();
+        checker.feed(Event::History(self.header));
+        self.events.iter().cloned().for_each(|event| checker.feed(event));
+        let violations: Vec<String> = checker.finish().violations.iter().map(ToString::to_string).collect();
+        if violations.is_empty() { Ok(()) } else { Err(format!("the history: {}", violations.join("\nthe history: "))) }
+    }
+
+    pub(crate) fn save(&self, file: &Path) -> std::io::Result<()> {
+        let mut writer = Writer::new(std::fs::File::create(file)?, self.header)?;
+        self.events.iter().try_for_each(|event| writer.write(event))?;
+        writer.finish().map(drop)
+    }
+}
+
+fn dimension_of(event: &Event) -> Option<String> {
+    match event {
+        Event::Granted(granted) => Some(granted.dimension.clone()),
+        _ => None,
+    }
+}
+
+fn limit(dimension: &str, limit: &Limit, from: i64) -> sluice_history::Limit {
+    let kind = match limit.limit_type() {
+        LimitType::Requests => Kind::Requests,
+        LimitType::Tokens => Kind::Tokens,
+        LimitType::Concurrent => Kind::Concurrent,
+    };
+    let pico = pico_per_sec(&limit.refill_rate().to_string()).unwrap();
+    sluice_history::Limit::new(dimension, kind, limit.capacity().micros(), pico, from)
+}
+
+fn micros(at: Micros) -> i64 {
+    i64::try_from(at).unwrap()
+}

@@ -1,0 +1,79 @@
+//! Rows as the engine's JSON has them, read without core's arithmetic: what is checked must not be what checks.
+
+use serde_json::Value;
+
+/// A millionth of a token, or a microsecond.
+pub(crate) type Micros = i128;
+
+/// What the checks need of a bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct BucketRow {
+    pub(crate) capacity: Micros,
+    pub(crate) tokens: Micros,
+    /// Picotokens a second.
+    pub(crate) rate: i128,
+    pub(crate) anchor: Micros,
+    pub(crate) version: i128,
+    pub(crate) concurrent: bool,
+}
+
+/// What the checks need of a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseRow {
+    pub(crate) dimension: String,
+    pub(crate) cost: Micros,
+    /// In microseconds.
+    pub(crate) ends: Micros,
+    pub(crate) caller: String,
+    pub(crate) purge_at: Option<Micros>,
+}
+
+impl BucketRow {
+    pub(crate) fn read(row: &Value) -> Option<Self> {
+        Some(Self {
+            capacity: number(row, "capacity", 6)?,
+            tokens: number(row, "tokens", 6)?,
+            rate: number(row, "refill_rate", 12)?,
+            anchor: number(row, "last_refill_at", 6)?,
+            version: number(row, "version", 0)?,
+            concurrent: row["limit_type"]["S"].as_str()? == "concurrent",
+        })
+    }
+
+    /// The line at `at`, not capped, rounded down.
+    pub(crate) fn line(&self, at: Micros) -> Micros {
+        self.tokens + (self.rate * (at - self.anchor)).div_euclid(1_000_000_000_000)
+    }
+}
+
+impl LeaseRow {
+    pub(crate) fn read(row: &Value) -> Option<Self> {
+        Some(Self {
+            dimension: row["dimension"]["S"].as_str()?.to_owned(),
+            cost: number(row, "cost", 6)?,
+            ends: number(row, "ttl", 6)?,
+            caller: row["caller"]["S"].as_str().unwrap_or_default().to_owned(),
+            purge_at: number(row, "purge_at", 6),
+        })
+    }
+}
+
+/// A number attribute, scaled by so many decimals and rounded down.
+pub(crate) fn number(row: &Value, attribute: &str, decimals: usize) -> Option<i128> {
+    let text = row[attribute]["N"].as_str()?;
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let kept: String = fraction.chars().chain(std::iter::repeat('0')).take(decimals).collect();
+    let scaled: i128 = format!("{whole}{kept}").parse().ok()?;
+    let lost = fraction.len() > decimals && fraction[decimals..].chars().any(|digit| digit != '0');
+    Some(if sign < 0 { -scaled - i128::from(lost) } else { scaled })
+}
+
+#[test]
+fn numbers_are_read_exactly_and_rounded_down() {
+    let row =
+        serde_json::json!({ "a": { "N": "-0.0000015" }, "b": { "N": "46.5" }, "c": { "N": "1709550002.123456" } });
+    assert_eq!(number(&row, "a", 6), Some(-2));
+    assert_eq!(number(&row, "b", 6), Some(46_500_000));
+    assert_eq!(number(&row, "c", 6), Some(1_709_550_002_123_456));
+}

@@ -1,0 +1,231 @@
+//! One seed, from its first request to its verdict.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use sluice_sdk::{Client, Leases, SweepOptions};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::callers::Caller;
+use crate::others;
+use crate::scenario::{Scenario, Weather};
+use crate::universe::{Process, Role, Universe};
+
+/// Everything is over by then: calls, waits, late requests.
+const WIND_DOWN: Duration = Duration::from_secs(200);
+
+/// Longer than any lease of the simulation, for every clock.
+const ALL_LEASES_ENDED: Duration = Duration::from_secs(60);
+
+/// What a run says of itself.
+pub(crate) struct Ran {
+    pub(crate) steps: u64,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    pub(crate) verdict: Result<(), String>,
+}
+
+/// Runs `scenario`. Everything in it follows from its seed.
+pub(crate) fn run(scenario: Scenario) -> Ran {
+    fastrand::seed(scenario.seed);
+    let runtime = virtual_time();
+    let abruptly = scenario.ends_abruptly;
+    let (universe, processes) = runtime.block_on(busy(scenario));
+    let runtime = if abruptly && universe.verdict().is_ok() {
+        universe.act("runtime dropped", "everything in flight is gone");
+        processes.iter().for_each(Process::kill);
+        another_runtime(&universe, runtime)
+    } else {
+        runtime
+    };
+    runtime.block_on(quiet(&universe, &processes));
+    if let Some(folder) = std::env::var_os("SLUICE_SIM_HISTORY") {
+        let file = std::path::Path::new(&folder).join(format!("seed-{}.ndjson", universe.scenario.seed));
+        universe.record(|record| record.save(&file)).expect("the history is written");
+    }
+    Ran { steps: universe.steps(), counts: universe.counts(), verdict: universe.verdict() }
+}
+
+fn virtual_time() -> Runtime {
+    Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+}
+
+/// Drops the runtime, with every task as it stands, and goes on in another at the same time.
+fn another_runtime(universe: &Arc<Universe>, runtime: Runtime) -> Runtime {
+    let before = runtime.block_on(async { universe.dynamo.clock().now() });
+    drop(runtime);
+    let next = virtual_time();
+    let after = next.block_on(async { universe.dynamo.clock().now() });
+    universe.dynamo.clock().advance(before.since(after));
+    next
+}
+
+/// The callers and everyone else, until the steps are used up.
+async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
+    let universe = Universe::new(scenario).await;
+    let scenario = &universe.scenario;
+    let mut rng = Rng::with_seed(scenario.seed);
+    let operator = universe.process("founder", Role::Operator, |client| client);
+    universe.found(&operator).await;
+    let mut tasks = JoinSet::new();
+    others::everyone(&universe, &mut rng, &mut tasks);
+    let (births, mut born) = tokio::sync::mpsc::unbounded_channel();
+    let mut breeder = Breeder { universe: Arc::clone(&universe), rng: rng.fork(), births, born: 0 };
+    let processes: Vec<Process> = (0..scenario.processes).map(|_| breeder.process()).collect();
+    let mut all = processes.clone();
+    let fate_rng = rng.fork();
+    tasks.spawn(others::fate(Arc::clone(&universe), processes, move || breeder.process(), fate_rng));
+    let mut judged_at = 0;
+    let mut last = Instant::now();
+    let mut steps = 0;
+    while !universe.is_over() {
+        while let Ok((process, caller)) = born.try_recv() {
+            tasks.spawn(Caller::live(caller));
+            if !all.iter().any(|known: &Process| known.name == process.name) {
+                all.push(process);
+            }
+        }
+        sleep(Duration::from_millis(50)).await;
+        if universe.steps() >= judged_at {
+            judged_at = universe.steps() + 250;
+            universe.check(universe.record(|record| record.judged()));
+        }
+        if universe.steps() > steps {
+            (steps, last) = (universe.steps(), Instant::now());
+        } else if last.elapsed() > WIND_DOWN {
+            universe.violated("nothing happens any more".into());
+        }
+        while let Some(ended) = tasks.try_join_next() {
+            if let Err(error) = ended {
+                universe.violated(format!("a task panicked: {error}"));
+            }
+        }
+    }
+    if !scenario.ends_abruptly {
+        wind_down(&universe, tasks).await;
+    }
+    (universe, all)
+}
+
+/// Everyone comes to an end by himself, and in time.
+async fn wind_down(universe: &Arc<Universe>, mut tasks: JoinSet<()>) {
+    let end = tokio::time::timeout(WIND_DOWN, async {
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                universe.violated(format!("a task panicked: {error}"));
+            }
+        }
+    });
+    if end.await.is_err() {
+        universe.violated(format!("{} tasks did not come to an end", tasks.len()));
+    }
+}
+
+/// Makes processes, and sends their callers to whoever runs them.
+struct Breeder {
+    universe: Arc<Universe>,
+    rng: Rng,
+    births: tokio::sync::mpsc::UnboundedSender<(Process, Caller)>,
+    born: usize,
+}
+
+impl Breeder {
+    fn process(&mut self) -> Process {
+        let scenario = &self.universe.scenario;
+        let (leases, unavailable) = scenario.settings(&mut self.rng);
+        let ttl = scenario.lease_ttl;
+        let settings =
+            |client: sluice_sdk::ClientBuilder| client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl);
+        let process = self.universe.process(&format!("process-{}", self.born), Role::Process, settings);
+        self.born += 1;
+        let most = scenario.clock_error;
+        process.set_clock_error(self.rng.i64(-most..=most));
+        for _ in 0..scenario.callers_per_process {
+            let caller = Caller {
+                universe: Arc::clone(&self.universe),
+                process: process.clone(),
+                rng: self.rng.fork(),
+                has_leases: leases == Leases::All,
+            };
+            let _ = self.births.send((process.clone(), caller));
+        }
+        process
+    }
+}
+
+/// Nothing goes wrong any more, every holder is gone: what is left must add up, and two sweeps must leave nothing behind.
+async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
+    universe.calm_down();
+    // Requests that are late, releases that go on by themselves.
+    sleep(Duration::from_secs(30)).await;
+    others::mend_all(universe).await;
+    universe.check(universe.record(|record| record.judged()));
+    accounts_add_up(universe, processes);
+    if universe.verdict().is_err() {
+        return;
+    }
+    if universe.scenario.abandoned_for_days {
+        universe.dynamo.clock().advance(Duration::from_secs(8 * 24 * 60 * 60));
+        others::ttl_sweep(universe);
+    } else {
+        universe.dynamo.clock().advance(ALL_LEASES_ENDED);
+    }
+    let lost = universe.ledger(|ledger| ledger.gaps.values().any(|gap| *gap != 0));
+    // A loss that no lease tells of is noted by one sweep and put right by the next, once both know the bucket.
+    let sweeps = if lost { 4 } else { 2 };
+    let sweeper = universe.process("last sweeper", Role::Sweeper, |client| client);
+    for _ in 0..sweeps {
+        universe.dynamo.clock().advance(Duration::from_secs(300));
+        if let Err(error) = sweeper.client.sweep(SweepOptions::default()).await {
+            universe.violated(format!("a sweep of a quiet table failed: {error}"));
+        }
+    }
+    nothing_is_left(universe).await;
+}
+
+/// What was taken was used, or there was an attempt to give it back, or an excuse.
+fn accounts_add_up(universe: &Universe, processes: &[Process]) {
+    let calm = universe.scenario.weather == Weather::Calm;
+    for process in processes.iter().filter(|process| process.is_alive()) {
+        let accounts = universe.ledger(|ledger| ledger.accounts.clone());
+        for ((name, bucket), account) in accounts.iter().filter(|((name, _), _)| **name == *process.name) {
+            let unused = account.takes.saturating_sub(account.keeps);
+            // Where time jumps, a start may be past before its call is given up, and its tokens have flowed back.
+            if unused > account.give_backs + account.excused && !universe.scenario.upheaval {
+                universe.violated(format!("{bucket}: {name} took what it neither used nor gave back: {account:?}"));
+            }
+        }
+        let orderly = calm && !universe.scenario.upheaval && !universe.scenario.vandal;
+        let (swept, abandoned) = universe.ledger(|ledger| {
+            let count = |map: &BTreeMap<String, u64>| map.get(&*process.name).copied().unwrap_or(0);
+            (count(&ledger.swept), count(&ledger.abandoned))
+        });
+        if orderly && universe.scenario.lease_ttl >= Duration::from_secs(2) && swept > abandoned {
+            let name = &process.name;
+            universe.violated(format!("{name} left {abandoned} leases to be swept, and {swept} were"));
+        }
+    }
+}
+
+/// Each bucket is back at what its limits say, and no lease is left.
+async fn nothing_is_left(universe: &Universe) {
+    let client: Client = universe.dynamo.client(crate::universe::TABLE);
+    let leases: Vec<String> = client.leases().await.expect("leases").into_iter().map(|row| row.key).collect();
+    if !leases.is_empty() {
+        universe.violated(format!("after two sweeps there are still {}", leases.join(", ")));
+    }
+    for bucket in client.buckets().await.expect("buckets") {
+        let read = bucket.bucket.expect("a bucket that can be read");
+        if read.limit().is_concurrent() && read.tokens() != read.limit().capacity() {
+            let (free, of) = (read.tokens(), read.limit().capacity());
+            universe.violated(format!("{}: {free} slots of {of} are free when all are back", bucket.key));
+        }
+        let known = universe.ledger(|ledger| ledger.bucket(&bucket.key).map(|row| (row.version, row.tokens)));
+        if known != Some((i128::from(read.version()), i128::from(read.tokens().micros()))) {
+            universe.violated(format!("{}: {known:?} is in the ledger, {read:?} in the table", bucket.key));
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! One run: the engine, the ledger that watches it, the true time, and what everyone shares.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fastrand::Rng;
+use serde_json::Value;
+use sluice_core::schema::KEY;
+use sluice_sdk::{Client, ClientBuilder, Clock};
+use sluice_testkit::{Answered, Call, EmbeddedDynamo, Fault, Faults, Operation, TestClock};
+
+use crate::faults;
+use crate::ledger::{Ledger, Touched, Writer};
+use crate::record::Record;
+use crate::row::{Micros, number};
+use crate::scenario::{START, Scenario};
+
+pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
+
+/// Operations that a failure shows.
+const SHOWN: usize = 80;
+
+/// What all parts of a run share.
+pub(crate) struct Universe {
+    pub(crate) scenario: Scenario,
+    pub(crate) dynamo: EmbeddedDynamo,
+    state: Mutex<State>,
+    steps: AtomicU64,
+    quiet: AtomicBool,
+    broken: AtomicBool,
+}
+
+struct State {
+    network: Rng,
+    ledger: Ledger,
+    record: Record,
+    counts: BTreeMap<&'static str, u64>,
+    journal: VecDeque<String>,
+    violation: Option<String>,
+    /// Attributes that someone spoiled: what they should be, and what they are, by key.
+    spoiled: BTreeMap<String, Spoilt>,
+}
+
+/// An attribute that makes no sense, and the value that it had.
+#[derive(Clone, Debug)]
+pub(crate) struct Spoilt {
+    pub(crate) attribute: &'static str,
+    pub(crate) was: Option<Value>,
+    pub(crate) is: Value,
+}
+
+/// Who a client stands for. It decides how the ledger judges its writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Process,
+    Sweeper,
+    Operator,
+    Stranger,
+    Vandal,
+}
+
+impl Role {
+    const fn writer(self, name: &str) -> Writer<'_> {
+        match self {
+            Self::Process => Writer::Process(name),
+            Self::Sweeper => Writer::Sweeper(name),
+            Self::Operator => Writer::Operator,
+            Self::Stranger => Writer::Stranger,
+            Self::Vandal => Writer::Vandal,
+        }
+    }
+}
+
+/// A process: a client with a network, a clock and a life of its own.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) name: Arc<str>,
+    pub(crate) client: Client,
+    pub(crate) dynamo: EmbeddedDynamo,
+    clock_error: Arc<AtomicI64>,
+    alive: Arc<AtomicBool>,
+}
+
+impl Process {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    /// Nothing that it has not sent yet will ever be sent.
+    pub(crate) fn kill(&self) {
+        self.alive.store(false, Ordering::SeqCst);
+    }
+
+    /// Sets how far its clock is off, in microseconds.
+    pub(crate) fn set_clock_error(&self, micros: i64) {
+        self.clock_error.store(micros, Ordering::SeqCst);
+    }
+
+    /// Its clock's error at this moment.
+    pub(crate) fn clock_error(&self) -> i64 {
+        self.clock_error.load(Ordering::SeqCst)
+    }
+}
+
+impl Universe {
+    pub(crate) async fn new(scenario: Scenario) -> Arc<Self> {
+        let dynamo = EmbeddedDynamo::with_clock(TestClock::new(START)).unwrap();
+        dynamo.create_table(TABLE).await.unwrap();
+        let state = State {
+            network: Rng::with_seed(scenario.seed ^ 0x6E65_7477_6F72_6B00),
+            ledger: Ledger::default(),
+            record: Record::new(&scenario),
+            counts: BTreeMap::new(),
+            journal: VecDeque::new(),
+            violation: None,
+            spoiled: BTreeMap::new(),
+        };
+        Arc::new(Self {
+            scenario,
+            dynamo,
+            state: Mutex::new(state),
+            steps: AtomicU64::new(0),
+            quiet: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    /// Declares the limits, before anything goes wrong.
+    pub(crate) async fn found(&self, operator: &Process) {
+        self.quiet.store(true, Ordering::SeqCst);
+        for bucket in &self.scenario.buckets {
+            operator.client.apply_limit(&bucket.dimension, &bucket.limit).await.unwrap();
+        }
+        self.quiet.store(false, Ordering::SeqCst);
+    }
+
+    /// A client that meets what the seed has in store, with these settings.
+    pub(crate) fn process(
+        self: &Arc<Self>,
+        name: &str,
+        role: Role,
+        settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Process {
+        let (name, alive): (Arc<str>, _) = (name.into(), Arc::new(AtomicBool::new(true)));
+        let faults = Faults::default();
+        let (universe, who, lives) = (Arc::clone(self), Arc::clone(&name), Arc::clone(&alive));
+        faults.draw(move |call| universe.meet(&who, role, call, lives.load(Ordering::SeqCst)));
+        let (universe, who) = (Arc::clone(self), Arc::clone(&name));
+        faults.watch(move |answered| universe.see(&who, role, answered));
+        let dynamo = self.dynamo.apart(faults);
+        let clock_error = Arc::new(AtomicI64::new(0));
+        let (time, off) = (self.dynamo.clock().clone(), Arc::clone(&clock_error));
+        let clock = Clock::from_fn(move || {
+            let micros = time.now().micros() + off.load(Ordering::SeqCst);
+            sluice_core::Timestamp::from_micros(micros)
+        });
+        let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock);
+        let client = settings.dynamodb(dynamo.dynamodb());
+        Process { name, client, dynamo, clock_error, alive }
+    }
+
+    /// The fate of a request, or its latency.
+    fn meet(&self, who: &str, role: Role, call: Call<'_>, alive: bool) -> Option<Fault> {
+        if !alive {
+            return Some(Fault::Hang);
+        }
+        self.step();
+        let mut state = self.locked();
+        let State { network, ledger, counts, journal, .. } = &mut *state;
+        let fault = match self.scenario.weather.one_fault_in() {
+            _ if self.is_quiet() => return None,
+            Some(many) if network.u32(0..many) == 0 => {
+                let drawn = faults::draw(network, call);
+                *counts.entry(drawn.name).or_default() += 1;
+                if drawn.in_doubt && role == Role::Process {
+                    doubt(ledger, who, call);
+                }
+                note(
+                    journal,
+                    self.time(),
+                    &format!("{who}: {} {}: {}", name_of(call), keys_of(call).join(" "), drawn.name),
+                );
+                drawn.fault
+            }
+            _ => faults::latency(network),
+        };
+        Some(fault)
+    }
+
+    /// What the engine did.
+    fn see(&self, who: &str, role: Role, answered: Answered<'_>) {
+        let call = answered.call;
+        let is_write = !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan);
+        if !is_write || call.operation == Operation::Other {
+            return;
+        }
+        let keys = keys_of(call);
+        let now = self.time();
+        let mut state = self.locked();
+        let State { ledger, record, journal, spoiled, .. } = &mut *state;
+        let what = if call.operation == Operation::UpdateItem { update_of(call) } else { String::new() };
+        note(journal, now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
+        if role == Role::Process && is_give_back(call) {
+            ledger.account(who, &keys[0]).give_backs += 1;
+        }
+        if answered.status != 200 {
+            return;
+        }
+        let rows = keys.iter().zip(planned_at(call)).map(|(key, at)| self.row(key, at, spoiled)).collect();
+        let error = Micros::from(self.scenario.clock_error);
+        let judged = ledger.applied(role.writer(who), rows, now, error);
+        for (name, bucket) in std::mem::take(&mut ledger.changed) {
+            record.limit_changed(&name, &bucket, now);
+        }
+        drop(state);
+        if let Err(violation) = judged {
+            self.violated(violation);
+        }
+    }
+
+    /// A row as it would be if nobody had spoiled it.
+    fn row(&self, key: &str, planned_at: Option<Micros>, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
+        let mut row = self.dynamo.row(TABLE, key).unwrap();
+        if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(key)) {
+            if row[spoilt.attribute] == spoilt.is {
+                match &spoilt.was {
+                    Some(was) => row[spoilt.attribute] = was.clone(),
+                    None => drop(row.as_object_mut().map(|row| row.remove(spoilt.attribute))),
+                }
+            } else {
+                spoiled.remove(key);
+            }
+        }
+        Touched { key: key.to_owned(), row, planned_at }
+    }
+
+    /// Counts an event of the run.
+    pub(crate) fn step(&self) {
+        self.steps.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts an event that is no request, under its name.
+    pub(crate) fn act(&self, name: &'static str, what: &str) {
+        self.step();
+        let now = self.time();
+        let mut state = self.locked();
+        *state.counts.entry(name).or_default() += 1;
+        note(&mut state.journal, now, &format!("{name}: {what}"));
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::SeqCst)
+    }
+
+    /// Whether everyone should come to an end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.broken.load(Ordering::SeqCst) || self.steps() >= self.scenario.steps
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub(crate) fn calm_down(&self) {
+        self.quiet.store(true, Ordering::SeqCst);
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::SeqCst)
+    }
+
+    /// The true time.
+    pub(crate) fn time(&self) -> Micros {
+        Micros::from(self.dynamo.clock().now().micros())
+    }
+
+    pub(crate) fn ledger<T>(&self, look: impl FnOnce(&mut Ledger) -> T) -> T {
+        look(&mut self.locked().ledger)
+    }
+
+    pub(crate) fn record<T>(&self, write: impl FnOnce(&mut Record) -> T) -> T {
+        write(&mut self.locked().record)
+    }
+
+    pub(crate) fn spoiled<T>(&self, look: impl FnOnce(&mut BTreeMap<String, Spoilt>) -> T) -> T {
+        look(&mut self.locked().spoiled)
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.locked().counts.clone()
+    }
+
+    /// Keeps the first violation, and ends the run.
+    pub(crate) fn violated(&self, violation: String) {
+        self.locked().violation.get_or_insert(violation);
+        self.broken.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn check(&self, result: Result<(), String>) {
+        if let Err(violation) = result {
+            self.violated(violation);
+        }
+    }
+
+    /// The violation, with the operations that led to it.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        let state = self.locked();
+        match &state.violation {
+            None => Ok(()),
+            Some(violation) => {
+                let last: Vec<&str> = state.journal.iter().map(String::as_str).collect();
+                Err(format!("{violation}\nthe last operations:\n  {}", last.join("\n  ")))
+            }
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+fn note(journal: &mut VecDeque<String>, now: Micros, line: &str) {
+    if journal.len() == SHOWN {
+        journal.pop_front();
+    }
+    let since_start = now - Micros::from(START.micros());
+    journal.push_back(format!("{:>12.6} s  {line}", since_start as f64 / 1e6));
+}
+
+/// A take that its sender may repeat, or never hear of.
+fn doubt(ledger: &mut Ledger, who: &str, call: Call<'_>) {
+    for key in keys_of(call) {
+        if !key.starts_with("lease#") {
+            ledger.account(who, &key).excused += 1;
+        }
+    }
+}
+
+/// Whether it is the write with which tokens are given back unused.
+fn is_give_back(call: Call<'_>) -> bool {
+    call.operation == Operation::UpdateItem && {
+        let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
+        request["ExpressionAttributeValues"][":left"].is_object()
+    }
+}
+
+const fn name_of(call: Call<'_>) -> &'static str {
+    match call.operation {
+        Operation::GetItem => "get",
+        Operation::BatchGetItem => "get many",
+        Operation::PutItem => "put",
+        Operation::UpdateItem => "update",
+        Operation::DeleteItem => "delete",
+        Operation::TransactWriteItems => "transact",
+        Operation::Scan => "scan",
+        _ => "other",
+    }
+}
+
+/// The rows that a request writes or reads, without the part of a lease's key that nobody reads.
+fn keys_of(call: Call<'_>) -> Vec<String> {
+    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
+    let key = |part: &Value| {
+        let row = if part["Key"].is_object() { &part["Key"] } else { &part["Item"] };
+        row[KEY]["S"].as_str().map(str::to_owned)
+    };
+    match call.operation {
+        Operation::TransactWriteItems => {
+            let items = request["TransactItems"].as_array().into_iter().flatten();
+            items.filter_map(|item| item.as_object()?.values().next()).filter_map(key).collect()
+        }
+        _ => key(&request).into_iter().collect(),
+    }
+}
+
+/// For each of the rows that a request writes, the moment for which a take from the line is planned. (Not one from a full
+/// bucket, which sets the level to what it knows.)
+fn planned_at(call: Call<'_>) -> Vec<Option<Micros>> {
+    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
+    let at = |part: &Value| {
+        let values = &part["ExpressionAttributeValues"];
+        values[":lo"].is_object().then(|| number(values, ":now", 6)).flatten()
+    };
+    match request["TransactItems"].as_array() {
+        Some(items) => items.iter().filter_map(|item| item.as_object()?.values().next()).map(at).collect(),
+        None => vec![at(&request)],
+    }
+}
+
+/// What a single update sets, with its values.
+fn update_of(call: Call<'_>) -> String {
+    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
+    let mut update = format!(" {}", request["UpdateExpression"].as_str().unwrap_or_default());
+    let names = request["ExpressionAttributeNames"].as_object().into_iter().flatten();
+    for (name, attribute) in names {
+        update = update.replace(name, attribute.as_str().unwrap_or_default());
+    }
+    let values = request["ExpressionAttributeValues"].as_object().into_iter().flatten();
+    let values = values.filter_map(|(name, value)| Some(format!(" {name} {}", value["N"].as_str()?)));
+    update + &values.collect::<String>()
+}
+
+fn verdict_of(answered: Answered<'_>) -> String {
+    if answered.status == 200 {
+        return "done".into();
+    }
+    let reply: Value = serde_json::from_slice(answered.reply).unwrap_or_default();
+    let kind = reply["__type"].as_str().unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
+    let codes = reply["CancellationReasons"].as_array().into_iter().flatten();
+    let codes: Vec<&str> = codes.filter_map(|reason| reason["Code"].as_str()).collect();
+    format!("{kind} {}", codes.join(","))
+}
