@@ -1,6 +1,6 @@
 //! What may happen next, and how a trace tells it.
 
-use crate::state::State;
+use crate::state::{CAPACITY, Caller, Late, Part, State};
 
 /// What a caller asks of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub(crate) enum Action {
     Time(usize),
     /// A request on its way arrives, the first or the second.
     Arrives(usize, usize),
-    /// A refused caller is shown a lease that has ended.
+    /// A refused caller is shown a lease that has ended. Others of its process are shown it too.
     Covet(usize),
     /// A sweeper's scan comes upon a lease that has ended.
     Scan { sweeper: usize, claim: usize },
     /// A sweeper gives back what is on its list of these claims (one bit each).
     Reclaim { sweeper: usize, claims: u8, fate: Fate },
-    /// A sweeper deletes one lease alone.
-    Cap { sweeper: usize, claim: usize, fate: Fate },
+    /// A sweeper deletes one lease without its slot.
+    Fill { sweeper: usize, claim: usize, fate: Fate },
     /// A sweeper crashes, or leaves the rest to the next sweep.
     Leave(usize),
     /// A reclaim on its way arrives.
@@ -64,22 +64,20 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    pub(crate) const fn is_unanswered(self) -> bool {
-        matches!(
-            self,
-            Self::Call(_, _, Fate::Unanswered)
-                | Self::Reclaim { fate: Fate::Unanswered, .. }
-                | Self::Cap { fate: Fate::Unanswered, .. }
-                | Self::Resize(_, Fate::Unanswered)
-        )
-    }
-
     /// What happens, in plain words.
     pub(crate) fn words(self, before: &State) -> String {
         match self {
+            Self::Call(claim, Request::Release, fate)
+                if matches!(before.claims[claim].caller, Caller::Releasing(Part::Fill(_) | Part::Alone)) =>
+            {
+                format!("{} deletes its lease alone{}", name(claim), ends(fate))
+            }
             Self::Call(claim, request, fate) => format!("{} {}{}", name(claim), asks(request), ends(fate)),
             Self::AnsweredByToken(claim) => format!("{} retries: the token says, applied", name(claim)),
-            Self::RetryUnderNewId(claim) => format!("{} retries under a new id", name(claim)),
+            Self::RetryUnderNewId(claim) => {
+                let new = before.claims.iter().position(|claim| claim.caller == Caller::Outside);
+                format!("{} retries under a new id, {}", name(claim), new.map_or('?', name))
+            }
             Self::SecondWrite(claim) => format!("{} gives the slot back", name(claim)),
             Self::Crash(claim) => format!("{} crashes", name(claim)),
             Self::Time(claim) if before.claims[claim].past + 1 == before.claims[claim].ends => {
@@ -92,13 +90,13 @@ impl Action {
             Self::Reclaim { sweeper, claims, fate } => {
                 format!("sweep {} reclaims {}{}", sweeper + 1, names(claims), ends(fate))
             }
-            Self::Cap { sweeper, claim, fate } => {
+            Self::Fill { sweeper, claim, fate } => {
                 format!("sweep {} deletes {}'s lease alone{}", sweeper + 1, name(claim), ends(fate))
             }
             Self::Leave(sweeper) => format!("sweep {} ends early", sweeper + 1),
             Self::ReclaimArrives => "a late reclaim arrives".into(),
             Self::Ttl(claim) => format!("DynamoDB's TTL deletes {}'s lease", name(claim)),
-            Self::Resize(to, fate) => format!("the capacity is set to {to}{}", ends(fate)),
+            Self::Resize(to, fate) => format!("the capacity is set from {CAPACITY} to {to}{}", ends(fate)),
             Self::ResizeArrives => "the late resize arrives".into(),
             Self::Mint => "a foreign client gives a slot back twice".into(),
         }
@@ -133,7 +131,6 @@ const fn ends(fate: Fate) -> &'static str {
 }
 
 fn late(before: &State, claim: usize, at: usize) -> &'static str {
-    use crate::state::Late;
     match before.claims[claim].late[at] {
         Late::Nothing => "nothing",
         Late::Acquire => "acquire",

@@ -85,8 +85,14 @@ impl Protocol {
 
     /// What follows from a false condition on the bucket in giving back one lease: as `sluice_core::Chunk::after`.
     pub(crate) fn plan_again(&self, state: &State, part: Part) -> Part {
-        let now = Part::Restore(state.capacity);
-        if part == now || self.is(Mutant::ResizedIsCapped) { Part::Cap } else { now }
+        let restore = Part::Restore(state.capacity);
+        let has_room = state.free < state.capacity;
+        match part {
+            Part::Restore(_) if part != restore && self.is(Mutant::ResizedIsCapped) => Part::Alone,
+            Part::Restore(_) if part != restore => restore,
+            Part::Fill(_) if has_room => restore,
+            _ => Part::Fill(state.capacity),
+        }
     }
 
     /// The mutant's second write.
@@ -102,7 +108,7 @@ impl Protocol {
             return None;
         }
         let mut next = *state;
-        next.claims[claim].caller = Caller::Releasing(Part::Cap);
+        next.claims[claim].caller = Caller::Releasing(Part::Alone);
         Some(next)
     }
 

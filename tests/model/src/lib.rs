@@ -16,7 +16,8 @@
 //! Costs are 1, so that a transaction's sums are counts. A transaction is one step, as DynamoDB promises. Waiting, backing off
 //! and giving up are free: a conflict changes nothing, and a caller may give up at any time, so every number of retries is
 //! among the ways. The cache is left out, since it never grants. Cool-down and the removal of a bucket are left out. No lease
-//! outlives all sweeps of the seven days until `purge_at`; the recount's model has one that does.
+//! outlives all sweeps of the seven days until `purge_at`; the recount's model has one that does. The budgets of faults and
+//! renewals are those of each state space: what takes more of them than the tests give is not looked at.
 
 mod action;
 mod caller;
@@ -31,7 +32,7 @@ mod writes;
 
 pub use check::{Trace, Verdict};
 pub use mutant::{Leases, Mutant};
-pub use protocol::{Scope, Trouble};
+pub use protocol::Scope;
 pub use recount::{Extent, Mistake};
 
 /// Checks the protocol for one kind of lease, or a mutant of it.

@@ -1,7 +1,7 @@
 //! The mutants: the protocol with one condition left out, or one reply misread. Each stands for the mistake that the
 //! condition exists to stop.
 
-use crate::protocol::{Scope, Trouble};
+use crate::protocol::Scope;
 
 /// Where a lease lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +42,10 @@ pub enum Mutant {
     GiveBackToAnyCapacity,
     /// Giving back does not ask T <= C - k.
     GiveBackWithoutRoom,
+    /// Deleting a lease of a full bucket without its slot does not ask T = :seen.
+    FillUnseen,
+    /// Deleting a lease of a full bucket without its slot does not ask for the capacity that it was planned with.
+    FillAnyCapacity,
     /// A changed capacity is read as "already at capacity": the lease is deleted alone.
     ResizedIsCapped,
     /// `TransactionConflict` is read as "already at capacity": the lease is deleted alone.
@@ -72,9 +76,11 @@ impl Mutant {
         Self::RenewBackwards,
         Self::ResizeFromAnyCapacity,
     ];
-    const ROWS: [Self; 6] = [
+    const ROWS: [Self; 8] = [
         Self::GiveBackToAnyCapacity,
         Self::GiveBackWithoutRoom,
+        Self::FillUnseen,
+        Self::FillAnyCapacity,
         Self::ResizedIsCapped,
         Self::ConflictIsCapped,
         Self::TwoWrites,
@@ -94,11 +100,13 @@ impl Mutant {
     /// A small state space in which it shows.
     #[must_use]
     pub const fn shows_in(self) -> Scope {
-        let (renewals, trouble) = match self {
-            Self::GiveBackToAnyCapacity | Self::GiveBackWithoutRoom => (0, Trouble::Foreign),
-            _ => (2, Trouble::Network),
-        };
-        Scope { claims: 3, faults: 2, renewals, trouble }
+        match self {
+            // It takes a minted slot, a resize and a duplicate: two claims, for there is much of the rest.
+            Self::FillAnyCapacity => Scope { claims: 2, faults: 3, renewals: 0 },
+            // Where renewals show nothing, what else there is to show comes sooner.
+            Self::ReclaimWithoutLease | Self::FillUnseen => Scope { claims: 3, faults: 2, renewals: 0 },
+            _ => Scope { claims: 3, faults: 2, renewals: 2 },
+        }
     }
 
     /// The mistake in a few words.
@@ -118,6 +126,8 @@ impl Mutant {
             Self::ResizeFromAnyCapacity => "resize without capacity = :c",
             Self::GiveBackToAnyCapacity => "give back without capacity = :c",
             Self::GiveBackWithoutRoom => "give back without T <= C - k",
+            Self::FillUnseen => "a lease of a full bucket deleted without T = :seen",
+            Self::FillAnyCapacity => "the same without capacity = :c",
             Self::ResizedIsCapped => "changed capacity read as already at capacity",
             Self::ConflictIsCapped => "TransactionConflict read as already at capacity",
             Self::TwoWrites => "release in two writes instead of one transaction",

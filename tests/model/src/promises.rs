@@ -24,7 +24,7 @@ pub(crate) const ALL: [Promise; 6] = [
     ("an acquisition takes one slot", |_, state| {
         state.claims.iter().all(|claim| claim.caller != Caller::Renamed || claim.ends == 0)
     }),
-    ("every slot comes back", Protocol::gets_all_back),
+    ("two sweeps after all are gone, every slot is back", Protocol::gets_all_back),
 ];
 
 impl Protocol {

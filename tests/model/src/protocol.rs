@@ -24,20 +24,6 @@ pub struct Scope {
     pub faults: u8,
     /// Renewals that are answered.
     pub renewals: u8,
-    /// What goes wrong.
-    pub trouble: Trouble,
-}
-
-/// What goes wrong in a state space, besides crashes, conflicts and resizes, which may happen in each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// Requests get no answer, and arrive late or never.
-    Network,
-    /// A foreign client gives slots back twice.
-    Foreign,
-    /// Both: beyond what the protocol promises, since a duplicate older than its token may bring a lease back that is then
-    /// deleted alone.
-    Both,
 }
 
 /// The protocol for one kind of lease, or a mutant of it.
@@ -135,9 +121,9 @@ impl Protocol {
         for claims in (1..=ended).filter(|claims| claims & !ended == 0) {
             actions.extend(FATES.map(|fate| Action::Reclaim { sweeper, claims, fate }));
         }
-        for claim in (0..CLAIMS).filter(|claim| matches!(note(claim), Note::Capped(_))) {
+        for claim in (0..CLAIMS).filter(|claim| matches!(note(claim), Note::Full(_))) {
             let fates = [Fate::Answered, Fate::Unanswered];
-            actions.extend(fates.map(|fate| Action::Cap { sweeper, claim, fate }));
+            actions.extend(fates.map(|fate| Action::Fill { sweeper, claim, fate }));
         }
         if state.read[sweeper] > 0 {
             actions.push(Action::Leave(sweeper));
@@ -175,11 +161,7 @@ impl Model for Protocol {
             for to in [1, 3] {
                 actions.extend([Fate::Answered, Fate::Unanswered].map(|fate| Action::Resize(to, fate)));
             }
-            if self.leases == Leases::Rows
-                && self.scope.trouble != Trouble::Network
-                && state.minted == 0
-                && state.free < state.capacity
-            {
+            if self.leases == Leases::Rows && state.minted == 0 && state.free < state.capacity {
                 actions.push(Action::Mint);
             }
         }
@@ -196,9 +178,6 @@ impl Model for Protocol {
 
 impl Told for Protocol {
     fn step(&self, state: &State, action: Action) -> Option<State> {
-        if self.scope.trouble == Trouble::Foreign && action.is_unanswered() {
-            return None;
-        }
         match action {
             Action::Call(claim, request, fate) => self.call(state, claim, request, fate),
             Action::AnsweredByToken(claim) => Self::answered_by_token(state, claim),
@@ -207,7 +186,7 @@ impl Told for Protocol {
             Action::Arrives(claim, at) => self.arrives(state, claim, at),
             Action::Scan { sweeper, claim } => self.scan(state, sweeper, claim),
             Action::Reclaim { sweeper, claims, fate } => self.reclaim_listed(state, sweeper, claims, fate),
-            Action::Cap { sweeper, claim, fate } => self.cap_listed(state, sweeper, claim, fate),
+            Action::Fill { sweeper, claim, fate } => self.fill_listed(state, sweeper, claim, fate),
             Action::Leave(sweeper) => Self::leave(state, sweeper),
             Action::ReclaimArrives => self.reclaim_arrives(state),
             Action::Resize(to, Fate::Unanswered) => (state.resize_late.is_none()).then_some(State {

@@ -56,8 +56,11 @@ impl Caller {
 pub(crate) enum Part {
     /// The slot comes back where there is room by this capacity.
     Restore(i8),
-    /// It was full: the lease is deleted alone.
-    Cap,
+    /// It is full by this capacity: the lease is deleted, and its slot does not come back. (Costs are 1, so of a fill, which gives
+    /// back what there is room for, nothing else is left.)
+    Fill(i8),
+    /// Mutants only: the lease is deleted, and the bucket is not asked.
+    Alone,
 }
 
 /// What a sweeper has on its list.
@@ -68,8 +71,8 @@ pub(crate) enum Note {
     Blank,
     /// A lease that ended at this instant.
     Ended(u8),
-    /// The same, to be deleted alone.
-    Capped(u8),
+    /// The same, to be deleted without its slot.
+    Full(u8),
 }
 
 /// A request of a caller that is on its way, long after the caller stopped to wait for its answer.
@@ -134,7 +137,7 @@ impl Claim {
             _ => None,
         };
         let notes = self.notes.iter_mut().filter_map(|note| match note {
-            Note::Ended(end) | Note::Capped(end) => Some(end),
+            Note::Ended(end) | Note::Full(end) => Some(end),
             Note::Blank => None,
         });
         let late = self.late.iter_mut().filter_map(|late| match late {

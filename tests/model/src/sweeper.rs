@@ -8,7 +8,7 @@ use crate::state::{CLAIMS, Note, Part, State};
 use crate::writes::{Answer, Seen};
 
 /// Requests in which a sweep of so few leases must have ended: each lease alone after all together, each planned again for a
-/// changed capacity, and each deleted alone.
+/// changed capacity, and each deleted without its slot.
 const ROUNDS: usize = 4;
 
 impl Protocol {
@@ -16,7 +16,7 @@ impl Protocol {
     pub(crate) fn scan(&self, state: &State, sweeper: usize, claim: usize) -> Option<State> {
         let found = &state.claims[claim];
         if !self.has_ended(found)
-            || matches!(found.notes[sweeper], Note::Ended(end) | Note::Capped(end) if end == found.ends)
+            || matches!(found.notes[sweeper], Note::Ended(end) | Note::Full(end) if end == found.ends)
         {
             return None;
         }
@@ -43,7 +43,7 @@ impl Protocol {
         let answer = match fate {
             Fate::Unanswered => return delayed(state, &seen, part),
             Fate::Conflict if self.is(Mutant::ConflictIsCapped) => {
-                set(&mut next, sweeper, &seen, Note::Capped);
+                set(&mut next, sweeper, &seen, Note::Full);
                 return Some(next);
             }
             // Nothing happened: it backs off, and its list stays as it is.
@@ -55,26 +55,35 @@ impl Protocol {
             Answer::LeaseFailed => self.cross_out(&mut next, sweeper, &seen),
             Answer::BucketFailed => match self.plan_again(state, part) {
                 Part::Restore(capacity) => next.read[sweeper] = capacity,
-                Part::Cap if claims.is_power_of_two() => set(&mut next, sweeper, &seen, Note::Capped),
+                Part::Fill(_) | Part::Alone if claims.is_power_of_two() => set(&mut next, sweeper, &seen, Note::Full),
                 // No room for all of them: it halves the list.
-                Part::Cap => return None,
+                Part::Fill(_) | Part::Alone => return None,
             },
         }
         Some(next)
     }
 
-    /// Deletes one lease alone.
-    pub(crate) fn cap_listed(&self, state: &State, sweeper: usize, claim: usize, fate: Fate) -> Option<State> {
-        let Note::Capped(end) = state.claims[claim].notes[sweeper] else { return None };
+    /// Deletes one lease without giving its slot back.
+    pub(crate) fn fill_listed(&self, state: &State, sweeper: usize, claim: usize, fate: Fate) -> Option<State> {
+        let Note::Full(end) = state.claims[claim].notes[sweeper] else { return None };
         let mut seen = Seen::default();
         seen[claim] = end;
+        let is_misread = self.is(Mutant::ConflictIsCapped) || self.is(Mutant::ResizedIsCapped);
+        let part = if is_misread { Part::Alone } else { Part::Fill(state.read[sweeper]) };
         if fate == Fate::Unanswered {
-            return delayed(state, &seen, Part::Cap);
+            return delayed(state, &seen, part);
         }
         let mut next = *state;
-        // Applied or lost to another: done either way.
-        self.reclaim(&mut next, &seen, Part::Cap);
-        set(&mut next, sweeper, &seen, |_| Note::Blank);
+        match self.reclaim(&mut next, &seen, part) {
+            // Applied or lost to another: done either way.
+            Answer::Applied | Answer::LeaseFailed => set(&mut next, sweeper, &seen, |_| Note::Blank),
+            Answer::BucketFailed => {
+                next.read[sweeper] = state.capacity;
+                if matches!(self.plan_again(state, part), Part::Restore(_)) {
+                    set(&mut next, sweeper, &seen, Note::Ended);
+                }
+            }
+        }
         Some(next)
     }
 
@@ -113,7 +122,7 @@ impl Protocol {
                 now = self.reclaim_listed(&now, 0, claims, Fate::Answered).unwrap_or(now);
             }
             for claim in 0..CLAIMS {
-                now = self.cap_listed(&now, 0, claim, Fate::Answered).unwrap_or(now);
+                now = self.fill_listed(&now, 0, claim, Fate::Answered).unwrap_or(now);
             }
         }
         now

@@ -92,12 +92,21 @@ impl Protocol {
             }
     }
 
-    /// capacity = :c AND T <= C - k. A lease in the bucket's own row needs neither.
+    /// capacity = :c, and T <= C - k to give slots back or T = :seen (which was C) to fill. A lease in the bucket's own row
+    /// needs neither.
     fn has_room(&self, state: &State, part: Part, slots: i8) -> bool {
-        let Part::Restore(capacity) = part else { return true };
-        let same = state.capacity == capacity || self.is(Mutant::GiveBackToAnyCapacity);
-        let room = state.free <= capacity - slots || self.is(Mutant::GiveBackWithoutRoom);
-        self.leases == Leases::Inline || (same && room)
+        let (same, level) = match part {
+            Part::Restore(capacity) => (
+                state.capacity == capacity || self.is(Mutant::GiveBackToAnyCapacity),
+                state.free <= capacity - slots || self.is(Mutant::GiveBackWithoutRoom),
+            ),
+            Part::Fill(capacity) => (
+                state.capacity == capacity || self.is(Mutant::FillAnyCapacity),
+                state.free == capacity || self.is(Mutant::FillUnseen),
+            ),
+            Part::Alone => (true, true),
+        };
+        self.leases == Leases::Inline || (same && level)
     }
 
     /// ttl <= :new, which a row that is gone has not.
@@ -130,10 +139,10 @@ fn grant(state: &mut State, claim: usize) {
     state.overbooked |= state.leases() > state.capacity + state.minted;
 }
 
-/// A lease that is deleted alone makes good a slot that was given back twice; where none was, it loses its own.
+/// A lease that is deleted without its slot makes good one that was given back twice; where none was, its own is lost.
 fn give_back(state: &mut State, part: Part, slots: i8) {
     match part {
         Part::Restore(_) => state.free += slots,
-        Part::Cap => state.minted = (state.minted - slots).max(0),
+        Part::Fill(_) | Part::Alone => state.minted = (state.minted - slots).max(0),
     }
 }

@@ -1,6 +1,6 @@
 //! What may happen next, and how a trace tells it.
 
-use super::state::Client;
+use super::state::{Caller, Client, State};
 use super::sweeping::Looks;
 use crate::action::name;
 
@@ -29,11 +29,14 @@ pub(crate) enum Action {
 
 impl Action {
     /// What happens, in plain words.
-    pub(crate) fn words(self) -> String {
+    pub(crate) fn words(self, before: &State) -> String {
         match self {
             Self::Acquire(claim, Client::Own, 0) => format!("{} acquires", name(claim)),
             Self::Acquire(claim, Client::Own, _) => format!("{} acquires, where scans have been", name(claim)),
             Self::Acquire(claim, Client::Foreign, _) => format!("{} acquires by a foreign client", name(claim)),
+            Self::Release(claim) if before.claims[claim].caller == Caller::Capping => {
+                format!("{} deletes its lease alone", name(claim))
+            }
             Self::Release(claim) => format!("{} releases", name(claim)),
             Self::Crash(claim) => format!("{} crashes", name(claim)),
             Self::End(claim) => format!("{}'s lease ends", name(claim)),

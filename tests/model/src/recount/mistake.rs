@@ -26,11 +26,15 @@ pub enum Mistake {
     NoteUnheeded,
     /// A correction does not ask T <= C - k.
     CorrectedBeyondRoom,
+    /// A note does not ask that there is none yet, or that it is the one that was read.
+    NotedOver,
+    /// Taking a note back does not ask that it is the one that was read.
+    ForgottenUnread,
 }
 
 impl Mistake {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
+    /// Those that break a promise.
+    pub const BREAKING: [Self; 10] = [
         Self::NoSecondReading,
         Self::ForeignWritesUnheeded,
         Self::CappedUncounted,
@@ -42,6 +46,10 @@ impl Mistake {
         Self::NoteUnheeded,
         Self::CorrectedBeyondRoom,
     ];
+
+    /// Those that break none, and only cost a sweep more: a note alone changes no slot, one that is out of date can be written
+    /// with the condition too (the newer one may be gone by then), and a correction asks for the note that was read.
+    pub const HARMLESS: [Self; 2] = [Self::NotedOver, Self::ForgottenUnread];
 
     /// The mistake in a few words.
     #[must_use]
@@ -57,6 +65,8 @@ impl Mistake {
             Self::CorrectedAtOnce => "corrected by one sweep, without a note",
             Self::NoteUnheeded => "corrected without note = :seen",
             Self::CorrectedBeyondRoom => "corrected without T <= C - k",
+            Self::NotedOver => "noted over the note of another sweep",
+            Self::ForgottenUnread => "took back a note that it had not read",
         }
     }
 
@@ -65,6 +75,7 @@ impl Mistake {
     pub const fn shows_in(self) -> Extent {
         let (claims, sweeps, faults) = match self {
             Self::NoteUnheeded => (1, 3, 1),
+            Self::NotedOver | Self::ForgottenUnread => (1, 4, 1),
             Self::CorrectedBeyondRoom => (1, 2, 2),
             _ => (2, 2, 2),
         };

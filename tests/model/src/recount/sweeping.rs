@@ -62,6 +62,11 @@ impl Recount {
                 return Some(next);
             }
             Listed::Seen => 0,
+            // There is room again: it is planned anew.
+            Listed::Capped if state.free < CAPACITY => {
+                next.claims[claim].listed[sweeper] = Listed::Seen;
+                return Some(next);
+            }
             Listed::Capped => 1,
         };
         if listed != Listed::Stale {
@@ -104,6 +109,8 @@ impl Recount {
         let mut next = *state;
         next.end(sweeper);
         let is_granted = match decision {
+            Decision::Note(_) | Decision::NoteAgain(_) if self.mistake == Some(Mistake::NotedOver) => true,
+            Decision::Forget if self.mistake == Some(Mistake::ForgottenUnread) => true,
             Decision::Note(_) => state.note.is_none(),
             Decision::NoteAgain(_) | Decision::Forget => is_mine,
             Decision::Correct(slots) => {

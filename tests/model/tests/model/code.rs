@@ -1,10 +1,11 @@
 //! The model speaks of the conditions that the code sends. Where one of them changes, the model has to be thought through again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, CancellationReason, Chunk, ChunkStep, Cost, Dimension, Lease, LeaseId, Limit, Plan, SlotPlanner,
-    Take, Timestamp, Verdict, Write,
+    Amount, Bucket, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension, Drift, Field, Lease,
+    LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict, Write,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -51,6 +52,49 @@ fn a_release_asks_for_the_lease_and_for_room() {
 fn a_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
     let chunk = Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0);
     assert_eq!(conditions(&chunk), ["#e = :seen", "#l = :l AND #C = :c AND #T <= :room"]);
+}
+
+#[test]
+fn a_lease_of_a_full_bucket_is_deleted_while_the_bucket_is_as_it_was_read() {
+    let chunk = Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0);
+    let reason = |verdict| CancellationReason { verdict, message: String::new() };
+    let full = [reason(Verdict::Passed), reason(Verdict::ConditionFailed)];
+    let ChunkStep::Continue { chunks, .. } = chunk.after(&full, Some(Ok(bucket(2)))) else { panic!() };
+    assert_eq!(conditions(&chunks[0]), ["#e = :seen", "#l = :l AND #C = :c AND #T >= :seen AND #T < :above"]);
+}
+
+#[test]
+fn a_resize_asks_for_the_capacity_that_it_was_planned_from() {
+    let update = Change::plan(&bucket(2), bucket(3).limit(), NOW).unwrap();
+    assert_eq!(update.statement.condition, "#C = :c");
+}
+
+/// A bucket as a recount reads it.
+struct Noted(BTreeMap<&'static str, &'static str>);
+
+impl Row for Noted {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        let text = self.0.get(name)?;
+        Some(if name == "limit_type" { Field::Text(text) } else { Field::Number(text) })
+    }
+}
+
+#[test]
+fn a_correction_asks_for_the_note_that_was_read_and_for_room() {
+    let mut row = BTreeMap::from([
+        ("capacity", "2"),
+        ("tokens", "1"),
+        ("refill_rate", "0"),
+        ("last_refill_at", "0"),
+        ("cost_per_call", "1"),
+        ("limit_type", "concurrent"),
+        ("version", "0"),
+    ]);
+    row.extend([("drift", "1"), ("drift_seen_at", "1700000000")]);
+    let noted = Bucket::read(bucket(2).dimension(), &Noted(row)).unwrap();
+    let plan = Correction::plan(&noted, Drift::Lost(Amount::from_tokens(1)), NOW);
+    let Correction::Correct { update, .. } = plan else { panic!("{plan:?}") };
+    assert_eq!(update.statement.condition, "#d = :seen AND #s = :at AND #C = :c AND #T <= :room");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The protocol as it is.
 
-use sluice_model::{Extent, Leases, Scope, Trouble, check, check_recount};
+use sluice_model::{Extent, Leases, Scope, check, check_recount};
 
-const THREE: Scope = Scope { claims: 3, faults: 0, renewals: 0, trouble: Trouble::Network };
+const THREE: Scope = Scope { claims: 3, faults: 0, renewals: 0 };
 
 fn holds(name: &str, leases: Leases, scope: Scope) {
     let verdict = check(leases, scope, None);
@@ -35,12 +35,6 @@ fn lease_rows_keep_every_promise_with_a_client_that_comes_again() {
 }
 
 #[test]
-fn lease_rows_keep_every_promise_beside_a_client_that_gives_back_twice() {
-    let scope = Scope { faults: 2, trouble: Trouble::Foreign, ..THREE };
-    holds("lease rows, foreign client", Leases::Rows, scope);
-}
-
-#[test]
 fn inline_leases_keep_every_promise_with_two_faults() {
     holds("inline leases", Leases::Inline, Scope { faults: 2, ..THREE });
 }
@@ -60,23 +54,21 @@ fn a_recount_holds_its_peace_beside_clients_that_do_not_count() {
     recount_holds(Extent { claims: 2, sweeps: 2, faults: 0, foreign: true });
 }
 
-/// What the promises leave out: a duplicate that comes after its token is forgotten, beside a foreign client that gives a slot
-/// back twice, costs a slot. The recount finds it.
 #[test]
-fn a_very_late_duplicate_beside_a_minted_slot_costs_a_slot_until_the_recount() {
-    let verdict = check(Leases::Rows, Scope { faults: 2, trouble: Trouble::Both, ..THREE }, None);
-    println!("beyond the promises: {verdict}\n");
-    assert!(verdict.broken.is_some_and(|trace| trace.promise == "each slot is free or leased, and once"));
+#[ignore = "two minutes and 1.3 GB"]
+fn lease_rows_keep_every_promise_with_two_faults_and_a_renewal() {
+    holds("lease rows", Leases::Rows, Scope { faults: 2, renewals: 1, ..THREE });
 }
 
 #[test]
-#[ignore = "minutes, and a gigabyte: the same with more of everything"]
-fn every_promise_holds_deeper_down() {
-    holds("lease rows", Leases::Rows, Scope { faults: 2, renewals: 1, ..THREE });
-    holds("lease rows", Leases::Rows, Scope { faults: 1, renewals: 2, ..THREE });
+#[ignore = "three minutes and 1.6 GB"]
+fn lease_rows_keep_every_promise_with_three_faults() {
     holds("lease rows", Leases::Rows, Scope { faults: 3, ..THREE });
-    let foreign = Scope { faults: 2, renewals: 1, trouble: Trouble::Foreign, ..THREE };
-    holds("lease rows, foreign client", Leases::Rows, foreign);
+}
+
+#[test]
+#[ignore = "two minutes"]
+fn a_recount_stays_right_with_three_sweeps_and_with_two_faults() {
     recount_holds(Extent { claims: 2, sweeps: 3, faults: 1, foreign: false });
     recount_holds(Extent { claims: 2, sweeps: 2, faults: 2, foreign: false });
 }

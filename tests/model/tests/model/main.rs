@@ -2,6 +2,7 @@
 //! each state space, and the shortest way to what each mutant breaks.
 
 #![allow(clippy::print_stdout, reason = "what the check found is for people to read")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod code;
 mod holds;

@@ -5,6 +5,11 @@ use sluice_model::{Leases, Mistake, Mutant, Verdict, check, check_recount};
 /// Prints how the mutant was caught, and gives its name where it was not.
 fn survivor(kind: &str, mistake: &'static str, verdict: &Verdict) -> Option<&'static str> {
     println!("{kind}: {mistake}\n  {verdict}\n");
+    // A trace that cannot be told to its end would be one that the protocol does not have.
+    assert!(
+        verdict.broken.as_ref().is_none_or(|trace| trace.steps.len() == trace.length),
+        "{mistake}: a trace cut short"
+    );
     verdict.broken.is_none().then_some(mistake)
 }
 
@@ -28,17 +33,15 @@ fn every_mutant_of_inline_leases_is_caught() {
 fn every_mutant_of_the_recount_is_caught() {
     let check =
         |mistake: Mistake| survivor("recount", mistake.mistake(), &check_recount(mistake.shows_in(), Some(mistake)));
-    let survivors: Vec<&str> = Mistake::ALL.into_iter().filter_map(check).collect();
+    let survivors: Vec<&str> = Mistake::BREAKING.into_iter().filter_map(check).collect();
     assert_eq!(survivors, [""; 0]);
 }
 
-/// Without this, a mutant that is caught at once for the wrong reason would pass for a good one.
 #[test]
-fn no_trace_is_cut_short() {
-    for leases in [Leases::Rows, Leases::Inline] {
-        for mutant in Mutant::of(leases) {
-            let trace = check(leases, mutant.shows_in(), Some(mutant)).broken.unwrap();
-            assert_eq!(trace.steps.len(), trace.length, "{mutant:?}");
-        }
+fn the_conditions_of_notes_only_save_a_sweep() {
+    for mistake in Mistake::HARMLESS {
+        let verdict = check_recount(mistake.shows_in(), Some(mistake));
+        println!("recount: {}\n  {verdict}\n", mistake.mistake());
+        assert!(verdict.broken.is_none(), "{verdict}");
     }
 }
