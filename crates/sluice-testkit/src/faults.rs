@@ -23,6 +23,8 @@ pub enum Fault {
     Repeat,
     /// A transaction loses its token, as one does for DynamoDB that comes ten minutes after the first of its kind.
     NewToken,
+    /// As [`LoseReply`](Self::LoseReply), and a transaction loses its token: sent again, it is as if ten minutes had passed.
+    LoseReplyAndToken,
     /// It never arrives, and nothing answers.
     Hang,
     /// It arrives later.

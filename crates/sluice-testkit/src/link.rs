@@ -121,6 +121,10 @@ impl Link {
                 self.send(name, operation, request).await?;
                 Err(broken("before the reply arrived"))
             }
+            Some(Fault::LoseReplyAndToken) => {
+                self.send(name, operation, without_token(request)).await?;
+                Err(broken("before the reply arrived"))
+            }
             Some(Fault::Repeat) => {
                 if let Some(again) = request.try_clone() {
                     self.send(name, operation, again).await?;

@@ -18,6 +18,9 @@ use crate::universe::{Process, Universe};
 /// Nothing takes longer: not an acquire under the worst of faults, nor a slot with the longest timeout.
 const NO_HANG: Duration = Duration::from_secs(120);
 
+/// Refused, a call gives back what it took within this time.
+const REFILLED_SOON: Micros = 2_000_000;
+
 /// A call's needs: buckets, and what it takes of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
@@ -41,8 +44,8 @@ impl Caller {
             self.universe.act("a call begins", &format!("{} wants {:?}", self.process.name, need.parts));
             let call = async {
                 match self.rng.u32(0..10) {
-                    0..=5 => self.acquire(&need).await,
-                    6..=8 => self.slot(&need).await,
+                    0..=3 => self.acquire(&need).await,
+                    4..=8 => self.slot(&need).await,
                     _ => self.long_slot(&need).await,
                 }
             };
@@ -143,7 +146,7 @@ impl Caller {
         let patience = Duration::from_millis(self.rng.u64(200..=6_000));
         let slot = self.process.client.slot(need.request()).timeout(patience);
         let call = Duration::from_millis(self.rng.u64(0..1_000));
-        let gives_up_after = (self.rng.u32(0..4) == 0).then(|| Duration::from_millis(self.rng.u64(0..5_000)));
+        let gives_up_after = (self.rng.u32(0..3) == 0).then(|| Duration::from_millis(self.rng.u64(0..5_000)));
         self.run(need, slot, patience, call, gives_up_after).await;
     }
 
@@ -222,18 +225,24 @@ impl Caller {
         self.universe.record(|record| record.granted(&self.process.name, need, now, grip))
     }
 
-    /// A request that may have taken something, of which nothing was used.
+    /// A request that may have taken something, of which nothing was used. What flows back by itself in a moment is not given
+    /// back; the rest has no excuse.
     fn came_to_nothing(&self, need: &Need) {
         self.universe.ledger(|ledger| {
-            for (name, _) in &need.parts {
-                ledger.account(&self.process.name, name).excused += 1;
+            for (name, cost) in &need.parts {
+                let refilled_soon = ledger.bucket(name).is_some_and(|row| row.flows_back_within(*cost, REFILLED_SOON));
+                ledger.account(&self.process.name, name).excused += u64::from(refilled_soon);
             }
         });
     }
 
     fn failed(&self, need: &Need, error: &str) {
         self.universe.act("call failed", &format!("{}: {error}", self.process.name));
-        self.came_to_nothing(need);
+        self.universe.ledger(|ledger| {
+            for (name, _) in &need.parts {
+                ledger.account(&self.process.name, name).excused += 1;
+            }
+        });
     }
 
     /// The poll at which a future dies: most live.

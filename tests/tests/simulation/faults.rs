@@ -68,7 +68,7 @@ fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
         "delayed request" => Fault::Delay(Duration::from_millis(rng.u64(100..=3_000))),
         "delayed reply" => Fault::DelayReply(Duration::from_millis(rng.u64(100..=3_000))),
         "no answer" => Fault::Hang,
-        "token forgotten" if transaction => Fault::NewToken,
+        "token forgotten" if transaction => Fault::LoseReplyAndToken,
         "conflict (single write)" if single_write => Fault::conflict(),
         "conflict (cancellation)" if transaction => cancelled(rng, call, &["None", "TransactionConflict"]),
         "throttled (cancellation)" if transaction => {

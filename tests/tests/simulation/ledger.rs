@@ -59,6 +59,8 @@ pub(crate) struct Ledger {
     /// Leases of each process that others gave back, and how many it had left to them.
     pub(crate) swept: BTreeMap<String, u64>,
     pub(crate) abandoned: BTreeMap<String, u64>,
+    /// The anchor at which each rate bucket was last found full.
+    filled: BTreeMap<String, Micros>,
     /// Buckets whose limits changed, for the history.
     pub(crate) changed: Vec<(String, BucketRow)>,
 }
@@ -70,8 +72,10 @@ const LONGEST_WAIT: Micros = 6_000_000;
 pub(crate) struct Touched {
     pub(crate) key: String,
     pub(crate) row: Option<Value>,
-    /// The moment that the write was planned for, by the clock of its client.
+    /// The moment for which a take from the line was planned, by the clock of its client.
     pub(crate) planned_at: Option<Micros>,
+    /// The anchor of the line to which tokens are given back.
+    pub(crate) returned_to: Option<Micros>,
 }
 
 impl Ledger {
@@ -108,13 +112,13 @@ impl Ledger {
     ) -> Result<(), String> {
         let mut touched: Vec<String> = Vec::new();
         let mut taking = false;
-        for Touched { key, row, planned_at } in rows {
-            let dimension = if key.starts_with("lease#") {
-                let change = self.lease_changed(writer, &key, row.as_ref(), now)?;
+        for change in rows {
+            let dimension = if change.key.starts_with("lease#") {
+                let change = self.lease_changed(writer, &change.key, change.row.as_ref(), now)?;
                 taking |= matches!(change, Some((_, Grip::Taken)));
                 change.map(|(dimension, _)| dimension)
             } else {
-                self.bucket_changed(writer, &key, row.as_ref(), planned_at, (now, error))?
+                self.bucket_changed(writer, &change, now + error)?
             };
             touched.extend(dimension);
         }
@@ -160,22 +164,22 @@ impl Ledger {
         Ok(change)
     }
 
+    /// `latest` is what the clock of its writer says at most.
     fn bucket_changed(
         &mut self,
         writer: Writer<'_>,
-        key: &str,
-        row: Option<&Value>,
-        planned_at: Option<Micros>,
-        (now, error): (Micros, Micros),
+        change: &Touched,
+        latest: Micros,
     ) -> Result<Option<String>, String> {
+        let (key, by) = (&change.key, writer.name());
         if key.starts_with("load#") {
             return Ok(None);
         }
-        let Some(after) = row.and_then(BucketRow::read) else {
-            return Err(format!("the bucket {key} cannot be read after a write of {}: {row:?}", writer.name()));
+        let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
+            return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));
         };
-        let before = self.buckets.insert(key.to_owned(), after.clone());
-        let Some(before) = before else { return Ok(Some(key.to_owned())) };
+        let before = self.buckets.insert(key.clone(), after.clone());
+        let Some(before) = before else { return Ok(Some(key.clone())) };
         if after.version == before.version && after.tokens == before.tokens && after.anchor == before.anchor {
             return Ok(None);
         }
@@ -184,21 +188,45 @@ impl Ledger {
         }
         if after.capacity != before.capacity || after.rate != before.rate {
             if writer != Writer::Operator {
-                return Err(format!("{key}: {} changed the limits", writer.name()));
+                return Err(format!("{key}: {by} changed the limits"));
             }
-            self.changed.push((key.to_owned(), after.clone()));
+            self.changed.push((key.clone(), after.clone()));
         }
         if !after.concurrent {
-            if let (Writer::Process(_), Some(at)) = (writer, planned_at)
-                && after.anchor == before.anchor
-                && before.line(at) > before.capacity + 2
-            {
-                let over = before.line(at) - before.capacity;
-                return Err(format!("{key}: {} was paid {over} millionths that ran over the brim", writer.name()));
-            }
-            self.rate_changed(writer, key, &before, &after, now + error)?;
+            self.is_within_the_brim(writer, change, &before, &after)?;
+            self.rate_changed(writer, key, &before, &after, latest)?;
         }
-        Ok(after.concurrent.then(|| key.to_owned()))
+        Ok(after.concurrent.then(|| key.clone()))
+    }
+
+    /// What runs over the brim is gone: nobody is paid with it, and nobody gives it back.
+    fn is_within_the_brim(
+        &mut self,
+        writer: Writer<'_>,
+        change: &Touched,
+        before: &BucketRow,
+        after: &BucketRow,
+    ) -> Result<(), String> {
+        let (key, by) = (&change.key, writer.name());
+        if matches!(writer, Writer::Process(_))
+            && after.anchor == before.anchor
+            && let Some(at) = change.planned_at
+            && before.line(at) > before.capacity + 2
+        {
+            let over = before.line(at) - before.capacity;
+            return Err(format!("{key}: {by} was paid {over} millionths that ran over the brim"));
+        }
+        // A client in another language may move the anchor back.
+        let moved_back = self.filled.get(key).is_some_and(|filled| after.anchor < *filled);
+        if after.anchor != before.anchor && (moved_back || before.line(after.anchor) > before.capacity) {
+            self.filled.insert(key.clone(), after.anchor);
+        }
+        match (change.returned_to, self.filled.get(key)) {
+            (Some(line), Some(filled)) if line < *filled => {
+                Err(format!("{key}: {by} gave back to the line of {line} what had flowed back by {filled}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Books what a write took of a rate bucket, or gave back, by the process that wrote it.

@@ -16,6 +16,7 @@ mod row;
 mod run;
 mod scenario;
 mod universe;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -68,11 +68,17 @@ impl Record {
             granted.start_at_micros = grip.start_at;
             granted.booked = grip.booked;
             granted.ends_at_micros = self.concurrent.contains(dimension).then_some(grip.lease_ends);
-            let one_start_for_all = grip.transacted || need.parts.len() > 1;
-            granted.judged_from_micros = one_start_for_all.then_some(micros(grip.asked_at).min(grip.start_at));
+            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of any more.
+            let inexact = grip.transacted || need.parts.len() > 1 || self.changed_since(dimension, grip.asked_at);
+            granted.judged_from_micros = inexact.then_some(micros(grip.asked_at).min(grip.start_at));
             self.events.push(Event::Granted(granted));
         }
         id
+    }
+
+    fn changed_since(&self, dimension: &str, at: Micros) -> bool {
+        let changed = |event: &Event| matches!(event, Event::Limit(limit) if limit.dimension == dimension && limit.by_micros >= Some(micros(at)));
+        self.events.iter().any(changed)
     }
 
     /// A client in another language took one token.

@@ -44,6 +44,11 @@ impl BucketRow {
     pub(crate) fn line(&self, at: Micros) -> Micros {
         self.tokens + (self.rate * (at - self.anchor)).div_euclid(1_000_000_000_000)
     }
+
+    /// Whether so many tokens flow back in `micros`.
+    pub(crate) fn flows_back_within(&self, tokens: i32, micros: Micros) -> bool {
+        self.rate * micros >= i128::from(tokens) * 1_000_000_000_000_000_000
+    }
 }
 
 impl LeaseRow {

@@ -137,9 +137,10 @@ fn buckets(rng: &mut Rng) -> Vec<BucketPlan> {
     buckets
 }
 
-/// From a burst of one call to one of twenty, refilled within one to thirty seconds.
+/// From a burst of one call to one of twenty, refilled within one to thirty seconds. Half of them are so small that starts must
+/// be booked, and that a token too many shows.
 fn rate(rng: &mut Rng, name: &str, limit_type: LimitType, unit: i32) -> BucketPlan {
-    let capacity = rng.i32(1..=20) * unit;
+    let capacity = if rng.bool() { rng.i32(1..=3) } else { rng.i32(4..=20) } * unit;
     let whole = Amount::from_tokens(capacity);
     let refill = Rate::per(whole, Duration::from_millis(rng.u64(1_000..=30_000))).unwrap();
     let limit = Limit::rate(limit_type, whole, refill, Cost::ONE).unwrap();

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrand::Rng;
 use serde_json::Value;
-use sluice_core::schema::KEY;
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{Answered, Call, EmbeddedDynamo, Fault, Faults, Operation, TestClock};
 
@@ -15,6 +14,7 @@ use crate::ledger::{Ledger, Touched, Writer};
 use crate::record::Record;
 use crate::row::{Micros, number};
 use crate::scenario::{START, Scenario};
+use crate::wire::{self, is_give_back, keys_of, name_of, update_of, verdict_of};
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
 
@@ -207,7 +207,8 @@ impl Universe {
         if answered.status != 200 {
             return;
         }
-        let rows = keys.iter().zip(planned_at(call)).map(|(key, at)| self.row(key, at, spoiled)).collect();
+        let changes = wire::changes(call).into_iter();
+        let rows = changes.map(|(key, values)| self.touched(key, &values, spoiled)).collect();
         let error = Micros::from(self.scenario.clock_error);
         let judged = ledger.applied(role.writer(who), rows, now, error);
         for (name, bucket) in std::mem::take(&mut ledger.changed) {
@@ -220,19 +221,21 @@ impl Universe {
     }
 
     /// A row as it would be if nobody had spoiled it.
-    fn row(&self, key: &str, planned_at: Option<Micros>, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
-        let mut row = self.dynamo.row(TABLE, key).unwrap();
-        if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(key)) {
+    fn touched(&self, key: String, values: &Value, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
+        let mut row = self.dynamo.row(TABLE, &key).unwrap();
+        if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(&key)) {
             if row[spoilt.attribute] == spoilt.is {
                 match &spoilt.was {
                     Some(was) => row[spoilt.attribute] = was.clone(),
                     None => drop(row.as_object_mut().map(|row| row.remove(spoilt.attribute))),
                 }
             } else {
-                spoiled.remove(key);
+                spoiled.remove(&key);
             }
         }
-        Touched { key: key.to_owned(), row, planned_at }
+        // A take from a full bucket has no lower bound: it sets the level to what it knows.
+        let when = |has: &str, value: &str| values[has].is_object().then(|| number(values, value, 6)).flatten();
+        Touched { key, row, planned_at: when(":lo", ":now"), returned_to: when(":left", ":a") }
     }
 
     /// Counts an event of the run.
@@ -332,79 +335,4 @@ fn doubt(ledger: &mut Ledger, who: &str, call: Call<'_>) {
             ledger.account(who, &key).excused += 1;
         }
     }
-}
-
-/// Whether it is the write with which tokens are given back unused.
-fn is_give_back(call: Call<'_>) -> bool {
-    call.operation == Operation::UpdateItem && {
-        let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
-        request["ExpressionAttributeValues"][":left"].is_object()
-    }
-}
-
-const fn name_of(call: Call<'_>) -> &'static str {
-    match call.operation {
-        Operation::GetItem => "get",
-        Operation::BatchGetItem => "get many",
-        Operation::PutItem => "put",
-        Operation::UpdateItem => "update",
-        Operation::DeleteItem => "delete",
-        Operation::TransactWriteItems => "transact",
-        Operation::Scan => "scan",
-        _ => "other",
-    }
-}
-
-/// The rows that a request writes or reads, without the part of a lease's key that nobody reads.
-fn keys_of(call: Call<'_>) -> Vec<String> {
-    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
-    let key = |part: &Value| {
-        let row = if part["Key"].is_object() { &part["Key"] } else { &part["Item"] };
-        row[KEY]["S"].as_str().map(str::to_owned)
-    };
-    match call.operation {
-        Operation::TransactWriteItems => {
-            let items = request["TransactItems"].as_array().into_iter().flatten();
-            items.filter_map(|item| item.as_object()?.values().next()).filter_map(key).collect()
-        }
-        _ => key(&request).into_iter().collect(),
-    }
-}
-
-/// For each of the rows that a request writes, the moment for which a take from the line is planned. (Not one from a full
-/// bucket, which sets the level to what it knows.)
-fn planned_at(call: Call<'_>) -> Vec<Option<Micros>> {
-    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
-    let at = |part: &Value| {
-        let values = &part["ExpressionAttributeValues"];
-        values[":lo"].is_object().then(|| number(values, ":now", 6)).flatten()
-    };
-    match request["TransactItems"].as_array() {
-        Some(items) => items.iter().filter_map(|item| item.as_object()?.values().next()).map(at).collect(),
-        None => vec![at(&request)],
-    }
-}
-
-/// What a single update sets, with its values.
-fn update_of(call: Call<'_>) -> String {
-    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
-    let mut update = format!(" {}", request["UpdateExpression"].as_str().unwrap_or_default());
-    let names = request["ExpressionAttributeNames"].as_object().into_iter().flatten();
-    for (name, attribute) in names {
-        update = update.replace(name, attribute.as_str().unwrap_or_default());
-    }
-    let values = request["ExpressionAttributeValues"].as_object().into_iter().flatten();
-    let values = values.filter_map(|(name, value)| Some(format!(" {name} {}", value["N"].as_str()?)));
-    update + &values.collect::<String>()
-}
-
-fn verdict_of(answered: Answered<'_>) -> String {
-    if answered.status == 200 {
-        return "done".into();
-    }
-    let reply: Value = serde_json::from_slice(answered.reply).unwrap_or_default();
-    let kind = reply["__type"].as_str().unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
-    let codes = reply["CancellationReasons"].as_array().into_iter().flatten();
-    let codes: Vec<&str> = codes.filter_map(|reason| reason["Code"].as_str()).collect();
-    format!("{kind} {}", codes.join(","))
 }
