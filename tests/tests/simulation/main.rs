@@ -2,7 +2,8 @@
 //! the clocks; a ledger that sees every write in order, and a checker that shares no code with either, judge what they do.
 //!
 //! `SLUICE_SIM_SEED=7 SLUICE_SIM_STEPS=1000 cargo test -p sluice-tests simulation -- --nocapture` replays one run.
-//! `SLUICE_SIM_SEEDS=1000` runs so many, from `SLUICE_SIM_FIRST` on; `SLUICE_SIM_HISTORY=folder` keeps their histories.
+//! `SLUICE_SIM_SEEDS=1000` runs so many, from `SLUICE_SIM_FIRST` on, and `task simulate` runs until it is stopped;
+//! `SLUICE_SIM_HISTORY=folder` keeps their histories, for `sluice history`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 // Figures for people.
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -27,6 +28,8 @@ use scenario::Scenario;
 
 const STEPS: u64 = 1_000;
 const SEEDS: u64 = 40;
+/// Seeds between two lines of a long run.
+const TOLD_EVERY: u64 = 100;
 
 fn variable(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
@@ -48,7 +51,7 @@ fn simulation_keeps_every_promise() {
     let work = || {
         while failure.lock().unwrap().is_none() {
             let seed = next.fetch_add(1, Ordering::SeqCst);
-            if seed >= first + seeds {
+            if seed >= first.saturating_add(seeds) {
                 break;
             }
             let ran = run::run(Scenario::of(seed, steps));
@@ -59,6 +62,13 @@ fn simulation_keeps_every_promise() {
             total.0 += ran.steps;
             for (name, count) in ran.counts {
                 *total.1.entry(name).or_insert(0) += count;
+            }
+            if seed > first && (seed - first).is_multiple_of(TOLD_EVERY) {
+                println!(
+                    "seed {seed}: {} steps, {:.0} steps/s",
+                    total.0,
+                    total.0 as f64 / began.elapsed().as_secs_f64()
+                );
             }
         }
     };
@@ -109,5 +119,6 @@ fn simulation_of_one_seed_is_the_same_twice() {
     for seed in 1..=4 {
         let (first, second) = (run::run(Scenario::of(seed, 400)), run::run(Scenario::of(seed, 400)));
         assert_eq!((first.steps, &first.counts), (second.steps, &second.counts), "seed {seed}");
+        assert_eq!(first.history, second.history, "seed {seed}");
     }
 }

@@ -146,6 +146,10 @@ impl Record {
         if violations.is_empty() { Ok(()) } else { Err(format!("the history: {}", violations.join("\nthe history: "))) }
     }
 
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
     pub(crate) fn save(&self, file: &Path) -> std::io::Result<()> {
         let mut writer = Writer::new(std::fs::File::create(file)?, self.header)?;
         self.events.iter().try_for_each(|event| writer.write(event))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use sluice_history::Event;
 use sluice_sdk::{Client, Leases, SweepOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -26,6 +27,8 @@ pub(crate) struct Ran {
     pub(crate) steps: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) verdict: Result<(), String>,
+    /// What its callers saw.
+    pub(crate) history: Vec<Event>,
 }
 
 /// Runs `scenario`. Everything in it follows from its seed.
@@ -46,7 +49,8 @@ pub(crate) fn run(scenario: Scenario) -> Ran {
         let file = std::path::Path::new(&folder).join(format!("seed-{}.ndjson", universe.scenario.seed));
         universe.record(|record| record.save(&file)).expect("the history is written");
     }
-    Ran { steps: universe.steps(), counts: universe.counts(), verdict: universe.verdict() }
+    let history = universe.record(|record| record.events().to_vec());
+    Ran { steps: universe.steps(), counts: universe.counts(), verdict: universe.verdict(), history }
 }
 
 fn virtual_time() -> Runtime {

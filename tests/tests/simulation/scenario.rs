@@ -137,12 +137,14 @@ fn buckets(rng: &mut Rng) -> Vec<BucketPlan> {
     buckets
 }
 
-/// From a burst of one call to one of twenty, refilled within one to thirty seconds. Half of them are so small that starts must
+/// From a burst of one call to one of twenty, refilled within a moment to half a minute. Half of them are so small that starts must
 /// be booked, and that a token too many shows.
 fn rate(rng: &mut Rng, name: &str, limit_type: LimitType, unit: i32) -> BucketPlan {
     let capacity = if rng.bool() { rng.i32(1..=3) } else { rng.i32(4..=20) } * unit;
     let whole = Amount::from_tokens(capacity);
-    let refill = Rate::per(whole, Duration::from_millis(rng.u64(1_000..=30_000))).unwrap();
+    // Half of them are full again before a late request arrives.
+    let window = if rng.bool() { rng.u64(300..=2_000) } else { rng.u64(2_000..=30_000) };
+    let refill = Rate::per(whole, Duration::from_millis(window)).unwrap();
     let limit = Limit::rate(limit_type, whole, refill, Cost::ONE).unwrap();
     BucketPlan { dimension: Dimension::new(name).unwrap(), limit, most: (3 * unit).min(capacity) }
 }

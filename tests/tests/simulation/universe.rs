@@ -170,7 +170,8 @@ impl Universe {
         let State { network, ledger, counts, journal, .. } = &mut *state;
         let fault = match self.scenario.weather.one_fault_in() {
             _ if self.is_quiet() => return None,
-            Some(many) if network.u32(0..many) == 0 => {
+            // What is rare meets more of them, or a run would hardly see it.
+            Some(many) if network.u32(0..if is_give_back(call) { 3 } else { many }) == 0 => {
                 let drawn = faults::draw(network, call);
                 *counts.entry(drawn.name).or_default() += 1;
                 if drawn.in_doubt && role == Role::Process {
