@@ -60,7 +60,10 @@ impl Caller {
         let buckets = &self.universe.scenario.buckets;
         let many =
             if self.universe.scenario.together && self.rng.bool() { self.rng.usize(1..=buckets.len()) } else { 1 };
-        let mut chosen: Vec<&BucketPlan> = buckets.iter().collect();
+        // A slot among them makes one transaction of it; rates alone are taken side by side.
+        let rates_alone = many > 1 && self.rng.bool();
+        let mut chosen: Vec<&BucketPlan> =
+            buckets.iter().filter(|bucket| !rates_alone || !bucket.is_concurrent()).collect();
         self.rng.shuffle(&mut chosen);
         chosen.truncate(many);
         let concurrent = chosen.iter().any(|bucket| bucket.is_concurrent());

@@ -15,8 +15,8 @@ pub(crate) struct Drawn {
 
 /// Every kind of fault of the network and of DynamoDB. A run over many seeds in which one never fired has failed.
 pub(crate) const KINDS: [&str; 20] = [
-    "request lost",
-    "reply lost",
+    "connection reset, request lost",
+    "connection reset, reply lost",
     "delivered twice",
     "delivered late",
     "delayed request",
@@ -49,9 +49,17 @@ pub(crate) fn draw(rng: &mut Rng, call: Call<'_>) -> Drawn {
 }
 
 fn leaves_doubt(name: &str) -> bool {
-    ["reply lost", "delivered twice", "delivered late", "delayed reply", "no answer", "token forgotten"].contains(&name)
+    [
+        "connection reset, reply lost",
+        "delivered twice",
+        "delivered late",
+        "delayed reply",
+        "no answer",
+        "token forgotten",
+    ]
+    .contains(&name)
         || name.starts_with("HTTP")
-        || name == "request lost"
+        || name == "connection reset, request lost"
         || name == "delayed request"
 }
 
@@ -59,8 +67,8 @@ fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
     let transaction = call.operation == Operation::TransactWriteItems;
     let single_write = matches!(call.operation, Operation::PutItem | Operation::UpdateItem | Operation::DeleteItem);
     Some(match name {
-        "request lost" => Fault::LoseRequest,
-        "reply lost" => Fault::LoseReply,
+        "connection reset, request lost" => Fault::LoseRequest,
+        "connection reset, reply lost" => Fault::LoseReply,
         // What makes a single write repeatable is that its sender says so: a proxy that repeats those is none.
         "delivered twice" if transaction => Fault::Repeat,
         "delivered late" => Fault::Late(Duration::from_millis(rng.u64(1..=10_000))),

@@ -94,7 +94,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
         }
         sleep(Duration::from_millis(50)).await;
         if universe.steps() >= judged_at {
-            judged_at = universe.steps() + 250;
+            judged_at = universe.steps() + 50;
             universe.check(universe.record(|record| record.judged()));
         }
         if universe.steps() > steps {
