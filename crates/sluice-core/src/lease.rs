@@ -1,7 +1,6 @@
 //! Lease rows: the trace that a holder leaves, so that a crash loses nothing.
 
 use alloc::string::{String, ToString};
-use core::fmt;
 use core::time::Duration;
 
 use crate::amount::Cost;
@@ -28,12 +27,6 @@ impl LeaseId {
     #[must_use]
     pub fn key(&self, dimension: &Dimension) -> String {
         alloc::format!("{LEASE_PREFIX}{dimension}#{}", self.0)
-    }
-}
-
-impl fmt::Display for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -235,6 +228,11 @@ mod tests {
             ("caller", Operand::Text("audit-service".into())),
         ];
         assert_eq!(row, BTreeMap::from(expected));
+        let read = Lease::read(&Map(row)).unwrap();
+        assert_eq!(
+            (read.caller(), read.created_at().map(|at| at.micros())),
+            (Some("audit-service"), Some(1_709_550_100_250_000))
+        );
     }
 
     #[test]

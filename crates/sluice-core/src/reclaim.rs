@@ -122,8 +122,8 @@ impl Chunk {
 
     /// Whether its slots, or some of them, turned out to be back already, so that the lease is deleted without them.
     #[must_use]
-    pub const fn is_already_capped(&self) -> bool {
-        matches!(self.part, BucketPart::Fill(_))
+    pub fn is_already_capped(&self) -> bool {
+        matches!(&self.part, BucketPart::Fill(fill) if fill.over > Amount::ZERO)
     }
 
     /// What its transaction does to slots, for the recount.
@@ -203,7 +203,7 @@ impl Chunk {
                 let restore = BucketPart::Restore(bucket.capacity_as_read().clone());
                 let has_room = bucket.tokens().plus(self.cost()) <= bucket.limit().capacity();
                 // What there seems to be room for after a restore failed is the noise of a client that counts in floats.
-                if self.part != restore && (has_room || !self.is_already_capped()) {
+                if self.part != restore && (has_room || !matches!(self.part, BucketPart::Fill(_))) {
                     self.part = restore;
                     alloc::vec![self]
                 } else if self.leases.len() == 1 {
@@ -255,6 +255,9 @@ mod tests {
     fn a_transaction_holds_99_leases_and_their_bucket() {
         let chunks = Chunk::reclaim(Some(&bucket(500)), leases(250));
         assert_eq!(chunks.iter().map(|c| c.writes().len()).collect::<Vec<_>>(), [100, 100, 53]);
+        let writes = chunks[2].writes();
+        assert!(matches!(&writes[52], Write::Update(update) if update.key == "a#b"), "{writes:?}");
+        assert!(chunks[0].restores_slots() && !Chunk::reclaim(None, leases(1))[0].restores_slots());
     }
 
     #[test]
@@ -286,10 +289,10 @@ mod tests {
     #[test]
     fn a_lease_that_is_gone_is_left_out_and_the_rest_goes_on() {
         let chunk = Chunk::reclaim(Some(&bucket(5)), leases(3)).remove(0);
-        let mixed = reasons(&["None", "ConditionalCheckFailed", "TransactionConflict", "ConditionalCheckFailed"]);
+        let mixed = reasons(&["ConditionalCheckFailed", "None", "TransactionConflict", "ConditionalCheckFailed"]);
         let ChunkStep::Continue { chunks, lost_races: 1 } = chunk.after(&mixed, Some(Ok(bucket(5)))) else { panic!() };
         let left: Vec<_> = chunks[0].leases().iter().map(Lease::key).collect();
-        assert_eq!(left, ["lease#a#b#0", "lease#a#b#2"]);
+        assert_eq!(left, ["lease#a#b#1", "lease#a#b#2"]);
     }
 
     #[test]

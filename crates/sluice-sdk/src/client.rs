@@ -13,6 +13,7 @@ use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
 use crate::fallback::Fallback;
+use crate::lease_ids::LeaseIds;
 use crate::store::{ATTEMPT_TIMEOUT, Store};
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
@@ -170,6 +171,14 @@ impl ClientBuilder {
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.config.clock = clock;
+        self
+    }
+
+    /// Where leases get their ids, which must be unlike those of every other process and hold no `#`; a simulation makes them
+    /// repeatable.
+    #[must_use]
+    pub fn lease_ids(mut self, next: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.config.lease_ids = LeaseIds::from_fn(next);
         self
     }
 

@@ -6,6 +6,7 @@ use sluice_core::Factor;
 use sluice_core::schema::{ENVIRONMENTS, table_name};
 
 use crate::clock::Clock;
+use crate::lease_ids::LeaseIds;
 
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -49,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) caller: String,
     pub(crate) clock: Clock,
+    pub(crate) lease_ids: LeaseIds,
 }
 
 /// Why the settings cannot be used.
@@ -84,6 +86,7 @@ impl Config {
             on_unavailable: OnUnavailable::default(),
             caller: default_caller(|name| std::env::var(name).ok()),
             clock: Clock::system(),
+            lease_ids: LeaseIds::default(),
         }
     }
 

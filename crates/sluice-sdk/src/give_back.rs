@@ -15,7 +15,7 @@ use crate::store::{Attributes, Cancelled, IfAmbiguous, Store, StoreError, Transa
 pub enum Released {
     /// What was held is back.
     GivenBack,
-    /// The bucket was full already: another client restored this slot, or the capacity was lowered meanwhile.
+    /// There was not room for all of it: another client had restored this slot, or others. What there was room for came back.
     AlreadyCapped,
     /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to someone else while this holder still called.
     LeaseGone,
@@ -47,6 +47,9 @@ pub enum ReleaseError {
 /// A release tries longer than an acquire: where it gives up, a slot is out of use until its lease ends.
 const RELEASE_TRIES: u32 = 10;
 
+/// Plans of a chunk made again for a bucket that others keep moving, before it is left to a sweep.
+const REPLANS: u32 = 20;
+
 /// What came of giving chunks back.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -56,7 +59,7 @@ pub(crate) struct Tally {
     pub(crate) restored_slots: usize,
     /// The same in slots, for the recount.
     pub(crate) returned: Returned,
-    /// Leases deleted without a slot, since the bucket was full.
+    /// Leases deleted without all of their slots, since the bucket had no room for them.
     pub(crate) already_capped: usize,
     /// Leases that were gone or renewed.
     pub(crate) lost_races: usize,
@@ -76,8 +79,8 @@ pub(crate) async fn settle(
     more_time: impl Fn() -> bool,
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
-    let mut queue = vec![(chunk, 0)];
-    while let Some((chunk, attempt)) = queue.pop() {
+    let mut queue = vec![(chunk, 0, 0)];
+    while let Some((chunk, attempt, replans)) = queue.pop() {
         let writes = chunk.writes();
         let sent = Transaction::new(&writes);
         if !more_time() {
@@ -91,7 +94,8 @@ pub(crate) async fn settle(
                 continue;
             }
             Err(error) => {
-                tally.left += chunk.leases().len() + queue.iter().map(|(chunk, _)| chunk.leases().len()).sum::<usize>();
+                tally.left +=
+                    chunk.leases().len() + queue.iter().map(|(chunk, ..)| chunk.leases().len()).sum::<usize>();
                 return Err(error);
             }
             Ok(Transacted::Committed) => {
@@ -113,7 +117,7 @@ pub(crate) async fn settle(
         let step = match after(store, chunk, reasons).await {
             Ok(step) => step,
             Err(error) => {
-                tally.left += leases + queue.iter().map(|(chunk, _)| chunk.leases().len()).sum::<usize>();
+                tally.left += leases + queue.iter().map(|(chunk, ..)| chunk.leases().len()).sum::<usize>();
                 return if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
             }
         };
@@ -122,7 +126,13 @@ pub(crate) async fn settle(
                 tally.lost_races += lost_races;
                 let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
                 tally.returned.lost = tally.returned.lost.plus(cost.minus(left));
-                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt)));
+                // Planned again, at once, from the row as it was a moment ago: each failure means that another writer got on.
+                let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
+                if replans > REPLANS {
+                    tally.left += chunks.iter().map(|chunk| chunk.leases().len()).sum::<usize>();
+                    continue;
+                }
+                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt, replans)));
             }
             ChunkStep::BackOff(chunks) if attempt >= tries => {
                 tally.left += chunks.iter().map(|chunk| chunk.leases().len()).sum::<usize>();
@@ -130,7 +140,7 @@ pub(crate) async fn settle(
             ChunkStep::BackOff(chunks) => {
                 tally.conflicts_retried += 1;
                 store.back_off(attempt).await;
-                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt + 1)));
+                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt + 1, replans)));
             }
             ChunkStep::Fail(message) => {
                 tally.failed.extend(std::iter::repeat_n(message_of(&writes, message), leases.max(1)));
@@ -216,7 +226,7 @@ async fn release_chunk(inner: &Inner, part: &Part, chunk: Chunk, lease: &Lease) 
     if tally.left > 0 {
         return Err(ReleaseError::Contended { key });
     }
-    if matches!(part.hold, Hold::Slots { .. }) && tally.restored > 0 {
+    if matches!(part.hold, Hold::Slots { .. }) && tally.returned.slots > Amount::ZERO {
         part.entry.slot_freed(part.cost);
     }
     let released = match (tally.lost_races, tally.already_capped) {

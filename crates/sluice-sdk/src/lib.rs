@@ -32,6 +32,7 @@ mod fallback;
 mod give_back;
 mod grant;
 mod lane;
+mod lease_ids;
 mod leases;
 mod limits;
 mod outcome;

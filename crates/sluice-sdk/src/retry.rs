@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use sluice_core::Timestamp;
-
 /// What is known of a request that did not come back with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -78,15 +76,6 @@ impl Backoff {
 /// The random source of the client.
 pub(crate) fn random_up_to(most: u64) -> u64 {
     fastrand::u64(..=most)
-}
-
-/// An id that no other process has (UUID, version 7), drawn from the client's clock and random source: a simulation that seeds
-/// both replays a run. Two processes whose random sources meet would also have to draw in the same millisecond.
-pub(crate) fn random_id(now: Timestamp) -> uuid::Uuid {
-    let mut bytes = [0; 10];
-    fastrand::fill(&mut bytes);
-    let millis = u64::try_from(now.micros() / 1_000).unwrap_or(0);
-    uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
 }
 
 #[cfg(test)]

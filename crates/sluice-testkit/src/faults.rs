@@ -42,6 +42,8 @@ pub enum Fault {
     },
     /// It is applied, and DynamoDB answers that it failed with an error of its own (HTTP 500).
     FailAfterwards,
+    /// It is done, and its answer changed on the way back.
+    Alter(Alteration),
     /// It waits at the gate until the test opens it.
     Hold(Gate),
 }
@@ -80,6 +82,27 @@ impl Fault {
     pub fn service(exception: &str, status: u16, mut body: serde_json::Value) -> Self {
         body["__type"] = json!(format!("com.amazonaws.dynamodb.v20120810#{exception}"));
         Self::Answer { status, body: body.to_string() }
+    }
+}
+
+/// What becomes of the body of an answer.
+#[derive(Clone)]
+pub struct Alteration(Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>);
+
+impl Alteration {
+    /// Changes the body with `alter`.
+    pub fn new(alter: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(alter))
+    }
+
+    pub(crate) fn apply(&self, body: &[u8]) -> Vec<u8> {
+        (self.0)(body)
+    }
+}
+
+impl fmt::Debug for Alteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Alteration")
     }
 }
 

@@ -37,7 +37,7 @@ mod server;
 
 pub use clock::TestClock;
 pub use embedded::{EmbeddedDynamo, EngineError};
-pub use faults::{Answered, Call, Fault, Faults, Gate};
+pub use faults::{Alteration, Answered, Call, Fault, Faults, Gate};
 pub use link::{Operation, metered};
 pub use meter::{Meter, Usage};
 pub use rights::Rights;

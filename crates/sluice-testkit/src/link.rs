@@ -142,6 +142,11 @@ impl Link {
                 tokio::time::sleep(by).await;
                 reply
             }
+            Some(Fault::Alter(alteration)) => {
+                let reply = self.send(name, operation, request).await?;
+                let body = alteration.apply(reply.body().bytes().unwrap_or_default());
+                Ok(response(reply.status().as_u16(), body))
+            }
             Some(Fault::Late(by)) => {
                 let (link, name) = (self.clone(), name.to_owned());
                 tokio::spawn(async move {

@@ -141,7 +141,10 @@ impl Caller {
 
     /// Leaves the leases of a call to whoever sweeps.
     fn abandons(&self, need: &Need) {
-        let parts = u64::try_from(need.parts.len()).unwrap();
+        let has_lease = |name: &String| {
+            self.has_leases || self.universe.scenario.bucket(name).is_some_and(BucketPlan::is_concurrent)
+        };
+        let parts = u64::try_from(need.parts.iter().filter(|(name, _)| has_lease(name)).count()).unwrap();
         self.universe.ledger(|ledger| *ledger.abandoned.entry(self.process.name.to_string()).or_default() += parts);
     }
 
@@ -219,7 +222,9 @@ impl Caller {
                 let account = ledger.account(&self.process.name, name);
                 if self.universe.scenario.bucket(name).is_some_and(|bucket| !bucket.is_concurrent()) {
                     account.kept += cost;
-                    account.keeps += 1;
+                    if need.parts.len() == 1 && !self.has_leases {
+                        account.told_start(name, Micros::from(grip.start_at))?;
+                    }
                 }
                 account.balance(&self.process.name, name)
             });
@@ -233,8 +238,10 @@ impl Caller {
     fn came_to_nothing(&self, need: &Need) {
         self.universe.ledger(|ledger| {
             for (name, cost) in &need.parts {
-                let refilled_soon = ledger.bucket(name).is_some_and(|row| row.flows_back_within(*cost, REFILLED_SOON));
-                ledger.account(&self.process.name, name).excused += u64::from(refilled_soon);
+                let flows_back = ledger.bucket(name).map_or(0, |row| row.flows_back_in(REFILLED_SOON));
+                let cost = Micros::from(*cost) * 1_000_000;
+                // A return may find the bucket full, and is then not sent at all.
+                ledger.account(&self.process.name, name).excused += if flows_back >= cost { cost } else { 0 };
             }
         });
     }
@@ -242,8 +249,8 @@ impl Caller {
     fn failed(&self, need: &Need, error: &str) {
         self.universe.act("call failed", &format!("{}: {error}", self.process.name));
         self.universe.ledger(|ledger| {
-            for (name, _) in &need.parts {
-                ledger.account(&self.process.name, name).excused += 1;
+            for (name, cost) in &need.parts {
+                ledger.account(&self.process.name, name).excused += Micros::from(*cost) * 1_000_000;
             }
         });
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::json;
-use sluice_testkit::{Call, Fault, Operation};
+use sluice_testkit::{Alteration, Call, Fault, Operation};
 
 /// A fault, and whether its sender cannot know what became of the request.
 pub(crate) struct Drawn {
@@ -14,7 +14,7 @@ pub(crate) struct Drawn {
 }
 
 /// Every kind of fault of the network and of DynamoDB. A run over many seeds in which one never fired has failed.
-pub(crate) const KINDS: [&str; 20] = [
+pub(crate) const KINDS: [&str; 21] = [
     "connection reset, request lost",
     "connection reset, reply lost",
     "delivered twice",
@@ -27,6 +27,7 @@ pub(crate) const KINDS: [&str; 20] = [
     "conflict (cancellation)",
     "throttled (cancellation)",
     "mixed reasons",
+    CONFLICT_BESIDE_CONDITION,
     "validation error (cancellation)",
     "transaction in progress",
     "ThrottlingException",
@@ -37,30 +38,39 @@ pub(crate) const KINDS: [&str; 20] = [
     "HTTP 503",
 ];
 
-/// Draws a kind until one fits the request.
-pub(crate) fn draw(rng: &mut Rng, call: Call<'_>) -> Drawn {
+/// An action whose condition failed beside one in conflict. Counted where there was such an action.
+pub(crate) const CONFLICT_BESIDE_CONDITION: &str = "a conflict beside a failed condition";
+
+/// Draws a kind until one fits the request. `told` is called when an answer turns out to be one that can be altered.
+pub(crate) fn draw(rng: &mut Rng, call: Call<'_>, told: impl Fn() + Clone + Send + Sync + 'static) -> Drawn {
     loop {
         let name = KINDS[rng.usize(0..KINDS.len())];
-        if let Some(fault) = make(name, rng, call) {
+        let fault = match name {
+            CONFLICT_BESIDE_CONDITION if call.operation == Operation::TransactWriteItems => {
+                Some(conflict_beside_condition(told.clone()))
+            }
+            CONFLICT_BESIDE_CONDITION => None,
+            _ => make(name, rng, call),
+        };
+        if let Some(fault) = fault {
             let is_write = !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan);
             return Drawn { name, fault, in_doubt: is_write && leaves_doubt(name) };
         }
     }
 }
 
+/// Whether the request may have been applied without its sender knowing, or twice.
 fn leaves_doubt(name: &str) -> bool {
-    [
+    let kinds = [
         "connection reset, reply lost",
         "delivered twice",
         "delivered late",
+        "delayed request",
         "delayed reply",
-        "no answer",
         "token forgotten",
-    ]
-    .contains(&name)
-        || name.starts_with("HTTP")
-        || name == "connection reset, request lost"
-        || name == "delayed request"
+        "HTTP 500, applied",
+    ];
+    kinds.contains(&name)
 }
 
 fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
@@ -87,7 +97,7 @@ fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
             cancelled(rng, call, &codes)
         }
         "validation error (cancellation)" if transaction && rng.u32(0..4) == 0 => {
-            cancelled(rng, call, &["ValidationError", "TransactionConflict", "None"])
+            cancelled(rng, call, &["None", "TransactionConflict", "ItemCollectionSizeLimitExceeded", "ValidationError"])
         }
         "transaction in progress" if transaction => service("TransactionInProgressException", 400),
         "ThrottlingException" | "ProvisionedThroughputExceededException" | "RequestLimitExceeded" => service(name, 400),
@@ -102,14 +112,33 @@ fn service(exception: &str, status: u16) -> Fault {
     Fault::service(exception, status, json!({ "message": "injected" }))
 }
 
-/// One code for each action of the transaction, at least one of which is no `None`.
+/// One code for each action of the transaction; the last of `codes` is among them, and of several actions two differ where there
+/// are two codes that are no `None`.
 fn cancelled(rng: &mut Rng, call: Call<'_>, codes: &[&'static str]) -> Fault {
     let request: serde_json::Value = serde_json::from_slice(call.body).unwrap_or_default();
     let actions = request["TransactItems"].as_array().map_or(1, Vec::len);
     let mut drawn: Vec<&str> = (0..actions).map(|_| codes[rng.usize(0..codes.len())]).collect();
-    let at = rng.usize(0..actions);
-    drawn[at] = codes.iter().rev().find(|code| **code != "None").copied().unwrap_or("TransactionConflict");
+    let faults: Vec<&str> = codes.iter().copied().filter(|code| *code != "None").rev().take(2).collect();
+    for (action, code) in drawn.iter_mut().zip(faults) {
+        *action = code;
+    }
+    rng.shuffle(&mut drawn);
     Fault::cancelled(&drawn)
+}
+
+/// Where a condition failed, every other action says that it met a conflict: nothing is known of those.
+fn conflict_beside_condition(told: impl Fn() + Send + Sync + 'static) -> Fault {
+    Fault::Alter(Alteration::new(move |body| {
+        let Ok(mut reply) = serde_json::from_slice::<serde_json::Value>(body) else { return body.to_vec() };
+        let Some(reasons) = reply["CancellationReasons"].as_array_mut() else { return body.to_vec() };
+        if reasons.iter().any(|reason| reason["Code"] == "ConditionalCheckFailed") {
+            for reason in reasons.iter_mut().filter(|reason| reason["Code"] == "None") {
+                *reason = json!({ "Code": "TransactionConflict", "Message": "injected" });
+                told();
+            }
+        }
+        reply.to_string().into_bytes()
+    }))
 }
 
 /// What a healthy request takes, one way.

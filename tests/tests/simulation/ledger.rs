@@ -34,17 +34,18 @@ impl Writer<'_> {
 }
 
 /// What one process took of one rate bucket, and what of it was used.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) taken: Micros,
     pub(crate) returned: Micros,
     pub(crate) kept: Micros,
-    /// Writes that took, parts that were kept, and attempts to give back.
-    pub(crate) takes: u64,
-    pub(crate) keeps: u64,
-    pub(crate) give_backs: u64,
-    /// Takes that may rightly have come to nothing: a reply that was lost, a start that was past when its call was dropped.
-    pub(crate) excused: u64,
+    /// What may rightly have come to nothing: a reply that was lost, a return that was refused, tokens that flowed back by
+    /// themselves.
+    pub(crate) excused: Micros,
+    /// For rounding: each take of a line may lose a millionth.
+    takes: u64,
+    /// When what was taken may be used, by the clock of the client: what it will be told.
+    starts: Vec<Micros>,
 }
 
 /// The table as it must be, and what was made of it.
@@ -61,9 +62,14 @@ pub(crate) struct Ledger {
     pub(crate) abandoned: BTreeMap<String, u64>,
     /// The anchor at which each rate bucket was last found full.
     filled: BTreeMap<String, Micros>,
+    /// Checks that had something to judge: one that never has proves nothing.
+    pub(crate) judgements: Vec<&'static str>,
     /// Buckets whose limits changed, for the history.
     pub(crate) changed: Vec<(String, BucketRow)>,
 }
+
+/// What is given back is given back within this time.
+const RETURNED_SOON: Micros = 2_000_000;
 
 /// No caller of the simulation books further ahead.
 const LONGEST_WAIT: Micros = 6_000_000;
@@ -76,6 +82,8 @@ pub(crate) struct Touched {
     pub(crate) planned_at: Option<Micros>,
     /// The anchor of the line to which tokens are given back.
     pub(crate) returned_to: Option<Micros>,
+    /// The moment for which any take was planned.
+    pub(crate) starts_at: Option<Micros>,
 }
 
 impl Ledger {
@@ -190,11 +198,15 @@ impl Ledger {
             if writer != Writer::Operator {
                 return Err(format!("{key}: {by} changed the limits"));
             }
+            let most = before.line(after.anchor).min(before.capacity.max(after.capacity));
+            if !after.concurrent && after.tokens > most + 2 {
+                return Err(format!("{key}: a change of its limits raised its level from {most} to {}", after.tokens));
+            }
             self.changed.push((key.clone(), after.clone()));
         }
         if !after.concurrent {
             self.is_within_the_brim(writer, change, &before, &after)?;
-            self.rate_changed(writer, key, &before, &after, latest)?;
+            self.rate_changed(writer, change, &before, &after, latest)?;
         }
         Ok(after.concurrent.then(|| key.clone()))
     }
@@ -211,16 +223,19 @@ impl Ledger {
         if matches!(writer, Writer::Process(_))
             && after.anchor == before.anchor
             && let Some(at) = change.planned_at
-            && before.line(at) > before.capacity + 2
         {
+            self.judgements.push("judged: the brim");
             let over = before.line(at) - before.capacity;
-            return Err(format!("{key}: {by} was paid {over} millionths that ran over the brim"));
+            if over > 2 {
+                return Err(format!("{key}: {by} was paid {over} millionths that ran over the brim"));
+            }
         }
         // A client in another language may move the anchor back.
         let moved_back = self.filled.get(key).is_some_and(|filled| after.anchor < *filled);
         if after.anchor != before.anchor && (moved_back || before.line(after.anchor) > before.capacity) {
             self.filled.insert(key.clone(), after.anchor);
         }
+        self.judgements.extend(change.returned_to.map(|_| "judged: a return"));
         match (change.returned_to, self.filled.get(key)) {
             (Some(line), Some(filled)) if line < *filled => {
                 Err(format!("{key}: {by} gave back to the line of {line} what had flowed back by {filled}"))
@@ -233,11 +248,12 @@ impl Ledger {
     fn rate_changed(
         &mut self,
         writer: Writer<'_>,
-        key: &str,
+        change: &Touched,
         before: &BucketRow,
         after: &BucketRow,
         latest: Micros,
     ) -> Result<(), String> {
+        let key = &change.key;
         if after.anchor < before.anchor && writer != Writer::Stranger {
             return Err(format!("{key}: {} moved the anchor back", writer.name()));
         }
@@ -247,12 +263,21 @@ impl Ledger {
             false => before.line(after.anchor).min(before.capacity),
         };
         let taken = level - after.tokens;
-        let account = self.accounts.entry((process.to_owned(), key.to_owned())).or_default();
+        let account = self.accounts.entry((process.to_owned(), key.clone())).or_default();
         if taken < 0 {
             account.returned -= taken;
+            // What flowed back by itself meanwhile is not returned.
+            account.excused += before.flows_back_in(RETURNED_SOON);
         } else {
             account.taken += taken;
             account.takes += 1;
+            if let Some(planned) = change.starts_at {
+                account.starts.push(planned.max(after.reaches_zero()));
+            }
+            if after.anchor != before.anchor {
+                // A full bucket under contention is left a little below the brim.
+                account.excused += after.capacity / 4;
+            }
             let furthest = latest + LONGEST_WAIT;
             if after.line(furthest) < -2 {
                 return Err(format!("{key}: {process} booked further ahead than it may wait: {after:?}"));
@@ -278,7 +303,7 @@ impl Ledger {
             return Err(format!("{dimension}: a slot was taken that was not free, {} are left", row.tokens));
         }
         let live = self.held(dimension);
-        if taking && live > row.capacity && gap == 0 {
+        if taking && live > row.capacity && before >= 0 {
             return Err(format!("{dimension}: leases hold {live} of {}", row.capacity));
         }
         Ok(())
@@ -308,13 +333,38 @@ enum Grip {
 }
 
 impl Account {
+    /// A caller was told that it may start at `at`: one of the writes of its process took tokens that are there then.
+    pub(crate) fn told_start(&mut self, bucket: &str, at: Micros) -> Result<(), String> {
+        match self.starts.iter().position(|start| (start - at).abs() <= 2) {
+            Some(found) => {
+                self.starts.swap_remove(found);
+                Ok(())
+            }
+            None => Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.starts)),
+        }
+    }
+
     /// Whatever was kept had been taken, and nothing that was kept was given back: at any moment, under any fault.
     pub(crate) fn balance(&self, process: &str, bucket: &str) -> Result<(), String> {
-        // Each take of a line rounds by a millionth.
-        let slack = Micros::from(self.takes) * 2;
-        if self.taken - self.returned + slack < self.kept {
+        if self.unused() + self.rounding() < 0 {
             return Err(format!("{bucket}: {process} gave back what it had used, or twice: {self:?}"));
         }
         Ok(())
+    }
+
+    /// What was taken was kept, or given back, or there is an excuse: once all is quiet, where nothing else went wrong.
+    pub(crate) fn is_used_up(&self, process: &str, bucket: &str) -> Result<(), String> {
+        if self.unused() > self.excused + self.rounding() {
+            return Err(format!("{bucket}: {process} took what it neither used nor gave back: {self:?}"));
+        }
+        Ok(())
+    }
+
+    const fn unused(&self) -> Micros {
+        self.taken - self.returned - self.kept
+    }
+
+    fn rounding(&self) -> Micros {
+        Micros::from(self.takes) * 2
     }
 }

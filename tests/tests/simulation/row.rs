@@ -45,9 +45,14 @@ impl BucketRow {
         self.tokens + (self.rate * (at - self.anchor)).div_euclid(1_000_000_000_000)
     }
 
-    /// Whether so many tokens flow back in `micros`.
-    pub(crate) fn flows_back_within(&self, tokens: i32, micros: Micros) -> bool {
-        self.rate * micros >= i128::from(tokens) * 1_000_000_000_000_000_000
+    /// What flows back in `micros`.
+    pub(crate) const fn flows_back_in(&self, micros: Micros) -> Micros {
+        self.rate * micros / 1_000_000_000_000
+    }
+
+    /// When the line is at zero, rounded up.
+    pub(crate) const fn reaches_zero(&self) -> Micros {
+        self.anchor - (self.tokens * 1_000_000_000_000).div_euclid(self.rate)
     }
 }
 

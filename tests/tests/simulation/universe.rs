@@ -19,7 +19,7 @@ use crate::wire::{self, is_give_back, keys_of, name_of, update_of, verdict_of};
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
 
 /// Operations that a failure shows.
-const SHOWN: usize = 80;
+const SHOWN: usize = 120;
 
 /// What all parts of a run share.
 pub(crate) struct Universe {
@@ -155,13 +155,15 @@ impl Universe {
             let micros = time.now().micros() + off.load(Ordering::SeqCst);
             sluice_core::Timestamp::from_micros(micros)
         });
-        let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock);
+        let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
+        let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
+        let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock).lease_ids(ids);
         let client = settings.dynamodb(dynamo.dynamodb());
         Process { name, client, dynamo, clock_error, alive }
     }
 
     /// The fate of a request, or its latency.
-    fn meet(&self, who: &str, role: Role, call: Call<'_>, alive: bool) -> Option<Fault> {
+    fn meet(self: &Arc<Self>, who: &str, role: Role, call: Call<'_>, alive: bool) -> Option<Fault> {
         if !alive {
             return Some(Fault::Hang);
         }
@@ -172,10 +174,17 @@ impl Universe {
             _ if self.is_quiet() => return None,
             // What is rare meets more of them, or a run would hardly see it.
             Some(many) if network.u32(0..if is_give_back(call) { 3 } else { many }) == 0 => {
-                let drawn = faults::draw(network, call);
-                *counts.entry(drawn.name).or_default() += 1;
-                if drawn.in_doubt && role == Role::Process {
-                    doubt(ledger, who, call);
+                let told = Arc::downgrade(self);
+                let drawn = faults::draw(network, call, move || {
+                    if let Some(universe) = told.upgrade() {
+                        universe.count(faults::CONFLICT_BESIDE_CONDITION);
+                    }
+                });
+                if drawn.name != faults::CONFLICT_BESIDE_CONDITION {
+                    *counts.entry(drawn.name).or_default() += 1;
+                }
+                if role == Role::Process && (drawn.in_doubt || is_give_back(call)) {
+                    doubt(ledger, who, call, &self.scenario);
                 }
                 note(
                     journal,
@@ -199,19 +208,23 @@ impl Universe {
         let keys = keys_of(call);
         let now = self.time();
         let mut state = self.locked();
-        let State { ledger, record, journal, spoiled, .. } = &mut *state;
+        let State { ledger, record, journal, spoiled, counts, .. } = &mut *state;
         let what = if call.operation == Operation::UpdateItem { update_of(call) } else { String::new() };
         note(journal, now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
-        if role == Role::Process && is_give_back(call) {
-            ledger.account(who, &keys[0]).give_backs += 1;
-        }
         if answered.status != 200 {
+            if role == Role::Process && is_give_back(call) {
+                // Refused: others booked behind it, or the bucket was full meanwhile.
+                doubt(ledger, who, call, &self.scenario);
+            }
             return;
         }
         let changes = wire::changes(call).into_iter();
         let rows = changes.map(|(key, values)| self.touched(key, &values, spoiled)).collect();
         let error = Micros::from(self.scenario.clock_error);
         let judged = ledger.applied(role.writer(who), rows, now, error);
+        for judgement in std::mem::take(&mut ledger.judgements) {
+            *counts.entry(judgement).or_default() += 1;
+        }
         for (name, bucket) in std::mem::take(&mut ledger.changed) {
             record.limit_changed(&name, &bucket, now);
         }
@@ -236,7 +249,13 @@ impl Universe {
         }
         // A take from a full bucket has no lower bound: it sets the level to what it knows.
         let when = |has: &str, value: &str| values[has].is_object().then(|| number(values, value, 6)).flatten();
-        Touched { key, row, planned_at: when(":lo", ":now"), returned_to: when(":left", ":a") }
+        let starts_at = when(":hi", ":now").or_else(|| when(":d", ":t"));
+        Touched { key, row, planned_at: when(":lo", ":now"), returned_to: when(":left", ":a"), starts_at }
+    }
+
+    /// Counts what happened within a step.
+    fn count(&self, name: &'static str) {
+        *self.locked().counts.entry(name).or_default() += 1;
     }
 
     /// Counts an event of the run.
@@ -329,11 +348,11 @@ fn note(journal: &mut VecDeque<String>, now: Micros, line: &str) {
     journal.push_back(format!("{:>12.6} s  {line}", since_start as f64 / 1e6));
 }
 
-/// A take that its sender may repeat, or never hear of.
-fn doubt(ledger: &mut Ledger, who: &str, call: Call<'_>) {
+/// A take that its sender may repeat or never hear of, or a return that comes to nothing.
+fn doubt(ledger: &mut Ledger, who: &str, call: Call<'_>, scenario: &Scenario) {
     for key in keys_of(call) {
-        if !key.starts_with("lease#") {
-            ledger.account(who, &key).excused += 1;
+        if let Some(bucket) = scenario.bucket(&key) {
+            ledger.account(who, &key).excused += Micros::from(bucket.most) * 1_000_000;
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::client::Inner;
 use crate::config::Leases;
 use crate::grant::Part;
 use crate::outcome::RetryIn;
-use crate::retry::random_id;
 use crate::store::{Cancelled, StoreError, Transacted, Transaction};
 
 /// One bucket's share of the transaction.
@@ -90,7 +89,7 @@ fn step(inner: &Inner, want: &Want, bucket: &Bucket, terms: Terms) -> Plan<Step>
     let take = Take { cost: want.cost, now, patience: terms.patience };
     let has_lease = bucket.limit().is_concurrent() || inner.config.leases == Leases::All;
     let lease = has_lease.then(|| {
-        let id = LeaseId::new(random_id(now).simple().to_string());
+        let id = LeaseId::new(inner.config.lease_ids.next());
         let ends = now.after(terms.lease_for);
         id.map(|id| Lease::new(want.entry.dimension.clone(), &id, want.cost, now, ends, &inner.config.caller))
     });
