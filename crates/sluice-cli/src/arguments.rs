@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Penalize(penalize::Options),
     /// Give back what crashed callers held
     Reconcile(reconcile::Options),
-    /// Acquire and release from many workers at once, and judge the history that they leave
+    /// Acquire and release from many workers at once, and judge what came of it (with --history)
     Stress(stress::Options),
     /// Read histories, and decide whether every promise was kept
     History(history::Options),

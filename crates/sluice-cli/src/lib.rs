@@ -26,6 +26,7 @@ use arguments::Command;
 /// Runs one command. The exit code is 0, 1 for an error, 75 (`EX_TEMPFAIL`) for a refusal that time will end, or that of the
 /// program that `sluice run` ran.
 pub async fn run(arguments: Arguments) -> ExitCode {
+    output::end_with_the_reader();
     connect::log();
     let result = match arguments.command {
         Command::Sandbox(options) => sandbox::run(options).await,

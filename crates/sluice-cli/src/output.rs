@@ -20,6 +20,29 @@ pub(crate) enum Align {
     Right,
 }
 
+/// Ends the program where nobody reads what it prints, as `sluice history ... | head` does, with the code of a shell for it; and
+/// with an error where it cannot be written, as on a full disk. Rust's own `println!` panics for either.
+pub(crate) fn end_with_the_reader() {
+    /// 128 and SIGPIPE.
+    const NOBODY_READS: i32 = 141;
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let message = info.payload_as_str().unwrap_or_default();
+        match message.strip_prefix("failed printing to stdout: ") {
+            Some(error) if error.starts_with("Broken pipe") => std::process::exit(NOBODY_READS),
+            Some(error) => {
+                anstream::eprintln!(
+                    "{}error:{} the output cannot be written: {error}",
+                    RED.render(),
+                    RED.render_reset()
+                );
+                std::process::exit(1)
+            }
+            None => others(info),
+        }
+    }));
+}
+
 /// Prints rows under a header; a column is as wide as it must be.
 pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[String; N]>) {
     let mut table = Table::new();

@@ -76,7 +76,7 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
         println!("  {dimension}: {}", drift(*slots, report.corrected.get(dimension)));
     }
     let rest = [
-        (*already_capped, "deleted alone: the bucket was full already"),
+        (*already_capped, "deleted without all of their slots: the bucket was full"),
         (*lost_races, "released or renewed meanwhile"),
         (*left, "left for the next sweep"),
         (*refused, "refused by DynamoDB, or of a bucket that cannot be read; the log says why"),

@@ -303,3 +303,12 @@ fn a_missing_or_bad_environment_is_told() {
     );
     assert!(nobody.contains("unavailable") && nobody.contains("nothing was applied"), "{nobody}");
 }
+
+#[test]
+fn a_reader_that_left_ends_the_program_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = sluice().args(["sandbox", "--port", "0"]).stdout(writer).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.contains("panicked")), (Some(141), false), "{said}");
+}

@@ -149,7 +149,7 @@ impl Bucket {
         self.counted
     }
 
-    /// Cost of the leases that were deleted without a slot, since the bucket was full.
+    /// Cost of leases that was deleted without its slots, since the bucket had no room.
     #[must_use]
     pub const fn capped(&self) -> Option<Amount> {
         self.capped

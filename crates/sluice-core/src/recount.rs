@@ -11,7 +11,7 @@
 //! - not below `C - T1 - S - released`: a lease that lived at the first reading was scanned, or released before the scan came
 //!   to it. S is the cost of the scanned leases that may have lived then.
 //! - not above `C - T1 - S' + (capped2 - capped1)`: S' is the cost of the scanned leases that lived then for certain, and
-//!   `capped` counts the leases that were deleted without a slot since their bucket was full. Each of them makes a minted slot
+//!   `capped` counts the cost of leases that was deleted without its slots, since their bucket had no room. Each of them makes a minted slot
 //!   good.
 //!
 //! The sweep knows besides what itself did to leases that it had scanned: what it gave back is no loss of the unscanned (it
@@ -99,7 +99,7 @@ impl Census {
 pub struct Returned {
     /// Slots that it gave back.
     pub slots: Amount,
-    /// Cost of the leases that it deleted alone, since the bucket was full.
+    /// Cost of the leases that it deleted without its slots, since the bucket had no room.
     pub capped: Amount,
     /// Cost of the leases that were gone or renewed when it came.
     pub lost: Amount,

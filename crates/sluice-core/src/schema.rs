@@ -50,7 +50,7 @@ pub const ADMITTED: &str = "admitted";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. Where it moves as [`VERSION`] does, all
 /// writers count.
 pub const COUNTED: &str = "counted";
-/// Concurrency bucket, optional: monotone cost of the leases that were deleted without a slot, since the bucket was full.
+/// Concurrency bucket, optional: monotone cost of leases that was deleted without its slots, since the bucket had no room.
 pub const CAPPED: &str = "capped";
 /// Concurrency bucket, optional: slots that the last sweep found lost (or minted, below zero), for the next to confirm.
 pub const DRIFT: &str = "drift";

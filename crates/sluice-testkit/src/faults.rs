@@ -87,7 +87,9 @@ impl Fault {
 
 /// What becomes of the body of an answer.
 #[derive(Clone)]
-pub struct Alteration(Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>);
+pub struct Alteration(Alter);
+
+type Alter = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
 
 impl Alteration {
     /// Changes the body with `alter`.

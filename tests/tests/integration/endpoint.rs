@@ -27,7 +27,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// The endpoint to test against; `None` for the embedded engine.
 pub(crate) fn url() -> Option<String> {
-    std::env::var("SLUICE_TEST_ENDPOINT").ok().filter(|url| !url.is_empty())
+    let url = std::env::var("SLUICE_TEST_ENDPOINT").ok().filter(|url| !url.is_empty())?;
+    let is_url = url.starts_with("http://") || url.starts_with("https://");
+    assert!(
+        is_url,
+        "SLUICE_TEST_ENDPOINT={url:?} is no URL: it takes http://HOST:PORT, or the https:// of a Region's DynamoDB"
+    );
+    Some(url)
 }
 
 /// A table of one test, deleted when the test ends.
@@ -156,7 +162,6 @@ impl HttpConnector for Bridge {
         let connector = self.0.clone();
         UNDER_WAY.fetch_add(1, Ordering::SeqCst);
         let sent = tokio::task::spawn_blocking(move || {
-            let _answered = Answered;
             real_time().block_on(async move {
                 let answer = tokio::time::timeout(LONGEST, connector.call(request)).await;
                 let slow = |elapsed: tokio::time::error::Elapsed| ConnectorError::timeout(elapsed.into());
@@ -169,6 +174,7 @@ impl HttpConnector for Bridge {
             })
         });
         HttpConnectorFuture::new(async move {
+            let _answered = Answered;
             match sent.await {
                 Ok(answer) => answer,
                 Err(error) => Err(ConnectorError::other(error.into(), None)),

@@ -10,10 +10,11 @@ use fastrand::Rng;
 use sluice_sdk::{Basis, Grant, Outcome, Request, SlotBuilder, SlotError};
 use tokio::time::{sleep, timeout};
 
+use crate::process::Process;
 use crate::record::Grip;
 use crate::row::Micros;
 use crate::scenario::BucketPlan;
-use crate::universe::{Process, Universe};
+use crate::universe::Universe;
 
 /// Nothing takes longer: not an acquire under the worst of faults, nor a slot with the longest timeout.
 const NO_HANG: Duration = Duration::from_secs(120);
@@ -175,6 +176,7 @@ impl Caller {
     ) {
         let asked_at = self.universe.time();
         let fails = self.rng.u32(0..6) == 0;
+        let dies_at = self.dies_at();
         let begun = AtomicBool::new(false);
         let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap();
         let (timeout_known, ttl) = (micros(timeout_known), micros(self.universe.scenario.lease_ttl));
@@ -196,7 +198,7 @@ impl Caller {
         });
         let outcome = match gives_up_after {
             Some(after) => timeout(after, run).await.ok(),
-            None => Some(run.await),
+            None => Dying::new(run, dies_at).await,
         };
         match outcome {
             None => self.universe.act("slot dropped", &self.process.name),
@@ -206,10 +208,11 @@ impl Caller {
         if !begun.load(Ordering::SeqCst) {
             let now = self.universe.time();
             self.universe.record(|record| record.left(&self.process.name, need, asked_at, now));
-            // A single booking that is dropped before its start has no excuse: it must be given back.
-            if need.parts.len() > 1 {
-                self.came_to_nothing(need);
-            }
+        }
+        // Of several buckets, what one gave may flow back while another is asked again. A single booking that is dropped before
+        // its start has no excuse: it must be given back.
+        if need.parts.len() > 1 {
+            self.came_to_nothing(need);
         }
     }
 

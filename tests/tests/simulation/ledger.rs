@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::account::Account;
 use crate::row::{BucketRow, LeaseRow, Micros};
 
 /// Who wrote.
@@ -31,21 +32,6 @@ impl Writer<'_> {
             Self::Vandal => "vandal",
         }
     }
-}
-
-/// What one process took of one rate bucket, and what of it was used.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Account {
-    pub(crate) taken: Micros,
-    pub(crate) returned: Micros,
-    pub(crate) kept: Micros,
-    /// What may rightly have come to nothing: a reply that was lost, a return that was refused, tokens that flowed back by
-    /// themselves.
-    pub(crate) excused: Micros,
-    /// For rounding: each take of a line may lose a millionth.
-    takes: u64,
-    /// When what was taken may be used, by the clock of the client: what it will be told.
-    starts: Vec<Micros>,
 }
 
 /// The table as it must be, and what was made of it.
@@ -330,41 +316,4 @@ impl Ledger {
 enum Grip {
     Taken,
     Left,
-}
-
-impl Account {
-    /// A caller was told that it may start at `at`: one of the writes of its process took tokens that are there then.
-    pub(crate) fn told_start(&mut self, bucket: &str, at: Micros) -> Result<(), String> {
-        match self.starts.iter().position(|start| (start - at).abs() <= 2) {
-            Some(found) => {
-                self.starts.swap_remove(found);
-                Ok(())
-            }
-            None => Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.starts)),
-        }
-    }
-
-    /// Whatever was kept had been taken, and nothing that was kept was given back: at any moment, under any fault.
-    pub(crate) fn balance(&self, process: &str, bucket: &str) -> Result<(), String> {
-        if self.unused() + self.rounding() < 0 {
-            return Err(format!("{bucket}: {process} gave back what it had used, or twice: {self:?}"));
-        }
-        Ok(())
-    }
-
-    /// What was taken was kept, or given back, or there is an excuse: once all is quiet, where nothing else went wrong.
-    pub(crate) fn is_used_up(&self, process: &str, bucket: &str) -> Result<(), String> {
-        if self.unused() > self.excused + self.rounding() {
-            return Err(format!("{bucket}: {process} took what it neither used nor gave back: {self:?}"));
-        }
-        Ok(())
-    }
-
-    const fn unused(&self) -> Micros {
-        self.taken - self.returned - self.kept
-    }
-
-    fn rounding(&self) -> Micros {
-        Micros::from(self.takes) * 2
-    }
 }

@@ -8,10 +8,12 @@
 // Figures for people.
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
+mod account;
 mod callers;
 mod faults;
 mod ledger;
 mod others;
+mod process;
 mod record;
 mod row;
 mod run;
@@ -41,10 +43,11 @@ fn simulation_keeps_every_promise() {
     let steps = variable("SLUICE_SIM_STEPS").unwrap_or(STEPS);
     if let Some(seed) = variable("SLUICE_SIM_SEED") {
         let ran = run::run(Scenario::of(seed, steps));
-        println!("{:#?}\n{} steps", Scenario::of(seed, steps), ran.steps);
+        println!("{:?}\n{} steps, those to the end among them", Scenario::of(seed, steps), ran.steps);
         return report(seed, steps, ran.verdict);
     }
     let (first, seeds) = (variable("SLUICE_SIM_FIRST").unwrap_or(1), variable("SLUICE_SIM_SEEDS").unwrap_or(SEEDS));
+    assert!(seeds > 0, "SLUICE_SIM_SEEDS=0 would simulate nothing");
     let began = Instant::now();
     let (next, total) = (AtomicU64::new(first), Mutex::new((0, BTreeMap::new())));
     let failure = Mutex::new(None);
@@ -65,7 +68,7 @@ fn simulation_keeps_every_promise() {
             }
             if seed > first && (seed - first).is_multiple_of(TOLD_EVERY) {
                 println!(
-                    "seed {seed}: {} steps, {:.0} steps/s",
+                    "at seed {seed}: {} steps, {:.0} steps/s",
                     total.0,
                     total.0 as f64 / began.elapsed().as_secs_f64()
                 );
@@ -86,12 +89,15 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 15] = [
+const ACTS: [&str; 20] = [
     "another client",
     "call failed",
+    "a client outlives its runtime",
     "clock jumps",
     "dropped at an await",
     "holder vanishes",
+    "judged: a return",
+    "judged: the brim",
     "limit changed",
     "penalty",
     "process dies",
@@ -100,7 +106,9 @@ const ACTS: [&str; 15] = [
     "runtime dropped",
     "slot dropped",
     "slot edited by hand",
+    "sweeper dies",
     "time jumps",
+    "TTL deletes a lease",
     "TTL runs",
 ];
 

@@ -9,11 +9,12 @@ use serde_json::Value;
 use sluice_core::schema::KEY;
 use sluice_core::{Amount, Cost, Limit, Rate};
 use sluice_sdk::SweepOptions;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use crate::process::{Process, Role};
 use crate::row::BucketRow;
 use crate::scenario::BucketPlan;
-use crate::universe::{Process, Role, Spoilt, TABLE, Universe};
+use crate::universe::{Spoilt, TABLE, Universe};
 
 /// Sweeps, again and again, some with little time.
 pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: Rng) {
@@ -23,8 +24,16 @@ pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: 
         (options.segments, options.concurrency) = (rng.u16(1..=4), rng.u16(1..=4));
         options.budget = rng.bool().then(|| Duration::from_millis(rng.u64(50..=2_000)));
         universe.act("sweep", &process.name);
-        // A table that fails ends it; the next one goes on.
-        let _ = process.client.sweep(options).await;
+        // A table that fails ends it, and so does the death of its process; the next one goes on.
+        if rng.u32(0..4) == 0 {
+            universe.act("sweeper dies", &process.name);
+            let _ = timeout(Duration::from_millis(rng.u64(0..300)), process.client.sweep(options)).await;
+        } else {
+            let _ = process.client.sweep(options).await;
+        }
+        if universe.scenario.clock_error > 0 {
+            process.set_clock_error(rng.i64(-universe.scenario.clock_error..=universe.scenario.clock_error));
+        }
     }
 }
 
@@ -181,8 +190,22 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 8] =
-    ["tokens", "capacity", "last_refill_at", "refill_rate", "version", "limit_type", "cost", "dimension"];
+const SPOILABLE: [&str; 14] = [
+    "tokens",
+    "capacity",
+    "last_refill_at",
+    "refill_rate",
+    "version",
+    "limit_type",
+    "cost",
+    "dimension",
+    "ttl",
+    "created_at",
+    "admitted",
+    "counted",
+    "capped",
+    "drift",
+];
 
 /// Puts a value where it makes no sense, past the ledger.
 async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut Rng) {
@@ -267,8 +290,11 @@ pub(crate) fn ttl_sweep(universe: &Arc<Universe>) {
     let deleted = universe.dynamo.sweep_ttl().unwrap();
     universe.act("TTL runs", &format!("{deleted} rows"));
     let lives = |key: &str| universe.dynamo.row(TABLE, key).unwrap().is_some();
-    let judged = universe.ledger(|ledger| ledger.ttl_deleted(universe.time(), lives));
-    universe.check(judged.map(|_| ()));
+    match universe.ledger(|ledger| ledger.ttl_deleted(universe.time(), lives)) {
+        Ok(0) => {}
+        Ok(leases) => universe.act("TTL deletes a lease", &format!("{leases} of them")),
+        Err(violation) => universe.violated(violation),
+    }
 }
 
 /// Everyone beside the callers, as the scenario says.
@@ -283,6 +309,7 @@ pub(crate) fn everyone(universe: &Arc<Universe>, rng: &mut Rng, tasks: &mut toki
     }
     if scenario.operator {
         let process = universe.process("operator", Role::Operator, |client| client);
+        process.set_clock_error(rng.i64(-scenario.clock_error..=scenario.clock_error));
         tasks.spawn(operator(Arc::clone(universe), process, rng.fork()));
     }
     if scenario.strangers {

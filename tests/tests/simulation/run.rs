@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::callers::Caller;
 use crate::others;
+use crate::process::{Process, Role};
 use crate::scenario::{Scenario, Weather};
-use crate::universe::{Process, Role, Universe};
+use crate::universe::Universe;
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -39,13 +40,13 @@ pub(crate) fn run(scenario: Scenario) -> Ran {
     let (universe, processes) = runtime.block_on(busy(scenario));
     let runtime = if abruptly && universe.verdict().is_ok() {
         universe.act("runtime dropped", "everything in flight is gone");
-        processes.iter().for_each(Process::kill);
         another_runtime(&universe, runtime)
     } else {
         runtime
     };
     runtime.block_on(quiet(&universe, &processes));
     if let Some(folder) = std::env::var_os("SLUICE_SIM_HISTORY") {
+        std::fs::create_dir_all(&folder).expect("SLUICE_SIM_HISTORY is a folder, or can be made");
         let file = std::path::Path::new(&folder).join(format!("seed-{}.ndjson", universe.scenario.seed));
         universe.record(|record| record.save(&file)).expect("the history is written");
     }
@@ -63,6 +64,7 @@ fn another_runtime(universe: &Arc<Universe>, runtime: Runtime) -> Runtime {
     drop(runtime);
     let next = virtual_time();
     let after = next.block_on(async { universe.dynamo.clock().now() });
+    assert!(after <= before, "the run took longer than it lasted");
     universe.dynamo.clock().advance(before.since(after));
     next
 }
@@ -167,7 +169,11 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     sleep(Duration::from_secs(30)).await;
     others::mend_all(universe).await;
     universe.check(universe.record(|record| record.judged()));
-    accounts_add_up(universe, processes);
+    if universe.scenario.ends_abruptly {
+        outlive(universe, processes).await;
+    } else {
+        accounts_add_up(universe, processes);
+    }
     if universe.verdict().is_err() {
         return;
     }
@@ -188,6 +194,21 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
         }
     }
     nothing_is_left(universe).await;
+}
+
+/// Clients that were in the middle of something when their runtime was dropped still serve.
+async fn outlive(universe: &Universe, processes: &[Process]) {
+    for process in processes.iter().filter(|process| process.is_alive()) {
+        universe.act("a client outlives its runtime", &process.name);
+        for bucket in &universe.scenario.buckets {
+            let slot = process.client.slot(bucket.name()).timeout(Duration::from_secs(5));
+            let call = slot.run(async |_| Ok::<_, std::io::Error>(()));
+            if tokio::time::timeout(Duration::from_secs(60), call).await.is_err() {
+                universe.violated(format!("{} hangs on {} in its second runtime", process.name, bucket.name()));
+            }
+        }
+    }
+    sleep(Duration::from_secs(30)).await;
 }
 
 /// What was taken was used, or there was an attempt to give it back, or an excuse.

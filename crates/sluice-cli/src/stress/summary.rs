@@ -10,7 +10,7 @@ use super::Options;
 use super::worker::Figures;
 use crate::figures::{percentile_ms, ratio, rounded};
 use crate::history;
-use crate::output::{BOLD, RED, YELLOW};
+use crate::output::{BOLD, DIM, RED, YELLOW};
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -79,9 +79,12 @@ impl Summary {
                 YELLOW.render_reset()
             );
         }
-        println!();
-        if let Some(verdict) = &self.verdict {
-            history::print(verdict);
+        match &self.verdict {
+            Some(verdict) => {
+                println!();
+                history::print(verdict);
+            }
+            None => anstream::println!("{}not judged: give --history FILE{}", DIM.render(), DIM.render_reset()),
         }
     }
 }

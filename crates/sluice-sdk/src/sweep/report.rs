@@ -45,7 +45,7 @@ pub struct SweepReport {
     pub restored_slots: usize,
     /// Dimensions with a lease given back, and how many.
     pub dimensions: BTreeMap<Dimension, Restored>,
-    /// Leases deleted without a slot, since their bucket was full already.
+    /// Leases deleted without all of their slots, since their bucket had no room for them.
     pub already_capped: usize,
     /// Leases that were given back or renewed between the scan and the write.
     pub lost_races: usize,

@@ -187,3 +187,25 @@ impl Query {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4 KB and 300 operators, says the Developer Guide ("Service, account, and table quotas"); the engines here do not enforce it.
+    #[test]
+    fn the_filter_stays_within_what_dynamodb_takes() {
+        let names = (0..MOST_NAMED).map(|at| Dimension::new(&format!("vendor{at}#concurrent")).unwrap());
+        let now = Timestamp::from_secs(0);
+        let query = Query {
+            read_at: ReadAt { begun: now, done: now },
+            recounted: Arc::new(names.collect()),
+            unparsable: Arc::default(),
+        };
+        let filter = query.scan(0, 1).filter;
+        let operators = ["begins_with", "attribute_", " AND ", " OR ", "NOT ", " IN ", " < ", " = "];
+        let used: usize = operators.iter().map(|operator| filter.matches(operator).count()).sum();
+        assert!(filter.len() <= 4_096, "{} bytes", filter.len());
+        assert!(used <= 300, "{used} operators");
+    }
+}

@@ -1,0 +1,62 @@
+//! Processes, and whom they stand for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use sluice_sdk::Client;
+use sluice_testkit::EmbeddedDynamo;
+
+use crate::ledger::Writer;
+
+/// Who a client stands for. It decides how the ledger judges its writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Process,
+    Sweeper,
+    Operator,
+    Stranger,
+    Vandal,
+}
+
+impl Role {
+    pub(crate) const fn writer(self, name: &str) -> Writer<'_> {
+        match self {
+            Self::Process => Writer::Process(name),
+            Self::Sweeper => Writer::Sweeper(name),
+            Self::Operator => Writer::Operator,
+            Self::Stranger => Writer::Stranger,
+            Self::Vandal => Writer::Vandal,
+        }
+    }
+}
+
+/// A process: a client with a network, a clock and a life of its own.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) name: Arc<str>,
+    pub(crate) client: Client,
+    pub(crate) dynamo: EmbeddedDynamo,
+    pub(crate) clock_error: Arc<AtomicI64>,
+    pub(crate) alive: Arc<AtomicBool>,
+}
+
+impl Process {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    /// Nothing that it has not sent yet will ever be sent.
+    pub(crate) fn kill(&self) {
+        self.alive.store(false, Ordering::SeqCst);
+    }
+
+    /// Sets how far its clock is off, in microseconds.
+    pub(crate) fn set_clock_error(&self, micros: i64) {
+        self.clock_error.store(micros, Ordering::SeqCst);
+    }
+
+    /// Its clock's error at this moment.
+    pub(crate) fn clock_error(&self) -> i64 {
+        self.clock_error.load(Ordering::SeqCst)
+    }
+}
