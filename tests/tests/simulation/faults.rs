@@ -6,6 +6,8 @@ use fastrand::Rng;
 use serde_json::json;
 use sluice_testkit::{Alteration, Call, Fault, Operation};
 
+use crate::wire::is_give_back;
+
 /// A fault, and whether its sender cannot know what became of the request.
 pub(crate) struct Drawn {
     pub(crate) name: &'static str,
@@ -79,8 +81,8 @@ fn make(name: &'static str, rng: &mut Rng, call: Call<'_>) -> Option<Fault> {
     Some(match name {
         "connection reset, request lost" => Fault::LoseRequest,
         "connection reset, reply lost" => Fault::LoseReply,
-        // What makes a single write repeatable is that its sender says so: a proxy that repeats those is none.
-        "delivered twice" if transaction => Fault::Repeat,
+        // A return of tokens is the one write that must not be repeated; its sender never does, and nothing on the way may.
+        "delivered twice" if transaction || (single_write && !is_give_back(call)) => Fault::Repeat,
         "delivered late" => Fault::Late(Duration::from_millis(rng.u64(1..=10_000))),
         // Up to beyond the second after which its sender gives up.
         "delayed request" => Fault::Delay(Duration::from_millis(rng.u64(100..=3_000))),
