@@ -1,7 +1,7 @@
 //! The history of a run, as its callers saw it, in the format of `sluice stress`; judged by the checker that shares no code
 //! with the rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sluice_core::{Limit, LimitType};
@@ -16,10 +16,13 @@ const LEASE_MARGIN: i64 = 5_000_000;
 
 /// What happened so far.
 pub(crate) struct Record {
-    header: Header,
+    clock_error: i64,
     events: Vec<Event>,
     concurrent: Vec<String>,
     edited: BTreeSet<String>,
+    /// When tokens were sent back that have not arrived yet, by process and bucket.
+    returns: BTreeMap<(String, String), Vec<Micros>>,
+    slowest_return: i64,
     ids: u64,
 }
 
@@ -49,11 +52,12 @@ impl Record {
             scenario.buckets.iter().map(|bucket| Event::Limit(limit(bucket.name(), &bucket.limit, START.micros())));
         let concurrent = scenario.buckets.iter().filter(|bucket| bucket.is_concurrent());
         Self {
-            // Starts are whole microseconds, rounded up each by itself.
-            header: Header::new(scenario.clock_error.max(1)),
+            clock_error: scenario.clock_error,
             events: events.collect(),
             concurrent: concurrent.map(|bucket| bucket.name().to_owned()).collect(),
             edited: BTreeSet::new(),
+            returns: BTreeMap::new(),
+            slowest_return: 0,
             ids: 0,
         }
     }
@@ -74,6 +78,18 @@ impl Record {
             self.events.push(Event::Granted(granted));
         }
         id
+    }
+
+    /// The time that a request is on its way counts as an error of clocks; for takes it shows in their starts, for returns here.
+    pub(crate) fn return_sent(&mut self, process: &str, dimension: &str, at: Micros) {
+        self.returns.entry((process.to_owned(), dimension.to_owned())).or_default().push(at);
+    }
+
+    pub(crate) fn return_arrived(&mut self, process: &str, dimension: &str, at: Micros) {
+        let sent = self.returns.entry((process.to_owned(), dimension.to_owned())).or_default();
+        let earliest = sent.iter().copied().min().unwrap_or(at);
+        sent.retain(|sent| *sent != earliest);
+        self.slowest_return = self.slowest_return.max(micros(at - earliest));
     }
 
     fn changed_since(&self, dimension: &str, at: Micros) -> bool {
@@ -140,10 +156,15 @@ impl Record {
     /// What the promises say to it.
     pub(crate) fn judged(&self) -> Result<(), String> {
         let mut checker = Checker::new();
-        checker.feed(Event::History(self.header));
+        checker.feed(Event::History(self.header()));
         self.events.iter().cloned().for_each(|event| checker.feed(event));
         let violations: Vec<String> = checker.finish().violations.iter().map(ToString::to_string).collect();
         if violations.is_empty() { Ok(()) } else { Err(format!("the history: {}", violations.join("\nthe history: "))) }
+    }
+
+    /// Starts are whole microseconds, rounded up each by itself.
+    fn header(&self) -> Header {
+        Header::new(self.clock_error.max(1) + self.slowest_return)
     }
 
     pub(crate) fn events(&self) -> &[Event] {
@@ -151,7 +172,7 @@ impl Record {
     }
 
     pub(crate) fn save(&self, file: &Path) -> std::io::Result<()> {
-        let mut writer = Writer::new(std::fs::File::create(file)?, self.header)?;
+        let mut writer = Writer::new(std::fs::File::create(file)?, self.header())?;
         self.events.iter().try_for_each(|event| writer.write(event))?;
         writer.finish().map(drop)
     }

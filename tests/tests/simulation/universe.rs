@@ -117,7 +117,7 @@ impl Universe {
         }
         self.step();
         let mut state = self.locked();
-        let State { network, ledger, counts, journal, .. } = &mut *state;
+        let State { network, ledger, record, counts, journal, .. } = &mut *state;
         let fault = match self.scenario.weather.one_fault_in() {
             _ if self.is_quiet() => return None,
             // What is rare meets more of them, or a run would hardly see it.
@@ -131,6 +131,9 @@ impl Universe {
                 if drawn.name != faults::CONFLICT_BESIDE_CONDITION {
                     *counts.entry(drawn.name).or_default() += 1;
                 }
+                if is_give_back(call) {
+                    record.return_sent(who, &keys_of(call)[0], self.time());
+                }
                 if role == Role::Process && (drawn.in_doubt || is_give_back(call)) {
                     doubt(ledger, who, call, &self.scenario);
                 }
@@ -141,7 +144,12 @@ impl Universe {
                 );
                 drawn.fault
             }
-            _ => faults::latency(network),
+            _ => {
+                if is_give_back(call) {
+                    record.return_sent(who, &keys_of(call)[0], self.time());
+                }
+                faults::latency(network)
+            }
         };
         Some(fault)
     }
@@ -159,6 +167,9 @@ impl Universe {
         let State { ledger, record, journal, spoiled, counts, .. } = &mut *state;
         let what = if call.operation == Operation::UpdateItem { update_of(call) } else { String::new() };
         note(journal, now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
+        if is_give_back(call) {
+            record.return_arrived(who, &keys[0], now);
+        }
         if answered.status != 200 {
             if role == Role::Process && is_give_back(call) {
                 // Refused: others booked behind it, or the bucket was full meanwhile.
