@@ -18,9 +18,10 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// A caller was told that it may start at `at`: one of the writes of its process took tokens that are there then.
-    pub(crate) fn told_start(&mut self, bucket: &str, at: Micros) -> Result<(), String> {
-        match self.starts.iter().position(|start| (start - at).abs() <= 2) {
+    /// A caller was told that it may start at `at`: one of the writes of its process took tokens that are there then. A clock that
+    /// went back since it asked may tell it later, by twice its error.
+    pub(crate) fn told_start(&mut self, bucket: &str, at: Micros, error: Micros) -> Result<(), String> {
+        match self.starts.iter().position(|start| (-2..=2 + 2 * error).contains(&(at - start))) {
             Some(found) => {
                 self.starts.swap_remove(found);
                 Ok(())
