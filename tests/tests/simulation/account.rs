@@ -21,7 +21,10 @@ impl Account {
     /// A caller was told that it may start at `at`: one of the writes of its process took tokens that are there then. A clock that
     /// went back since it asked may tell it later, by twice its error.
     pub(crate) fn told_start(&mut self, bucket: &str, at: Micros, error: Micros) -> Result<(), String> {
-        match self.starts.iter().position(|start| (-2..=2 + 2 * error).contains(&(at - start))) {
+        let late = |start: &Micros| at - start;
+        let fits = |start: &Micros| (-2..=2 + 2 * error).contains(&late(start));
+        let starts = self.starts.iter().enumerate().filter(|(_, start)| fits(start));
+        match starts.min_by_key(|(_, start)| late(start).abs()).map(|(found, _)| found) {
             Some(found) => {
                 self.starts.swap_remove(found);
                 Ok(())
