@@ -174,8 +174,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Where leases get their ids, which must be unlike those of every other process and hold no `#`; a simulation makes them
-    /// repeatable.
+    /// Where leases get their ids, which must be unlike those of every other process; a simulation makes them repeatable. One
+    /// that is empty or holds a `#` is replaced by a UUID.
     #[must_use]
     pub fn lease_ids(mut self, next: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.config.lease_ids = LeaseIds::from_fn(next);

@@ -283,3 +283,16 @@ async fn a_dimension_named_twice_costs_twice() {
     assert_eq!(world.level(RPM).await, "1");
     assert!(matches!(error(&client, [RPM, RPM, RPM, RPM]).await, AcquireError::NeverSatisfiable { .. }));
 }
+
+/// Without a lease, its slot would be lost with its holder.
+#[tokio::test(start_paused = true)]
+async fn a_slot_has_a_lease_whatever_ids_are_drawn() {
+    for id in ["", "a#b"] {
+        let world = World::with_slots("elevenlabs#concurrent", 1).await;
+        let client = world.client_with(|settings| settings.lease_ids(move || id.to_owned()));
+        let held = take(&client, "elevenlabs#concurrent").await;
+        assert_eq!(world.leases().await, 1, "{id:?}");
+        held.release().await.unwrap();
+        assert_eq!((world.free("elevenlabs#concurrent").await.as_str(), world.leases().await), ("1", 0));
+    }
+}

@@ -5,7 +5,7 @@
 //! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
 //! | release | delete if `attribute_exists(pk)`                   | T += k if concurrent, capacity = :c and T <= C - k  |
 //! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
-//! | fill    | delete, as in release or reclaim                   | T += what has room, capped += the rest if C, T as seen |
+//! | fill    | delete, as in release or reclaim                   | T += room, capped += rest if C and T as seen        |
 //! | renew   | ttl, `purge_at` if ttl <= :new (so it exists)      | -                                                   |
 //!
 //! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Bucket, Lease, LeaseId, Plan, RatePlanner, RateReceipt, SlotPlanner, Take, Update, Verdict, Write};
+use sluice_core::{Bucket, Lease, Plan, RatePlanner, RateReceipt, SlotPlanner, Take, Update, Verdict, Write};
 
 use super::{Parts, Taken, Terms, Want, contended, known, longest, refresh, refused, try_again, unknown};
 use crate::acquire::AcquireError;
@@ -89,7 +89,7 @@ fn step(inner: &Inner, want: &Want, bucket: &Bucket, terms: Terms) -> Plan<Step>
     let take = Take { cost: want.cost, now, patience: terms.patience };
     let has_lease = bucket.limit().is_concurrent() || inner.config.leases == Leases::All;
     let lease = has_lease.then(|| {
-        let id = LeaseId::new(inner.config.lease_ids.next());
+        let id = inner.config.lease_ids.next();
         let ends = now.after(terms.lease_for);
         id.map(|id| Lease::new(want.entry.dimension.clone(), &id, want.cost, now, ends, &inner.config.caller))
     });
