@@ -61,6 +61,7 @@ struct Recovery {
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
+    let stop = crate::signals::stop_requested();
     let dynamo = EmbeddedDynamo::new()?;
     dynamo.create_table(TABLE).await?;
     let server = dynamo.serve(([127, 0, 0, 1], 0).into()).await?;
@@ -77,7 +78,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let recovery = tokio::select! {
         recovery = play(&dynamo, crew, options.callers, begin, length, &announcer) => recovery?,
         () = progress.run(begin, length) => return Err(Failure::new("the callers did not finish in time")),
-        () = crate::signals::stop_requested() => return Ok(ExitCode::from(130)),
+        () = stop => return Ok(ExitCode::from(130)),
     };
     progress.finish();
     let summary = Summary::new(&options, &vendor, start, &recovery, &tally, leases_left(&dynamo).await?);

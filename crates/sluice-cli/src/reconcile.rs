@@ -35,12 +35,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
+    // One listener for all of it: a signal during a sweep is heard too. A sweep may be cut off anywhere.
+    let mut stop = std::pin::pin!(stop_requested());
     let client = client().await?;
     if !options.once && !options.json {
         println!("sweeping every {}; Ctrl-C stops", humantime::format_duration(options.interval));
     }
-    // One listener for all of it: a signal during a sweep is heard too. A sweep may be cut off anywhere.
-    let mut stop = std::pin::pin!(stop_requested());
     loop {
         let swept = tokio::select! {
             swept = client.sweep(SweepOptions::default()) => swept,

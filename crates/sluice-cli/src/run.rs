@@ -1,5 +1,6 @@
 //! `sluice run`: a command inside a slot.
 
+use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::arguments::duration;
 use crate::connect::client;
 use crate::failure::{Ended, Failure, TRY_AGAIN};
 use crate::output::YELLOW;
+use crate::signals::{interrupted, terminated};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -54,14 +56,18 @@ async fn child(command: &[String]) -> std::io::Result<ExitStatus> {
         }
         [] => return Err(std::io::Error::other("no command")),
     };
-    let mut child = process.kill_on_drop(true).spawn()?;
     // Ctrl-C reaches the child by itself, being of our process group: wait for what it makes of it, then release. SIGTERM
-    // reaches us alone, and is passed on.
+    // reaches us alone, and is passed on. Both are listened for before there is a child to lose.
+    let (mut at_terminate, mut at_interrupt) = (pin!(terminated()), pin!(interrupted()));
+    let mut child = process.kill_on_drop(true).spawn()?;
     loop {
         tokio::select! {
             status = child.wait() => return status,
-            () = crate::signals::terminated() => pass_on_terminate(&child),
-            _ = tokio::signal::ctrl_c() => {}
+            () = &mut at_terminate => {
+                pass_on_terminate(&child);
+                at_terminate.set(terminated());
+            }
+            () = &mut at_interrupt => at_interrupt.set(interrupted()),
         }
     }
 }

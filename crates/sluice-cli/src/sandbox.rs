@@ -32,6 +32,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const SAMPLE: &str = include_str!("buckets/sample.toml");
 
 pub(crate) async fn run(options: Options) -> Ended {
+    let stop = stop_requested();
     let declared = match &options.buckets {
         Some(file) => BucketsFile::read(file)?,
         None => BucketsFile::parse("built-in sample", SAMPLE)?,
@@ -65,7 +66,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     println!("export AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox");
     println!();
     println!("Ctrl-C stops it.");
-    stop_requested().await;
+    stop.await;
     println!("stopping");
     match tokio::time::timeout(GRACE, server.stop()).await {
         Ok(stopped) => stopped?,

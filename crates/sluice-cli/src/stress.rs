@@ -57,6 +57,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let limits = buckets.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
     let parts = options.history.as_ref().map(|file| Parts::beside(file, options.processes)).transpose()?;
     let start = Clock::system().now().after(START_UP);
+    let stop = stop_requested();
     let mut crew = Crew::spawn(&options, parts.as_ref(), start)?;
     if !options.json {
         let Options { processes, workers, seconds, .. } = &options;
@@ -65,7 +66,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     let reports = tokio::select! {
         reports = crew.finished() => reports?,
-        () = stop_requested() => {
+        () = stop => {
             crew.stop();
             crew.finished().await?
         }

@@ -107,8 +107,9 @@ fn stopped() -> watch::Receiver<bool> {
     let (tell, told) = watch::channel(false);
     let tell = Arc::new(tell);
     let at_signal = Arc::clone(&tell);
+    let stop = stop_requested();
     tokio::spawn(async move {
-        stop_requested().await;
+        stop.await;
         at_signal.send_replace(true);
     });
     // A thread of its own: such a read cannot be cut off, and the runtime would wait for it.
