@@ -91,10 +91,8 @@ fn check_rate_plans(bucket: &Bucket, take: Take) {
         assert!(take.patience > Duration::ZERO || bucket.level(take.now) >= take.cost.amount(), "{planned:?}");
         assert!(planned.after.level(take.now) <= capacity);
     }
-    for planned in [planner.probe(take)].into_iter().chain(match planner.plan_pinned(take) {
-        Plan::Write(planned) => Some(planned),
-        _ => None,
-    }) {
+    let claim = Claim { cost: take.cost, patience: take.patience };
+    for planned in [planner.probe(take)].into_iter().chain(planner.plan_batch(&[claim], take.now, Starts::Pinned, Amount::ZERO).write) {
         let receipt = RateReceipt::new(planned.after, take.cost);
         assert!(receipt.start_at(take.now) >= take.now);
         let given_back = receipt.give_back(take.now).map(|update| amount(&update.values, ":k"));

@@ -182,8 +182,12 @@ impl Bucket {
     /// The same bucket after `cost` was taken by a write whose reply does not show the row.
     #[must_use]
     pub fn after_taking(&self, cost: Cost) -> Self {
+        self.less(cost.amount())
+    }
+
+    pub(crate) fn less(&self, amount: Amount) -> Self {
         let mut after = self.clone();
-        after.tokens = self.tokens.minus(cost.amount());
+        after.tokens = self.tokens.minus(amount);
         after.version = self.version.saturating_add(1);
         after
     }

@@ -7,7 +7,9 @@ use crate::amount::{Amount, Cost};
 use crate::decimal::{self, DecimalError};
 use crate::timestamp::Timestamp;
 
+pub(crate) mod batch;
 pub(crate) mod rate;
+pub(crate) mod receipt;
 pub(crate) mod slots;
 
 /// The wait of a refusal that no time ends by itself.

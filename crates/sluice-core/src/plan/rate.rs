@@ -15,9 +15,10 @@
 
 use core::time::Duration;
 
-use crate::amount::{Amount, Cost};
+use crate::amount::Amount;
 use crate::bucket::Bucket;
-use crate::plan::{Factor, NEVER, Plan, Reason, Refusal, Take};
+use crate::plan::batch::{Claim, judge};
+use crate::plan::{Factor, Plan, Take};
 use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
@@ -52,16 +53,6 @@ static REANCHOR: Statement = Statement {
     update: "SET #T = #T + :d, #A = :t, #v = #v + :1",
     condition: "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)",
     names: NAMES,
-};
-
-/// Interleavings that the condition stops: after a full write by someone else the tokens have flowed back by themselves (A);
-/// others booked starts behind this one, which they keep, and the next caller would be given a start that is taken (T is
-/// neither as this grant left it, nor is the line above zero by now, where every start is past). A line that comes to stand
-/// above the capacity is cut at the next spend, by its upper bound.
-static GIVE_BACK: Statement = Statement {
-    update: "SET #T = #T + :k, #v = #v + :1",
-    condition: "#A = :a AND (#T = :left OR #T >= :zero)",
-    names: &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)],
 };
 
 /// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
@@ -128,26 +119,12 @@ impl<'a> RatePlanner<'a> {
     /// reply alone ([`RateReceipt::start_at`]).
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
-        if let Some(answer) = self.answer_without_write(take) {
-            return answer;
+        let claim = Claim { cost: take.cost, patience: take.patience };
+        match judge(self.bucket, claim, take.cost.amount(), take.now) {
+            Plan::Write(_) => Plan::Write(self.probe(take)),
+            Plan::Refuse(refusal) => Plan::Refuse(refusal),
+            Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
         }
-        let ahead = self.bucket.limit().refill_rate().accrued_floor(span_micros(take.patience));
-        Plan::Write(self.take(take, ahead))
-    }
-
-    /// As [`plan`](Self::plan), for a write whose reply does not show the row (a transaction): the condition itself holds the
-    /// start that this reading promises, and fails where others spent in between.
-    #[must_use]
-    pub fn plan_pinned(self, take: Take) -> Plan<Planned> {
-        if let Some(answer) = self.answer_without_write(take) {
-            return answer;
-        }
-        let rate = self.bucket.limit().refill_rate();
-        let start = self.reaches(take.cost).max(take.now);
-        let anchor = self.bucket.anchor();
-        let ahead =
-            rate.accrued_floor(start.micros_since(anchor)).minus(rate.accrued_floor(take.now.micros_since(anchor)));
-        Plan::Write(self.take(take, ahead))
     }
 
     /// A write that takes `take` if there is more than the reading says: what is sent where the reading refuses but is too old
@@ -155,7 +132,8 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn probe(self, take: Take) -> Planned {
         let ahead = self.bucket.limit().refill_rate().accrued_floor(span_micros(take.patience));
-        self.take(take, ahead)
+        let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
+        self.write(take.now, take.cost.amount(), lowest)
     }
 
     /// The write that leaves `factor` of the present level, or `None` where there is no level to take from.
@@ -181,131 +159,69 @@ impl<'a> RatePlanner<'a> {
         Some(self.update(&PENALIZE, values))
     }
 
-    fn answer_without_write(self, take: Take) -> Option<Plan<Planned>> {
-        let capacity = self.bucket.limit().capacity();
-        if take.cost.amount() > capacity {
-            return Some(Plan::NeverSatisfiable { capacity });
-        }
-        if let Some(wait) = self.bucket.cooling_down(take.now) {
-            return Some(Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown }));
-        }
-        let wait = self.wait(take);
-        (wait > take.patience).then_some(Plan::Refuse(Refusal { wait, reason: Reason::Exhausted }))
+    pub(super) const fn bucket(self) -> &'a Bucket {
+        self.bucket
     }
 
-    /// How long until the level reaches the cost, rounded up.
-    fn wait(self, take: Take) -> Duration {
-        match self.bucket.reaches(take.cost.amount()) {
-            Some(at) => at.since(take.now),
-            None => NEVER,
-        }
-    }
-
-    fn reaches(self, cost: Cost) -> Timestamp {
-        self.bucket.reaches(cost.amount()).unwrap_or(Timestamp::from_micros(i64::MAX))
+    /// x, rounded down.
+    pub(super) fn accrued(self, now: Timestamp) -> Amount {
+        self.bucket.limit().refill_rate().accrued_floor(now.micros_since(self.bucket.anchor()))
     }
 
     /// C - x, rounded down: the bucket is full where T is above it.
-    fn brim(self, now: Timestamp) -> Amount {
+    pub(super) fn brim(self, now: Timestamp) -> Amount {
         let limit = self.bucket.limit();
         limit.capacity().minus(limit.refill_rate().accrued_ceil(now.micros_since(self.bucket.anchor())))
     }
 
-    /// Takes the cost where the level at `now` plus `ahead` covers it.
-    fn take(self, take: Take, ahead: Amount) -> Planned {
-        let brim = self.brim(take.now);
+    /// Takes `total` where the tokens are `lowest` at least.
+    pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount) -> Planned {
+        let brim = self.brim(now);
         if self.bucket.tokens() > brim {
-            return self.take_full(take, brim);
+            return self.write_full(now, total, brim);
         }
-        let span = take.now.micros_since(self.bucket.anchor());
-        let accrued = self.bucket.limit().refill_rate().accrued_floor(span);
-        let lowest = take.cost.amount().minus(accrued).minus(ahead);
         let mut values = alloc::vec![(":lo", Operand::number(lowest)), (":hi", Operand::number(brim))];
-        if span > span_micros(ANCHOR_MAX_AGE) {
-            let step = accrued.minus(take.cost.amount());
-            values.extend([(":d", Operand::number(step)), (":t", Operand::number(take.now))]);
-            let after = self.bucket.moved(self.bucket.tokens().plus(step), take.now);
+        if now.micros_since(self.bucket.anchor()) > span_micros(ANCHOR_MAX_AGE) {
+            let step = self.accrued(now).minus(total);
+            values.extend([(":d", Operand::number(step)), (":t", Operand::number(now))]);
+            let after = self.bucket.moved(self.bucket.tokens().plus(step), now);
             Planned { update: self.update(&REANCHOR, values), form: Form::Reanchor, after }
         } else {
-            values.extend([(":k", Operand::number(take.cost)), (":now", Operand::number(take.now))]);
-            let after = self.bucket.after_taking(take.cost);
+            values.extend([(":k", Operand::number(total)), (":now", Operand::number(now))]);
+            let after = self.bucket.less(total);
             Planned { update: self.update(&SPEND, values), form: Form::Spend, after }
         }
     }
 
-    fn take_full(self, take: Take, brim: Amount) -> Planned {
-        let left = self.bucket.limit().capacity().minus(take.cost.amount()).minus(self.room_below_brim(take.cost));
+    fn write_full(self, now: Timestamp, total: Amount, brim: Amount) -> Planned {
+        let left = self.bucket.limit().capacity().minus(total).minus(self.room_below_brim(total));
         // An anchor never moves back: a clock that lags would gain what lies between.
-        let at = take.now.max(self.bucket.anchor());
+        let at = now.max(self.bucket.anchor());
         let values = alloc::vec![
             (":T", Operand::number(left)),
             (":t", Operand::number(at)),
-            (":now", Operand::number(take.now)),
+            (":now", Operand::number(now)),
             (":hi", Operand::number(brim)),
         ];
         let after = self.bucket.moved(left, at);
         Planned { update: self.update(&FULL, values), form: Form::Full, after }
     }
 
-    fn room_below_brim(self, cost: Cost) -> Amount {
+    fn room_below_brim(self, total: Amount) -> Amount {
         let limit = self.bucket.limit();
         let (part, of) = HEADROOM_SHARE;
         let room =
             limit.refill_rate().accrued_floor(span_micros(self.headroom)).min(limit.capacity().fraction(part, of));
-        // Never so much that the grant itself would start later than now.
-        room.min(limit.capacity().minus(cost.amount()))
+        // Never so much that a grant of it would start later than now.
+        room.min(limit.capacity().minus(total)).max(Amount::ZERO)
     }
 
-    fn update(self, statement: &'static Statement, mut values: Values) -> Update {
+    pub(super) fn update(self, statement: &'static Statement, mut values: Values) -> Update {
         values.extend([(":a", Operand::number(self.bucket.anchor_as_read())), (":1", Operand::number(1))]);
         Update { key: self.bucket.key(), statement, values }
     }
 }
 
-/// What a granted write left behind: when the grant starts, and what may be given back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RateReceipt {
-    after: Bucket,
-    cost: Cost,
-}
-
-impl RateReceipt {
-    /// A grant of `cost` by a write after which the row was `after`.
-    #[must_use]
-    pub const fn new(after: Bucket, cost: Cost) -> Self {
-        Self { after, cost }
-    }
-
-    /// When the level that the grant took is there: `granted_at`, or later where the start was booked.
-    #[must_use]
-    pub fn start_at(&self, granted_at: Timestamp) -> Timestamp {
-        self.after.reaches(Amount::ZERO).map_or(granted_at, |there| there.max(granted_at))
-    }
-
-    /// The write that gives the tokens back unused, or `None` where they have flowed back by themselves.
-    ///
-    /// At most what keeps the line, as it stood right after the grant, at or below the capacity until `now`: tokens that
-    /// would have run over the brim in the meantime are not there to be given back. A row that was re-anchored since is left
-    /// alone, and so is one on which others have booked later starts: the gap is then for a caller who takes over this very
-    /// start. What is lost refills.
-    #[must_use]
-    pub fn give_back(&self, now: Timestamp) -> Option<Update> {
-        let planner = RatePlanner::new(&self.after);
-        let brim = planner.brim(now);
-        let unused = self.cost.amount().min(brim.minus(self.after.tokens()));
-        if unused <= Amount::ZERO {
-            return None;
-        }
-        let accrued = self.after.limit().refill_rate().accrued_floor(now.micros_since(self.after.anchor()));
-        let values = alloc::vec![
-            (":k", Operand::number(unused)),
-            (":left", Operand::number(self.after.tokens())),
-            (":zero", Operand::number(Amount::ZERO.minus(accrued))),
-        ];
-        Some(planner.update(&GIVE_BACK, values))
-    }
-}
-
-fn span_micros(span: Duration) -> i64 {
+pub(crate) fn span_micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

@@ -9,8 +9,8 @@ use sluice_core::schema::{
     REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, Census, Change, Cost, Dimension, Drift, Limit, Operand, Plan, Rate, RatePlanner, Returned,
-    SlotPlanner, Take, Timestamp,
+    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, Limit, Operand, Plan, Rate, RatePlanner, Returned,
+    SlotPlanner, Starts, Take, Timestamp,
 };
 
 use crate::row::{Item, Value, any_row, change, number_text};
@@ -84,7 +84,12 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
             let written = matches!(planner.plan(take), Plan::Write(_));
             assert!(!written || patience > Duration::ZERO || bucket.level(now) >= cost.amount());
             assert!(planner.probe(take).after.level(now) <= bucket.limit().capacity());
-            let _ = (planner.plan_pinned(take), planner.penalize("0.5".parse().unwrap(), now));
+            let claims = [Claim { cost, patience }; 3];
+            let _ = planner.plan_batch(&claims, now, Starts::Pinned, cost.amount());
+            let _ = (
+                planner.plan_batch(&claims, now, Starts::InReply, Amount::ZERO),
+                planner.penalize("0.5".parse().unwrap(), now),
+            );
         }
     }
     assert!(bucket.after_taking(cost).tokens() <= bucket.tokens());

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+mod batch;
 mod item;
 
 use item::Item;
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Cost, Dimension, Form, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt, Take,
-    Timestamp,
+    Amount, Bucket, Claim, Cost, Dimension, Form, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt,
+    Starts, Take, Timestamp,
 };
 
 /// A caller with its own, possibly stale, reading and its own clock.
@@ -96,6 +97,12 @@ fn tight_limits() -> impl Strategy<Value = Limit> {
 
 fn start() -> (Timestamp, Dimension) {
     (Timestamp::from_secs(1_709_550_002), Dimension::new("openai#tpm").unwrap())
+}
+
+/// The write of a transaction for one caller.
+fn pinned(reading: &Bucket, take: Take) -> Option<Planned> {
+    let claim = Claim { cost: take.cost, patience: take.patience };
+    RatePlanner::new(reading).plan_batch(&[claim], take.now, Starts::Pinned, Amount::ZERO).write
 }
 
 fn cost(micros: i64) -> Cost {
@@ -265,7 +272,7 @@ proptest! {
         prop_assert!(item.apply(&drain.update));
         let reading = item.bucket();
         let patient = |micros| Take { cost: cost(micros), now, patience: Duration::from_secs(1 << 40) };
-        let Plan::Write(mine) = RatePlanner::new(&reading).plan_pinned(patient(spent)) else { panic!() };
+        let Some(mine) = pinned(&reading, patient(spent)) else { panic!() };
         let Plan::Write(theirs) = RatePlanner::new(&reading).plan(patient(other)) else { panic!() };
         let promised = RateReceipt::new(mine.after.clone(), cost(spent)).start_at(now);
         prop_assert!(item.holds(&mine.update));

@@ -1,0 +1,167 @@
+//! Group commit and prefetch hold the bound of a single caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sluice_core::{Amount, Bucket, Claim, Demand, Form, Limit, Lot, Plan, RatePlanner, RateReceipt, Starts, Timestamp};
+
+use super::item::Item;
+use super::{check_windows, cost, limits, start, steps, tight_limits};
+
+/// A process with a reading, lots and a demand of its own.
+struct Process {
+    reading: Bucket,
+    lots: Vec<Lot>,
+    demand: Demand,
+}
+
+/// What a process does next: several callers at once, each for some tokens and with some patience.
+#[derive(Clone, Debug)]
+struct Turn {
+    gap: i64,
+    process: usize,
+    claims: Vec<(i64, u64)>,
+    error: i64,
+    prefetches: bool,
+    gives_back: bool,
+}
+
+fn turns(most: i64, max_error: i64, patience_ms: u64) -> impl Strategy<Value = Vec<Turn>> {
+    let gap = prop_oneof![5 => Just(0_i64), 10 => 0..2_000_i64, 20 => 0..600_000_i64, 2 => 0..20_000_000_i64];
+    let claims = prop::collection::vec((1..most, 0..=patience_ms), 1..6);
+    let turn = (gap, 0_usize..3, claims, -max_error..=max_error, any::<bool>(), any::<bool>());
+    prop::collection::vec(turn, 1..80).prop_map(|turns| {
+        let make = |(gap, process, claims, error, prefetches, gives_back)| Turn {
+            gap,
+            process,
+            claims,
+            error,
+            prefetches,
+            gives_back,
+        };
+        turns.into_iter().map(make).collect()
+    })
+}
+
+impl Process {
+    /// From its lots where they do, else in one write for all, from a reading that may be stale: as a lane does.
+    fn acquire(&mut self, item: &mut Item, turn: &Turn, now: i64) -> Vec<(i64, i64)> {
+        let local = Timestamp::from_micros(now + turn.error);
+        let mut granted = Vec::new();
+        let mut claims: Vec<Claim> = Vec::new();
+        for (micros, patience_ms) in &turn.claims {
+            match self.lots.iter_mut().find_map(|lot| lot.take(cost(*micros), local)) {
+                Some(receipt) => granted.push((receipt.start_at(local).micros() - turn.error, *micros)),
+                None => {
+                    claims.push(Claim { cost: cost(*micros), patience: Duration::from_millis(*patience_ms) });
+                }
+            }
+        }
+        for _ in 0..4 {
+            let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
+            let more = if turn.prefetches { asked.plus(asked).plus(asked) } else { Amount::ZERO };
+            let _ = self.demand.next_lot(&self.reading, asked, local);
+            let batch = RatePlanner::new(&self.reading).plan_batch(&claims, local, Starts::InReply, more);
+            let Some(planned) = batch.write else { break };
+            let applied = item.apply(&planned.update);
+            self.reading = item.bucket();
+            if !applied {
+                continue;
+            }
+            let after = Arc::new(self.reading.clone());
+            for (claim, answer) in claims.iter().zip(&batch.answers) {
+                let Plan::Write(upto) = answer else { continue };
+                let receipt = RateReceipt::in_batch(Arc::clone(&after), batch.total.minus(*upto), claim.cost);
+                granted.push((receipt.start_at(local).micros() - turn.error, claim.cost.amount().micros()));
+            }
+            if batch.prefetched > Amount::ZERO {
+                self.lots.push(Lot::new(after, batch.prefetched, local));
+            }
+            break;
+        }
+        granted
+    }
+
+    fn give_back(&mut self, item: &mut Item, now: Timestamp) {
+        for lot in self.lots.drain(..) {
+            if let Some(update) = lot.give_back(now) {
+                item.apply(&update);
+            }
+        }
+    }
+}
+
+fn run(limit: Limit, turns: &[Turn]) -> Vec<(i64, i64)> {
+    let (now, dimension) = start();
+    let bucket = Bucket::full(dimension, limit, now);
+    let mut item = Item::of(&bucket);
+    let process = || Process { reading: bucket.clone(), lots: Vec::new(), demand: Demand::default() };
+    let mut processes = [process(), process(), process()];
+    let (mut now, mut grants) = (now.micros(), Vec::new());
+    for turn in turns {
+        now += turn.gap;
+        if turn.gives_back {
+            processes[(turn.process + 1) % 3].give_back(&mut item, Timestamp::from_micros(now));
+        }
+        grants.extend(processes[turn.process].acquire(&mut item, turn, now));
+    }
+    grants
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn batches_and_lots_hold_the_bound(limit in limits(), turns in turns(3_000_000, 0, 0)) {
+        check_windows(&limit, &mut run(limit, &turns), 0)?;
+    }
+
+    /// Small buckets that are full again within the life of a lot: without its cap the bound is passed here.
+    #[test]
+    fn lots_of_a_bucket_at_the_brim_hold_the_bound(limit in tight_limits(), turns in turns(400_000, 0, 0)) {
+        check_windows(&limit, &mut run(limit, &turns), 0)?;
+    }
+
+    #[test]
+    fn booked_batches_and_lots_of_wrong_clocks_hold_the_bound(limit in tight_limits(), turns in turns(1_500_000, 500_000, 8_000)) {
+        check_windows(&limit, &mut run(limit, &turns), 500_000)?;
+    }
+
+    /// One write for all is what one write for each would be, in the order of the line.
+    #[test]
+    fn a_batch_is_its_callers_one_after_the_other(
+        limit in tight_limits(), steps in steps(0, 0), claims in prop::collection::vec((1..2_000_000_i64, 0_u64..6_000), 1..12),
+    ) {
+        let (begin, dimension) = start();
+        let mut bucket = Bucket::full(dimension, limit, begin);
+        let mut now = begin.micros();
+        // Some history, so that it is neither full nor at its anchor.
+        for step in &steps {
+            now += step.gap.min(400_000);
+            let take = [Claim { cost: cost(step.cost), patience: Duration::ZERO }];
+            let at = Timestamp::from_micros(now);
+            let planned = RatePlanner::new(&bucket).plan_batch(&take, at, Starts::InReply, Amount::ZERO).write;
+            bucket = planned.map_or(bucket, |planned| planned.after);
+        }
+        let now = Timestamp::from_micros(now);
+        let claims: Vec<Claim> = claims.into_iter().map(|(micros, patience_ms)| Claim { cost: cost(micros), patience: Duration::from_millis(patience_ms) }).collect();
+        let batch = RatePlanner::new(&bucket).plan_batch(&claims, now, Starts::InReply, Amount::ZERO);
+        let mut alone = bucket.clone();
+        for (claim, answer) in claims.iter().zip(&batch.answers) {
+            let single = RatePlanner::new(&alone).plan_batch(&[*claim], now, Starts::InReply, Amount::ZERO);
+            match (answer, &single.write, &batch.write) {
+                (Plan::Write(upto), Some(single), Some(whole)) => {
+                    let receipt = RateReceipt::in_batch(Arc::new(whole.after.clone()), batch.total.minus(*upto), claim.cost);
+                    let start = RateReceipt::new(single.after.clone(), claim.cost).start_at(now);
+                    // An anchor that is moved once and not often rounds once.
+                    prop_assert!((receipt.start_at(now).micros() - start.micros()).abs() <= 20, "{:?} and {start:?}", receipt.start_at(now));
+                    prop_assert!(single.form == Form::Spend || single.form == whole.form);
+                    alone = single.after.clone();
+                }
+                (answer, None, _) => prop_assert_eq!(std::mem::discriminant(answer), std::mem::discriminant(&single.answers[0])),
+                (answer, Some(_), _) => prop_assert!(false, "{answer:?}, and alone it is granted"),
+            }
+        }
+    }
+}
