@@ -165,3 +165,28 @@ proptest! {
         }
     }
 }
+
+/// The patience of one caller is not another's: where someone else spent in between, the write fails for the impatient one.
+#[test]
+fn a_batch_is_applied_only_where_each_start_is_within_its_patience() {
+    let (now, dimension) = start();
+    let capacity = Amount::from_tokens(10);
+    let rate = Rate::per(capacity, Duration::from_secs(10)).unwrap();
+    let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+    let bucket = Bucket::full(dimension, limit, now);
+    let mut item = Item::of(&bucket);
+    let spend = |claims: &[Claim], item: &Item| {
+        RatePlanner::new(&item.bucket()).plan_batch(claims, now, Starts::InReply, Amount::ZERO).write.unwrap().update
+    };
+    let claim = |tokens: i32, patience: u64| Claim {
+        cost: Cost::new(Amount::from_tokens(tokens)).unwrap(),
+        patience: Duration::from_secs(patience),
+    };
+    let first = spend(&[claim(1, 0)], &item);
+    assert!(item.apply(&first));
+    let mixed = spend(&[claim(1, 0), claim(9, 5)], &item);
+    let others = spend(&[claim(9, 0)], &item);
+    assert!(item.clone().apply(&mixed), "all is there, the last token a second later");
+    assert!(item.apply(&others));
+    assert!(!item.apply(&mixed), "nothing is left for who does not wait");
+}
