@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::{Amount, Bucket, Claim, Demand, Form, Limit, Lot, Plan, RatePlanner, RateReceipt, Starts, Timestamp};
+use sluice_core::{
+    Amount, Bucket, Claim, Cost, Demand, Form, Limit, LimitType, Lot, Plan, Rate, RatePlanner, RateReceipt, Starts,
+    Timestamp,
+};
 
 use super::item::Item;
 use super::{check_windows, cost, limits, start, steps, tight_limits};
