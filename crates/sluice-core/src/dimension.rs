@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::fmt;
 use core::str::FromStr;
 
@@ -63,6 +64,13 @@ fn fault(name: &str) -> Option<&'static str> {
         return Some("a part is empty");
     }
     None
+}
+
+/// Maps by dimension are asked by name.
+impl Borrow<str> for Dimension {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
 }
 
 impl FromStr for Dimension {

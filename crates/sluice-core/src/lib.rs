@@ -48,7 +48,7 @@ pub use dimension::{Dimension, DimensionError};
 pub use directory::Directory;
 pub use lease::{Lease, LeaseId};
 pub use limit::{Change, Limit, LimitError, LimitType};
-pub use plan::batch::{Batch, Claim, Starts};
+pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::slots::{SlotPlanner, give_back, renew};

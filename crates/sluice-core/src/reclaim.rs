@@ -63,10 +63,10 @@ pub enum ChunkStep {
 }
 
 impl Chunk {
-    /// The one lease of a holder that releases.
+    /// The leases of holders that release, at most [`MAX_LEASES_PER_TRANSACTION`] and all of `bucket`.
     #[must_use]
-    pub fn release(bucket: &Bucket, lease: Lease) -> Self {
-        Self::of(Claim::Held, bucket, alloc::vec![lease])
+    pub fn release(bucket: &Bucket, leases: Vec<Lease>) -> Self {
+        Self::of(Claim::Held, bucket, leases)
     }
 
     /// A lease of a holder that releases, of which only the row is left to delete.
@@ -320,7 +320,7 @@ mod tests {
         let (id, now) = (LeaseId::new("1".into()).unwrap(), Timestamp::from_secs(0));
         let two = Cost::new(Amount::from_tokens(2)).unwrap();
         let lease = Lease::new(Dimension::new("a#b").unwrap(), &id, two, now, now, "test");
-        let chunk = Chunk::release(&five, lease);
+        let chunk = Chunk::release(&five, std::vec![lease]);
         let failed = reasons(&["None", "ConditionalCheckFailed"]);
         let ChunkStep::Continue { chunks, .. } = chunk.after(&failed, Some(Ok(five.after_taking(Cost::ONE)))) else {
             panic!()

@@ -45,59 +45,95 @@ pub struct Batch {
     pub prefetched: Amount,
 }
 
-impl RatePlanner<'_> {
+/// A batch in the making, for callers who take from other buckets too, and are granted all or nothing.
+#[derive(Clone, Debug)]
+pub struct RateBatch<'a> {
+    planner: RatePlanner<'a>,
+    /// The line that the starts follow: the bucket's, or the one through the capacity where it is full.
+    base: Bucket,
+    now: Timestamp,
+    starts: Starts,
+    total: Amount,
+    lowest: Amount,
+}
+
+impl<'a> RatePlanner<'a> {
     /// The write for as many of `claims` as fit, in their order. It takes up to `prefetch` more, as long as the bucket stays half
     /// full: below that, every token is for those who need it now.
     #[must_use]
     pub fn plan_batch(self, claims: &[Claim], now: Timestamp, starts: Starts, prefetch: Amount) -> Batch {
-        let base = self.base(now);
-        let mut batch = Batch {
-            write: None,
-            answers: Vec::with_capacity(claims.len()),
-            total: Amount::ZERO,
-            prefetched: Amount::ZERO,
-        };
-        let mut lowest = Amount::from_micros(i64::MIN);
+        let mut batch = self.batch(now, starts);
+        let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
-            let upto = batch.total.plus(claim.cost.amount());
-            let answer = judge(&base, *claim, upto, now);
+            let answer = batch.judge(*claim);
             if let Plan::Write(upto) = answer {
-                let ahead = match starts {
-                    Starts::InReply => base.limit().refill_rate().accrued_floor(span_micros(claim.patience)),
-                    Starts::Pinned => self.ahead(&base, upto, now),
-                };
-                batch.total = upto;
-                lowest = lowest.max(upto.minus(self.accrued(now)).minus(ahead));
+                batch.take(*claim, upto);
             }
-            batch.answers.push(answer);
+            answers.push(answer);
         }
-        if batch.total > Amount::ZERO {
-            let half = base.limit().capacity().fraction(1, 2);
-            let spare = base.line(now).minus(batch.total).minus(half);
-            batch.prefetched = prefetch.min(spare).max(Amount::ZERO);
-            batch.total = batch.total.plus(batch.prefetched);
-            if batch.prefetched > Amount::ZERO {
-                lowest = lowest.max(batch.total.minus(self.accrued(now)));
-            }
-            batch.write = Some(self.write(now, batch.total, lowest));
-        }
-        batch
+        let prefetched = batch.prefetch(prefetch);
+        Batch { total: batch.total, write: batch.write(), answers, prefetched }
     }
 
-    /// The line that the starts follow: the bucket's, or the one through the capacity where it is full.
-    fn base(self, now: Timestamp) -> Bucket {
+    /// A batch without callers.
+    #[must_use]
+    pub fn batch(self, now: Timestamp, starts: Starts) -> RateBatch<'a> {
         let bucket = self.bucket();
-        match bucket.tokens() > self.brim(now) {
+        let base = match bucket.tokens() > self.brim(now) {
             true => bucket.moved(bucket.limit().capacity(), now.max(bucket.anchor())),
             false => bucket.clone(),
-        }
+        };
+        let lowest = Amount::from_micros(i64::MIN);
+        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest }
+    }
+}
+
+impl RateBatch<'_> {
+    /// Whether `claim` fits behind those that it has; `Write` holds S.
+    #[must_use]
+    pub fn judge(&self, claim: Claim) -> Plan<Amount> {
+        judge(&self.base, claim, self.total.plus(claim.cost.amount()), self.now)
     }
 
-    /// What flows in between `now` and the start of the caller that ends at `upto`.
-    fn ahead(self, base: &Bucket, upto: Amount, now: Timestamp) -> Amount {
-        let (rate, anchor) = (base.limit().refill_rate(), self.bucket().anchor());
-        let start = base.reaches(upto).unwrap_or(Timestamp::from_micros(i64::MAX)).max(now);
-        rate.accrued_floor(start.micros_since(anchor)).minus(self.accrued(now))
+    /// Takes the tokens up to `upto`, as [`judge`](Self::judge) said of `claim`.
+    pub fn take(&mut self, claim: Claim, upto: Amount) {
+        let ahead = match self.starts {
+            Starts::InReply => self.base.limit().refill_rate().accrued_floor(span_micros(claim.patience)),
+            Starts::Pinned => self.ahead(upto),
+        };
+        self.total = upto;
+        self.lowest = self.lowest.max(upto.minus(self.planner.accrued(self.now)).minus(ahead));
+    }
+
+    /// Takes up to `most` that nobody asked for, and says how much.
+    fn prefetch(&mut self, most: Amount) -> Amount {
+        let half = self.base.limit().capacity().fraction(1, 2);
+        let spare = self.base.line(self.now).minus(self.total).minus(half);
+        let prefetched = most.min(spare).max(Amount::ZERO);
+        if self.total == Amount::ZERO || prefetched == Amount::ZERO {
+            return Amount::ZERO;
+        }
+        self.total = self.total.plus(prefetched);
+        self.lowest = self.lowest.max(self.total.minus(self.planner.accrued(self.now)));
+        prefetched
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub const fn total(&self) -> Amount {
+        self.total
+    }
+
+    /// The write, where it takes anything.
+    #[must_use]
+    pub fn write(self) -> Option<Planned> {
+        (self.total > Amount::ZERO).then(|| self.planner.write(self.now, self.total, self.lowest))
+    }
+
+    /// What flows in between now and the start of the caller that ends at `upto`.
+    fn ahead(&self, upto: Amount) -> Amount {
+        let start = self.base.reaches(upto).unwrap_or(Timestamp::from_micros(i64::MAX)).max(self.now);
+        self.planner.accrued(start).minus(self.planner.accrued(self.now))
     }
 }
 

@@ -14,7 +14,7 @@
 use alloc::string::String;
 use core::time::Duration;
 
-use crate::amount::Amount;
+use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::lease::purge_at;
 use crate::limit::LimitType;
@@ -75,26 +75,39 @@ impl<'a> SlotPlanner<'a> {
     /// The bucket's half of an acquire (the lease is the other), or the refusal.
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Update> {
-        let capacity = self.bucket.limit().capacity();
-        if take.cost.amount() > capacity {
-            return Plan::NeverSatisfiable { capacity };
+        match self.judge(take.cost, Amount::ZERO, take.now) {
+            Plan::Write(total) => Plan::Write(self.write(total, take.now)),
+            Plan::Refuse(refusal) => Plan::Refuse(refusal),
+            Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
         }
-        if let Some(wait) = self.bucket.cooling_down(take.now) {
-            return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
-        }
-        if self.bucket.tokens() < take.cost.amount() {
-            return Plan::Refuse(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
-        }
-        Plan::Write(self.take(take))
     }
 
-    fn take(self, take: Take) -> Update {
+    /// Whether there are `cost` free slots where the same write takes `taken` for others; `Write` holds the sum.
+    #[must_use]
+    pub fn judge(self, cost: Cost, taken: Amount, now: Timestamp) -> Plan<Amount> {
+        let capacity = self.bucket.limit().capacity();
+        if cost.amount() > capacity {
+            return Plan::NeverSatisfiable { capacity };
+        }
+        if let Some(wait) = self.bucket.cooling_down(now) {
+            return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
+        }
+        let total = taken.plus(cost.amount());
+        if self.bucket.tokens() < total {
+            return Plan::Refuse(Refusal { wait: NO_SLOT_WAIT, reason: Reason::NoFreeSlot });
+        }
+        Plan::Write(total)
+    }
+
+    /// The bucket's half of an acquire of `total` slots, for one caller or several.
+    #[must_use]
+    pub fn write(self, total: Amount, now: Timestamp) -> Update {
         Update {
             key: self.bucket.key(),
             statement: &TAKE_SLOT,
             values: alloc::vec![
-                (":k", Operand::number(take.cost)),
-                (":now", Operand::number(take.now)),
+                (":k", Operand::number(total)),
+                (":now", Operand::number(now)),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
             ],

@@ -44,7 +44,7 @@ fn an_acquire_asks_for_a_free_slot_and_a_new_lease() {
 
 #[test]
 fn a_release_asks_for_the_lease_and_for_room() {
-    let asked = conditions(&Chunk::release(&bucket(2), lease()));
+    let asked = conditions(&Chunk::release(&bucket(2), vec![lease()]));
     assert_eq!(asked, ["attribute_exists(#pk)", "#l = :l AND #C = :c AND #T <= :room"]);
 }
 
@@ -107,7 +107,7 @@ fn a_renewal_asks_that_the_lease_ends_no_later() {
 #[test]
 fn every_cancellation_is_read_as_in_the_model() {
     let verdicts = [Verdict::Passed, Verdict::ConditionFailed, Verdict::Conflict, Verdict::Throttled];
-    let chunks = [Chunk::release(&bucket(2), lease()), Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0)];
+    let chunks = [Chunk::release(&bucket(2), vec![lease()]), Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0)];
     for chunk in chunks {
         for (on_lease, on_bucket, now) in answers(&verdicts) {
             let reason = |verdict| CancellationReason { verdict, message: String::new() };
