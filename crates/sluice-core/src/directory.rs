@@ -3,6 +3,7 @@
 //! A sweep writes it, from what its scan found. It is a hint and no more: a bucket that it does not name yet is recounted by the
 //! next sweep, and one that is gone is found to be.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 
@@ -22,11 +23,11 @@ const MOST_BYTES: usize = 300_000;
 
 /// Interleaving that the condition stops: another sweep wrote a newer directory, and this one would bring back the older. One
 /// that cannot be read is replaced.
-static WRITE: Statement = Statement {
-    update: "SET #b = :b",
-    condition: "attribute_not_exists(#b) OR NOT attribute_type(#b, :s) OR #b = :seen",
-    names: &[("#b", BUCKETS)],
-};
+static WRITE: Statement = Statement::fixed(
+    "SET #b = :b",
+    "attribute_not_exists(#b) OR NOT attribute_type(#b, :s) OR #b = :seen",
+    &[("#b", BUCKETS)],
+);
 
 impl Directory {
     /// Reads the row; what is no dimension is left out.
@@ -55,7 +56,7 @@ impl Directory {
         let names = listed(found);
         (names != self.as_read).then(|| Update {
             key: DIRECTORY_KEY.to_string(),
-            statement: &WRITE,
+            statement: Cow::Borrowed(&WRITE),
             values: alloc::vec![
                 (":b", Operand::text(names)),
                 (":seen", Operand::text(&self.as_read)),

@@ -13,7 +13,7 @@ use crate::statement::{Delete, Operand, Put, Statement};
 use crate::timestamp::Timestamp;
 
 /// What makes the key of a lease unique: the last segment of `lease#{dimension}#{id}`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(String);
 
 impl LeaseId {
@@ -21,6 +21,12 @@ impl LeaseId {
     #[must_use]
     pub fn new(id: String) -> Option<Self> {
         (!id.is_empty() && !id.contains('#')).then_some(Self(id))
+    }
+
+    /// The id as text: the name of an inline lease in its bucket's row.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// The partition key of the lease on `dimension`.
@@ -43,14 +49,14 @@ pub struct Lease {
 
 /// Interleaving that the condition stops: two holders under one key, of which the second would overwrite the trace of the
 /// first. With a lost reply it also keeps a retried acquire from taking a second slot.
-static WRITE: Statement = Statement { update: "", condition: "attribute_not_exists(#pk)", names: &[("#pk", KEY)] };
+static WRITE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
 
 /// Interleaving that the condition stops: a lease that was given back already is given back again.
-static DELETE_HELD: Statement = Statement { update: "", condition: "attribute_exists(#pk)", names: &[("#pk", KEY)] };
+static DELETE_HELD: Statement = Statement::guard("attribute_exists(#pk)", &[("#pk", KEY)]);
 
 /// Interleavings that the condition stops: as above (a row that is gone has no `ttl` to compare), and a holder renewed the lease
 /// after the scan saw it end.
-static DELETE_EXPIRED: Statement = Statement { update: "", condition: "#e = :seen", names: &[("#e", TTL)] };
+static DELETE_EXPIRED: Statement = Statement::guard("#e = :seen", &[("#e", TTL)]);
 
 impl Lease {
     /// A lease of `cost` on `dimension`, from `now` until `ends`, which is rounded up to a whole second.
@@ -198,6 +204,7 @@ mod tests {
             self.0.get(name).map(|value| match value {
                 Operand::Text(text) => Field::Text(text),
                 Operand::Number(text) => Field::Number(text),
+                Operand::Map(_) => Field::Other,
             })
         }
     }

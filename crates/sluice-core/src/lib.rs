@@ -29,6 +29,7 @@ mod bucket;
 mod decimal;
 mod dimension;
 mod directory;
+mod inline;
 mod lease;
 mod limit;
 mod plan;
@@ -46,9 +47,13 @@ pub use bucket::Bucket;
 pub use decimal::DecimalError;
 pub use dimension::{Dimension, DimensionError};
 pub use directory::Directory;
+pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId};
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
+pub use plan::inline::{
+    InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineTake, MOST_CHANGES, ReleaseAnswer, renew_inline,
+};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::slots::{SlotPlanner, give_back, renew};
@@ -59,5 +64,5 @@ pub use reason::{CancellationReason, Verdict};
 pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
 pub use recount::{Census, Correction, Drift, ReadAt, Returned};
 pub use schema::{Exact, Fault, Field, Row, RowError};
-pub use statement::{Delete, Operand, Put, Statement, Update, Write};
+pub use statement::{Delete, Names, Operand, Put, Statement, Update, Write};
 pub use timestamp::{CLOCK_ERROR, Timestamp};

@@ -1,5 +1,6 @@
 //! What a vendor allows, and how a bucket's row follows when that changes.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -172,18 +173,18 @@ impl Limit {
 /// Interleaving that the condition stops: another change of limits, or a caller's re-anchor, lands between the read and this
 /// write; the relative step would then be taken from another line. A spend in between is harmless and must not be in the way,
 /// so the version is not compared.
-static CHANGE_RATE: Statement = Statement {
-    update: "SET #T = #T + :d, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
-    condition: "#A = :a AND #R = :r AND #C = :c AND #T <= :hi",
-    names: CHANGE_NAMES,
-};
+static CHANGE_RATE: Statement = Statement::fixed(
+    "SET #T = #T + :d, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
+    "#A = :a AND #R = :r AND #C = :c AND #T <= :hi",
+    CHANGE_NAMES,
+);
 
 /// As above, where the bucket is full: the level is the capacity, whatever the line says.
-static CHANGE_RATE_FULL: Statement = Statement {
-    update: "SET #T = :T, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
-    condition: "#A = :a AND #R = :r AND #C = :c AND #T > :hi",
-    names: CHANGE_NAMES,
-};
+static CHANGE_RATE_FULL: Statement = Statement::fixed(
+    "SET #T = :T, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
+    "#A = :a AND #R = :r AND #C = :c AND #T > :hi",
+    CHANGE_NAMES,
+);
 
 const CHANGE_NAMES: &[(&str, &str)] = &[
     ("#T", TOKENS),
@@ -196,11 +197,11 @@ const CHANGE_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Interleaving that the condition stops: two resizes from one reading would add the difference twice.
-static RESIZE: Statement = Statement {
-    update: "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#C = :c",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED)],
-};
+static RESIZE: Statement = Statement::fixed(
+    "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "#C = :c",
+    &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED)],
+);
 
 /// A change of a bucket's limits that keeps its level.
 pub struct Change;
@@ -222,7 +223,7 @@ impl Change {
     fn resize(bucket: &Bucket, to: &Limit) -> Update {
         Update {
             key: bucket.key(),
-            statement: &RESIZE,
+            statement: Cow::Borrowed(&RESIZE),
             values: alloc::vec![
                 (":d", Operand::number(to.capacity.minus(bucket.limit().capacity))),
                 (":C", Operand::number(to.capacity)),
@@ -248,7 +249,7 @@ impl Change {
         };
         Update {
             key: bucket.key(),
-            statement: if full { &CHANGE_RATE_FULL } else { &CHANGE_RATE },
+            statement: Cow::Borrowed(if full { &CHANGE_RATE_FULL } else { &CHANGE_RATE }),
             values: alloc::vec![
                 tokens,
                 (":t", Operand::number(at)),

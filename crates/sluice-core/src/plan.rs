@@ -8,6 +8,7 @@ use crate::decimal::{self, DecimalError};
 use crate::timestamp::Timestamp;
 
 pub(crate) mod batch;
+pub(crate) mod inline;
 pub(crate) mod rate;
 pub(crate) mod receipt;
 pub(crate) mod slots;

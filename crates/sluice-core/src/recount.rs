@@ -20,13 +20,21 @@
 //! All of that holds only while every write in between counts `admitted`. Clients in other languages do not, so the writes
 //! of those that do are counted beside `version`, in `counted`: both have moved by as much, or nothing is said.
 //!
+//! Inline leases are in the row itself. What they hold is part of the same reading as T, so that `T' = T + inline cost` stands
+//! for T above, and `admitted' = admitted - admitted_inline` for `admitted`: an inline grant, release or reclaim moves neither,
+//! and only leases with a row of their own are scanned. A bucket whose leases are all inline is judged exactly, however busy. One
+//! that is removed without its slots moves T' down and `capped` up by as much; it hides in `released`, which may then be
+//! below zero, and both bounds hold as they stand: the drift after the second reading is greater by what T' lost.
+//!
 //! What a sweep finds is written into the bucket as a note, and put right by the next sweep that finds it too. The note goes
 //! in the same write, on condition that it is the one that was read: however many sweepers agree, one of them corrects.
 
+use alloc::borrow::Cow;
 use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
+use crate::inline::InlineLeases;
 use crate::lease::Lease;
 use crate::limit::LimitType;
 use crate::schema::{
@@ -138,16 +146,18 @@ impl Drift {
         let counted = last.counted().checked_sub(first.counted());
         // Numbers so far apart count nothing.
         let (Some(writes), Some(counted)) = (writes, counted) else { return Self::Unknown };
+        let is_unreadable = |bucket: &Bucket| bucket.inline().is_some_and(|leases| !leases.unreadable().is_empty());
+        let unreadable = census.unreadable || is_unreadable(first) || is_unreadable(last);
         let same = first.limit().is_concurrent() && last.limit().is_concurrent() && last.limit().capacity() == capacity;
-        if census.unreadable || !same || writes < 0 {
+        if unreadable || !same || writes < 0 {
             return Self::Unknown;
         }
         let moved = |count: fn(&Bucket) -> Option<Amount>| {
             count(last).unwrap_or_default().minus(count(first).unwrap_or_default())
         };
-        let (admitted, capped) = (moved(Bucket::admitted), moved(Bucket::capped));
-        let change = last.tokens().minus(first.tokens());
-        let taken = capacity.minus(first.tokens());
+        let (admitted, capped) = (moved(Bucket::admitted).minus(moved(Bucket::admitted_inline)), moved(Bucket::capped));
+        let (free, change) = (free_or_inline(first), free_or_inline(last).minus(free_or_inline(first)));
+        let taken = capacity.minus(free);
         if writes == 0 {
             // The restore of a client that does not keep `version` shows in T.
             let is_still = [change, admitted, capped].iter().all(|moved| *moved == Amount::ZERO);
@@ -158,7 +168,7 @@ impl Drift {
             return Self::Unknown;
         }
         let released = change.plus(admitted).minus(returned.slots);
-        if released < Amount::ZERO {
+        if released.plus(capped) < Amount::ZERO {
             return Self::Unknown;
         }
         let least = taken.minus(census.possible).minus(released).plus(returned.capped);
@@ -228,33 +238,33 @@ pub enum Correction {
 
 /// Interleavings that the condition stops: another sweep noted first (d, s; a note that cannot be read is none); the bucket was
 /// removed and made anew (v, l).
-static NOTE: Statement = Statement {
-    update: "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "(NOT attribute_type(#d, :n) OR NOT attribute_type(#s, :n) OR attribute_not_exists(#d) OR attribute_not_exists(#s)) AND #v >= :v AND #l = :l",
-    names: &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
-};
+static NOTE: Statement = Statement::fixed(
+    "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "(NOT attribute_type(#d, :n) OR NOT attribute_type(#s, :n) OR attribute_not_exists(#d) OR attribute_not_exists(#s)) AND #v >= :v AND #l = :l",
+    &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+);
 
 /// As above, in place of the note that was read: it is old, or said the opposite.
-static NOTE_AGAIN: Statement = Statement {
-    update: "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#d = :seen AND #s = :at",
-    names: &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
-};
+static NOTE_AGAIN: Statement = Statement::fixed(
+    "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "#d = :seen AND #s = :at",
+    &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
+);
 
 /// Interleaving that the condition stops: another sweep noted anew, and its note would go (d, s).
-static FORGET: Statement = Statement {
-    update: "REMOVE #d, #s SET #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#d = :seen AND #s = :at",
-    names: &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
-};
+static FORGET: Statement = Statement::fixed(
+    "REMOVE #d, #s SET #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "#d = :seen AND #s = :at",
+    &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
+);
 
 /// Interleavings that the condition stops: another sweep that agreed corrected first (d, s: its write took the note away); a
 /// resize between the reading and this write (C); there is no room, so that the slots came back in another way (T).
-static CORRECT: Statement = Statement {
-    update: "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1 REMOVE #d, #s",
-    condition: "#d = :seen AND #s = :at AND #C = :c AND #T <= :room",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
-};
+static CORRECT: Statement = Statement::fixed(
+    "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1 REMOVE #d, #s",
+    "#d = :seen AND #s = :at AND #C = :c AND #T <= :room",
+    &[("#T", TOKENS), ("#C", CAPACITY), ("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
+);
 
 impl Correction {
     /// What follows from `drift`, found at `now` by a sweep that read the bucket as `first` before its scan.
@@ -276,7 +286,7 @@ impl Correction {
     fn note(first: &Bucket, found: Amount, now: Timestamp) -> Update {
         Update {
             key: first.key(),
-            statement: &NOTE,
+            statement: Cow::Borrowed(&NOTE),
             values: alloc::vec![
                 (":d", Operand::number(found)),
                 (":now", Operand::number(now)),
@@ -311,7 +321,12 @@ fn on(first: &Bucket, note: &Note, statement: &'static Statement, mut values: Va
         (":0", Operand::number(0)),
         (":1", Operand::number(1)),
     ]);
-    Update { key: first.key(), statement, values }
+    Update { key: first.key(), statement: Cow::Borrowed(statement), values }
+}
+
+/// T': slots that no lease with a row of its own holds, as far as the bucket's row says.
+fn free_or_inline(bucket: &Bucket) -> Amount {
+    bucket.tokens().plus(bucket.inline().map_or(Amount::ZERO, InlineLeases::held))
 }
 
 fn is_negative(amount: Amount) -> bool {

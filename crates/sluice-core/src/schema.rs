@@ -47,6 +47,14 @@ pub const VERSION: &str = "version";
 pub const BLOCKED_UNTIL: &str = "blocked_until";
 /// Bucket, optional: monotone count of the slots granted.
 pub const ADMITTED: &str = "admitted";
+/// Concurrency bucket, optional: of [`ADMITTED`], the slots whose lease is inline.
+pub const ADMITTED_INLINE: &str = "admitted_inline";
+/// Concurrency bucket, optional: the inline leases, a map of each id to its [`INLINE_COST`] and [`INLINE_ENDS`].
+pub const LEASES: &str = "leases";
+/// Inline lease: what it holds. A letter, as the row is paid for by its size.
+pub const INLINE_COST: &str = "c";
+/// Inline lease: when it ends, in whole seconds, rounded up.
+pub const INLINE_ENDS: &str = "t";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. Where it moves as [`VERSION`] does, all
 /// writers count.
 pub const COUNTED: &str = "counted";
@@ -94,6 +102,13 @@ pub enum Field<'a> {
 pub trait Row {
     /// The attribute `name`, or `None` where the row has none.
     fn field(&self, name: &str) -> Option<Field<'_>>;
+
+    /// Shows `visit` each entry of the attribute `name`, a map: its name, and its own attributes, or `None` where the entry
+    /// is no map itself. False where the attribute is no map.
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        let _ = (name, visit);
+        false
+    }
 }
 
 /// What is wrong with an attribute.
@@ -106,7 +121,7 @@ pub enum Fault {
     /// It has another type than the schema says.
     #[error("is not a {expected}")]
     WrongType {
-        /// `number (N)` or `string (S)`.
+        /// `number (N)`, `string (S)` or `map (M)`.
         expected: &'static str,
     },
     /// It has the type, but not a value that makes sense.
@@ -168,7 +183,7 @@ impl<T: fmt::Display> fmt::Display for Exact<T> {
     }
 }
 
-pub(crate) fn text<'a>(row: &'a impl Row, attribute: &'static str) -> Result<&'a str, RowError> {
+pub(crate) fn text<'a>(row: &'a (impl Row + ?Sized), attribute: &'static str) -> Result<&'a str, RowError> {
     match row.field(attribute) {
         Some(Field::Text(text)) => Ok(text),
         Some(_) => Err(RowError { attribute, fault: Fault::WrongType { expected: "string (S)" } }),
@@ -176,7 +191,7 @@ pub(crate) fn text<'a>(row: &'a impl Row, attribute: &'static str) -> Result<&'a
     }
 }
 
-pub(crate) fn number<'a>(row: &'a impl Row, attribute: &'static str) -> Result<&'a str, RowError> {
+pub(crate) fn number<'a>(row: &'a (impl Row + ?Sized), attribute: &'static str) -> Result<&'a str, RowError> {
     match row.field(attribute) {
         Some(Field::Number(text)) => Ok(text),
         Some(_) => Err(RowError { attribute, fault: Fault::WrongType { expected: "number (N)" } }),
@@ -185,7 +200,7 @@ pub(crate) fn number<'a>(row: &'a impl Row, attribute: &'static str) -> Result<&
 }
 
 fn parsed<T>(
-    row: &impl Row,
+    row: &(impl Row + ?Sized),
     attribute: &'static str,
     parse: impl Fn(&str) -> Result<T, DecimalError>,
 ) -> Result<T, RowError> {
@@ -193,7 +208,7 @@ fn parsed<T>(
     parse(text).map_err(|e| RowError::bad(attribute, text, e))
 }
 
-pub(crate) fn amount(row: &impl Row, attribute: &'static str) -> Result<Exact<Amount>, RowError> {
+pub(crate) fn amount(row: &(impl Row + ?Sized), attribute: &'static str) -> Result<Exact<Amount>, RowError> {
     parsed(row, attribute, |text| Amount::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 
@@ -201,7 +216,7 @@ pub(crate) fn rate(row: &impl Row, attribute: &'static str) -> Result<Exact<Rate
     parsed(row, attribute, |text| Rate::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 
-pub(crate) fn timestamp(row: &impl Row, attribute: &'static str) -> Result<Exact<Timestamp>, RowError> {
+pub(crate) fn timestamp(row: &(impl Row + ?Sized), attribute: &'static str) -> Result<Exact<Timestamp>, RowError> {
     parsed(row, attribute, |text| Timestamp::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 

@@ -1,19 +1,68 @@
 //! Conditional writes as plain values. What a plan returns, and all that the SDK has to translate.
 
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 /// The fixed part of a write: expressions, and the attribute names behind their `#` placeholders (every name has one, so that
-/// no reserved word of DynamoDB can ever matter).
-#[derive(Debug, PartialEq, Eq)]
+/// no reserved word of DynamoDB can ever matter). Nearly all stand in the source; one that changes inline leases is made for
+/// the leases in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The update expression; empty for puts and deletes.
-    pub update: &'static str,
+    pub update: Cow<'static, str>,
     /// The condition that carries the safety of the write.
-    pub condition: &'static str,
-    /// Placeholder and attribute name, each used at least once: DynamoDB refuses unused ones.
-    pub names: &'static [(&'static str, &'static str)],
+    pub condition: Cow<'static, str>,
+    /// The names behind the placeholders.
+    pub names: Names,
+}
+
+/// Placeholders and attribute names, each used at least once: DynamoDB refuses unused ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    fixed: &'static [(&'static str, &'static str)],
+    made: Vec<(&'static str, Cow<'static, str>)>,
+}
+
+impl Names {
+    /// Names that are known when the write is, such as those of leases.
+    pub(crate) const fn made(made: Vec<(&'static str, Cow<'static, str>)>) -> Self {
+        Self { fixed: &[], made }
+    }
+
+    /// Each placeholder with its name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let made = self.made.iter().map(|(placeholder, name)| (*placeholder, name.as_ref()));
+        self.fixed.iter().copied().chain(made)
+    }
+
+    /// The name behind a placeholder.
+    #[must_use]
+    pub fn get(&self, placeholder: &str) -> Option<&str> {
+        self.iter().find(|(short, _)| *short == placeholder).map(|(_, name)| name)
+    }
+}
+
+impl Statement {
+    /// A change: what it does, and on what condition.
+    pub(crate) const fn fixed(
+        update: &'static str,
+        condition: &'static str,
+        names: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self {
+            update: Cow::Borrowed(update),
+            condition: Cow::Borrowed(condition),
+            names: Names { fixed: names, made: Vec::new() },
+        }
+    }
+
+    /// The condition of a put or a delete.
+    pub(crate) const fn guard(condition: &'static str, names: &'static [(&'static str, &'static str)]) -> Self {
+        Self::fixed("", condition, names)
+    }
 }
 
 /// A value on its way to the table.
@@ -24,6 +73,8 @@ pub enum Operand {
     Text(String),
     /// A number (N).
     Number(String),
+    /// A map (M): each name with its value.
+    Map(Box<[(Cow<'static, str>, Self)]>),
 }
 
 impl Operand {
@@ -45,7 +96,7 @@ pub struct Update {
     /// Partition key of the row.
     pub key: String,
     /// Its expressions.
-    pub statement: &'static Statement,
+    pub statement: Cow<'static, Statement>,
     /// Values by placeholder.
     pub values: Vec<(&'static str, Operand)>,
 }

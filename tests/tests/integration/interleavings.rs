@@ -125,9 +125,10 @@ async fn renewal_by_hand(
     let update = sluice_core::renew(key.clone(), held.lease_ends().unwrap());
     let mut request = world.dynamodb().update_item().table_name(world.table());
     request = request.key(sluice_core::schema::KEY, crate::world::text(&key));
-    request = request.update_expression(update.statement.update).condition_expression(update.statement.condition);
-    for (short, name) in update.statement.names {
-        request = request.expression_attribute_names(*short, *name);
+    request = request.update_expression(update.statement.update.as_ref());
+    request = request.condition_expression(update.statement.condition.as_ref());
+    for (short, name) in update.statement.names.iter() {
+        request = request.expression_attribute_names(short, name);
     }
     for (name, value) in update.values {
         let sluice_core::Operand::Number(value) = value else { panic!() };

@@ -13,6 +13,7 @@
 //! lower bound and up in the upper one, both against the caller. The bounds are two comparisons and not `BETWEEN`, which
 //! DynamoDB refuses as invalid where the lower one is above the upper one: so it is for a call that costs the whole capacity.
 
+use alloc::borrow::Cow;
 use core::time::Duration;
 
 use crate::amount::Amount;
@@ -35,37 +36,34 @@ const NAMES_UNBLOCKED: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT
 /// Interleavings that the condition stops: the bucket was re-anchored or its limits changed since the reading (A); others
 /// spent what the reading showed (lower bound); it filled up meanwhile and would pay out more than C (upper bound); a
 /// cool-down began (b).
-static SPEND: Statement = Statement {
-    update: "SET #T = #T - :k, #v = #v + :1",
-    condition: "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now)",
-    names: NAMES,
-};
+static SPEND: Statement = Statement::fixed(
+    "SET #T = #T - :k, #v = #v + :1",
+    "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now)",
+    NAMES,
+);
 
 /// As [`SPEND`]; the level is C by the condition, so that it may be set without reading it.
-static FULL: Statement = Statement {
-    update: "SET #T = :T, #A = :t, #v = #v + :1",
-    condition: "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :now)",
-    names: NAMES,
-};
+static FULL: Statement = Statement::fixed(
+    "SET #T = :T, #A = :t, #v = #v + :1",
+    "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :now)",
+    NAMES,
+);
 
 /// As [`SPEND`].
-static REANCHOR: Statement = Statement {
-    update: "SET #T = #T + :d, #A = :t, #v = #v + :1",
-    condition: "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)",
-    names: NAMES,
-};
+static REANCHOR: Statement = Statement::fixed(
+    "SET #T = #T + :d, #A = :t, #v = #v + :1",
+    "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)",
+    NAMES,
+);
 
 /// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
 /// reserve would swallow the penalty.
 static PENALIZE: Statement =
-    Statement { update: "SET #T = #T - :k, #v = #v + :1", condition: "#A = :a AND #T <= :hi", names: NAMES_UNBLOCKED };
+    Statement::fixed("SET #T = #T - :k, #v = #v + :1", "#A = :a AND #T <= :hi", NAMES_UNBLOCKED);
 
 /// The penalty of a full bucket: its level is C by the condition.
-static PENALIZE_FULL: Statement = Statement {
-    update: "SET #T = :T, #A = :t, #v = #v + :1",
-    condition: "#A = :a AND #T > :hi",
-    names: NAMES_UNBLOCKED,
-};
+static PENALIZE_FULL: Statement =
+    Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", "#A = :a AND #T > :hi", NAMES_UNBLOCKED);
 
 /// Which of the three writes takes the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +216,7 @@ impl<'a> RatePlanner<'a> {
 
     pub(super) fn update(self, statement: &'static Statement, mut values: Values) -> Update {
         values.extend([(":a", Operand::number(self.bucket.anchor_as_read())), (":1", Operand::number(1))]);
-        Update { key: self.bucket.key(), statement, values }
+        Update { key: self.bucket.key(), statement: Cow::Borrowed(statement), values }
     }
 }
 

@@ -13,11 +13,11 @@ use crate::timestamp::Timestamp;
 /// others booked starts behind this one, which they keep, and the next caller would be given a start that is taken (T is
 /// neither as this grant left it, nor is the line above zero by now, where every start is past). A line that comes to stand
 /// above the capacity is cut at the next spend, by its upper bound.
-static GIVE_BACK: Statement = Statement {
-    update: "SET #T = #T + :k, #v = #v + :1",
-    condition: "#A = :a AND (#T = :left OR #T >= :zero)",
-    names: &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)],
-};
+static GIVE_BACK: Statement = Statement::fixed(
+    "SET #T = #T + :k, #v = #v + :1",
+    "#A = :a AND (#T = :left OR #T >= :zero)",
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)],
+);
 
 /// What a granted write left behind, for one of the callers that it took tokens for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 //! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself
 //! would let a release and a reclaim both restore one lease while others are out.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -26,38 +27,37 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 /// What a caller of a full concurrency bucket is told to wait: nobody knows when a holder will release, so this is a guess.
-const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
+pub(super) const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
 /// Interleavings that the condition stops: others took the last slot since the reading (T); a cool-down began (b).
-static TAKE_SLOT: Statement = Statement {
-    update: "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
-    names: &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL)],
-};
+static TAKE_SLOT: Statement = Statement::fixed(
+    "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
+    &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL)],
+);
 
 /// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time (l), which would mint tokens;
 /// a resize between the reading and this write (C), after which the room would be judged by the wrong capacity; a slot that
 /// another client already restored (T). That the lease was given back already is for the delete's condition to say.
-static GIVE_BACK: Statement = Statement {
-    update: "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#l = :l AND #C = :c AND #T <= :room",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
-};
+static GIVE_BACK: Statement = Statement::fixed(
+    "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "#l = :l AND #C = :c AND #T <= :room",
+    &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+);
 
 /// Gives back what there is room for, and counts the rest for the recount: leases that are deleted without their slots change
 /// what is held, and would not show. Interleavings that the condition stops: slots were taken or given back since the reading
 /// (T; what is less than a millionth counts as none), or the bucket was resized (C), and the room is another; it was removed, or
 /// made anew as a limit over time, and this would make a row (l).
-static FILL: Statement = Statement {
-    update: "SET #T = :full, #x = if_not_exists(#x, :0) + :over, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    condition: "#l = :l AND #C = :c AND #T >= :seen AND #T < :above",
-    names: &[("#T", TOKENS), ("#C", CAPACITY), ("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
-};
+static FILL: Statement = Statement::fixed(
+    "SET #T = :full, #x = if_not_exists(#x, :0) + :over, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
+    "#l = :l AND #C = :c AND #T >= :seen AND #T < :above",
+    &[("#T", TOKENS), ("#C", CAPACITY), ("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+);
 
 /// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
 /// is free (a row that is gone has no `ttl` to compare); an older renewal that arrives late would shorten the lease.
-static RENEW: Statement =
-    Statement { update: "SET #e = :e, #p = :p", condition: "#e <= :e", names: &[("#e", TTL), ("#p", PURGE_AT)] };
+static RENEW: Statement = Statement::fixed("SET #e = :e, #p = :p", "#e <= :e", &[("#e", TTL), ("#p", PURGE_AT)]);
 
 /// Plans for one reading of a concurrency bucket.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ impl<'a> SlotPlanner<'a> {
     pub fn write(self, total: Amount, now: Timestamp) -> Update {
         Update {
             key: self.bucket.key(),
-            statement: &TAKE_SLOT,
+            statement: Cow::Borrowed(&TAKE_SLOT),
             values: alloc::vec![
                 (":k", Operand::number(total)),
                 (":now", Operand::number(now)),
@@ -120,7 +120,7 @@ impl<'a> SlotPlanner<'a> {
 pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update {
     Update {
         key,
-        statement: &GIVE_BACK,
+        statement: Cow::Borrowed(&GIVE_BACK),
         values: alloc::vec![
             (":k", Operand::number(slots)),
             (":c", Operand::number(capacity)),
@@ -153,7 +153,7 @@ impl Fill {
     pub(crate) fn update(&self, key: String) -> Update {
         Update {
             key,
-            statement: &FILL,
+            statement: Cow::Borrowed(&FILL),
             values: alloc::vec![
                 (":full", Operand::number(self.seen.plus(self.back))),
                 (":over", Operand::number(self.over)),
@@ -173,5 +173,5 @@ impl Fill {
 pub fn renew(key: String, ends: Timestamp) -> Update {
     let ends = ends.ceil_to_second();
     let values = alloc::vec![(":e", Operand::number(ends)), (":p", Operand::number(purge_at(ends)))];
-    Update { key, statement: &RENEW, values }
+    Update { key, statement: Cow::Borrowed(&RENEW), values }
 }

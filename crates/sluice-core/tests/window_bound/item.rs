@@ -46,7 +46,7 @@ impl Item {
     }
 
     pub(crate) fn holds(&self, update: &Update) -> bool {
-        let condition = update.statement.condition;
+        let condition: &str = &update.statement.condition;
         let open = "(attribute_not_exists(#b) OR #b <= ";
         let (plain, blocked) = condition.split_once(&format!(" AND {open}")).unwrap_or((condition, ""));
         if let Some(term) = blocked.strip_suffix(')')
@@ -106,6 +106,6 @@ impl Item {
     }
 }
 
-fn attribute(update: &Update, placeholder: &str) -> &'static str {
-    update.statement.names.iter().find(|(name, _)| *name == placeholder).unwrap().1
+fn attribute<'a>(update: &'a Update, placeholder: &str) -> &'a str {
+    update.statement.names.get(placeholder).unwrap()
 }

@@ -28,6 +28,17 @@ impl Row for Attributes<'_> {
             _ => Field::Other,
         })
     }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        let Some(AttributeValue::M(entries)) = self.0.get(name) else { return false };
+        for (name, value) in entries {
+            match value {
+                AttributeValue::M(entry) => visit(name, Some(&Attributes(entry))),
+                _ => visit(name, None),
+            }
+        }
+        true
+    }
 }
 
 /// The key of a row, for messages about it.
@@ -42,6 +53,9 @@ fn value(operand: &Operand) -> AttributeValue {
     match operand {
         Operand::Text(text) => AttributeValue::S(text.clone()),
         Operand::Number(number) => AttributeValue::N(number.clone()),
+        Operand::Map(entries) => {
+            AttributeValue::M(entries.iter().map(|(name, entry)| (name.as_ref().to_owned(), value(entry))).collect())
+        }
         other => unreachable!("core has no operand {other:?}"),
     }
 }
@@ -52,7 +66,7 @@ fn values(operands: &[(&'static str, Operand)]) -> Option<HashMap<String, Attrib
 }
 
 fn names(statement: &Statement) -> Option<HashMap<String, String>> {
-    Some(statement.names.iter().map(|(short, name)| ((*short).to_owned(), (*name).to_owned())).collect())
+    Some(statement.names.iter().map(|(short, name)| (short.to_owned(), name.to_owned())).collect())
 }
 
 fn key(key: &str) -> Option<Item> {
@@ -64,9 +78,9 @@ pub(super) fn update(dynamo: &Dynamo, table: &str, update: &Update) -> UpdateIte
         .update_item()
         .table_name(table)
         .set_key(key(&update.key))
-        .update_expression(update.statement.update)
-        .condition_expression(update.statement.condition)
-        .set_expression_attribute_names(names(update.statement))
+        .update_expression(update.statement.update.as_ref())
+        .condition_expression(update.statement.condition.as_ref())
+        .set_expression_attribute_names(names(&update.statement))
         .set_expression_attribute_values(values(&update.values))
         .return_values(ReturnValue::AllNew)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
@@ -77,7 +91,7 @@ pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuild
         .put_item()
         .table_name(table)
         .set_item(values(&put.item))
-        .condition_expression(put.statement.condition)
+        .condition_expression(put.statement.condition.as_ref())
         .set_expression_attribute_names(names(put.statement))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
 }
@@ -87,7 +101,7 @@ pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteIte
         .delete_item()
         .table_name(table)
         .set_key(key(&delete.key))
-        .condition_expression(delete.statement.condition)
+        .condition_expression(delete.statement.condition.as_ref())
         .set_expression_attribute_names(names(delete.statement))
         .set_expression_attribute_values(values(&delete.values))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
@@ -129,9 +143,9 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
             UpdateAction::builder()
                 .table_name("")
                 .set_key(key(&update.key))
-                .update_expression(update.statement.update)
-                .condition_expression(update.statement.condition)
-                .set_expression_attribute_names(names(update.statement))
+                .update_expression(update.statement.update.as_ref())
+                .condition_expression(update.statement.condition.as_ref())
+                .set_expression_attribute_names(names(&update.statement))
                 .set_expression_attribute_values(values(&update.values))
                 .return_values_on_condition_check_failure(all_old)
                 .build()
@@ -141,7 +155,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
             PutAction::builder()
                 .table_name("")
                 .set_item(values(&put.item))
-                .condition_expression(put.statement.condition)
+                .condition_expression(put.statement.condition.as_ref())
                 .set_expression_attribute_names(names(put.statement))
                 .build()
                 .ok(),
@@ -150,7 +164,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
             DeleteAction::builder()
                 .table_name("")
                 .set_key(key(&delete.key))
-                .condition_expression(delete.statement.condition)
+                .condition_expression(delete.statement.condition.as_ref())
                 .set_expression_attribute_names(names(delete.statement))
                 .set_expression_attribute_values(values(&delete.values))
                 .build()

@@ -21,16 +21,16 @@ fn lease() -> Lease {
     Lease::new(Dimension::new("vendor#concurrent").unwrap(), &id, Cost::ONE, NOW, ends, "model")
 }
 
-fn condition(write: &Write) -> &'static str {
+fn condition(write: &Write) -> String {
     match write {
-        Write::Update(update) => update.statement.condition,
-        Write::Put(put) => put.statement.condition,
-        Write::Delete(delete) => delete.statement.condition,
+        Write::Update(update) => update.statement.condition.to_string(),
+        Write::Put(put) => put.statement.condition.to_string(),
+        Write::Delete(delete) => delete.statement.condition.to_string(),
         other => panic!("{other:?} is not in the model"),
     }
 }
 
-fn conditions(chunk: &Chunk) -> Vec<&'static str> {
+fn conditions(chunk: &Chunk) -> Vec<String> {
     chunk.writes().iter().map(condition).collect()
 }
 

@@ -1,0 +1,166 @@
+//! Reading a bucket's row, whoever wrote it.
+
+use alloc::string::ToString as _;
+use alloc::sync::Arc;
+
+use super::Bucket;
+use crate::amount::{Amount, Cost};
+use crate::dimension::Dimension;
+use crate::inline::InlineLeases;
+use crate::limit::{Limit, LimitType};
+use crate::rate::Rate;
+use crate::recount::Note;
+use crate::schema::{
+    self, ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, LAST_REFILL_AT,
+    LIMIT_TYPE, REFILL_RATE, Row, RowError, TOKENS, VERSION,
+};
+
+impl Bucket {
+    /// Reads a bucket row.
+    ///
+    /// # Errors
+    /// [`RowError`] names the attribute that is missing, has another type, or makes no sense.
+    pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
+        let capacity = schema::amount(row, CAPACITY)?;
+        let rate = schema::rate(row, REFILL_RATE)?;
+        let limit = read_limit(row, capacity.get(), rate.get())?;
+        let blocked = schema::optional(row, BLOCKED_UNTIL, || schema::timestamp(row, BLOCKED_UNTIL))?;
+        let admitted = schema::optional(row, ADMITTED, || schema::amount(row, ADMITTED))?;
+        let admitted_inline = schema::optional(row, ADMITTED_INLINE, || schema::amount(row, ADMITTED_INLINE))?;
+        Ok(Self {
+            dimension: dimension.clone(),
+            limit,
+            capacity,
+            rate,
+            tokens: schema::amount(row, TOKENS)?.get(),
+            anchor: schema::timestamp(row, LAST_REFILL_AT)?,
+            version: schema::count(row, VERSION)?,
+            blocked_until: blocked.map(|at| at.get()),
+            admitted: admitted.map(|amount| amount.get()),
+            admitted_inline: admitted_inline.map(|amount| amount.get()),
+            counted: schema::optional(row, COUNTED, || schema::count(row, COUNTED))?.unwrap_or(0),
+            capped: schema::optional(row, CAPPED, || schema::amount(row, CAPPED))?.map(|amount| amount.get()),
+            note: Note::read(row),
+            inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
+        })
+    }
+}
+
+fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, RowError> {
+    let limit_type = schema::text(row, LIMIT_TYPE)?;
+    let parsed: LimitType = limit_type.parse().map_err(|e| RowError::bad(LIMIT_TYPE, limit_type, e))?;
+    let cost = schema::number(row, COST_PER_CALL)?;
+    let cost_per_call: Cost = cost.parse().map_err(|e| RowError::bad(COST_PER_CALL, cost, e))?;
+    let limit = if parsed == LimitType::Concurrent {
+        // A refill rate on a concurrency row means nothing, whoever wrote it: slots come back by release alone.
+        Limit::concurrent(capacity, cost_per_call)
+    } else {
+        Limit::rate(parsed, capacity, rate, cost_per_call)
+    };
+    limit.map_err(|e| match e {
+        crate::limit::LimitError::Cost { .. } => RowError::bad(COST_PER_CALL, cost, e),
+        crate::limit::LimitError::Capacity(_) => RowError::bad(CAPACITY, &capacity.to_string(), e),
+        _ => RowError::bad(REFILL_RATE, &rate.to_string(), e),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Fault, Field, KEY};
+    use crate::statement::Operand;
+    use crate::timestamp::Timestamp;
+    use core::time::Duration;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone)]
+    struct Sample(BTreeMap<&'static str, Option<Operand>>);
+
+    impl Row for Sample {
+        fn field(&self, name: &str) -> Option<Field<'_>> {
+            self.0.get(name).map(|value| match value {
+                Some(Operand::Text(text)) => Field::Text(text),
+                Some(Operand::Number(text)) => Field::Number(text),
+                Some(Operand::Map(_)) | None => Field::Other,
+            })
+        }
+    }
+
+    /// The row of another client: whole seconds, a float's noise, none of our own attributes.
+    fn sample() -> Sample {
+        let number = |text: &str| Some(Operand::Number(text.into()));
+        Sample(BTreeMap::from([
+            (KEY, Some(Operand::Text("openai#rpm".into()))),
+            (CAPACITY, number("100")),
+            (TOKENS, number("46.99999999999999")),
+            (REFILL_RATE, number("1.667")),
+            (LAST_REFILL_AT, number("1709550002")),
+            (COST_PER_CALL, number("1")),
+            (LIMIT_TYPE, Some(Operand::Text("requests".into()))),
+            (VERSION, number("42")),
+        ]))
+    }
+
+    fn read(row: &Sample) -> Result<Bucket, RowError> {
+        Bucket::read(&Dimension::new("openai#rpm").unwrap(), row)
+    }
+
+    #[test]
+    fn another_clients_row_is_read_rounding_down() {
+        let bucket = read(&sample()).unwrap();
+        assert_eq!(bucket.tokens(), Amount::from_micros(46_999_999));
+        assert_eq!(bucket.version(), 42);
+        assert_eq!(bucket.blocked_until(), None);
+        let later = Timestamp::from_secs(1_709_550_012);
+        assert_eq!(bucket.level(later).to_string(), "63.669999");
+        assert_eq!(bucket.level(Timestamp::from_secs(1_709_560_000)), Amount::from_tokens(100));
+    }
+
+    #[test]
+    fn what_a_condition_compares_is_sent_back_as_it_was_read() {
+        let mut row = sample();
+        row.0.insert(LAST_REFILL_AT, Some(Operand::Number("1709550002.1234567".into())));
+        let bucket = read(&row).unwrap();
+        assert_eq!(bucket.anchor(), Timestamp::from_micros(1_709_550_002_123_456));
+        assert_eq!(bucket.anchor_as_read().to_string(), "1709550002.1234567");
+    }
+
+    #[test]
+    fn a_faulty_row_names_the_attribute() {
+        for name in [CAPACITY, TOKENS, REFILL_RATE, LAST_REFILL_AT, COST_PER_CALL, LIMIT_TYPE, VERSION] {
+            let mut missing = sample();
+            missing.0.remove(name);
+            assert_eq!(read(&missing).unwrap_err(), RowError { attribute: name, fault: Fault::Missing });
+            let mut mistyped = sample();
+            mistyped.0.insert(name, None);
+            let error = read(&mistyped).unwrap_err();
+            assert_eq!(error.attribute, name);
+            assert!(matches!(error.fault, Fault::WrongType { .. }), "{error}");
+        }
+        for (name, text) in [(CAPACITY, "0"), (REFILL_RATE, "0"), (REFILL_RATE, "-1"), (COST_PER_CALL, "101")] {
+            let mut senseless = sample();
+            senseless.0.insert(name, Some(Operand::Number(text.into())));
+            let error = read(&senseless).unwrap_err();
+            assert_eq!(error.attribute, name, "{error}");
+            assert!(matches!(error.fault, Fault::BadValue { .. }), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_level_is_never_above_capacity(
+            tokens in -1_000_000_000_i64..1_000_000_000, capacity in 1_i64..1_000_000_000,
+            window_ms in 1_u64..10_000_000, at in -1_000_000_000_000_i64..1_000_000_000_000,
+        ) {
+            let capacity = Amount::from_micros(capacity);
+            let rate = Rate::per(capacity, Duration::from_millis(window_ms)).unwrap();
+            prop_assume!(!rate.is_zero());
+            let cost = Cost::new(Amount::from_micros(1)).unwrap();
+            let limit = Limit::rate(LimitType::Tokens, capacity, rate, cost).unwrap();
+            let bucket = Bucket::full(Dimension::new("a#b").unwrap(), limit, Timestamp::from_micros(0))
+                .moved(Amount::from_micros(tokens), Timestamp::from_micros(0));
+            prop_assert!(bucket.level(Timestamp::from_micros(at)) <= capacity);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Inline leases: those that stand in the row of their bucket, as `leases.{id} = {c: cost, t: end}`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::amount::{Amount, Cost};
+use crate::lease::LeaseId;
+use crate::limit::Limit;
+use crate::schema::{self, Exact, Fault, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
+use crate::timestamp::Timestamp;
+
+/// Most inline leases of a bucket: 200.
+///
+/// Each write pays for the row as a whole, a write unit a KB. By the Developer Guide ("DynamoDB item sizes and formats") a
+/// lease of one slot with an id of 22 characters takes 38 bytes: 22 for the id, 1 as an entry of the map, 3 as a map, 4 for
+/// `c` and 8 for `t`. The rest of a row takes some 300. An acquire and a release of a lease row cost 8 units, two writes in
+/// each of two transactions; of an inline lease they cost 2 units for each begun KB: 2 with 19 leases in the row, 8 with 99,
+/// 16 with 200 (8 KB). There it stops: inline leases may cost twice what lease rows do, where every slot is held, and no more.
+pub const MOST_INLINE_LEASES: usize = 200;
+
+/// A lease in its bucket's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlineLease {
+    /// What it holds.
+    pub cost: Cost,
+    /// When it ends.
+    pub ends: Exact<Timestamp>,
+}
+
+/// The leases in one bucket's row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InlineLeases {
+    /// In the order of their ids.
+    leases: Vec<(LeaseId, InlineLease)>,
+    unreadable: Vec<String>,
+    held: Amount,
+}
+
+impl InlineLeases {
+    /// Reads the map, where the row has one. An entry that cannot be read must not keep callers from the bucket: it is
+    /// counted, and never removed.
+    pub(crate) fn read(row: &impl Row) -> Result<Option<Self>, RowError> {
+        if row.field(LEASES).is_none() {
+            return Ok(None);
+        }
+        let (mut leases, mut unreadable) = (Vec::new(), Vec::new());
+        let is_map = row.entries(LEASES, &mut |id, entry| match InlineLease::read(id, entry) {
+            Some(lease) => leases.push(lease),
+            None => unreadable.push(String::from(id)),
+        });
+        if !is_map {
+            return Err(RowError { attribute: LEASES, fault: Fault::WrongType { expected: "map (M)" } });
+        }
+        unreadable.sort_unstable();
+        Ok(Some(Self { unreadable, ..Self::of(leases) }))
+    }
+
+    fn of(mut leases: Vec<(LeaseId, InlineLease)>) -> Self {
+        leases.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let held = leases.iter().fold(Amount::ZERO, |sum, (_, lease)| sum.plus(lease.cost.amount()));
+        Self { leases, unreadable: Vec::new(), held }
+    }
+
+    /// The same, less `removed` and with `added`.
+    pub(crate) fn with(&self, removed: &[LeaseId], added: &[(LeaseId, InlineLease)]) -> Self {
+        let left = self.leases.iter().filter(|(id, _)| !removed.contains(id));
+        Self { unreadable: self.unreadable.clone(), ..Self::of(left.chain(added).cloned().collect()) }
+    }
+
+    /// Number of leases, those that cannot be read among them.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.leases.len() + self.unreadable.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The leases that can be read, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (&LeaseId, &InlineLease)> {
+        self.leases.iter().map(|(id, lease)| (id, lease))
+    }
+
+    /// A lease that can be read.
+    #[must_use]
+    pub fn get(&self, id: &LeaseId) -> Option<&InlineLease> {
+        self.entry(id).map(|(_, lease)| lease)
+    }
+
+    pub(crate) fn entry(&self, id: &LeaseId) -> Option<(&LeaseId, &InlineLease)> {
+        let at = self.leases.binary_search_by(|(one, _)| one.cmp(id)).ok()?;
+        self.leases.get(at).map(|(id, lease)| (id, lease))
+    }
+
+    /// Whether the row has an entry of this id, readable or not.
+    #[must_use]
+    pub fn contains(&self, id: &LeaseId) -> bool {
+        self.entry(id).is_some() || self.unreadable.iter().any(|one| one == id.as_str())
+    }
+
+    /// The names of entries that cannot be read, in order.
+    #[must_use]
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+
+    /// What the readable ones hold together.
+    #[must_use]
+    pub const fn held(&self) -> Amount {
+        self.held
+    }
+}
+
+impl InlineLease {
+    fn read(id: &str, entry: Option<&dyn Row>) -> Option<(LeaseId, Self)> {
+        let (id, row) = (LeaseId::new(String::from(id))?, entry?);
+        // Rounded down, as everything that is given back.
+        let cost = Cost::new(schema::amount(row, INLINE_COST).ok()?.get()).ok()?;
+        Some((id, Self { cost, ends: schema::timestamp(row, INLINE_ENDS).ok()? }))
+    }
+}
+
+impl Limit {
+    /// How many calls of the default cost the bucket holds at once.
+    #[must_use]
+    pub fn calls_at_once(&self) -> u64 {
+        let calls = self.capacity().micros() / self.cost_per_call().amount().micros().max(1);
+        u64::try_from(calls).unwrap_or(0)
+    }
+
+    /// Whether the bucket may have its leases inline: at most [`MOST_INLINE_LEASES`] of them fit into it.
+    #[must_use]
+    pub fn fits_inline(&self) -> bool {
+        usize::try_from(self.calls_at_once()).is_ok_and(|calls| calls <= MOST_INLINE_LEASES)
+    }
+}
