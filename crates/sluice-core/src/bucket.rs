@@ -36,6 +36,8 @@ pub struct Bucket {
     admitted_inline: Option<Amount>,
     counted: i64,
     capped: Option<Amount>,
+    lots: i64,
+    returned: Amount,
     note: Option<Note>,
     /// Shared: clones of a bucket are many.
     inline: Option<Arc<InlineLeases>>,
@@ -72,6 +74,8 @@ impl Bucket {
             admitted_inline: None,
             counted: 0,
             capped: None,
+            lots: 0,
+            returned: Amount::ZERO,
             note: None,
             inline: None,
         }
@@ -186,6 +190,22 @@ impl Bucket {
     #[must_use]
     pub fn after_taking(&self, cost: Cost) -> Self {
         self.less(cost.amount())
+    }
+
+    /// The same bucket after a write that took a lot.
+    pub(crate) fn with_lot(mut self) -> Self {
+        self.lots = self.lots.saturating_add(1);
+        self
+    }
+
+    /// Number of lots taken so far.
+    pub(crate) const fn lots(&self) -> i64 {
+        self.lots
+    }
+
+    /// Tokens given back so far.
+    pub(crate) const fn returned(&self) -> Amount {
+        self.returned
     }
 
     pub(crate) fn less(&self, amount: Amount) -> Self {

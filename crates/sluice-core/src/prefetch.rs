@@ -42,6 +42,12 @@ pub struct Lot {
 }
 
 impl Lot {
+    /// Whether it may be used no more, or lies in the future of a clock that went back.
+    #[must_use]
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        !self.is_fresh(now)
+    }
+
     /// A lot of `amount`, taken at `now` by a write after which the row was `after`, behind all of its callers.
     #[must_use]
     pub const fn new(after: Arc<Bucket>, amount: Amount, now: Timestamp) -> Self {

@@ -55,6 +55,11 @@ pub const LEASES: &str = "leases";
 pub const INLINE_COST: &str = "c";
 /// Inline lease: when it ends, in whole seconds, rounded up.
 pub const INLINE_ENDS: &str = "t";
+/// Rate bucket, optional: number of writes that took tokens ahead of demand. A return of tokens that were taken before the last
+/// of them would lift the line into what that one holds.
+pub const LOTS: &str = "lots";
+/// Rate bucket, optional: monotone count of the tokens given back unused.
+pub const RETURNED: &str = "returned";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. Where it moves as [`VERSION`] does, all
 /// writers count.
 pub const COUNTED: &str = "counted";

@@ -12,7 +12,7 @@ use crate::rate::Rate;
 use crate::recount::Note;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, LAST_REFILL_AT,
-    LIMIT_TYPE, REFILL_RATE, Row, RowError, TOKENS, VERSION,
+    LIMIT_TYPE, LOTS, REFILL_RATE, RETURNED, Row, RowError, TOKENS, VERSION,
 };
 
 impl Bucket {
@@ -40,6 +40,9 @@ impl Bucket {
             admitted_inline: admitted_inline.map(|amount| amount.get()),
             counted: schema::optional(row, COUNTED, || schema::count(row, COUNTED))?.unwrap_or(0),
             capped: schema::optional(row, CAPPED, || schema::amount(row, CAPPED))?.map(|amount| amount.get()),
+            lots: schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0),
+            returned: schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?
+                .map_or(Amount::ZERO, |sum| sum.get()),
             note: Note::read(row),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
         })

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
-use crate::plan::rate::{Planned, RatePlanner, span_micros};
+use crate::plan::rate::{Lot, Planned, RatePlanner, span_micros};
 use crate::plan::{NEVER, Plan, Reason, Refusal};
 use crate::timestamp::Timestamp;
 
@@ -55,6 +55,7 @@ pub struct RateBatch<'a> {
     starts: Starts,
     total: Amount,
     lowest: Amount,
+    lot: Lot,
 }
 
 impl<'a> RatePlanner<'a> {
@@ -84,7 +85,7 @@ impl<'a> RatePlanner<'a> {
             false => bucket.clone(),
         };
         let lowest = Amount::from_micros(i64::MIN);
-        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest }
+        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest, lot: Lot::Without }
     }
 }
 
@@ -113,6 +114,7 @@ impl RateBatch<'_> {
         if self.total == Amount::ZERO || prefetched == Amount::ZERO {
             return Amount::ZERO;
         }
+        self.lot = Lot::With;
         self.total = self.total.plus(prefetched);
         self.lowest = self.lowest.max(self.total.minus(self.planner.accrued(self.now)));
         prefetched
@@ -127,7 +129,7 @@ impl RateBatch<'_> {
     /// The write, where it takes anything.
     #[must_use]
     pub fn write(self) -> Option<Planned> {
-        (self.total > Amount::ZERO).then(|| self.planner.write(self.now, self.total, self.lowest))
+        (self.total > Amount::ZERO).then(|| self.planner.write(self.now, self.total, self.lowest, self.lot))
     }
 
     /// What flows in between now and the start of the caller that ends at `upto`.

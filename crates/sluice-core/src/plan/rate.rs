@@ -20,7 +20,7 @@ use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::plan::batch::{Claim, judge};
 use crate::plan::{Factor, Plan, Take};
-use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, TOKENS, VERSION};
+use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
 
@@ -33,28 +33,49 @@ const HEADROOM_SHARE: (u32, u32) = (1, 4);
 const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL)];
 const NAMES_UNBLOCKED: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)];
 
+const NAMES_OF_LOT: &[(&str, &str)] =
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL), ("#o", LOTS)];
+
+/// A write that takes tokens for its callers alone, or counts a lot besides.
+struct Taking {
+    alone: Statement,
+    with_lot: Statement,
+}
+
 /// Interleavings that the condition stops: the bucket was re-anchored or its limits changed since the reading (A); others
 /// spent what the reading showed (lower bound); it filled up meanwhile and would pay out more than C (upper bound); a
 /// cool-down began (b).
-static SPEND: Statement = Statement::fixed(
-    "SET #T = #T - :k, #v = #v + :1",
-    "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now)",
-    NAMES,
-);
+const IF_THERE: &str = "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now)";
+static SPEND: Taking = Taking {
+    alone: Statement::fixed("SET #T = #T - :k, #v = #v + :1", IF_THERE, NAMES),
+    with_lot: Statement::fixed(
+        "SET #T = #T - :k, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
+        IF_THERE,
+        NAMES_OF_LOT,
+    ),
+};
 
-/// As [`SPEND`]; the level is C by the condition, so that it may be set without reading it.
-static FULL: Statement = Statement::fixed(
-    "SET #T = :T, #A = :t, #v = #v + :1",
-    "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :now)",
-    NAMES,
-);
+/// As for a spend; the level is C by the condition, so that it may be set without reading it.
+const IF_FULL: &str = "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :now)";
+static FULL: Taking = Taking {
+    alone: Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", IF_FULL, NAMES),
+    with_lot: Statement::fixed(
+        "SET #T = :T, #A = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
+        IF_FULL,
+        NAMES_OF_LOT,
+    ),
+};
 
-/// As [`SPEND`].
-static REANCHOR: Statement = Statement::fixed(
-    "SET #T = #T + :d, #A = :t, #v = #v + :1",
-    "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)",
-    NAMES,
-);
+/// As for a spend.
+const IF_THERE_STILL: &str = "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)";
+static REANCHOR: Taking = Taking {
+    alone: Statement::fixed("SET #T = #T + :d, #A = :t, #v = #v + :1", IF_THERE_STILL, NAMES),
+    with_lot: Statement::fixed(
+        "SET #T = #T + :d, #A = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
+        IF_THERE_STILL,
+        NAMES_OF_LOT,
+    ),
+};
 
 /// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
 /// reserve would swallow the penalty.
@@ -74,6 +95,13 @@ pub enum Form {
     Full,
     /// Relative, and moves an old anchor.
     Reanchor,
+}
+
+/// Whether a write takes tokens that nobody asked for yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lot {
+    With,
+    Without,
 }
 
 /// A planned write on a rate bucket.
@@ -131,7 +159,7 @@ impl<'a> RatePlanner<'a> {
     pub fn probe(self, take: Take) -> Planned {
         let ahead = self.bucket.limit().refill_rate().accrued_floor(span_micros(take.patience));
         let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
-        self.write(take.now, take.cost.amount(), lowest)
+        self.write(take.now, take.cost.amount(), lowest, Lot::Without)
     }
 
     /// The write that leaves `factor` of the present level, or `None` where there is no level to take from.
@@ -173,25 +201,24 @@ impl<'a> RatePlanner<'a> {
     }
 
     /// Takes `total` where the tokens are `lowest` at least.
-    pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount) -> Planned {
+    pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount, lot: Lot) -> Planned {
         let brim = self.brim(now);
         if self.bucket.tokens() > brim {
-            return self.write_full(now, total, brim);
+            return self.write_full(now, total, brim, lot);
         }
         let mut values = alloc::vec![(":lo", Operand::number(lowest)), (":hi", Operand::number(brim))];
         if now.micros_since(self.bucket.anchor()) > span_micros(ANCHOR_MAX_AGE) {
             let step = self.accrued(now).minus(total);
             values.extend([(":d", Operand::number(step)), (":t", Operand::number(now))]);
             let after = self.bucket.moved(self.bucket.tokens().plus(step), now);
-            Planned { update: self.update(&REANCHOR, values), form: Form::Reanchor, after }
+            self.planned(&REANCHOR, lot, values, Form::Reanchor, after)
         } else {
             values.extend([(":k", Operand::number(total)), (":now", Operand::number(now))]);
-            let after = self.bucket.less(total);
-            Planned { update: self.update(&SPEND, values), form: Form::Spend, after }
+            self.planned(&SPEND, lot, values, Form::Spend, self.bucket.less(total))
         }
     }
 
-    fn write_full(self, now: Timestamp, total: Amount, brim: Amount) -> Planned {
+    fn write_full(self, now: Timestamp, total: Amount, brim: Amount, lot: Lot) -> Planned {
         let left = self.bucket.limit().capacity().minus(total).minus(self.room_below_brim(total));
         // An anchor never moves back: a clock that lags would gain what lies between.
         let at = now.max(self.bucket.anchor());
@@ -201,8 +228,18 @@ impl<'a> RatePlanner<'a> {
             (":now", Operand::number(now)),
             (":hi", Operand::number(brim)),
         ];
-        let after = self.bucket.moved(left, at);
-        Planned { update: self.update(&FULL, values), form: Form::Full, after }
+        self.planned(&FULL, lot, values, Form::Full, self.bucket.moved(left, at))
+    }
+
+    fn planned(self, taking: &'static Taking, lot: Lot, mut values: Values, form: Form, after: Bucket) -> Planned {
+        let (statement, after) = match lot {
+            Lot::Without => (&taking.alone, after),
+            Lot::With => {
+                values.push((":0", Operand::number(0)));
+                (&taking.with_lot, after.with_lot())
+            }
+        };
+        Planned { update: self.update(statement, values), form, after }
     }
 
     fn room_below_brim(self, total: Amount) -> Amount {

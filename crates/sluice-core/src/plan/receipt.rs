@@ -5,18 +5,19 @@ use alloc::sync::Arc;
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::plan::rate::RatePlanner;
-use crate::schema::{LAST_REFILL_AT, TOKENS, VERSION};
+use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 /// Interleavings that the condition stops: after a full write by someone else the tokens have flowed back by themselves (A);
 /// others booked starts behind this one, which they keep, and the next caller would be given a start that is taken (T is
-/// neither as this grant left it, nor is the line above zero by now, where every start is past). A line that comes to stand
-/// above the capacity is cut at the next spend, by its upper bound.
+/// neither as this grant left it, nor is the line above zero by now, where every start is past); others gave back meanwhile, so
+/// that the line stands higher than this grant left it, and there is less room below the brim (r); a lot was taken since, which
+/// may be used as far as there is room above the line that it left, and this would lift it (o).
 static GIVE_BACK: Statement = Statement::fixed(
-    "SET #T = #T + :k, #v = #v + :1",
-    "#A = :a AND (#T = :left OR #T >= :zero)",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)],
+    "SET #T = #T + :k, #r = if_not_exists(#r, :0) + :k, #v = #v + :1",
+    "#A = :a AND (#T = :left OR #T >= :zero) AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#r", RETURNED), ("#o", LOTS)],
 );
 
 /// What a granted write left behind, for one of the callers that it took tokens for.
@@ -67,7 +68,8 @@ impl RateReceipt {
     #[must_use]
     pub fn give_back(&self, now: Timestamp) -> Option<Update> {
         let planner = RatePlanner::new(&self.after);
-        let unused = self.cost.amount().min(self.room(now));
+        let room = self.room(now);
+        let unused = self.cost.amount().min(room);
         if unused <= Amount::ZERO {
             return None;
         }
@@ -75,6 +77,9 @@ impl RateReceipt {
             (":k", Operand::number(unused)),
             (":left", Operand::number(self.left())),
             (":zero", Operand::number(Amount::ZERO.minus(planner.accrued(now)))),
+            (":most", Operand::number(self.after.returned().plus(room.minus(unused)))),
+            (":o", Operand::number(self.after.lots())),
+            (":0", Operand::number(0)),
         ];
         Some(planner.update(&GIVE_BACK, values))
     }

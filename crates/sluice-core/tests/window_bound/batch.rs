@@ -193,3 +193,55 @@ fn a_batch_is_applied_only_where_each_start_is_within_its_patience() {
     assert!(item.apply(&others));
     assert!(!item.apply(&mixed), "nothing is left for who does not wait");
 }
+
+/// A bucket of ten, one more a second, and what one caller took of it.
+struct Shared {
+    now: Timestamp,
+    item: Item,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let (now, dimension) = start();
+        let capacity = Amount::from_tokens(10);
+        let rate = Rate::per(capacity, Duration::from_secs(10)).unwrap();
+        let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+        Self { now, item: Item::of(&Bucket::full(dimension, limit, now)) }
+    }
+
+    fn take(&mut self, tokens: i32, prefetch: i32) -> RateReceipt {
+        let claim = Claim { cost: Cost::new(Amount::from_tokens(tokens)).unwrap(), patience: Duration::ZERO };
+        let bucket = self.item.bucket();
+        let planner = RatePlanner::new(&bucket);
+        let batch = planner.plan_batch(&[claim], self.now, Starts::InReply, Amount::from_tokens(prefetch));
+        assert!(self.item.apply(&batch.write.unwrap().update));
+        RateReceipt::in_batch(Arc::new(self.item.bucket()), batch.prefetched, claim.cost)
+    }
+
+    fn give_back(&mut self, receipt: &RateReceipt) -> bool {
+        receipt.give_back(self.now).is_some_and(|update| self.item.apply(&update))
+    }
+}
+
+/// Else the line would stand higher than who took the lot knows, and both together would pass the capacity.
+#[test]
+fn nothing_is_given_back_under_a_later_lot() {
+    let mut shared = Shared::new();
+    let before = shared.take(2, 0);
+    let after = shared.take(1, 2);
+    assert!(!shared.give_back(&before));
+    assert!(shared.give_back(&after), "what the same write took besides");
+}
+
+/// What came back in between took the room below the brim.
+#[test]
+fn returns_out_of_order_are_never_lifted_above_the_brim() {
+    let mut shared = Shared::new();
+    let (first, second) = (shared.take(1, 0), shared.take(1, 0));
+    assert!(shared.give_back(&first));
+    shared.now = shared.now.after(Duration::from_secs(1));
+    // Full again: what the second took has flowed back over the brim.
+    assert_eq!(shared.item.bucket().level(shared.now), Amount::from_tokens(10));
+    shared.take(1, 0);
+    assert!(!shared.give_back(&second));
+}

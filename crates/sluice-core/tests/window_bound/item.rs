@@ -45,44 +45,30 @@ impl Item {
         Some(text.parse::<Amount>().unwrap().micros())
     }
 
+    /// Clauses joined by AND, each a comparison or several in parentheses joined by OR.
     pub(crate) fn holds(&self, update: &Update) -> bool {
-        let condition: &str = &update.statement.condition;
-        let open = "(attribute_not_exists(#b) OR #b <= ";
-        let (plain, blocked) = condition.split_once(&format!(" AND {open}")).unwrap_or((condition, ""));
-        if let Some(term) = blocked.strip_suffix(')')
-            && let Some(until) = self.number(update, "#b")
-            && until > self.number(update, term).unwrap()
-        {
-            return false;
-        }
-        let (plain, either) = plain.split_once(" AND (").unwrap_or((plain, ""));
-        let mut either = either.trim_end_matches(')').split(" OR ").filter(|one| !one.is_empty()).peekable();
-        if either.peek().is_some() && !either.any(|one| self.all_hold(update, one)) {
-            return false;
-        }
-        self.all_hold(update, plain)
+        let clauses = split(&update.statement.condition, " AND ");
+        let bare = |clause: &str| clause.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).map(str::to_owned);
+        clauses.iter().all(|clause| match bare(clause) {
+            Some(inner) => split(&inner, " OR ").iter().any(|one| self.compares(update, one)),
+            None => self.compares(update, clause),
+        })
     }
 
-    /// Comparisons joined by AND.
-    fn all_hold(&self, update: &Update, comparisons: &str) -> bool {
-        let words: Vec<&str> = comparisons.split(' ').collect();
-        let value = |term| self.number(update, term).unwrap();
-        let mut at = 0;
-        while at < words.len() {
-            let left = value(words[at]);
-            let holds = match words[at + 1] {
-                "=" => left == value(words[at + 2]),
-                ">" => left > value(words[at + 2]),
-                ">=" => left >= value(words[at + 2]),
-                "<=" => left <= value(words[at + 2]),
-                other => panic!("{other}"),
-            };
-            if !holds {
-                return false;
-            }
-            at += 4;
+    fn compares(&self, update: &Update, comparison: &str) -> bool {
+        if let Some(name) = comparison.strip_prefix("attribute_not_exists(").and_then(|rest| rest.strip_suffix(')')) {
+            return self.field(attribute(update, name)).is_none();
         }
-        true
+        let words: Vec<&str> = comparison.split(' ').collect();
+        let value = |term| self.number(update, term).unwrap();
+        let (left, right) = (value(words[0]), value(words[2]));
+        match words[1] {
+            "=" => left == right,
+            ">" => left > right,
+            ">=" => left >= right,
+            "<=" => left <= right,
+            other => panic!("{other}"),
+        }
     }
 
     pub(crate) fn apply(&mut self, update: &Update) -> bool {
@@ -90,20 +76,43 @@ impl Item {
             return false;
         }
         let before = self.clone();
-        for clause in update.statement.update.strip_prefix("SET ").unwrap().split(", ") {
-            let words: Vec<&str> = clause.split(' ').collect();
-            let value = |term| before.number(update, term).unwrap();
-            let number = match words[..] {
-                [_, "=", term] => value(term),
-                [_, "=", left, "+", right] => value(left) + value(right),
-                [_, "=", left, "-", right] => value(left) - value(right),
-                _ => panic!("{clause}"),
+        for clause in split(update.statement.update.strip_prefix("SET ").unwrap(), ", ") {
+            let (target, sum) = clause.split_once(" = ").unwrap();
+            let value = |term: &str| match term.strip_prefix("if_not_exists(").and_then(|rest| rest.strip_suffix(')')) {
+                Some(pair) => {
+                    let (name, other) = pair.split_once(", ").unwrap();
+                    before.number(update, name).unwrap_or_else(|| before.number(update, other).unwrap())
+                }
+                None => before.number(update, term).unwrap(),
+            };
+            let number = match (sum.split_once(" + "), sum.split_once(" - ")) {
+                (Some((left, right)), _) => value(left) + value(right),
+                (_, Some((left, right))) => value(left) - value(right),
+                _ => value(sum),
             };
             let text = Amount::from_micros(number).to_string();
-            self.0.insert(attribute(update, words[0]).to_owned(), Operand::Number(text));
+            self.0.insert(attribute(update, target).to_owned(), Operand::Number(text));
         }
         true
     }
+}
+
+/// The parts between separators that stand outside all parentheses.
+fn split(text: &str, separator: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for piece in text.split(separator) {
+        let last = parts.last_mut().unwrap();
+        let depth = |text: &str| text.matches('(').count() - text.matches(')').count();
+        if last.is_empty() {
+            *last = piece.to_owned();
+        } else if depth(last) > 0 {
+            last.push_str(separator);
+            last.push_str(piece);
+        } else {
+            parts.push(piece.to_owned());
+        }
+    }
+    parts
 }
 
 fn attribute<'a>(update: &'a Update, placeholder: &str) -> &'a str {
