@@ -1,19 +1,16 @@
 //! Acquire: take what a call needs, or say when to come back.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use sluice_core::{Amount, Cost, Dimension, RowError};
 
-use crate::attempt::Terms;
+use crate::attempt::{self, Terms};
 use crate::client::Client;
-use crate::lane;
 use crate::outcome::Outcome;
+use crate::prefetch;
 use crate::request::{Request, RequestError};
 use crate::store::StoreError;
 
 /// Why an acquire could not be judged.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// The request makes no sense, whatever the table holds.
@@ -39,6 +36,18 @@ pub enum AcquireError {
         /// What the bucket holds at most.
         capacity: Amount,
     },
+    /// The bucket has more slots than leases fit into its row.
+    #[error(
+        "{dimension} may be held {leases} times at once, and inline leases take {most} at most: use lease rows for it (SLUICE_LEASES=concurrent), or lower its capacity"
+    )]
+    TooLargeForInline {
+        /// The dimension.
+        dimension: Dimension,
+        /// Leases at once: its capacity, divided by what a call takes.
+        leases: u64,
+        /// Leases that one row takes.
+        most: usize,
+    },
     /// The bucket's row cannot be read.
     #[error(
         "the row of {dimension} cannot be read: {source}; mend the attribute, or remove the bucket with `sluice buckets rm` and apply it again"
@@ -57,16 +66,18 @@ pub enum AcquireError {
 impl Client {
     /// Takes what `request` names from all of its buckets, or from none; never waits for quota.
     ///
-    /// One dimension of a rate limit is one conditional write; several are written in parallel, and what was granted is given
-    /// back if any refuses. With a concurrency limit among them it is one transaction. A refusal that the process remembers
-    /// costs no request.
+    /// One dimension of a rate limit is one conditional write, shared by all callers of the process that ask meanwhile; several
+    /// dimensions are written in parallel, and what was granted is given back if any refuses. With a concurrency limit among
+    /// them it is one transaction. A refusal that the process remembers costs no request.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read, a
     /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
-    pub async fn acquire(&self, request: impl Into<Request>) -> Result<Outcome, AcquireError> {
-        let asks = request.into().parse()?;
-        let terms = Terms { patience: Duration::ZERO, lease_for: self.inner.config.lease_ttl };
-        lane::submit(Arc::clone(&self.inner), asks, terms).await
+    pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
+        let request = request.into();
+        if let Some(grant) = prefetch::take(&self.inner, &request) {
+            return Ok(Outcome::Granted(grant));
+        }
+        attempt::submit(&self.inner, &request.parse()?, Terms::at_once(self.inner.config.lease_ttl)).await
     }
 }

@@ -1,31 +1,72 @@
-//! One attempt to take what a caller asks for: plan, write on condition, and on a conflict plan again.
+//! One attempt to take what a caller asks for: each bucket's part through the lane of the bucket, or all parts through one
+//! lane where they change in one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Cost, Dimension, Reason, Refusal, RowError};
-use tokio::time::timeout;
+use sluice_core::{Bucket, Cost, Dimension, MOST_INLINE_LEASES, Refusal, RowError};
+use tokio::time::{Instant, timeout};
 
 use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::config::Leases;
-use crate::grant::{Grant, Part};
-use crate::outcome::{Outcome, RetryIn, RetryReason};
+use crate::grant::Grant;
+use crate::outcome::{Outcome, RetryIn};
 use crate::request::Ask;
 use crate::retry::Backoff;
 use crate::store::{ATTEMPT_TIMEOUT, Attributes, Item, StoreError};
 
-mod parallel;
-mod transaction;
+mod apart;
+mod fresh;
+pub(crate) mod inline;
+pub(crate) mod rows;
+pub(crate) mod tokens;
+
+pub(crate) use fresh::Fresh;
 
 /// What a caller accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// How far ahead it books.
-    pub(crate) patience: Duration,
+    /// Until when its start may be, or a slot may be waited for; `None` for now or not at all.
+    pub(crate) until: Option<Instant>,
     /// How long its leases last.
-    pub(crate) lease_for: Duration,
+    pub(crate) lease: LeaseTerm,
+}
+
+/// How long a lease lasts, told when it is written: its caller may have stood in line before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseTerm {
+    pub(crate) at_least: Duration,
+    /// It lasts until then besides.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Terms {
+    /// Now or not at all.
+    pub(crate) const fn at_once(lease: Duration) -> Self {
+        Self { until: None, lease: LeaseTerm { at_least: lease, until: None } }
+    }
+
+    /// How far ahead it books, from now.
+    pub(crate) fn patience(self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether it would rather wait for `retry` than hear of it.
+    pub(crate) fn waits_for(self, retry: &RetryIn) -> bool {
+        let patience = self.patience();
+        let is_over = retry.reason.is_over_in_time() && retry.wait > patience;
+        !patience.is_zero() && !is_over
+    }
+}
+
+impl LeaseTerm {
+    /// From now.
+    pub(crate) fn length(self) -> Duration {
+        let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        until.unwrap_or_default().max(self.at_least)
+    }
 }
 
 /// One dimension of an attempt, with what is known of its bucket.
@@ -37,19 +78,23 @@ pub(crate) struct Want {
 }
 
 /// What came of one attempt on one or all of its dimensions.
+#[derive(Debug)]
 pub(crate) enum Taken<T> {
     Granted(T),
     Refused(RetryIn),
 }
 
+/// The answer to a turn that takes.
+pub(crate) type Answer = Result<Taken<Fresh>, AcquireError>;
+
 /// Plans made at once after a false condition, before the next ones wait: each has the row as it was a moment ago, and each
 /// failure means that another writer got on.
-const PLANS_AT_ONCE: u32 = 8;
+pub(crate) const PLANS_AT_ONCE: u32 = 8;
 
-pub(crate) async fn attempt(inner: Arc<Inner>, asks: Vec<Ask>, terms: Terms) -> Result<Outcome, AcquireError> {
-    let answer = match take(&inner, &asks, terms).await {
+pub(crate) async fn submit(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
+    let answer = match take(inner, asks, terms).await {
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
-            match inner.fallback.take(&inner, &asks, terms.patience) {
+            match inner.fallback.take(inner, asks, terms.patience()) {
                 Some(outcome) => {
                     tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
                     Ok(outcome)
@@ -79,34 +124,39 @@ pub(crate) async fn attempt(inner: Arc<Inner>, asks: Vec<Ask>, terms: Terms) -> 
 
 async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
     let wants = wants(inner, asks).await?;
-    let granted_at = inner.now();
-    let one_transaction = inner.config.leases == Leases::All || wants.iter().any(|want| want.concurrent);
-    let taken = if one_transaction {
-        transaction::take(inner, &wants, terms).await?
-    } else {
-        parallel::take(inner, wants, terms).await?
+    let in_one = match inner.config.leases {
+        Leases::All => true,
+        Leases::Inline => false,
+        _ => wants.iter().any(|want| want.concurrent),
     };
+    let taken =
+        if in_one { rows::take(inner, &wants, terms).await? } else { apart::take(inner, &wants, terms).await? };
     Ok(match taken {
-        Taken::Granted(parts) => Outcome::Granted(Grant::new(Arc::clone(inner), parts, granted_at, terms.lease_for)),
+        Taken::Granted(fresh) => Outcome::Granted(Grant::new(Arc::clone(inner), fresh, terms.lease.length())),
         Taken::Refused(retry) => Outcome::RetryIn(retry),
     })
 }
 
 /// Looks up the bucket of every dimension, reading those never seen before.
 pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
-    let reads = asks.iter().map(|ask| {
-        let (inner, entry) = (Arc::clone(inner), inner.entry(&ask.dimension));
-        async move { known(&inner, &entry).await }
+    let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
+    let unread = entries.iter().filter(|entry| entry.reading().is_none());
+    let reads = unread.map(|entry| {
+        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+        async move { known(&inner, &entry).await.map(drop) }
     });
-    let readings = in_parallel(reads.collect()).await;
-    asks.iter()
-        .zip(readings)
-        .map(|(ask, reading)| {
-            let limit = *reading?.bucket.limit();
-            let cost = ask.cost_or(limit.cost_per_call());
-            Ok(Want { entry: inner.entry(&ask.dimension), cost, concurrent: limit.is_concurrent() })
-        })
-        .collect()
+    in_parallel(reads.collect()).await.into_iter().collect::<Result<(), _>>()?;
+    let mut wants = Vec::with_capacity(asks.len());
+    for (ask, entry) in asks.iter().zip(entries) {
+        let limit = *known(inner, &entry).await?.bucket.limit();
+        let concurrent = limit.is_concurrent();
+        if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
+            let (dimension, leases) = (ask.dimension.clone(), limit.calls_at_once());
+            return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
+        }
+        wants.push(Want { entry, cost: ask.cost_or(limit.cost_per_call()), concurrent });
+    }
+    Ok(wants)
 }
 
 /// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.
@@ -131,9 +181,9 @@ pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, Acq
 }
 
 /// Takes in the row that a reply showed.
-pub(crate) fn saw(inner: &Inner, entry: &Entry, row: &Item) -> Result<Bucket, AcquireError> {
-    let bucket = parse(&entry.dimension, row)?;
-    entry.saw(bucket.clone(), inner.now());
+pub(crate) fn saw(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
+    let bucket = Arc::new(parse(&entry.dimension, row)?);
+    entry.saw(Arc::clone(&bucket), inner.now());
     Ok(bucket)
 }
 
@@ -143,31 +193,27 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
 }
 
 /// The bucket's row is gone.
-fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
+pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
     entry.forget();
     AcquireError::UnknownDimension { dimension: entry.dimension.clone(), table: inner.store.table().to_owned() }
 }
 
 pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
-    let reason = match refusal.reason {
-        Reason::NoFreeSlot => RetryReason::NoFreeSlot,
-        Reason::CoolingDown => RetryReason::CoolingDown,
-        _ => RetryReason::Exhausted,
-    };
-    RetryIn { wait: refusal.wait, dimension: dimension.clone(), reason }
+    RetryIn { wait: refusal.wait, dimension: dimension.clone(), reason: refusal.reason.into() }
 }
 
 pub(crate) fn contended(dimension: &Dimension) -> RetryIn {
-    RetryIn { wait: Backoff::DEFAULT.cap(), dimension: dimension.clone(), reason: RetryReason::Contended }
+    let reason = crate::outcome::RetryReason::Contended;
+    RetryIn { wait: Backoff::DEFAULT.cap(), dimension: dimension.clone(), reason }
 }
 
 /// The refusal that is told for several: the longest wait, and who causes it.
-fn longest(refusals: impl IntoIterator<Item = RetryIn>) -> Option<RetryIn> {
+pub(crate) fn longest(refusals: impl IntoIterator<Item = RetryIn>) -> Option<RetryIn> {
     refusals.into_iter().max_by_key(|retry| retry.wait)
 }
 
 /// Waits before planning again for the `tries`th time, once the plans at once are used up. False where it is time to give up.
-async fn try_again(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
+pub(crate) async fn try_again(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
     if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
         return false;
     }
@@ -176,6 +222,12 @@ async fn try_again(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
         inner.store.back_off(tries - PLANS_AT_ONCE).await;
     }
     true
+}
+
+/// What a caller hears whose server ended while a request for it was under way.
+pub(crate) fn stopped(operation: &'static str) -> StoreError {
+    let message = String::from("the runtime that sent it was shut down");
+    StoreError::Unavailable { operation, message, maybe_applied: true }
 }
 
 /// Runs futures side by side and returns their results in order. One alone runs where it is.
@@ -198,6 +250,3 @@ pub(crate) async fn in_parallel<T: Send + 'static>(
     }
     results
 }
-
-/// What a grant is made of.
-pub(crate) type Parts = Vec<Part>;

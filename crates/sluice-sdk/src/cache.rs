@@ -1,13 +1,17 @@
 //! What the process last saw of each bucket. It saves reads, and may refuse; it never grants.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use sluice_core::{Bucket, Cost, Dimension, Timestamp};
-use tokio::sync::Notify;
 
+use crate::attempt::inline::InlineLane;
+use crate::attempt::rows::{self, RowLane};
+use crate::attempt::tokens::TokenLane;
+use crate::give_back::ReleaseLane;
 use crate::grant::Part;
+use crate::prefetch::Stock;
 
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
 /// other processes; smaller costs a failed write each time.
@@ -25,7 +29,10 @@ const HEADROOM: Duration = Duration::from_millis(100);
 /// The buckets that a client has met.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    entries: Mutex<HashMap<Dimension, Arc<Entry>>>,
+    entries: RwLock<HashMap<Dimension, Arc<Entry>>>,
+    /// The lanes of sets of dimensions with lease rows, by their names.
+    rows: Mutex<HashMap<Vec<Dimension>, Arc<RowLane>>>,
+    prefetched: HashSet<Dimension>,
 }
 
 /// One bucket, shared by all that use it in this process.
@@ -39,19 +46,22 @@ pub(crate) struct Entry {
     anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
     /// Held while the row is read for the first time, so that many callers read it once.
     pub(crate) loading: tokio::sync::Mutex<()>,
-    /// Held while a write of this process moves the anchor. Side by side such writes would fail each other, and every spend
-    /// planned meanwhile; spends on one anchor need no turn.
-    pub(crate) anchor_turn: tokio::sync::Mutex<()>,
-    /// The waiting line for slots, first in, first out: who stands at its head looks at the bucket for all.
-    pub(crate) line: tokio::sync::Mutex<()>,
-    /// Woken when this process gives a slot back.
-    pub(crate) freed: Notify,
+    /// Who takes tokens.
+    pub(crate) tokens: Arc<TokenLane>,
+    /// Who takes slots with inline leases, and gives them back.
+    pub(crate) inline: Arc<InlineLane>,
+    /// Who gives back slots with lease rows.
+    pub(crate) releases: Arc<ReleaseLane>,
+    /// The lanes of sets that it is in, for those who wait there for its slots.
+    rows: Mutex<Vec<Weak<RowLane>>>,
+    /// Tokens taken ahead of demand, where the client does.
+    pub(crate) stock: Option<Stock>,
 }
 
 /// A bucket as a reply showed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
-    pub(crate) bucket: Bucket,
+    pub(crate) bucket: Arc<Bucket>,
     /// When a reply last showed the row, or a write of ours told what it must be.
     seen_at: Timestamp,
     /// When a reply last showed the row.
@@ -77,33 +87,71 @@ impl Reading {
 const UNREAD_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Cache {
+    /// One that keeps stock of the buckets in `prefetched`.
+    pub(crate) fn new(prefetched: HashSet<Dimension>) -> Self {
+        Self { prefetched, ..Self::default() }
+    }
+
+    /// The bucket, where it was met before.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
+    }
+
     pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
-        let mut entries = locked(&self.entries);
-        if let Some(entry) = entries.get(dimension) {
-            return Arc::clone(entry);
+        if let Some(entry) = self.get(dimension.as_str()) {
+            return entry;
         }
-        let entry = Arc::new(Entry {
-            dimension: dimension.clone(),
-            reading: Mutex::default(),
-            abandoned: Mutex::default(),
-            anchor_conflict: Mutex::default(),
-            loading: tokio::sync::Mutex::default(),
-            anchor_turn: tokio::sync::Mutex::default(),
-            line: tokio::sync::Mutex::default(),
-            freed: Notify::new(),
-        });
-        entries.insert(dimension.clone(), Arc::clone(&entry));
-        entry
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let make = || Arc::new(Entry::new(dimension.clone(), self.prefetched.contains(dimension)));
+        Arc::clone(entries.entry(dimension.clone()).or_insert_with(make))
+    }
+
+    /// Whether any bucket is kept in stock.
+    pub(crate) fn prefetches(&self) -> bool {
+        !self.prefetched.is_empty()
+    }
+
+    /// The lane of a set of dimensions, in the order of their names.
+    pub(crate) fn row_lane(&self, entries: &[Arc<Entry>]) -> Arc<RowLane> {
+        let name = rows::name(entries);
+        let mut lanes = locked(&self.rows);
+        if let Some(lane) = lanes.get(&name) {
+            return Arc::clone(lane);
+        }
+        let lane = Arc::new(RowLane::default());
+        entries.iter().for_each(|entry| locked(&entry.rows).push(Arc::downgrade(&lane)));
+        lanes.insert(name, Arc::clone(&lane));
+        lane
     }
 }
 
 impl Entry {
+    fn new(dimension: Dimension, prefetched: bool) -> Self {
+        Self {
+            dimension,
+            reading: Mutex::default(),
+            abandoned: Mutex::default(),
+            anchor_conflict: Mutex::default(),
+            loading: tokio::sync::Mutex::default(),
+            tokens: Arc::default(),
+            inline: Arc::default(),
+            releases: Arc::default(),
+            rows: Mutex::default(),
+            stock: prefetched.then(Stock::default),
+        }
+    }
+
     pub(crate) fn reading(&self) -> Option<Reading> {
         locked(&self.reading).clone()
     }
 
+    /// What a call takes that names no cost, as far as is known.
+    pub(crate) fn cost_per_call(&self) -> Option<Cost> {
+        locked(&self.reading).as_ref().map(|reading| reading.bucket.limit().cost_per_call())
+    }
+
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
-    pub(crate) fn wrote(&self, bucket: Bucket, now: Timestamp) {
+    pub(crate) fn wrote(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let mut reading = locked(&self.reading);
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
@@ -111,7 +159,7 @@ impl Entry {
     }
 
     /// After a transaction, which shows no row: what it must be.
-    pub(crate) fn predicted(&self, bucket: Bucket, now: Timestamp) {
+    pub(crate) fn predicted(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let mut reading = locked(&self.reading);
         if let Some(known) = reading.as_mut().filter(|known| known.bucket.version() <= bucket.version()) {
             known.bucket = bucket;
@@ -120,7 +168,7 @@ impl Entry {
     }
 
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
-    pub(crate) fn saw(&self, bucket: Bucket, now: Timestamp) {
+    pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
     }
 
@@ -154,6 +202,7 @@ impl Entry {
 
     /// The bucket was removed, or has other limits: nothing that was known of it counts.
     pub(crate) fn forget(&self) {
+        self.stock.iter().for_each(Stock::clear);
         locked(&self.abandoned).clear();
         *locked(&self.reading) = None;
     }
@@ -165,13 +214,13 @@ impl Entry {
         }
     }
 
-    /// This process gave `cost` back: the head of the line may take it without asking first.
+    /// This process gave `cost` back: those in line for it may take it without asking first.
     pub(crate) fn slot_freed(&self, cost: Cost) {
         if let Some(reading) = locked(&self.reading).as_mut() {
-            reading.bucket = reading.bucket.after_giving_back(cost);
+            reading.bucket = Arc::new(reading.bucket.after_giving_back(cost));
             reading.seen_at = Timestamp::from_micros(i64::MIN);
         }
-        self.freed.notify_one();
+        locked(&self.rows).iter().filter_map(Weak::upgrade).for_each(|lane| lane.wake());
     }
 }
 

@@ -1,9 +1,10 @@
 //! Settings, from the environment or from code.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use sluice_core::Factor;
 use sluice_core::schema::{ENVIRONMENTS, table_name};
+use sluice_core::{Dimension, Factor};
 
 use crate::clock::Clock;
 use crate::lease_ids::LeaseIds;
@@ -20,6 +21,9 @@ pub enum Leases {
     Concurrent,
     /// For every grant, in one transaction with its bucket, as clients in other languages do.
     All,
+    /// For none: a concurrency lease stands in the row of its bucket, so that one write is atomic by itself, at a quarter of the
+    /// cost. For buckets of up to [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES) leases, and where every client of the bucket that sweeps knows of inline leases.
+    Inline,
 }
 
 /// What an acquire answers while DynamoDB is out.
@@ -51,6 +55,7 @@ pub(crate) struct Config {
     pub(crate) caller: String,
     pub(crate) clock: Clock,
     pub(crate) lease_ids: LeaseIds,
+    pub(crate) prefetch: HashSet<Dimension>,
 }
 
 /// Why the settings cannot be used.
@@ -87,6 +92,7 @@ impl Config {
             caller: default_caller(|name| std::env::var(name).ok()),
             clock: Clock::system(),
             lease_ids: LeaseIds::default(),
+            prefetch: HashSet::new(),
         }
     }
 
@@ -122,7 +128,7 @@ impl Config {
             inline_retry_threshold: var("SLUICE_INLINE_RETRY_THRESHOLD")
                 .parse("seconds, as in 5", seconds)?
                 .unwrap_or(defaults.inline_retry_threshold),
-            leases: var("SLUICE_LEASES").parse("concurrent or all", leases)?.unwrap_or(defaults.leases),
+            leases: var("SLUICE_LEASES").parse("concurrent, all or inline", leases)?.unwrap_or(defaults.leases),
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
                 .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
                 .unwrap_or(defaults.on_unavailable),
@@ -177,6 +183,7 @@ fn leases(text: &str) -> Option<Leases> {
     match text {
         "concurrent" => Some(Leases::Concurrent),
         "all" => Some(Leases::All),
+        "inline" => Some(Leases::Inline),
         _ => None,
     }
 }

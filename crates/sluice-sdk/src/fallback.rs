@@ -9,7 +9,7 @@ use sluice_core::{Bucket, Cost, Dimension, Factor, Plan, RatePlanner, RateReceip
 use crate::attempt::refused;
 use crate::client::Inner;
 use crate::config::OnUnavailable;
-use crate::grant::{Basis, Grant, Hold, Part};
+use crate::grant::{Basis, Grant, Hold, Part, Parts};
 use crate::outcome::{Outcome, RetryIn};
 use crate::request::Ask;
 
@@ -26,7 +26,7 @@ impl Fallback {
         match inner.config.on_unavailable {
             OnUnavailable::Error => None,
             OnUnavailable::Allow => {
-                Some(Outcome::Granted(Grant::local(Arc::clone(inner), Vec::new(), now, Basis::Unchecked)))
+                Some(Outcome::Granted(Grant::local(Arc::clone(inner), Parts::new(), now, Basis::Unchecked)))
             }
             OnUnavailable::Share(factor) => self.take_share(inner, asks, factor, now, patience),
         }
@@ -41,7 +41,7 @@ impl Fallback {
         patience: Duration,
     ) -> Option<Outcome> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut taken, mut parts, mut refusal) = (Vec::new(), Vec::new(), None::<RetryIn>);
+        let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
         for ask in asks {
             let entry = inner.entry(&ask.dimension);
             // A share of an unknown limit cannot be told: the error then.

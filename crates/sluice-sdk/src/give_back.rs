@@ -1,12 +1,18 @@
 //! Giving back: what a holder releases, and what a sweep reclaims.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Lease, Returned, Verdict, Write};
+use sluice_core::{
+    Amount, Bucket, CancellationReason, Chunk, ChunkStep, Cost, Lease, MAX_LEASES_PER_TRANSACTION, Returned, Verdict,
+    Write,
+};
 
-use crate::attempt::in_parallel;
+use crate::attempt::{in_parallel, inline, stopped};
+use crate::cache::Entry;
 use crate::client::Inner;
-use crate::grant::{Hold, Part};
+use crate::grant::{Hold, Part, Parts, Slots};
+use crate::lane::{Lane, NoAnswer, Seat};
 use crate::store::{Attributes, Cancelled, IfAmbiguous, Store, StoreError, Transacted, Transaction, Written};
 
 /// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
@@ -22,7 +28,7 @@ pub enum Released {
 }
 
 /// Why a release could not be confirmed. The slot comes back when its lease ends.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// Other writers were faster in every try.
@@ -69,6 +75,16 @@ pub(crate) struct Tally {
     pub(crate) left: usize,
     /// Leases whose chunk can never pass: its first lease, and the message.
     pub(crate) failed: Vec<(String, String)>,
+    /// What became of each lease that is settled, by its key; kept where somebody asks.
+    pub(crate) ends: Option<HashMap<String, Released>>,
+}
+
+impl Tally {
+    fn ended(&mut self, keys: impl Iterator<Item = String>, released: Released) {
+        if let Some(ends) = &mut self.ends {
+            ends.extend(keys.map(|key| (key, released)));
+        }
+    }
 }
 
 /// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
@@ -100,11 +116,14 @@ pub(crate) async fn settle(
             }
             Ok(Transacted::Committed) => {
                 let leases = chunk.leases().len();
-                if chunk.is_already_capped() {
+                let released = if chunk.is_already_capped() {
                     tally.already_capped += leases;
+                    Released::AlreadyCapped
                 } else {
                     tally.restored += leases;
-                }
+                    Released::GivenBack
+                };
+                tally.ended(chunk.leases().iter().map(|lease| lease.key().to_owned()), released);
                 if chunk.restores_slots() {
                     tally.restored_slots += leases;
                 }
@@ -114,6 +133,7 @@ pub(crate) async fn settle(
             Ok(Transacted::Cancelled(reasons)) => reasons,
         };
         let (leases, cost) = (chunk.leases().len(), chunk.cost());
+        let keys: Vec<String> = chunk.leases().iter().map(|lease| lease.key().to_owned()).collect();
         let step = match after(store, chunk, reasons).await {
             Ok(step) => step,
             Err(error) => {
@@ -124,6 +144,8 @@ pub(crate) async fn settle(
         match step {
             ChunkStep::Continue { chunks, lost_races } => {
                 tally.lost_races += lost_races;
+                let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
+                tally.ended(keys.into_iter().filter(|key| !stays(key)), Released::LeaseGone);
                 let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
                 tally.returned.lost = tally.returned.lost.plus(cost.minus(left));
                 // Planned again, at once, from the row as it was a moment ago: each failure means that another writer got on.
@@ -186,7 +208,7 @@ fn message_of(writes: &[Write], message: String) -> (String, String) {
 }
 
 /// Releases the parts of a grant whose call was made.
-pub(crate) async fn release(inner: &Arc<Inner>, parts: Vec<Part>) -> Result<Released, ReleaseError> {
+pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
     let releases = parts.into_iter().map(|part| {
         let inner = Arc::clone(inner);
         async move { release_part(&inner, &part).await }
@@ -202,13 +224,16 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Vec<Part>) -> Result<Rele
     failure.map_or(Ok(released), Err)
 }
 
-async fn release_part(inner: &Inner, part: &Part) -> Result<Released, ReleaseError> {
+async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
     match &part.hold {
         Hold::Tokens { lease: None, .. } => Ok(Released::GivenBack),
         Hold::Tokens { lease: Some(lease), .. } => {
-            release_chunk(inner, part, Chunk::release_row(lease.clone()), lease).await
+            let chunk = Chunk::release_row(Lease::clone(lease));
+            let mut released = release_chunk(inner, &part.entry, chunk).await;
+            released.pop().unwrap_or(Ok(Released::GivenBack))
         }
-        Hold::Slots { bucket, lease } => release_chunk(inner, part, Chunk::release(bucket, lease.clone()), lease).await,
+        Hold::Slots(slots) => in_lane(inner, &part.entry, Slots::clone(slots)).await,
+        Hold::Inline(held) => inline::release(inner, &part.entry, &held.id).await,
         Hold::Local => {
             inner.fallback.give_back(&part.entry.dimension, part.cost);
             Ok(Released::GivenBack)
@@ -216,35 +241,70 @@ async fn release_part(inner: &Inner, part: &Part) -> Result<Released, ReleaseErr
     }
 }
 
-async fn release_chunk(inner: &Inner, part: &Part, chunk: Chunk, lease: &Lease) -> Result<Released, ReleaseError> {
-    let mut tally = Tally::default();
-    settle(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await?;
-    let key = lease.key().to_owned();
-    if let Some((_, message)) = tally.failed.pop() {
-        return Err(ReleaseError::Refused { key, message });
+/// Slots with lease rows on their way back: those of one bucket join in one transaction.
+pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
+
+async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
+    loop {
+        let (ticket, seat) = entry.releases.join(slots.clone());
+        if let Some(seat) = seat {
+            tokio::spawn(serve(Arc::clone(inner), Arc::clone(entry), seat));
+        }
+        match ticket.answer().await {
+            Ok(released) => return released,
+            Err(NoAnswer::NotServed) => {}
+            Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
+        }
     }
-    if tally.left > 0 {
-        return Err(ReleaseError::Contended { key });
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Result<Released, ReleaseError>>) {
+    while let Some(turns) = seat.next(MAX_LEASES_PER_TRANSACTION).await {
+        let Some(last) = turns.last() else { continue };
+        // The youngest reading of its capacity.
+        let bucket = Arc::clone(&last.ask.bucket);
+        let leases = turns.iter().map(|turn| turn.ask.lease.clone()).collect();
+        let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
+        turns.into_iter().zip(released).for_each(|(turn, released)| turn.answer(released));
     }
-    if matches!(part.hold, Hold::Slots { .. }) && tally.returned.slots > Amount::ZERO {
-        part.entry.slot_freed(part.cost);
+}
+
+/// Gives back what the leases of a chunk hold, and says of each what became of it, in their order.
+async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result<Released, ReleaseError>> {
+    let mut tally = Tally { ends: Some(HashMap::new()), ..Tally::default() };
+    let leases = chunk.leases().to_vec();
+    let settled = settle(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await;
+    if let Ok(slots) = Cost::new(tally.returned.slots) {
+        entry.slot_freed(slots);
     }
-    let released = match (tally.lost_races, tally.already_capped) {
-        (0, 0) => Released::GivenBack,
-        (0, _) => Released::AlreadyCapped,
-        _ => Released::LeaseGone,
-    };
-    if released == Released::GivenBack {
-        tracing::debug!(event = "release.ok", dimension = %part.entry.dimension);
-    } else {
-        tracing::warn!(event = "release.late", dimension = %part.entry.dimension, lease = key, ?released);
+    let ends = tally.ends.take().unwrap_or_default();
+    let released = leases.iter().map(|lease| {
+        let key = lease.key().to_owned();
+        match (ends.get(&key), &settled) {
+            (Some(released), _) => Ok(*released),
+            (None, Err(error)) => Err(ReleaseError::Store(error.clone())),
+            (None, Ok(())) => Err(match tally.failed.iter().find(|(of, _)| *of == key) {
+                Some((_, message)) => ReleaseError::Refused { key, message: message.clone() },
+                None => ReleaseError::Contended { key },
+            }),
+        }
+    });
+    let released: Vec<_> = released.collect();
+    for (lease, released) in leases.iter().zip(&released) {
+        match released {
+            Ok(Released::GivenBack) => tracing::debug!(event = "release.ok", dimension = %entry.dimension),
+            Ok(released) => {
+                tracing::warn!(event = "release.late", dimension = %entry.dimension, lease = lease.key(), ?released);
+            }
+            Err(_) => {}
+        }
     }
-    Ok(released)
+    released
 }
 
 /// Gives back the parts of a grant whose call was never made: slots as in a release, and rate tokens as far as they have not
 /// flowed back by themselves. Best effort for the tokens: what is lost refills.
-pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Vec<Part>) {
+pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
     let returns = parts.into_iter().map(|part| {
         let inner = Arc::clone(inner);
         async move {
@@ -255,7 +315,7 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Vec<Part>) {
                 match inner.store.update(&update, IfAmbiguous::Stop).await {
                     Ok(Written::Applied(row)) => {
                         let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
-                        bucket.into_iter().for_each(|bucket| part.entry.wrote(bucket, inner.now()));
+                        bucket.into_iter().for_each(|bucket| part.entry.wrote(Arc::new(bucket), inner.now()));
                     }
                     // Others booked behind it: its start is for the next caller of this process, if one comes in time.
                     Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => part.entry.abandon(part.clone()),

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, Dimension, Lease, RateReceipt, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Dimension, Lease, LeaseId, RateReceipt, Timestamp};
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
+use crate::attempt::Fresh;
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released, give_back_unused, release};
@@ -20,13 +22,17 @@ use crate::request::Ask;
 #[derive(Debug)]
 pub struct Grant {
     inner: Arc<Inner>,
-    parts: Vec<Part>,
+    parts: Parts,
     granted_at: Timestamp,
     start_at: Timestamp,
     lease_ends: Timestamp,
     lease_for: Duration,
+    acquiring: Duration,
     basis: Basis,
 }
+
+/// What a grant is made of: of one part, most often.
+pub(crate) type Parts = SmallVec<[Part; 1]>;
 
 /// How long a slot is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +68,26 @@ pub(crate) struct Part {
 pub(crate) enum Hold {
     Tokens {
         receipt: RateReceipt,
-        lease: Option<Lease>,
+        lease: Option<Box<Lease>>,
     },
-    Slots {
-        bucket: Bucket,
-        lease: Lease,
-    },
+    Slots(Box<Slots>),
+    Inline(Box<Inline>),
     /// Counted in the process.
     Local,
+}
+
+/// Slots with a lease row.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    pub(crate) bucket: Arc<Bucket>,
+    pub(crate) lease: Lease,
+}
+
+/// Slots with a lease in the row of their bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Inline {
+    pub(crate) id: LeaseId,
+    pub(crate) ends: Timestamp,
 }
 
 impl Part {
@@ -81,35 +99,59 @@ impl Part {
         lease: Option<Lease>,
     ) -> Self {
         let start_at = receipt.start_at(now);
-        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Tokens { receipt, lease } }
+        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new) };
+        Self { entry: Arc::clone(entry), cost, start_at, hold }
     }
 
-    pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Bucket, lease: Lease) -> Self {
+    pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Arc<Bucket>, lease: Lease) -> Self {
         let start_at = lease.created_at().unwrap_or_default();
-        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Slots { bucket, lease } }
+        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Slots(Box::new(Slots { bucket, lease })) }
     }
 
-    pub(crate) const fn lease(&self) -> Option<&Lease> {
+    pub(crate) fn inline(entry: &Arc<Entry>, cost: Cost, id: LeaseId, now: Timestamp, ends: Timestamp) -> Self {
+        Self { entry: Arc::clone(entry), cost, start_at: now, hold: Hold::Inline(Box::new(Inline { id, ends })) }
+    }
+
+    /// Its lease's row, where it has one.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.hold {
-            Hold::Tokens { lease, .. } => lease.as_ref(),
-            Hold::Slots { lease, .. } => Some(lease),
-            Hold::Local => None,
+            Hold::Tokens { lease, .. } => lease.as_deref(),
+            Hold::Slots(slots) => Some(&slots.lease),
+            Hold::Inline(_) | Hold::Local => None,
+        }
+    }
+
+    /// When its lease was to end as it was written.
+    pub(crate) fn lease_ends(&self) -> Option<Timestamp> {
+        match &self.hold {
+            Hold::Inline(inline) => Some(inline.ends),
+            _ => self.lease().map(Lease::ends),
         }
     }
 }
 
 impl Grant {
-    pub(crate) fn new(inner: Arc<Inner>, parts: Vec<Part>, granted_at: Timestamp, lease_for: Duration) -> Self {
-        let start_at = parts.iter().map(|part| part.start_at).fold(granted_at, Timestamp::max);
-        let ends = parts.iter().filter_map(|part| part.lease()).map(Lease::ends).min();
-        let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
-        Self { inner, parts, granted_at, start_at, lease_ends, lease_for, basis: Basis::Table }
+    pub(crate) fn new(inner: Arc<Inner>, fresh: Fresh, lease_for: Duration) -> Self {
+        let (at, took) = (fresh.at, fresh.took);
+        Self::of(inner, fresh.into_parts(), at, lease_for, took)
     }
 
-    pub(crate) fn local(inner: Arc<Inner>, parts: Vec<Part>, granted_at: Timestamp, basis: Basis) -> Self {
-        let mut grant = Self::new(inner, parts, granted_at, Duration::ZERO);
+    pub(crate) fn of(inner: Arc<Inner>, parts: Parts, at: Timestamp, lease_for: Duration, acquiring: Duration) -> Self {
+        let start_at = parts.iter().map(|part| part.start_at).fold(at, Timestamp::max);
+        let ends = parts.iter().filter_map(Part::lease_ends).min();
+        let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
+        Self { inner, parts, granted_at: at, start_at, lease_ends, lease_for, acquiring, basis: Basis::Table }
+    }
+
+    pub(crate) fn local(inner: Arc<Inner>, parts: Parts, granted_at: Timestamp, basis: Basis) -> Self {
+        let mut grant = Self::of(inner, parts, granted_at, Duration::ZERO, Duration::ZERO);
         grant.basis = basis;
         grant
+    }
+
+    /// How long DynamoDB took over it.
+    pub(crate) const fn acquiring(&self) -> Duration {
+        self.acquiring
     }
 
     /// The dimensions it holds a part of.
@@ -206,8 +248,8 @@ impl Grant {
         &self.inner
     }
 
-    pub(crate) fn leases(&self) -> impl Iterator<Item = &Lease> {
-        self.parts.iter().filter_map(Part::lease)
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     pub(crate) const fn lease_for(&self) -> Duration {
@@ -218,7 +260,7 @@ impl Grant {
         self.lease_ends = ends;
     }
 
-    fn spawn_give_back(&self, parts: Vec<Part>, used: Use) {
+    fn spawn_give_back(&self, parts: Parts, used: Use) {
         if parts.is_empty() {
             return;
         }
@@ -294,11 +336,11 @@ impl Uncalled {
     }
 
     /// Takes out the tokens whose start is earlier than the latest one, by more than `by`.
-    pub(crate) fn split_earlier_than(&mut self, by: Duration) -> Vec<Part> {
-        let Some(grant) = &mut self.0 else { return Vec::new() };
+    pub(crate) fn split_earlier_than(&mut self, by: Duration) -> Parts {
+        let Some(grant) = &mut self.0 else { return Parts::new() };
         let latest = grant.start_at;
         let is_early = |part: &Part| matches!(part.hold, Hold::Tokens { .. }) && latest.since(part.start_at) > by;
-        let (early, kept) = std::mem::take(&mut grant.parts).into_iter().partition(is_early);
+        let (early, kept): (Parts, Parts) = std::mem::take(&mut grant.parts).into_iter().partition(is_early);
         grant.parts = kept;
         early
     }

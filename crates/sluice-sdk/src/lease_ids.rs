@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sluice_core::LeaseId;
 
-/// Draws ids that no other process draws: by default UUIDs (version 7) from the system's clock and random source. An id that
-/// was there before would be taken for this client's own.
+/// Draws ids that no other process draws: by default UUIDs (version 7) from the system's clock and random source, in 22
+/// characters. An id that was there before would be taken for this client's own.
 #[derive(Clone)]
 pub(crate) struct LeaseIds(Arc<dyn Fn() -> String + Send + Sync>);
 
@@ -16,8 +16,9 @@ impl LeaseIds {
     }
 
     /// The next id; a UUID where what was drawn is none, since a slot without a lease would be lost with its holder.
-    pub(crate) fn next(&self) -> Option<LeaseId> {
-        LeaseId::new((self.0)()).or_else(|| LeaseId::new(uuid()))
+    pub(crate) fn next(&self) -> LeaseId {
+        let drawn = LeaseId::new((self.0)()).or_else(|| LeaseId::new(uuid()));
+        drawn.unwrap_or_else(|| unreachable!("a UUID is an id"))
     }
 }
 
@@ -27,12 +28,31 @@ impl Default for LeaseIds {
     }
 }
 
+/// As short as text can be that stands in an item with many others: six bits a character (RFC 4648, section 5), the highest
+/// first.
 fn uuid() -> String {
-    uuid::Uuid::now_v7().simple().to_string()
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bits = uuid::Uuid::now_v7().as_u128();
+    let digit = |place: u32| char::from(DIGITS[usize::from((bits >> (6 * place)).to_le_bytes()[0] & 63)]);
+    (0..22).rev().map(digit).collect()
 }
 
 impl fmt::Debug for LeaseIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseIds")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_short_and_unlike_each_other() {
+        let ids = LeaseIds::default();
+        let drawn: std::collections::HashSet<_> = (0..1_000).map(|_| ids.next()).collect();
+        assert_eq!(drawn.len(), 1_000);
+        assert!(drawn.iter().all(|id| id.as_str().len() == 22));
+        assert_eq!(LeaseIds::from_fn(|| "a#b".into()).next().as_str().len(), 22, "no id: a UUID");
     }
 }

@@ -37,6 +37,7 @@ mod leases;
 mod limits;
 mod outcome;
 mod penalize;
+mod prefetch;
 mod renew;
 mod request;
 mod retry;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::Dimension;
+use sluice_core::{Dimension, Reason};
 
 use crate::grant::Grant;
 
@@ -38,7 +38,22 @@ pub enum RetryReason {
     Contended,
 }
 
+impl From<Reason> for RetryReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::NoFreeSlot => Self::NoFreeSlot,
+            Reason::CoolingDown => Self::CoolingDown,
+            _ => Self::Exhausted,
+        }
+    }
+}
+
 impl RetryReason {
+    /// Whether the wait that is told ends it for certain, and nothing else does.
+    pub(crate) const fn is_over_in_time(self) -> bool {
+        matches!(self, Self::Exhausted | Self::CoolingDown)
+    }
+
     /// The reason as logs and metrics name it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

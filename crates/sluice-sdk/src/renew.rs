@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::grant::{Grant, Holding};
-use crate::store::{IfAmbiguous, StoreError, Written};
+use sluice_core::{Bucket, Timestamp, Update};
+
+use crate::grant::{Grant, Hold, Holding, Part};
+use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Why a lease could not be renewed.
 #[derive(Debug, thiserror::Error)]
@@ -34,14 +36,15 @@ impl Grant {
     pub async fn renew(&mut self) -> Result<(), RenewError> {
         let ends = self.inner().now().after(self.lease_for()).ceil_to_second();
         let (mut gone, mut failure) = (None, None);
-        let keys: Vec<String> = self.leases().map(|lease| lease.key().to_owned()).collect();
+        let renewals: Vec<(String, Update)> = self.parts().iter().filter_map(|part| renewal(part, ends)).collect();
         // One that fails or is gone does not keep the others from being renewed.
-        for key in keys {
-            // Setting the same end twice is setting it once. A row in the reply of a failed condition ends later already.
-            let update = sluice_core::renew(key.clone(), ends);
+        for (key, update) in renewals {
+            // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
+            // later already.
             match self.inner().store.update(&update, IfAmbiguous::SendAgain).await {
-                Ok(Written::Applied(_) | Written::ConditionFailed(Some(_))) => {}
-                Ok(Written::ConditionFailed(None)) => gone = Some(key),
+                Ok(Written::Applied(_)) => {}
+                Ok(Written::ConditionFailed(Some(row))) if still_holds(self.parts(), &key, &row) => {}
+                Ok(Written::ConditionFailed(_)) => gone = Some(key),
                 Err(error) => failure = Some(error),
             }
         }
@@ -77,4 +80,27 @@ impl Grant {
         }
         std::future::pending().await
     }
+}
+
+/// The write that renews the lease of `part`, with the lease's name.
+fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
+    let dimension = &part.entry.dimension;
+    match &part.hold {
+        Hold::Inline(inline) => {
+            let update = sluice_core::renew_inline(dimension.to_string(), &inline.id, ends);
+            Some((format!("{dimension}/{}", inline.id.as_str()), update))
+        }
+        _ => part.lease().map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))),
+    }
+}
+
+/// Whether the row whose condition failed has the lease all the same. A lease row that is there has; the row of a bucket outlives
+/// its leases.
+fn still_holds(parts: &[Part], key: &str, row: &Item) -> bool {
+    let named =
+        |part: &&Part| key.strip_prefix(part.entry.dimension.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    let Some(part) = parts.iter().find(named) else { return true };
+    let Hold::Inline(inline) = &part.hold else { return true };
+    let bucket = Bucket::read(&part.entry.dimension, &Attributes(row)).ok();
+    bucket.as_ref().and_then(Bucket::inline).is_some_and(|leases| leases.contains(&inline.id))
 }

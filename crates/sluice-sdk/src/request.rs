@@ -1,5 +1,6 @@
 //! What a caller asks for: dimensions, and what each costs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
@@ -9,18 +10,31 @@ use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
 /// ```
 /// use sluice_sdk::Request;
 ///
-/// let one: Request = "openai#rpm".into();
+/// let one: Request<'_> = "openai#rpm".into();
 /// let both = Request::from(["openai#rpm", "openai#tpm"]).cost("openai#tpm", 1_200);
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    names: Vec<String>,
-    costs: Vec<(String, Quantity)>,
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    names: Names<'a>,
+    costs: Vec<(Cow<'a, str>, Quantity)>,
+}
+
+/// Most requests name one dimension, and need no list.
+#[derive(Clone, Debug)]
+enum Names<'a> {
+    One(Cow<'a, str>),
+    Many(Vec<Cow<'a, str>>),
 }
 
 /// A number of tokens as a caller writes it: any integer, or a float.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Quantity(String);
+pub struct Quantity(Number);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Number {
+    Whole(i64),
+    Text(String),
+}
 
 /// Why a request makes no sense, whatever the table holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,18 +81,47 @@ impl Ask {
     }
 }
 
-impl Request {
+impl<'a> Request<'a> {
     /// Sets what the call takes from `dimension`.
     #[must_use]
-    pub fn cost(mut self, dimension: impl Into<String>, cost: impl Into<Quantity>) -> Self {
+    pub fn cost(mut self, dimension: impl Into<Cow<'a, str>>, cost: impl Into<Quantity>) -> Self {
         self.costs.push((dimension.into(), cost.into()));
         self
+    }
+
+    /// The same with names of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Request<'static> {
+        let own = |name: Cow<'_, str>| Cow::Owned(name.into_owned());
+        let names = match self.names {
+            Names::One(name) => Names::One(own(name)),
+            Names::Many(names) => Names::Many(names.into_iter().map(own).collect()),
+        };
+        let costs = self.costs.into_iter().map(|(name, cost)| (own(name), cost)).collect();
+        Request { names, costs }
+    }
+
+    fn names(&self) -> &[Cow<'a, str>] {
+        match &self.names {
+            Names::One(name) => std::slice::from_ref(name),
+            Names::Many(names) => names,
+        }
+    }
+
+    /// Its one dimension, and the cost where one is named; `None` for any other request, and for what makes no sense.
+    pub(crate) fn only(&self) -> Option<(&str, Option<Cost>)> {
+        let [name] = self.names() else { return None };
+        match self.costs.as_slice() {
+            [] => Some((name, None)),
+            [(of, cost)] if of == name => Some((name, Some(cost.parse(name).ok()?))),
+            _ => None,
+        }
     }
 
     /// The dimensions in the order of their names, which is the same in every process.
     pub(crate) fn parse(&self) -> Result<Vec<Ask>, RequestError> {
         let mut asks: BTreeMap<Dimension, Ask> = BTreeMap::new();
-        for name in &self.names {
+        for name in self.names() {
             let dimension = Dimension::new(name)?;
             let ask = Ask { dimension: dimension.clone(), cost: None, times: 0 };
             asks.entry(dimension).or_insert(ask).times += 1;
@@ -86,7 +129,7 @@ impl Request {
         for (name, quantity) in &self.costs {
             let cost = quantity.parse(name)?;
             let ask = asks.get_mut(&Dimension::new(name)?);
-            let ask = ask.ok_or_else(|| RequestError::CostWithoutDimension(name.clone()))?;
+            let ask = ask.ok_or_else(|| RequestError::CostWithoutDimension(name.to_string()))?;
             ask.cost = Some(ask.cost.map_or(cost, |named| named.plus(cost)));
         }
         match asks.len() {
@@ -99,11 +142,23 @@ impl Request {
 
 impl Quantity {
     fn parse(&self, dimension: &str) -> Result<Cost, RequestError> {
-        self.0.parse().map_err(|source| RequestError::Cost {
-            dimension: dimension.to_owned(),
-            cost: self.0.clone(),
-            source,
-        })
+        let cost = match &self.0 {
+            Number::Whole(tokens) => match i32::try_from(*tokens) {
+                Ok(tokens) => Cost::new(Amount::from_tokens(tokens)),
+                Err(_) => tokens.to_string().parse(),
+            },
+            Number::Text(text) => text.parse(),
+        };
+        cost.map_err(|source| RequestError::Cost { dimension: dimension.to_owned(), cost: self.to_string(), source })
+    }
+}
+
+impl std::fmt::Display for Quantity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Number::Whole(tokens) => tokens.fmt(f),
+            Number::Text(text) => f.write_str(text),
+        }
     }
 }
 
@@ -111,45 +166,64 @@ macro_rules! quantities {
     ($($number:ty),*) => {$(
         impl From<$number> for Quantity {
             fn from(number: $number) -> Self {
-                Self(number.to_string())
+                Self(i64::try_from(number).map_or_else(|_| Number::Text(number.to_string()), Number::Whole))
             }
         }
     )*};
 }
 
-quantities!(i32, i64, u32, u64, usize, f64, Amount, Cost);
+quantities!(i32, i64, u32, u64, usize);
 
-impl From<&str> for Request {
-    fn from(name: &str) -> Self {
-        Self { names: vec![name.to_owned()], costs: Vec::new() }
+impl From<f64> for Quantity {
+    fn from(number: f64) -> Self {
+        Self(Number::Text(number.to_string()))
     }
 }
 
-impl From<&String> for Request {
-    fn from(name: &String) -> Self {
+impl From<Amount> for Quantity {
+    fn from(amount: Amount) -> Self {
+        Self(Number::Text(amount.to_string()))
+    }
+}
+
+impl From<Cost> for Quantity {
+    fn from(cost: Cost) -> Self {
+        Self::from(cost.amount())
+    }
+}
+
+impl<'a> From<&'a str> for Request<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { names: Names::One(Cow::Borrowed(name)), costs: Vec::new() }
+    }
+}
+
+impl<'a> From<&'a String> for Request<'a> {
+    fn from(name: &'a String) -> Self {
         Self::from(name.as_str())
     }
 }
 
-impl From<&Dimension> for Request {
-    fn from(dimension: &Dimension) -> Self {
+impl<'a> From<&'a Dimension> for Request<'a> {
+    fn from(dimension: &'a Dimension) -> Self {
         Self::from(dimension.as_str())
     }
 }
 
-impl<S: AsRef<str>, const N: usize> From<[S; N]> for Request {
+impl<S: AsRef<str>, const N: usize> From<[S; N]> for Request<'_> {
     fn from(names: [S; N]) -> Self {
         Self::from(names.as_slice())
     }
 }
 
-impl<S: AsRef<str>> From<&[S]> for Request {
+impl<S: AsRef<str>> From<&[S]> for Request<'_> {
     fn from(names: &[S]) -> Self {
-        Self { names: names.iter().map(|name| name.as_ref().to_owned()).collect(), costs: Vec::new() }
+        let owned = |name: &S| Cow::Owned(name.as_ref().to_owned());
+        Self { names: Names::Many(names.iter().map(owned).collect()), costs: Vec::new() }
     }
 }
 
-impl<S: AsRef<str>> From<Vec<S>> for Request {
+impl<S: AsRef<str>> From<Vec<S>> for Request<'_> {
     fn from(names: Vec<S>) -> Self {
         Self::from(names.as_slice())
     }

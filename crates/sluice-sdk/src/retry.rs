@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::outcome::{RetryIn, RetryReason};
+
 /// What is known of a request that did not come back with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -70,6 +72,30 @@ impl Backoff {
     pub(crate) fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
         let ceiling = self.base.saturating_mul(1 << attempt.min(16)).min(self.cap);
         Duration::from_micros(below(u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The shortest pause between two looks at a full bucket.
+const SHORTEST_POLL: Duration = Duration::from_millis(5);
+/// The longest, while a cool-down lasts: it may be called off.
+const LONGEST_POLL: Duration = Duration::from_secs(1);
+
+/// The pauses of those who wait for a slot: ever longer, from the last success on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Poll {
+    looks: u32,
+}
+
+impl Poll {
+    /// The next pause, of one who waits for `why`.
+    pub(crate) fn next(&mut self, why: &RetryIn) -> Duration {
+        let looks = self.looks;
+        self.looks += 1;
+        match why.reason {
+            RetryReason::CoolingDown => why.wait.min(LONGEST_POLL),
+            _ => Backoff::POLL.delay(looks, random_up_to),
+        }
+        .max(SHORTEST_POLL)
     }
 }
 

@@ -8,6 +8,7 @@ use sluice_core::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::AcquireError;
+use crate::attempt::LeaseTerm;
 use crate::client::Client;
 use crate::config::LONGEST;
 use crate::grant::{Basis, Holding};
@@ -51,7 +52,7 @@ pub enum SlotError<E> {
 #[must_use = "nothing happens before `run`"]
 pub struct SlotBuilder {
     client: Client,
-    request: Request,
+    request: Request<'static>,
     timeout: Duration,
     max_wait: Option<Duration>,
     holding: Holding,
@@ -107,10 +108,10 @@ impl Slot {
 
 impl Client {
     /// A slot in the dimensions of `request`: [`SlotBuilder::run`] waits for its start and runs a closure in it.
-    pub fn slot(&self, request: impl Into<Request>) -> SlotBuilder {
+    pub fn slot<'a>(&self, request: impl Into<Request<'a>>) -> SlotBuilder {
         SlotBuilder {
             client: self.clone(),
-            request: request.into(),
+            request: request.into().into_owned(),
             timeout: self.inner.config.slot_timeout,
             max_wait: None,
             holding: Holding::WithinTimeout,
@@ -121,7 +122,7 @@ impl Client {
 impl SlotBuilder {
     /// What the call takes from `dimension`, where it is not the bucket's `cost_per_call`.
     pub fn cost(mut self, dimension: impl Into<String>, cost: impl Into<Quantity>) -> Self {
-        self.request = self.request.cost(dimension, cost);
+        self.request = self.request.cost(dimension.into(), cost);
         self
     }
 
@@ -161,14 +162,12 @@ impl SlotBuilder {
         let deadline = asked_at + timeout;
         let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
         let asks = self.request.parse().map_err(AcquireError::from)?;
-        let lease_for = |now: Instant| match self.holding {
-            Holding::Renewed => self.client.inner.config.lease_ttl,
-            Holding::WithinTimeout => {
-                (deadline.saturating_duration_since(now) + LEASE_MARGIN).max(self.client.inner.config.lease_ttl)
-            }
+        let lease = LeaseTerm {
+            at_least: self.client.inner.config.lease_ttl,
+            until: (self.holding == Holding::WithinTimeout).then_some(deadline + LEASE_MARGIN),
         };
         let lease_lost = Arc::new(AtomicBool::new(false));
-        let waiting = Waiting::new(&self.client.inner, until, lease_for, self.holding, &lease_lost);
+        let waiting = Waiting::new(&self.client.inner, until, lease, self.holding, &lease_lost);
         // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
         let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
             return Err(SlotError::SlotTimeout(self.timeout));

@@ -119,8 +119,18 @@ impl Store {
 
     /// One conditional write on one row, with the row in either reply.
     pub(crate) async fn update(&self, update: &Update, if_ambiguous: IfAmbiguous) -> Result<Written, StoreError> {
+        self.update_noting(update, if_ambiguous, &mut false).await
+    }
+
+    /// As [`update`](Self::update); notes whether a try before the one that was answered may have been applied.
+    pub(crate) async fn update_noting(
+        &self,
+        update: &Update,
+        if_ambiguous: IfAmbiguous,
+        maybe_applied: &mut bool,
+    ) -> Result<Written, StoreError> {
         let request = || translate::update(&self.dynamo, &self.table, update).send();
-        match self.retrying("UpdateItem", if_ambiguous, request).await {
+        match self.retrying_noting("UpdateItem", if_ambiguous, request, maybe_applied).await {
             Ok(reply) => Ok(Written::Applied(reply.attributes.unwrap_or_default())),
             Err(failed) => failed.condition(),
         }
@@ -174,7 +184,6 @@ impl Store {
         tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
     }
 
-    /// The one loop that sends a request again.
     async fn retrying<T, E, Send>(
         &self,
         operation: &'static str,
@@ -185,7 +194,21 @@ impl Store {
         Send: Future<Output = Result<T, SdkError<E>>>,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
-        let mut maybe_applied = false;
+        self.retrying_noting(operation, if_ambiguous, send, &mut false).await
+    }
+
+    /// The one loop that sends a request again.
+    async fn retrying_noting<T, E, Send>(
+        &self,
+        operation: &'static str,
+        if_ambiguous: IfAmbiguous,
+        send: impl Fn() -> Send,
+        maybe_applied: &mut bool,
+    ) -> Result<T, Failed>
+    where
+        Send: Future<Output = Result<T, SdkError<E>>>,
+        E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
+    {
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
             let error = match send().await {
@@ -198,12 +221,12 @@ impl Store {
                 return Err(answer);
             }
             let fate = error::fate(&error);
-            maybe_applied |= fate == Fate::Ambiguous && !READS.contains(&operation);
+            *maybe_applied |= fate == Fate::Ambiguous && !READS.contains(&operation);
             let stop = !fate.is_transient()
                 || attempt >= self.max_retries
                 || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
             if stop {
-                return Err(Failed::Store(error::describe(operation, &self.table, maybe_applied, error)));
+                return Err(Failed::Store(error::describe(operation, &self.table, *maybe_applied, error)));
             }
             tracing::debug!(event = "dynamodb.retry", operation, attempt, ?fate);
             self.back_off(attempt).await;

@@ -7,28 +7,24 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{Terms, wants};
+use crate::attempt::{self, LeaseTerm, Terms, wants};
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
-use crate::lane;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::{Ask, RequestError};
-use crate::retry::{Backoff, random_up_to};
+use crate::retry::Backoff;
 use crate::store::StoreError;
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken again when the call
 /// can be made: kept until then, they could come in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
-/// The shortest pause between two looks at a full bucket.
-const SHORTEST_POLL: Duration = Duration::from_millis(5);
-
 /// One caller that waits.
-pub(super) struct Waiting<'a, F> {
+pub(super) struct Waiting<'a> {
     inner: &'a Arc<Inner>,
     until: Instant,
-    lease_for: F,
+    lease: LeaseTerm,
     holding: Holding,
     lease_lost: &'a AtomicBool,
     acquiring: Mutex<Duration>,
@@ -37,16 +33,16 @@ pub(super) struct Waiting<'a, F> {
 /// What was waited for, or the refusal that says why it is not to be had in time.
 type Waited<T> = Result<Result<T, RetryIn>, AcquireError>;
 
-impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
-    /// Waits until `until` at most; a lease taken at some instant lasts `lease_for` of it.
+impl<'a> Waiting<'a> {
+    /// Waits until `until` at most; a lease lasts as `lease` says.
     pub(super) const fn new(
         inner: &'a Arc<Inner>,
         until: Instant,
-        lease_for: F,
+        lease: LeaseTerm,
         holding: Holding,
         lease_lost: &'a AtomicBool,
     ) -> Self {
-        Self { inner, until, lease_for, holding, lease_lost, acquiring: Mutex::new(Duration::ZERO) }
+        Self { inner, until, lease, holding, lease_lost, acquiring: Mutex::new(Duration::ZERO) }
     }
 
     /// Time spent in requests so far.
@@ -104,41 +100,15 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
         Ok((asks(slots), asks(tokens)))
     }
 
-    /// Takes slots, waiting in the process's line for them: first in, first out, and only its head asks DynamoDB.
+    /// Takes slots, waiting in the lane for them: first in, first out.
     async fn in_line(&self, asks: &[Ask]) -> Waited<Grant> {
-        let entry = self.inner.entry(&asks[0].dimension);
-        let mut refusal = None;
-        if entry.line.try_lock().is_ok() {
-            match self.ask(asks).await? {
-                Outcome::Granted(grant) => return Ok(Ok(grant)),
-                Outcome::RetryIn(retry) => refusal = Some(retry),
-            }
-        }
-        let Ok(_turn) = timeout_at(self.until, entry.line.lock()).await else {
-            return Ok(Err(refusal.unwrap_or_else(|| still_in_line(&asks[0]))));
-        };
-        let mut looks = 0;
-        loop {
-            let retry = match refusal.take() {
-                Some(retry) => retry,
-                None => match self.ask(asks).await? {
-                    Outcome::Granted(grant) => return Ok(Ok(grant)),
-                    Outcome::RetryIn(retry) => retry,
-                },
-            };
-            let cools_down = retry.reason == RetryReason::CoolingDown;
-            let left = self.left();
-            if left.is_zero() || (cools_down && retry.wait > left) {
-                return Ok(Err(retry));
-            }
-            let poll = Backoff::POLL.delay(looks, random_up_to).max(SHORTEST_POLL);
-            let pause = if cools_down { retry.wait } else { poll.min(left) };
-            looks += 1;
-            tokio::select! {
-                biased;
-                () = sleep(pause) => asks.iter().for_each(|ask| self.inner.entry(&ask.dimension).doubt()),
-                () = entry.freed.notified() => {}
-            }
+        // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
+        match timeout_at(self.until, self.ask(asks)).await {
+            Ok(answer) => Ok(match answer? {
+                Outcome::Granted(grant) => Ok(grant),
+                Outcome::RetryIn(retry) => Err(retry),
+            }),
+            Err(_) => Ok(Err(still_in_line(&asks[0]))),
         }
     }
 
@@ -150,7 +120,7 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
             // A lease that is written with a booking must outlast the wait for its start.
-            match self.ask_for(&batch, self.left()).await? {
+            match self.ask_with(&batch, self.left()).await? {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
@@ -200,15 +170,17 @@ impl<'a, F: Fn(Instant) -> Duration> Waiting<'a, F> {
     }
 
     async fn ask(&self, asks: &[Ask]) -> Result<Outcome, AcquireError> {
-        self.ask_for(asks, Duration::ZERO).await
+        self.ask_with(asks, Duration::ZERO).await
     }
 
     /// As [`ask`](Self::ask), with leases that last `longer`.
-    async fn ask_for(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
-        let began = Instant::now();
-        let terms = Terms { patience: self.left(), lease_for: (self.lease_for)(began) + longer };
-        let answer = lane::submit(Arc::clone(self.inner), asks.to_vec(), terms).await;
-        *self.acquiring.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();
+    async fn ask_with(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
+        let LeaseTerm { at_least, until } = self.lease;
+        let lease = LeaseTerm { at_least: at_least + longer, until: until.map(|until| until + longer) };
+        let answer = attempt::submit(self.inner, asks, Terms { until: Some(self.until), lease }).await;
+        if let Ok(Outcome::Granted(grant)) = &answer {
+            *self.acquiring.lock().unwrap_or_else(PoisonError::into_inner) += grant.acquiring();
+        }
         answer
     }
 

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use crate::retry::{Fate, classify_answer};
 
 /// Why the table could not answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no such table in this Region, or at this endpoint.

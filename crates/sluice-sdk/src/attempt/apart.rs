@@ -1,0 +1,91 @@
+//! Dimensions that change apart: each part through the lane of its bucket, side by side.
+
+use std::sync::Arc;
+
+use sluice_core::{Claim, Plan, RatePlanner};
+
+use super::{Answer, Fresh, Taken, Terms, Want, inline, longest, refused, tokens};
+use crate::acquire::AcquireError;
+use crate::client::Inner;
+use crate::give_back::give_back_unused;
+use crate::outcome::RetryIn;
+
+/// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill, and
+/// inline leases, which end.
+pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+    if let Some(retry) = remembered(inner, wants, terms) {
+        return Ok(Taken::Refused(retry));
+    }
+    if let [want] = wants {
+        return take_part(inner, want, terms).await;
+    }
+    // All stand in line before any is waited for.
+    let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
+    let (mut held, mut refusals, mut failure) = (None::<Fresh>, Vec::new(), None);
+    for answer in side_by_side(parts).await {
+        match answer {
+            Ok(Taken::Granted(fresh)) => match &mut held {
+                Some(held) => held.join(fresh),
+                None => held = Some(fresh),
+            },
+            Ok(Taken::Refused(retry)) => refusals.push(retry),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let answer = match (failure, longest(refusals), held.take()) {
+        (None, None, Some(held)) => return Ok(Taken::Granted(held)),
+        (Some(error), _, rest) => (Err(error), rest),
+        (None, Some(retry), rest) => (Ok(Taken::Refused(retry)), rest),
+        (None, None, None) => (Err(AcquireError::Request(crate::request::RequestError::Empty)), None),
+    };
+    let (answer, rest) = answer;
+    if let Some(parts) = rest.map(Fresh::into_parts) {
+        let inner = Arc::clone(inner);
+        // On its own task: dropped here, it is still given back.
+        let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
+    }
+    answer
+}
+
+async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    match want.concurrent {
+        true => inline::take(inner, want, terms).await,
+        false => tokens::take(inner, want, terms).await,
+    }
+}
+
+/// Polls all of them until all are done.
+async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let std::task::Poll::Ready(done) = std::pin::Pin::new(future).poll(context)
+            {
+                *output = Some(done);
+            }
+        }
+        match outputs.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+/// The longest of the refusals that are known without asking, for a caller that does not wait.
+fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
+    if terms.until.is_some() {
+        return None;
+    }
+    let now = inner.now();
+    longest(wants.iter().filter(|want| !want.concurrent).filter_map(|want| {
+        let reading = want.entry.reading().filter(|reading| reading.may_refuse(now))?;
+        let claim = Claim { cost: want.cost, patience: std::time::Duration::ZERO };
+        match RatePlanner::new(&reading.bucket).batch(now, sluice_core::Starts::InReply).judge(claim) {
+            Plan::Refuse(refusal) => Some(refused(&want.entry.dimension, refusal)),
+            _ => None,
+        }
+    }))
+}

@@ -1,0 +1,92 @@
+//! What was granted and not yet taken: it is never lost with the caller that left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+use super::{Taken, inline, rows, tokens};
+use crate::client::Inner;
+use crate::grant::{Grant, Parts};
+
+/// Parts of a grant on their way to the caller. Dropped, they go to the next in line, or are given back unused.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    inner: Arc<Inner>,
+    parts: Parts,
+    /// When it was granted.
+    pub(crate) at: Timestamp,
+    /// How long DynamoDB took.
+    pub(crate) took: Duration,
+    lane: Option<Via>,
+}
+
+/// The lane that it came through.
+#[derive(Clone, Debug)]
+pub(crate) enum Via {
+    Tokens(Arc<tokens::TokenLane>),
+    Inline(Arc<inline::InlineLane>),
+    Rows(Arc<rows::RowLane>),
+}
+
+impl Fresh {
+    pub(crate) const fn new(inner: Arc<Inner>, parts: Parts, at: Timestamp, took: Duration, lane: Option<Via>) -> Self {
+        Self { inner, parts, at, took, lane }
+    }
+
+    pub(crate) const fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    pub(crate) fn into_parts(mut self) -> Parts {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// Both are of one caller. What it leaves is nobody's turn any more.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        self.parts.append(&mut other.parts);
+        self.at = self.at.max(other.at);
+        self.took = self.took.max(other.took);
+        self.lane = None;
+    }
+
+    /// Gives it to the head of the line, if that asks for just this.
+    fn pass_on(mut self) -> Option<Self> {
+        let Some(lane) = self.lane.clone() else { return Some(self) };
+        self.at = self.inner.now();
+        match lane {
+            Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+                Some(turn) => turn.answer(Ok(Taken::Granted(self))),
+                None => return Some(self),
+            },
+            Via::Inline(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+                Some(turn) => turn.answer(inline::Reply::Taken(Ok(Taken::Granted(self)))),
+                None => return Some(self),
+            },
+            Via::Rows(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+                Some(turn) => turn.answer(Ok(Taken::Granted(self))),
+                None => return Some(self),
+            },
+        }
+        None
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if self.parts.is_empty() {
+            return;
+        }
+        let whole = Self {
+            inner: Arc::clone(&self.inner),
+            parts: std::mem::take(&mut self.parts),
+            at: self.at,
+            took: self.took,
+            lane: self.lane.take(),
+        };
+        if let Some(rest) = whole.pass_on() {
+            let inner = Arc::clone(&rest.inner);
+            Grant::new(inner, rest, Duration::ZERO).give_back_unused();
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The lane of a concurrency bucket whose leases stand in its own row: those who take and those who release join in one write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Cost, Timestamp};
+use sluice_core::{
+    Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, LeaseId, MOST_CHANGES, ReleaseAnswer,
+};
+use tokio::time::Instant;
+
+use super::fresh::Via;
+use super::{Answer, Fresh, Taken, Terms, Want, contended, known, refresh, refused, saw, stopped, try_again, unknown};
+use crate::acquire::AcquireError;
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::give_back::{ReleaseError, Released};
+use crate::grant::{Part, Parts};
+use crate::lane::{Lane, NoAnswer, Seat, Turn};
+use crate::outcome::RetryIn;
+use crate::retry::Poll;
+use crate::store::{IfAmbiguous, StoreError, Written};
+
+pub(crate) type InlineLane = Lane<InlineAsk, Reply>;
+type InlineTurn = Turn<InlineAsk, Reply>;
+
+/// What one caller wants.
+#[derive(Clone, Debug)]
+pub(crate) enum InlineAsk {
+    Take {
+        /// The same in every try: a lease under it can only be its own.
+        id: LeaseId,
+        cost: Cost,
+        terms: Terms,
+    },
+    Release(LeaseId),
+}
+
+/// The answer to either.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Taken(Answer),
+    Released(Result<Released, ReleaseError>),
+}
+
+impl InlineAsk {
+    /// Whether it may have what another caller left: as much, for as long.
+    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
+        let Self::Take { cost: wanted, terms, .. } = self else { return false };
+        let until = fresh.at.after(terms.lease.length());
+        matches!(fresh.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
+    }
+
+    fn waits_for(&self, retry: &RetryIn) -> bool {
+        matches!(self, Self::Take { terms, .. } if terms.waits_for(retry))
+    }
+}
+
+/// Takes slots, waiting in line for them where `terms` allow.
+pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    let id = inner.config.lease_ids.next();
+    let lane = &want.entry.inline;
+    loop {
+        if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
+            return Ok(Taken::Refused(retry));
+        }
+        match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms }).await {
+            Ok(Reply::Taken(answer)) => return answer,
+            Ok(Reply::Released(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
+            Err(NoAnswer::NotServed) => {}
+        }
+    }
+}
+
+/// Gives back what the lease holds.
+pub(crate) async fn release(inner: &Arc<Inner>, entry: &Arc<Entry>, id: &LeaseId) -> Result<Released, ReleaseError> {
+    loop {
+        let answer = join(inner, entry, InlineAsk::Release(id.clone()));
+        match answer.await {
+            Ok(Reply::Released(released)) => return released,
+            Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
+            Err(NoAnswer::NotServed) => {}
+        }
+    }
+}
+
+async fn join(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: InlineAsk) -> Result<Reply, NoAnswer> {
+    let gives = matches!(ask, InlineAsk::Release(_));
+    let (ticket, seat) = entry.inline.join(ask);
+    match seat {
+        Some(seat) => drop(tokio::spawn(serve(Arc::clone(inner), Arc::clone(entry), seat))),
+        None if gives => entry.inline.wake(),
+        None => {}
+    }
+    ticket.answer().await
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, Reply>) {
+    let mut poll = Poll::default();
+    while let Some(turns) = seat.next(MOST_CHANGES).await {
+        let served = turns.len();
+        let Some((waiting, why)) = (Batch { inner: &inner, entry: &entry, turns, waiting: None }).serve().await else {
+            poll = Poll::default();
+            continue;
+        };
+        if waiting.len() < served {
+            poll = Poll::default();
+        }
+        let pause = poll.next(&why);
+        seat.pause(waiting, why, pause).await;
+        entry.doubt();
+    }
+}
+
+/// The callers of one write, in order.
+struct Batch<'a> {
+    inner: &'a Arc<Inner>,
+    entry: &'a Arc<Entry>,
+    turns: Vec<InlineTurn>,
+    /// Those who would rather wait than be refused, and what for.
+    waiting: Option<(Vec<InlineTurn>, RetryIn)>,
+}
+
+/// A plan, with the turns that it is for.
+struct Draft {
+    plan: InlinePlan,
+    takes: Vec<usize>,
+    releases: Vec<usize>,
+    at: Timestamp,
+}
+
+impl Batch<'_> {
+    /// Plans and writes until each caller has its answer, or waits.
+    async fn serve(mut self) -> Option<(Vec<InlineTurn>, RetryIn)> {
+        let (mut tries, mut ambiguous) = (0, false);
+        while !self.turns.is_empty() {
+            let reading = match known(self.inner, self.entry).await {
+                Ok(reading) => reading,
+                Err(error) => return self.fail(&error),
+            };
+            if !reading.bucket.limit().is_concurrent() {
+                // Made anew as another type: there is nothing to take or to give back.
+                let retry = contended(&self.entry.dimension);
+                return self.no_bucket(&Ok(retry));
+            }
+            let now = self.inner.now();
+            let draft = self.plan(&InlinePlanner::new(&reading.bucket), now);
+            let began = Instant::now();
+            let Some(update) = &draft.plan.update else {
+                let is_refused = draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
+                if is_refused && !reading.may_refuse(now) {
+                    // A read costs less than a write that fails, and disturbs nobody.
+                    match refresh(self.inner, self.entry).await {
+                        Ok(_) => continue,
+                        Err(error) => return self.fail(&error),
+                    }
+                }
+                self.settle(draft, ambiguous, Duration::ZERO);
+                break;
+            };
+            // A second application fails, and finds in the row what the first one did.
+            let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut ambiguous);
+            match sent.await {
+                Ok(Written::Applied(row)) => {
+                    let bucket = match super::parse(&self.entry.dimension, &row) {
+                        Ok(bucket) => Arc::new(bucket),
+                        Err(error) => return self.fail(&error),
+                    };
+                    self.entry.wrote(bucket, self.inner.now());
+                    self.settle(draft, ambiguous, began.elapsed());
+                    continue;
+                }
+                Ok(Written::ConditionFailed(Some(row))) => {
+                    if let Err(error) = saw(self.inner, self.entry, &row) {
+                        return self.fail(&error);
+                    }
+                }
+                Ok(Written::ConditionFailed(None)) => {
+                    let error = unknown(self.inner, self.entry);
+                    return self.no_bucket(&Err(error));
+                }
+                Err(error) => return self.fail(&error.into()),
+            }
+            tries += 1;
+            if !try_again(self.inner, tries, &self.entry.dimension).await {
+                self.give_up();
+            }
+        }
+        self.waiting
+    }
+
+    fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> Draft {
+        let mut takes: Vec<(usize, InlineTake)> = Vec::new();
+        let (mut releases, mut released) = (Vec::new(), Vec::new());
+        for (at, turn) in self.turns.iter().enumerate() {
+            match &turn.ask {
+                InlineAsk::Take { id, cost, terms } => {
+                    let ends = now.after(terms.lease.length());
+                    takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
+                }
+                InlineAsk::Release(id) => {
+                    releases.push(at);
+                    released.push(id.clone());
+                }
+            }
+        }
+        let (mut of, mut wanted): (Vec<usize>, Vec<InlineTake>) = takes.into_iter().unzip();
+        let mut plan = planner.plan(&wanted, &released, now);
+        // First come, first served: nobody is granted a slot past one who waits for it.
+        let is_waiting = |(at, answer): &(usize, &InlineAnswer)| match answer {
+            InlineAnswer::Refused(refusal) => {
+                self.turns[of[*at]].ask.waits_for(&refused(&self.entry.dimension, *refusal))
+            }
+            _ => false,
+        };
+        let first = plan.takes.iter().enumerate().find(is_waiting).map(|(at, _)| at);
+        if let Some(first) = first.filter(|first| plan.takes[*first..].contains(&InlineAnswer::Granted)) {
+            of.truncate(first + 1);
+            wanted.truncate(first + 1);
+            plan = planner.plan(&wanted, &released, now);
+        }
+        Draft { plan, takes: of, releases, at: now }
+    }
+
+    /// Hands out what the plan says, of which the write, if there was one, is applied.
+    fn settle(&mut self, draft: Draft, ambiguous: bool, took: Duration) {
+        let mut turns: Vec<Option<InlineTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
+        let has_written = draft.plan.update.is_some();
+        for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
+            let released = match answer {
+                ReleaseAnswer::GivenBack => Released::GivenBack,
+                ReleaseAnswer::Capped => Released::AlreadyCapped,
+                // The answer of its own write was lost, perhaps: nothing says that anyone else was there.
+                ReleaseAnswer::Gone if ambiguous => Released::GivenBack,
+                ReleaseAnswer::Gone => Released::LeaseGone,
+                _ => continue,
+            };
+            if let Some(turn) = turns[*at].take() {
+                told(&self.entry.dimension, &turn.ask, released);
+                turn.answer(Reply::Released(Ok(released)));
+            }
+        }
+        for (at, answer) in draft.takes.iter().zip(&draft.plan.takes) {
+            let Some(turn) = turns[*at].take() else { continue };
+            match answer {
+                InlineAnswer::Granted | InlineAnswer::Held => self.grant(turn, draft.at, took),
+                // The row has changed by this very write: judged again by its reply.
+                InlineAnswer::Refused(_) | InlineAnswer::NeverSatisfiable { .. } if has_written => {
+                    turns[*at] = Some(turn);
+                }
+                InlineAnswer::Refused(refusal) => self.refuse(turn, refused(&self.entry.dimension, *refusal)),
+                InlineAnswer::NeverSatisfiable { capacity } => {
+                    let InlineAsk::Take { cost, .. } = &turn.ask else { continue };
+                    let (dimension, cost) = (self.entry.dimension.clone(), *cost);
+                    let error = AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity };
+                    turn.answer(Reply::Taken(Err(error)));
+                }
+                _ => turns[*at] = Some(turn),
+            }
+        }
+        // Who stood behind one who waits does too.
+        let rest: Vec<_> = turns.into_iter().flatten().collect();
+        match &mut self.waiting {
+            Some((waiting, _)) if !has_written => waiting.extend(rest),
+            _ => self.turns = rest,
+        }
+    }
+
+    fn grant(&self, turn: InlineTurn, at: Timestamp, took: Duration) {
+        let InlineAsk::Take { id, cost, terms } = &turn.ask else { return };
+        let ends = at.after(terms.lease.length()).ceil_to_second();
+        let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
+        let lane = Via::Inline(Arc::clone(&self.entry.inline));
+        let fresh = Fresh::new(Arc::clone(self.inner), Parts::from_elem(part, 1), at, took, Some(lane));
+        turn.answer(Reply::Taken(Ok(Taken::Granted(fresh))));
+    }
+
+    fn refuse(&mut self, turn: InlineTurn, retry: RetryIn) {
+        if turn.ask.waits_for(&retry) {
+            self.waiting.get_or_insert_with(|| (Vec::new(), retry)).0.push(turn);
+        } else {
+            turn.answer(Reply::Taken(Ok(Taken::Refused(retry))));
+        }
+    }
+
+    /// Other writers were faster in every try.
+    fn give_up(&mut self) {
+        for turn in std::mem::take(&mut self.turns) {
+            match &turn.ask {
+                InlineAsk::Take { .. } => self.refuse(turn, contended(&self.entry.dimension)),
+                InlineAsk::Release(id) => {
+                    let key = format!("{}/{}", self.entry.dimension, id.as_str());
+                    turn.answer(Reply::Released(Err(ReleaseError::Contended { key })));
+                }
+            }
+        }
+    }
+
+    /// The bucket is gone, and its leases with it.
+    fn no_bucket(self, takes: &Result<RetryIn, AcquireError>) -> Option<(Vec<InlineTurn>, RetryIn)> {
+        for turn in self.turns {
+            let reply = match turn.ask {
+                InlineAsk::Take { .. } => Reply::Taken(takes.clone().map(Taken::Refused)),
+                InlineAsk::Release(_) => Reply::Released(Ok(Released::LeaseGone)),
+            };
+            turn.answer(reply);
+        }
+        None
+    }
+
+    fn fail(self, error: &AcquireError) -> Option<(Vec<InlineTurn>, RetryIn)> {
+        for turn in self.turns {
+            let reply = match &turn.ask {
+                InlineAsk::Take { .. } => Reply::Taken(Err(error.clone())),
+                InlineAsk::Release(id) => Reply::Released(Err(release_error(error, &self.entry.dimension, id))),
+            };
+            turn.answer(reply);
+        }
+        self.waiting
+    }
+}
+
+fn release_error(error: &AcquireError, dimension: &Dimension, id: &LeaseId) -> ReleaseError {
+    let key = format!("{dimension}/{}", id.as_str());
+    match error {
+        AcquireError::Store(StoreError::Contended { .. }) => ReleaseError::Contended { key },
+        AcquireError::Store(error) => ReleaseError::Store(error.clone()),
+        other => ReleaseError::Refused { key, message: other.to_string() },
+    }
+}
+
+fn told(dimension: &Dimension, ask: &InlineAsk, released: Released) {
+    let InlineAsk::Release(id) = ask else { return };
+    if released == Released::GivenBack {
+        tracing::debug!(event = "release.ok", %dimension);
+    } else {
+        tracing::warn!(event = "release.late", %dimension, lease = id.as_str(), ?released);
+    }
+}

@@ -1,0 +1,253 @@
+//! The lane of a rate bucket: one conditional write for all who are in line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{
+    Amount, Bucket, Claim, Cost, Form, Plan, Planned, RatePlanner, RateReceipt, Starts, Take, Timestamp,
+};
+use tokio::time::Instant;
+
+use super::fresh::Via;
+use super::{
+    Answer, Fresh, Taken, Terms, Want, contended, known, parse, refresh, refused, saw, stopped, try_again, unknown,
+};
+use crate::acquire::AcquireError;
+use crate::cache::{Entry, Reading};
+use crate::client::Inner;
+use crate::grant::{Part, Parts};
+use crate::lane::{Lane, NoAnswer, Seat, Turn};
+use crate::prefetch;
+use crate::store::{IfAmbiguous, Item, Written};
+
+pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
+type TokenTurn = Turn<TokenAsk, Answer>;
+
+/// Callers in one write: any number, but a write that plans for a thousand keeps the next from being sent.
+const MOST_AT_ONCE: usize = 1_024;
+
+/// What one caller wants of a rate bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenAsk {
+    cost: Cost,
+    terms: Terms,
+}
+
+impl TokenAsk {
+    /// Whether it may have what another caller left.
+    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
+        let latest = fresh.at.after(self.terms.patience());
+        matches!(fresh.parts().as_slice(), [part] if part.cost == self.cost && part.start_at <= latest)
+    }
+
+    fn claim(&self) -> Claim {
+        Claim { cost: self.cost, patience: self.terms.patience() }
+    }
+}
+
+/// Takes the cost through the lane of the bucket.
+pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    loop {
+        let (ticket, seat) = want.entry.tokens.join(TokenAsk { cost: want.cost, terms });
+        if let Some(seat) = seat {
+            tokio::spawn(serve(Arc::clone(inner), Arc::clone(&want.entry), seat));
+        }
+        match ticket.answer().await {
+            Ok(answer) => return answer,
+            Err(NoAnswer::NotServed) => {}
+            Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
+        }
+    }
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
+    while let Some(turns) = seat.next(MOST_AT_ONCE).await {
+        Batch { inner: &inner, entry: &entry, turns }.serve().await;
+    }
+}
+
+/// The callers of one write, in order.
+struct Batch<'a> {
+    inner: &'a Arc<Inner>,
+    entry: &'a Arc<Entry>,
+    turns: Vec<TokenTurn>,
+}
+
+/// A write on its way, with what it takes for whom.
+struct Sent {
+    planned: Planned,
+    /// For each caller in order, the tokens up to and with its own, where the write takes them.
+    upto: Vec<Option<Amount>>,
+    total: Amount,
+    prefetched: Amount,
+    now: Timestamp,
+    began: Instant,
+}
+
+impl Batch<'_> {
+    /// Plans and writes until each caller has its answer.
+    async fn serve(mut self) {
+        let mut tries = 0;
+        while !self.turns.is_empty() {
+            let reading = match known(self.inner, self.entry).await {
+                Ok(reading) => reading,
+                Err(error) => return self.fail(&error),
+            };
+            if reading.bucket.limit().is_concurrent() {
+                // Removed and made anew as another type, this moment: the next attempt sees it as it is.
+                return self.refuse_all();
+            }
+            let now = self.inner.now();
+            self.serve_without_write(&reading.bucket, now);
+            let sent = match self.plan(&reading, now) {
+                Ok(Some(sent)) => sent,
+                Ok(None) => continue,
+                // A read costs half of a write that fails.
+                Err(Unread) => match refresh(self.inner, self.entry).await {
+                    Ok(_) => continue,
+                    Err(error) => return self.fail(&error),
+                },
+            };
+            // A second application after a lost reply takes tokens twice: against these callers, and they refill.
+            match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await {
+                Ok(Written::Applied(row)) => {
+                    if let Err(error) = self.granted(&row, &sent) {
+                        return self.fail(&error);
+                    }
+                    continue;
+                }
+                Ok(Written::ConditionFailed(Some(row))) => match saw(self.inner, self.entry, &row) {
+                    Ok(bucket) => self.learn(&sent, &reading.bucket, &bucket),
+                    Err(error) => return self.fail(&error),
+                },
+                Ok(Written::ConditionFailed(None)) => {
+                    let error = unknown(self.inner, self.entry);
+                    return self.fail(&error);
+                }
+                Err(error) => return self.fail(&error.into()),
+            }
+            tries += 1;
+            if !try_again(self.inner, tries, &self.entry.dimension).await {
+                return self.refuse_all();
+            }
+        }
+    }
+
+    /// From what is in stock, and from the starts that other callers left.
+    fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
+        let turns = std::mem::take(&mut self.turns);
+        for turn in turns {
+            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(turn.ask.cost, now));
+            let part = match from_stock {
+                Some(receipt) => Some(Part::tokens(self.entry, turn.ask.cost, receipt, now, None)),
+                None => take_over(self.entry, bucket, turn.ask.claim(), now),
+            };
+            match part {
+                Some(part) => turn.answer(Ok(Taken::Granted(self.fresh(part, now, Duration::ZERO)))),
+                None => self.turns.push(turn),
+            }
+        }
+    }
+
+    /// The write for all who fit. Where nobody does, and the reading may be believed, all are answered.
+    fn plan(&mut self, reading: &Reading, now: Timestamp) -> Result<Option<Sent>, Unread> {
+        let claims: Vec<Claim> = self.turns.iter().map(|turn| turn.ask.claim()).collect();
+        let Some(first) = claims.first() else { return Ok(None) };
+        let planner = RatePlanner::new(&reading.bucket).with_headroom(self.entry.headroom(now));
+        let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
+        let lot = self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
+        let batch = planner.plan_batch(&claims, now, Starts::InReply, lot.unwrap_or_default());
+        let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
+        if let Some(planned) = batch.write {
+            let upto = |answer: &Plan<_>| if let Plan::Write(upto) = answer { Some(*upto) } else { None };
+            let upto = batch.answers.iter().map(upto).collect();
+            return Ok(Some(Sent { planned, upto, total, prefetched, now, began }));
+        }
+        if !reading.may_refuse(now) {
+            if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
+                return Err(Unread);
+            }
+            // If there is more than the reading says, the head of the line has it; if not, the reply shows the row.
+            let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
+            let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
+            return Ok(Some(Sent { planned, upto: vec![Some(total)], total, prefetched, now, began }));
+        }
+        for (turn, answer) in std::mem::take(&mut self.turns).into_iter().zip(batch.answers) {
+            let answer = self.no(answer, turn.ask.cost);
+            turn.answer(answer);
+        }
+        Ok(None)
+    }
+
+    fn no(&self, answer: Plan<Amount>, cost: Cost) -> Answer {
+        let dimension = &self.entry.dimension;
+        match answer {
+            Plan::NeverSatisfiable { capacity } => {
+                Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity })
+            }
+            Plan::Refuse(refusal) => Ok(Taken::Refused(refused(dimension, refusal))),
+            Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),
+        }
+    }
+
+    /// Hands out what the write took, in order. Who was passed over stays.
+    fn granted(&mut self, row: &Item, sent: &Sent) -> Result<(), AcquireError> {
+        let after = Arc::new(parse(&self.entry.dimension, row)?);
+        let now = self.inner.now();
+        self.entry.wrote(Arc::clone(&after), now);
+        let took = sent.began.elapsed();
+        if sent.prefetched > Amount::ZERO {
+            prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
+        }
+        let upto = sent.upto.iter().copied().chain(std::iter::repeat(None));
+        for (turn, upto) in std::mem::take(&mut self.turns).into_iter().zip(upto) {
+            let Some(upto) = upto else {
+                self.turns.push(turn);
+                continue;
+            };
+            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(upto), turn.ask.cost);
+            let part = Part::tokens(self.entry, turn.ask.cost, receipt, sent.now, None);
+            if let Some(stock) = &self.entry.stock {
+                stock.granted(turn.ask.cost);
+            }
+            turn.answer(Ok(Taken::Granted(self.fresh(part, sent.now, took))));
+        }
+        Ok(())
+    }
+
+    /// Another process moved the anchor at the same time.
+    fn learn(&self, sent: &Sent, before: &Bucket, after: &Bucket) {
+        if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
+            let failed_at = self.inner.now();
+            self.entry.anchor_conflict(failed_at, failed_at.since(sent.now));
+        }
+    }
+
+    fn fresh(&self, part: Part, at: Timestamp, took: Duration) -> Fresh {
+        let lane = Via::Tokens(Arc::clone(&self.entry.tokens));
+        Fresh::new(Arc::clone(self.inner), Parts::from_elem(part, 1), at, took, Some(lane))
+    }
+
+    fn refuse_all(self) {
+        for turn in self.turns {
+            turn.answer(Ok(Taken::Refused(contended(&self.entry.dimension))));
+        }
+    }
+
+    fn fail(self, error: &AcquireError) {
+        for turn in self.turns {
+            turn.answer(Err(error.clone()));
+        }
+    }
+}
+
+/// The reading says that no time will do, and is too old to be believed.
+struct Unread;
+
+/// A start that another caller of this process left, where it is earlier than one booked now would be.
+fn take_over(entry: &Entry, bucket: &Bucket, claim: Claim, now: Timestamp) -> Option<Part> {
+    let is_blocked = bucket.blocked_until().is_some_and(|until| until > now);
+    let booked_now = bucket.reaches(claim.cost.amount())?;
+    let latest = booked_now.min(now.after(claim.patience));
+    if is_blocked { None } else { entry.take_over(claim.cost, now, latest) }
+}

@@ -1,0 +1,122 @@
+//! Prefetch: a process keeps some tokens in stock, so that most grants take no request and no line.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE_BY};
+
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::grant::{Grant, Part, Parts};
+use crate::request::Request;
+use crate::store::{Attributes, IfAmbiguous, Written};
+
+/// Tokens of one bucket that were taken ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Stock(Mutex<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// The oldest first.
+    lots: VecDeque<Lot>,
+    demand: Demand,
+}
+
+impl Stock {
+    /// Takes `cost` out of the oldest lot that has it.
+    pub(crate) fn take(&self, cost: Cost, now: Timestamp) -> Option<RateReceipt> {
+        let mut shelf = self.shelf();
+        let receipt = shelf.lots.iter_mut().find_map(|lot| lot.take(cost, now))?;
+        shelf.demand.granted(cost);
+        Some(receipt)
+    }
+
+    /// Counts a grant that a write was for.
+    pub(crate) fn granted(&self, cost: Cost) {
+        self.shelf().demand.granted(cost);
+    }
+
+    /// What the next write should take beyond those who ask.
+    pub(crate) fn next_lot(&self, bucket: &Bucket, asked: Amount, now: Timestamp) -> Amount {
+        self.shelf().demand.next_lot(bucket, asked, now)
+    }
+
+    /// Nothing in it may be used any more.
+    pub(crate) fn clear(&self) {
+        self.shelf().lots.clear();
+    }
+
+    fn add(&self, lot: Lot) {
+        self.shelf().lots.push_back(lot);
+    }
+
+    /// Takes out the lots that are over by `now`, or lie in the future of a clock that went back.
+    fn take_out_over(&self, now: Timestamp) -> Vec<Lot> {
+        let mut shelf = self.shelf();
+        let (over, fresh) = std::mem::take(&mut shelf.lots).into_iter().partition(|lot| lot.is_over(now));
+        shelf.lots = fresh;
+        Vec::from(over)
+    }
+
+    /// No panic while it is locked leaves it half done.
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A grant of what `request` names out of stock, without a request and without a wait. `None` where some of it is not there.
+pub(crate) fn take(inner: &Arc<Inner>, request: &Request<'_>) -> Option<Grant> {
+    if !inner.cache.prefetches() {
+        return None;
+    }
+    let (name, cost) = request.only()?;
+    let entry = inner.cache.get(name)?;
+    let stock = entry.stock.as_ref().filter(|_| entry.tokens.is_idle())?;
+    let cost = match cost {
+        Some(cost) => cost,
+        None => entry.cost_per_call()?,
+    };
+    let now = inner.now();
+    let receipt = stock.take(cost, now)?;
+    let parts = Parts::from_elem(Part::tokens(&entry, cost, receipt, now, None), 1);
+    Some(Grant::of(Arc::clone(inner), parts, now, Duration::ZERO, Duration::ZERO))
+}
+
+/// Puts a lot into stock, and gives back at its end what was not used.
+pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, amount: Amount, now: Timestamp) {
+    let Some(stock) = &entry.stock else { return };
+    stock.add(Lot::new(after, amount, now));
+    let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+    tokio::spawn(async move {
+        let mut now = now;
+        // By the client's clock, which is not the runtime's.
+        let end = now.after(USE_BY);
+        while now <= end {
+            tokio::time::sleep(end.since(now) + Duration::from_millis(1)).await;
+            let then = inner.now();
+            if then <= now {
+                // A clock that stands still or goes back: the runtime's time will do.
+                break;
+            }
+            now = then;
+        }
+        give_back(&inner, &entry).await;
+    });
+}
+
+async fn give_back(inner: &Inner, entry: &Entry) {
+    let Some(stock) = &entry.stock else { return };
+    let now = inner.now();
+    for update in stock.take_out_over(now).iter().filter_map(|lot| lot.give_back(now)) {
+        // Twice would be too much: after a lost reply the tokens are left to refill.
+        match inner.store.update(&update, IfAmbiguous::Stop).await {
+            Ok(Written::Applied(row)) => {
+                let bucket = Bucket::read(&entry.dimension, &Attributes(&row));
+                bucket.into_iter().for_each(|bucket| entry.wrote(Arc::new(bucket), inner.now()));
+            }
+            Ok(Written::ConditionFailed(_)) => {}
+            Err(error) => tracing::debug!(event = "prefetch.lost", dimension = %entry.dimension, %error),
+        }
+    }
+}
