@@ -55,6 +55,19 @@ pub(crate) enum Step {
     LoseToForeign {
         which: usize,
     },
+    /// Slots are taken for an inline lease.
+    AcquireInline {
+        cost: i32,
+    },
+    /// One of the inline leases is given back, by its holder, a sweep or a caller that takes over, or is renewed.
+    ReleaseInline {
+        which: usize,
+    },
+    RenewInline,
+    /// One is removed without its slots, since the bucket is full.
+    CapInline {
+        which: usize,
+    },
     /// The scan comes to the next segment.
     Scan,
     Pass {
@@ -78,7 +91,10 @@ pub(crate) struct Table {
     version: i64,
     counted: i64,
     admitted: i32,
+    admitted_inline: i32,
     capped: i32,
+    /// Costs of the inline leases.
+    inline: Vec<i32>,
     leases: Vec<Held>,
     /// Cost of leases that others deleted after the scan had seen them.
     lost: Vec<i32>,
@@ -96,6 +112,24 @@ impl Row for Item {
     }
 }
 
+/// A bucket with inline leases of these costs.
+struct WithInline<'a>(Item, &'a [i32]);
+
+impl Row for WithInline<'_> {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        if name == schema::LEASES { Some(Field::Other) } else { self.0.field(name) }
+    }
+
+    fn entries(&self, _: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        let number = |value: i32| (false, value.to_string());
+        for (id, cost) in self.1.iter().enumerate() {
+            let lease = [(schema::INLINE_COST, number(*cost)), (schema::INLINE_ENDS, number(1_000_060))];
+            visit(&id.to_string(), Some(&Item(BTreeMap::from(lease))));
+        }
+        true
+    }
+}
+
 pub(crate) fn name() -> Dimension {
     Dimension::new("elevenlabs#concurrent").unwrap()
 }
@@ -108,7 +142,9 @@ impl Table {
             version: 7,
             counted: 3,
             admitted: 0,
+            admitted_inline: 0,
             capped: 0,
+            inline: Vec::new(),
             leases: Vec::new(),
             lost: Vec::new(),
             made: 0,
@@ -129,15 +165,17 @@ impl Table {
             (schema::VERSION, number(self.version.to_string())),
             (schema::COUNTED, number(self.counted.to_string())),
             (schema::ADMITTED, number(self.admitted.to_string())),
+            (schema::ADMITTED_INLINE, number(self.admitted_inline.to_string())),
             (schema::CAPPED, number(self.capped.to_string())),
             (schema::LIMIT_TYPE, (true, "concurrent".into())),
         ]));
-        Bucket::read(&name(), &row).unwrap()
+        Bucket::read(&name(), &WithInline(row, &self.inline)).unwrap()
     }
 
     /// Slots that are neither free nor held.
     pub(crate) fn drift(&self) -> i32 {
-        CAPACITY - self.tokens - self.leases.iter().map(|held| held.cost).sum::<i32>()
+        let inline: i32 = self.inline.iter().sum();
+        CAPACITY - self.tokens - inline - self.leases.iter().map(|held| held.cost).sum::<i32>()
     }
 
     pub(crate) fn write(&mut self, writer: Writer) {
@@ -196,6 +234,23 @@ impl Table {
                     self.returned.lost = self.returned.lost.plus(amount(held.cost));
                 }
             }
+            Step::AcquireInline { cost } => {
+                self.write(Writer::Counting);
+                self.tokens -= cost;
+                self.admitted += cost;
+                self.admitted_inline += cost;
+                self.inline.push(cost);
+            }
+            Step::ReleaseInline { which } if !self.inline.is_empty() => {
+                self.write(Writer::Counting);
+                self.tokens += self.inline.remove(which % self.inline.len());
+            }
+            Step::CapInline { which } if !self.inline.is_empty() => {
+                self.write(Writer::Counting);
+                self.capped += self.inline.remove(which % self.inline.len());
+            }
+            Step::ReleaseInline { .. } | Step::CapInline { .. } => {}
+            Step::RenewInline => self.write(Writer::Counting),
             Step::Scan => {
                 if let Some(read_at) = read_at {
                     self.scan_next(read_at);

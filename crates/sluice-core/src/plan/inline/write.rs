@@ -22,7 +22,7 @@ macro_rules! placeholders {
         /// The placeholder of each lease's id.
         const IDS: [&str; MOST_CHANGES] = [$(concat!("#", $number)),*];
         /// The placeholder of each value that a lease is set to or compared with.
-        const VALUES: [&str; MOST_CHANGES] = [$(concat!(":a", $number)),*];
+        const VALUES: [&str; MOST_CHANGES] = [$(concat!(":x", $number)),*];
     };
 }
 
@@ -56,11 +56,11 @@ impl Wording {
     /// The placeholder of a value; equal ones share it.
     fn value(&mut self, value: Operand) -> &'static str {
         if let Some((placeholder, _)) =
-            self.values.iter().find(|(name, other)| name.starts_with(":a") && *other == value)
+            self.values.iter().find(|(name, other)| name.starts_with(":x") && *other == value)
         {
             return placeholder;
         }
-        let made = self.values.iter().filter(|(name, _)| name.starts_with(":a")).count();
+        let made = self.values.iter().filter(|(name, _)| name.starts_with(":x")).count();
         self.values.push((VALUES[made], value));
         VALUES[made]
     }
