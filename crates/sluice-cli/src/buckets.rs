@@ -156,6 +156,7 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<Change
 async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
+        client.check_limit(dimension, limit).map_err(|error| declared.at(dimension, error))?;
         let applied = match client.bucket(dimension).await? {
             None => Applied::Created,
             Some(bucket) if bucket.limit() == limit => Applied::Unchanged,

@@ -30,6 +30,7 @@ struct Line {
     created_at: Option<String>,
     ends: String,
     ended: bool,
+    inline: bool,
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
@@ -37,22 +38,23 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let now = Clock::system().now();
     let (mut leases, mut faults) = (Vec::new(), Vec::new());
-    for LeaseRow { key, lease } in client.leases().await? {
+    for LeaseRow { key, lease, is_inline } in client.leases().await? {
         match lease {
-            Ok(lease) if only.as_ref().is_none_or(|only| lease.dimension() == only) => leases.push(lease),
+            Ok(lease) if only.as_ref().is_none_or(|only| lease.dimension() == only) => leases.push((lease, is_inline)),
             Ok(_) => {}
             Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
         }
     }
     if options.json {
-        let line = |lease: &Lease| Line {
+        let line = |(lease, inline): &(Lease, bool)| Line {
             dimension: lease.dimension().to_string(),
-            id: id(lease).to_owned(),
+            id: lease.id().to_owned(),
             cost: lease.cost().to_string(),
             caller: lease.caller().map(str::to_owned),
             created_at: lease.created_at().map(|at| at.to_string()),
             ends: lease.ends().to_string(),
             ended: lease.ends() < now,
+            inline: *inline,
         };
         let lines: Vec<Line> = leases.iter().map(line).collect();
         output::json(&output::with_unreadable(&lines, &faults)?)?;
@@ -64,12 +66,14 @@ pub(crate) async fn run(options: Options) -> Ended {
         use Align::{Left, Right};
         let columns =
             [("DIMENSION", Left), ("COST", Right), ("CALLER", Left), ("SINCE", Right), ("UNTIL", Right), ("ID", Left)];
-        let row = |lease: Lease| {
-            let since = lease.created_at().map_or_else(|| "?".into(), |at| output::relative(at, now));
+        let row = |(lease, is_inline): (Lease, bool)| {
+            // An inline lease does not say who holds it, nor since when.
+            let unknown = if is_inline { "-" } else { "?" };
+            let since = lease.created_at().map_or_else(|| unknown.into(), |at| output::relative(at, now));
             // A v7 id begins with its time: the end of it tells leases apart.
-            let id = id(&lease);
+            let id = lease.id();
             let id = id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned();
-            let caller = lease.caller().unwrap_or("?").to_owned();
+            let caller = lease.caller().unwrap_or(if is_inline { "(inline)" } else { unknown }).to_owned();
             let (dimension, cost) = (lease.dimension().to_string(), lease.cost().to_string());
             [dimension, cost, caller, since, output::relative(lease.ends(), now), id]
         };
@@ -77,8 +81,4 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     output::print_unreadable(&faults);
     Ok(ExitCode::SUCCESS)
-}
-
-fn id(lease: &Lease) -> &str {
-    lease.key().rsplit('#').next().unwrap_or_default()
 }

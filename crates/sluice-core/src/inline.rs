@@ -37,9 +37,12 @@ pub struct InlineLeases {
 }
 
 impl InlineLeases {
-    /// Reads the map, where the row has one. An entry that cannot be read must not keep callers from the bucket: it is
-    /// counted, and never removed.
-    pub(crate) fn read(row: &impl Row) -> Result<Option<Self>, RowError> {
+    /// Reads the map, where the row has one: a bucket's row, or what a projection left of it. An entry that cannot be read must
+    /// not keep callers from the bucket: it is counted, and never removed.
+    ///
+    /// # Errors
+    /// [`RowError`] where the attribute is no map.
+    pub fn read(row: &impl Row) -> Result<Option<Self>, RowError> {
         if row.field(LEASES).is_none() {
             return Ok(None);
         }
@@ -105,6 +108,11 @@ impl InlineLeases {
     #[must_use]
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
+    }
+
+    /// The leases that ended before `cutoff`.
+    pub fn ended(&self, cutoff: Timestamp) -> impl Iterator<Item = (&LeaseId, &InlineLease)> {
+        self.iter().filter(move |(_, lease)| lease.ends.get() < cutoff)
     }
 
     /// What the readable ones hold together.

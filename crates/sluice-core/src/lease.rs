@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::amount::Cost;
 use crate::dimension::Dimension;
+use crate::inline::InlineLease;
 use crate::schema::{
     self, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS, PURGE_AT, Row,
     RowError, TTL,
@@ -70,6 +71,13 @@ impl Lease {
             ends: Exact::new(ends.ceil_to_second()),
             caller: Some(caller.to_string()),
         }
+    }
+
+    /// An inline lease, for a list of all: its key is no row's.
+    #[must_use]
+    pub fn inline(dimension: Dimension, id: &LeaseId, lease: &InlineLease) -> Self {
+        let InlineLease { cost, ends } = lease.clone();
+        Self { key: inline_key(&dimension, id.as_str()), dimension, cost, created_at: None, ends, caller: None }
     }
 
     /// Reads a lease row. Who holds it and since when may be missing; what is needed to give it back may not.
@@ -139,6 +147,13 @@ impl Lease {
         &self.key
     }
 
+    /// What tells it from the other leases of its bucket.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        let inline = self.key.strip_prefix(self.dimension.as_str()).and_then(|rest| rest.strip_prefix(INLINE_KEY));
+        inline.or_else(|| self.key.rsplit('#').next()).unwrap_or_default()
+    }
+
     /// The bucket that it holds a part of.
     #[must_use]
     pub const fn dimension(&self) -> &Dimension {
@@ -168,6 +183,15 @@ impl Lease {
     pub fn caller(&self) -> Option<&str> {
         self.caller.as_deref()
     }
+}
+
+/// Between a bucket's key and the id of an inline lease. With a space in it, it makes the key of no row.
+const INLINE_KEY: &str = " leases.";
+
+/// How an inline lease is called: the row that it stands in, and where in it.
+#[must_use]
+pub fn inline_key(dimension: &Dimension, id: &str) -> String {
+    alloc::format!("{dimension}{INLINE_KEY}{id}")
 }
 
 /// When DynamoDB may delete a lease that ends at `ends`.

@@ -48,7 +48,7 @@ pub use decimal::DecimalError;
 pub use dimension::{Dimension, DimensionError};
 pub use directory::Directory;
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
-pub use lease::{Lease, LeaseId};
+pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::inline::{

@@ -12,7 +12,7 @@ use crate::lease_ids::LeaseIds;
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// For which grants a lease row is written.
+/// For which grants a lease is written, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leases {
@@ -21,8 +21,9 @@ pub enum Leases {
     Concurrent,
     /// For every grant, in one transaction with its bucket, as clients in other languages do.
     All,
-    /// For none: a concurrency lease stands in the row of its bucket, so that one write is atomic by itself, at a quarter of the
-    /// cost. For buckets of up to [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES) leases, and where every client of the bucket that sweeps knows of inline leases.
+    /// For concurrency alone, in the row of its bucket: one plain write for many callers, and fewer write units. For buckets of
+    /// at most [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES) calls at once, which all callers share in this way
+    /// or with lease rows beside.
     Inline,
 }
 
@@ -274,5 +275,9 @@ mod tests {
         assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
         assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
         assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
+        let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];
+        for (name, leases) in named {
+            assert_eq!(with(&[("SLUICE_ENV", "sandbox"), ("SLUICE_LEASES", name)]).unwrap().leases, leases);
+        }
     }
 }

@@ -1,23 +1,26 @@
 //! Listing leases: who holds what, since when, until when.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use sluice_core::schema::{KEY, LEASE_PREFIX};
-use sluice_core::{Lease, RowError};
+use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
+use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, RowError, inline_key};
 
 use crate::client::Client;
-use crate::store::{Attributes, Consistency, Scan, StoreError, value_text};
+use crate::store::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
-/// A lease's row as it was listed.
+/// A lease as it was listed.
 #[derive(Debug)]
 pub struct LeaseRow {
-    /// Its key.
+    /// Its key; of an inline lease, its bucket's, and where in the row it stands: `elevenlabs#concurrent leases.{id}`.
     pub key: String,
-    /// What it holds, or why that cannot be read.
+    /// What it holds, or why that cannot be read. The row does not say who holds an inline lease, nor since when.
     pub lease: Result<Lease, RowError>,
+    /// Whether it is inline, in its bucket's row.
+    pub is_inline: bool,
 }
 
 impl Client {
-    /// Reads every lease, oldest first. A scan: for people, not for the path of a call.
+    /// Reads every lease, oldest first; inline leases, whose age is not known, before the others. A scan: for people, not for
+    /// the path of a call.
     ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.
@@ -25,10 +28,13 @@ impl Client {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "begins_with(#pk, :lease)".into(),
+            filter: "begins_with(#pk, :lease) OR (#l = :concurrent AND attribute_exists(#L))".into(),
             consistency: Consistency::Eventual,
-            names: &[("#pk", KEY)],
-            values: vec![(":lease".into(), AttributeValue::S(LEASE_PREFIX.into()))],
+            names: &[("#pk", KEY), ("#l", LIMIT_TYPE), ("#L", LEASES)],
+            values: vec![
+                (":lease".into(), AttributeValue::S(LEASE_PREFIX.into())),
+                (":concurrent".into(), AttributeValue::S(LimitType::Concurrent.to_string())),
+            ],
             projection: None,
             page: None,
             from: None,
@@ -36,8 +42,14 @@ impl Client {
         let mut rows: Vec<LeaseRow> = Vec::new();
         loop {
             let page = self.inner.store.scan(&scan).await?;
-            let row = |row| LeaseRow { key: value_text(row, KEY), lease: Lease::read(&Attributes(row)) };
-            rows.extend(page.rows.iter().map(row));
+            for row in &page.rows {
+                let key = value_text(row, KEY);
+                if key.starts_with(LEASE_PREFIX) {
+                    rows.push(LeaseRow { key, lease: Lease::read(&Attributes(row)), is_inline: false });
+                } else {
+                    rows.extend(inline(key, row));
+                }
+            }
             scan.from = page.next;
             if scan.from.is_none() {
                 break;
@@ -46,4 +58,23 @@ impl Client {
         rows.sort_by_key(|row| row.lease.as_ref().map(|lease| lease.created_at().unwrap_or_default()).ok());
         Ok(rows)
     }
+}
+
+/// The leases in a bucket's row. A key that is no dimension is no bucket's.
+fn inline(key: String, row: &Item) -> Vec<LeaseRow> {
+    let Ok(dimension) = Dimension::new(&key) else { return Vec::new() };
+    let leases = match InlineLeases::read(&Attributes(row)) {
+        Ok(leases) => leases.unwrap_or_default(),
+        Err(error) => return vec![LeaseRow { key, lease: Err(error), is_inline: true }],
+    };
+    let unreadable = leases.unreadable().iter().map(|id| {
+        let reason = String::from("its cost (c) or end (t) cannot be read");
+        let error = RowError { attribute: LEASES, fault: Fault::BadValue { text: id.clone(), reason } };
+        LeaseRow { key: inline_key(&dimension, id), lease: Err(error), is_inline: true }
+    });
+    let readable = leases.iter().map(|(id, lease)| {
+        let lease = Lease::inline(dimension.clone(), id, lease);
+        LeaseRow { key: lease.key().to_owned(), lease: Ok(lease), is_inline: true }
+    });
+    unreadable.chain(readable).collect()
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
-use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError};
+use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES};
 
 use crate::acquire::AcquireError;
 use crate::attempt::parse;
 use crate::client::Client;
+use crate::config::Leases;
 use crate::store::{Consistency, IfAmbiguous, Scan, StoreError, Written};
 
 /// What applying a limit did.
@@ -61,6 +62,19 @@ pub enum LimitsError {
         dimension: Dimension,
         /// What is wrong.
         source: LimitError,
+    },
+    /// The client has its leases inline, in the bucket's row, which would grow too large.
+    #[error(
+        "{dimension}: {calls} calls at once are too many for inline leases, which share the bucket's row and may be {most} at \
+         most: lower the capacity, raise the cost of a call, split the bucket, or use lease rows (SLUICE_LEASES=concurrent)"
+    )]
+    TooLargeForInline {
+        /// The dimension.
+        dimension: Dimension,
+        /// Its capacity in calls of the default cost.
+        calls: u64,
+        /// Most inline leases of a bucket.
+        most: usize,
     },
     /// The row changed under every try.
     #[error("the row of {0} changed under every try; nothing was applied: try again")]
@@ -119,11 +133,26 @@ impl Client {
         Ok(rows)
     }
 
+    /// Whether [`apply_limit`](Self::apply_limit) would take this limit, as far as can be said without the table.
+    ///
+    /// # Errors
+    /// [`LimitsError::TooLargeForInline`] for a client with [`Leases::Inline`].
+    pub fn check_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<(), LimitsError> {
+        let is_inline = self.inner.config.leases == Leases::Inline && limit.is_concurrent();
+        if is_inline && !limit.fits_inline() {
+            let (calls, most) = (limit.calls_at_once(), MOST_INLINE_LEASES);
+            return Err(LimitsError::TooLargeForInline { dimension: dimension.clone(), calls, most });
+        }
+        Ok(())
+    }
+
     /// Gives `dimension` this limit: creates the bucket, full, or changes it and keeps its level.
     ///
     /// # Errors
-    /// [`LimitsError`]: a change between rate and concurrency, a row that cannot be read, a table that does not answer.
+    /// [`LimitsError`]: a change between rate and concurrency, a limit that is too large for inline leases, a row that cannot
+    /// be read, a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
+        self.check_limit(dimension, limit)?;
         let store = &self.inner.store;
         let mut known = self.bucket(dimension).await?;
         for _ in 0..TRIES {

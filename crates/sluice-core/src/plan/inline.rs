@@ -165,7 +165,7 @@ impl<'a> InlinePlanner<'a> {
             room >= Amount::ZERO
         };
         let restored = draft.dead.iter().filter(has_room).count();
-        let more = self.leases().is_some_and(|all| ended(all, cutoff).count() > leases.len());
+        let more = self.leases().is_some_and(|all| all.ended(cutoff).count() > leases.len());
         Some(InlineReclaim { update, already_capped: leases.len() - restored, leases, slots: moved.slots, more })
     }
 
@@ -185,10 +185,6 @@ impl InlinePlan {
         let leases = bucket.inline().cloned().unwrap_or_default();
         bucket.after_inline(*moved, leases.with(removed, added))
     }
-}
-
-fn ended(leases: &InlineLeases, cutoff: Timestamp) -> impl Iterator<Item = (&LeaseId, &InlineLease)> {
-    leases.iter().filter(move |(_, lease)| lease.ends.get() < cutoff)
 }
 
 /// A write as it comes about.
@@ -272,7 +268,7 @@ impl<'a, 't> Draft<'a, 't> {
         cutoff: Timestamp,
     ) -> impl Iterator<Item = (&'a LeaseId, &'a InlineLease)> {
         let free = |id: &LeaseId| !self.removes(id) && !wanted.iter().any(|take| take.id == *id);
-        self.leases.into_iter().flat_map(move |all| ended(all, cutoff)).filter(move |(id, _)| free(id)).take(most)
+        self.leases.into_iter().flat_map(move |all| all.ended(cutoff)).filter(move |(id, _)| free(id)).take(most)
     }
 
     fn take_over(&mut self, wanted: &[InlineTake], most: usize, cutoff: Timestamp) {

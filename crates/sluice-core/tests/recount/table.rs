@@ -234,6 +234,20 @@ impl Table {
                     self.returned.lost = self.returned.lost.plus(amount(held.cost));
                 }
             }
+            Step::AcquireInline { .. } | Step::ReleaseInline { .. } | Step::RenewInline | Step::CapInline { .. } => {
+                self.run_inline(step);
+            }
+            Step::Scan => {
+                if let Some(read_at) = read_at {
+                    self.scan_next(read_at);
+                }
+            }
+            Step::Pass { ms } => self.now_ms += ms,
+        }
+    }
+
+    fn run_inline(&mut self, step: &Step) {
+        match *step {
             Step::AcquireInline { cost } => {
                 self.write(Writer::Counting);
                 self.tokens -= cost;
@@ -249,14 +263,8 @@ impl Table {
                 self.write(Writer::Counting);
                 self.capped += self.inline.remove(which % self.inline.len());
             }
-            Step::ReleaseInline { .. } | Step::CapInline { .. } => {}
             Step::RenewInline => self.write(Writer::Counting),
-            Step::Scan => {
-                if let Some(read_at) = read_at {
-                    self.scan_next(read_at);
-                }
-            }
-            Step::Pass { ms } => self.now_ms += ms,
+            _ => {}
         }
     }
 

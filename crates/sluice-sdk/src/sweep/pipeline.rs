@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use sluice_core::{Dimension, Lease, MAX_LEASES_PER_TRANSACTION};
+use sluice_core::{CLOCK_ERROR, Dimension, Lease, MAX_LEASES_PER_TRANSACTION, Timestamp};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::reclaim::{self, Done, Known};
+use super::reclaim::{self, Done, Ended, Known};
 use super::recount::Recount;
 use super::report::{SweepOptions, SweepReport};
 use super::scan::{self, Found, Page, Query};
@@ -28,8 +28,10 @@ pub(super) struct Pipeline {
     found: Option<mpsc::Receiver<Found>>,
     /// Ended leases of each bucket that do not fill a transaction yet.
     groups: BTreeMap<Dimension, Vec<Lease>>,
-    /// Full transactions.
-    ready: VecDeque<(Dimension, Vec<Lease>)>,
+    /// Full transactions, and buckets with inline leases that have ended.
+    ready: VecDeque<(Dimension, Ended)>,
+    /// Leases that ended before this have ended for every clock.
+    cutoff: Timestamp,
     /// Leases in `groups` and `ready`.
     waiting: usize,
     tasks: JoinSet<Done>,
@@ -46,7 +48,9 @@ impl Pipeline {
     pub(super) fn new(store: &Store, options: &SweepOptions, deadlines: Deadlines, recount: Recount) -> Self {
         let at_once = usize::from(options.concurrency.max(1));
         let recounted: BTreeSet<Dimension> = recount.buckets().cloned().collect();
-        let query = Query { read_at: recount.read_at(), recounted: Arc::new(recounted), unparsable: Arc::default() };
+        let (read_at, recounted) = (recount.read_at(), Arc::new(recounted));
+        let cutoff = read_at.begun.before(CLOCK_ERROR);
+        let query = Query { read_at, cutoff, recounted, unparsable: Arc::default() };
         let (sender, found) = mpsc::channel(at_once);
         let mut scan = JoinSet::new();
         scan.spawn(scan::scan(store.clone(), options.clone(), deadlines, query, sender));
@@ -61,6 +65,7 @@ impl Pipeline {
             found: Some(found),
             groups: BTreeMap::new(),
             ready: VecDeque::new(),
+            cutoff,
             waiting: 0,
             tasks: JoinSet::new(),
             busy: BTreeMap::new(),
@@ -146,7 +151,7 @@ impl Pipeline {
         self.found = None;
         let mut rest: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
         fastrand::shuffle(&mut rest);
-        self.ready.extend(rest);
+        self.ready.extend(rest.into_iter().map(|(dimension, leases)| (dimension, Ended::Rows(leases))));
     }
 
     fn take_page(&mut self, page: Page, report: &mut SweepReport) {
@@ -161,8 +166,13 @@ impl Pipeline {
             group.push(lease);
             if group.len() == MAX_LEASES_PER_TRANSACTION {
                 let full = std::mem::take(group);
-                self.ready.push_back((dimension, full));
+                self.ready.push_back((dimension, Ended::Rows(full)));
             }
+        }
+        for (dimension, leases) in page.ended_inline {
+            report.expired += leases;
+            self.waiting += leases;
+            self.ready.push_back((dimension, Ended::Inline(leases)));
         }
     }
 
@@ -170,19 +180,21 @@ impl Pipeline {
     fn hand_out(&mut self) {
         if self.waiting >= MOST_WAITING && self.ready.is_empty() {
             // Too many buckets to wait until one has leases for a transaction.
-            self.ready.extend(std::mem::take(&mut self.groups));
+            let groups = std::mem::take(&mut self.groups).into_iter();
+            self.ready.extend(groups.map(|(dimension, leases)| (dimension, Ended::Rows(leases))));
         }
         while self.tasks.len() < self.at_once && self.given_back.is_ok() && !is_over(self.deadlines.work) {
-            let is_free = |(dimension, _): &(Dimension, Vec<Lease>)| !self.busy.contains_key(dimension);
+            let is_free = |(dimension, _): &(Dimension, Ended)| !self.busy.contains_key(dimension);
             let Some(at) = self.ready.iter().position(is_free) else { return };
-            let Some((dimension, leases)) = self.ready.remove(at) else { return };
-            self.waiting -= leases.len();
-            if leases.is_empty() {
+            let Some((dimension, ended)) = self.ready.remove(at) else { return };
+            self.waiting -= ended.len();
+            if ended.len() == 0 {
                 continue;
             }
-            self.busy.insert(dimension.clone(), leases.len());
+            self.busy.insert(dimension.clone(), ended.len());
             let known = self.known.get(&dimension).cloned();
-            self.tasks.spawn(reclaim::reclaim(self.store.clone(), self.deadlines, dimension, known, leases));
+            let sweep = reclaim::Sweep { store: self.store.clone(), deadlines: self.deadlines, cutoff: self.cutoff };
+            self.tasks.spawn(reclaim::reclaim(sweep, dimension, known, ended));
         }
     }
 

@@ -1,15 +1,18 @@
-//! Part 2: gives back what the ended leases of one bucket hold, a transaction's worth at a time.
+//! Part 2: gives back what the ended leases of one bucket hold, a transaction's worth at a time; inline leases, a write's worth.
 
 use std::sync::Arc;
 
-use sluice_core::{Bucket, Chunk, Dimension, Lease};
+use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease, Timestamp};
 
 use super::{Deadlines, is_over};
 use crate::give_back::{Tally, settle};
-use crate::store::{Attributes, Store, StoreError};
+use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// Conflicts that a lease is waited for before it is left to the next sweep: at most half a second.
 const TRIES: u32 = 5;
+
+/// Plans made again for a bucket that others keep moving, before it is left to the next sweep.
+const REPLANS: u32 = 20;
 
 /// What the sweep has read of a bucket. It may be old: the conditions say whether it still holds.
 #[derive(Clone, Debug)]
@@ -17,6 +20,23 @@ pub(super) enum Known {
     Bucket(Arc<Bucket>),
     Gone,
     Unreadable(String),
+}
+
+/// Leases of one bucket that have ended.
+pub(super) enum Ended {
+    /// With a row of their own.
+    Rows(Vec<Lease>),
+    /// So many in the bucket's row, when the scan saw it.
+    Inline(usize),
+}
+
+impl Ended {
+    pub(super) const fn len(&self) -> usize {
+        match self {
+            Self::Rows(leases) => leases.len(),
+            Self::Inline(leases) => *leases,
+        }
+    }
 }
 
 /// What became of a group of leases.
@@ -27,57 +47,130 @@ pub(super) struct Done {
     pub(super) result: Result<(), StoreError>,
 }
 
-/// Gives back what `leases` hold, all of them of `dimension`.
-pub(super) async fn reclaim(
-    store: Store,
-    deadlines: Deadlines,
-    dimension: Dimension,
-    known: Option<Known>,
-    leases: Vec<Lease>,
-) -> Done {
+/// What the groups of a sweep have in common.
+pub(super) struct Sweep {
+    pub(super) store: Store,
+    pub(super) deadlines: Deadlines,
+    /// Leases that ended before this have ended for every clock.
+    pub(super) cutoff: Timestamp,
+}
+
+/// Gives back what the leases hold, all of them of `dimension`.
+pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Known>, ended: Ended) -> Done {
     let mut tally = Tally::default();
     let known = match known {
         Some(known) => Ok(known),
-        None => read(&store, &dimension).await,
+        None => read(&sweep.store, &dimension).await,
     };
-    let result = match &known {
-        Ok(Known::Bucket(bucket)) => give_back(&store, deadlines, Some(bucket), leases, &mut tally).await,
-        Ok(Known::Gone) => give_back(&store, deadlines, None, leases, &mut tally).await,
-        Ok(Known::Unreadable(error)) => {
-            tally.failed.extend(leases.iter().map(|lease| (lease.key().to_owned(), error.clone())));
-            Ok(())
-        }
-        Err(_) => {
-            tally.left += leases.len();
-            Ok(())
+    let mut known = match known {
+        Ok(known) => known,
+        Err(error) => {
+            tally.left += ended.len();
+            // Throttled in every try: the next sweep's.
+            let result = if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
+            return Done { dimension, known: None, tally, result };
         }
     };
-    let (known, result) = match known {
-        Ok(known) => (Some(known), result),
-        // Throttled in every try: the next sweep's.
-        Err(StoreError::Contended { .. }) => (None, Ok(())),
-        Err(error) => (None, Err(error)),
+    let result = match ended {
+        Ended::Rows(leases) => sweep.rows(&known, leases, &mut tally).await,
+        Ended::Inline(leases) => sweep.inline(&dimension, &mut known, leases, &mut tally).await,
     };
-    Done { dimension, known, tally, result }
+    Done { dimension, known: Some(known), tally, result }
 }
 
 async fn read(store: &Store, dimension: &Dimension) -> Result<Known, StoreError> {
     let Some(row) = store.read(dimension.as_str()).await? else { return Ok(Known::Gone) };
-    Ok(match Bucket::read(dimension, &Attributes(&row)) {
-        Ok(bucket) => Known::Bucket(Arc::new(bucket)),
-        Err(error) => Known::Unreadable(error.to_string()),
-    })
+    Ok(parsed(dimension, &Attributes(&row)))
 }
 
-async fn give_back(
-    store: &Store,
-    deadlines: Deadlines,
-    bucket: Option<&Bucket>,
-    leases: Vec<Lease>,
-    tally: &mut Tally,
-) -> Result<(), StoreError> {
-    for chunk in Chunk::reclaim(bucket, leases) {
-        settle(store, chunk, TRIES, || !is_over(deadlines.work), tally).await?;
+fn parsed(dimension: &Dimension, row: &Attributes<'_>) -> Known {
+    match Bucket::read(dimension, row) {
+        Ok(bucket) => Known::Bucket(Arc::new(bucket)),
+        Err(error) => Known::Unreadable(error.to_string()),
     }
-    Ok(())
+}
+
+impl Sweep {
+    async fn rows(&self, known: &Known, leases: Vec<Lease>, tally: &mut Tally) -> Result<(), StoreError> {
+        let bucket = match known {
+            Known::Bucket(bucket) => Some(bucket.as_ref()),
+            Known::Gone => None,
+            Known::Unreadable(error) => {
+                tally.failed.extend(leases.iter().map(|lease| (lease.key().to_owned(), error.clone())));
+                return Ok(());
+            }
+        };
+        for chunk in Chunk::reclaim(bucket, leases) {
+            settle(&self.store, chunk, TRIES, || !is_over(self.deadlines.work), tally).await?;
+        }
+        Ok(())
+    }
+
+    /// The leases come from the reading and not from the scan: those that ended before the sweep began are in either. A write
+    /// that DynamoDB refuses brings the row to plan from again; others took over or renewed what is not in it any more.
+    async fn inline(
+        &self,
+        dimension: &Dimension,
+        known: &mut Known,
+        found: usize,
+        tally: &mut Tally,
+    ) -> Result<(), StoreError> {
+        let (mut done, mut replans) = (0, 0);
+        loop {
+            let bucket = match &*known {
+                Known::Bucket(bucket) => Arc::clone(bucket),
+                Known::Gone => break,
+                Known::Unreadable(error) => {
+                    tally.failed.extend(std::iter::repeat_n(
+                        (dimension.to_string(), error.clone()),
+                        found.saturating_sub(done),
+                    ));
+                    return Ok(());
+                }
+            };
+            let Some(reclaim) = InlinePlanner::new(&bucket).reclaim(self.cutoff) else { break };
+            if is_over(self.deadlines.work) || replans > REPLANS {
+                tally.left += found.saturating_sub(done);
+                return Ok(());
+            }
+            match self.send(dimension, &reclaim).await {
+                Ok((is_applied, now)) => {
+                    *known = now;
+                    if is_applied {
+                        done += count(&reclaim, tally);
+                    } else {
+                        replans += 1;
+                    }
+                }
+                Err(error) => {
+                    tally.left += found.saturating_sub(done);
+                    return if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
+                }
+            }
+        }
+        tally.lost_races += found.saturating_sub(done);
+        Ok(())
+    }
+
+    /// Whether the write was applied, and the bucket as it is now. Sent twice, the second finds none of the leases, which its
+    /// condition asks for.
+    async fn send(&self, dimension: &Dimension, reclaim: &InlineReclaim) -> Result<(bool, Known), StoreError> {
+        Ok(match self.store.update(&reclaim.update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => (true, parsed(dimension, &Attributes(&row))),
+            Written::ConditionFailed(Some(row)) => (false, parsed(dimension, &Attributes(&row))),
+            // A bucket counts as gone only when a read says so.
+            Written::ConditionFailed(None) => (false, read(&self.store, dimension).await?),
+        })
+    }
+}
+
+/// Takes in a write that was applied; the leases that it removed. What it did to slots stands in the bucket's row, where the
+/// recount reads it.
+fn count(reclaim: &InlineReclaim, tally: &mut Tally) -> usize {
+    let leases = reclaim.leases.len();
+    let restored = leases - reclaim.already_capped;
+    tally.restored += restored;
+    tally.restored_slots += restored;
+    tally.already_capped += reclaim.already_capped;
+    leases
 }

@@ -5,16 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TTL};
-use sluice_core::{CLOCK_ERROR, Census, Dimension, Lease, LimitType, ReadAt, Timestamp};
+use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
+use sluice_core::{Census, Dimension, InlineLeases, Lease, LimitType, ReadAt, Timestamp};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Deadlines, MOST_LOGGED, SweepOptions, is_over, text};
 use crate::store::{Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
 
-const NAMES: &[(&str, &str)] =
-    &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT), ("#l", LIMIT_TYPE)];
+const NAMES: &[(&str, &str)] = &[
+    ("#pk", KEY),
+    ("#e", TTL),
+    ("#d", DIMENSION),
+    ("#k", COST),
+    ("#c", CREATED_AT),
+    ("#l", LIMIT_TYPE),
+    ("#L", LEASES),
+];
 
 /// DynamoDB takes 100 in an `IN`, and 4 KB and 300 operators in an expression, of which each name takes two and some 30 bytes.
 const MOST_NAMED: usize = 100;
@@ -28,6 +35,8 @@ const ROWS_PER_PAGE: i32 = 2_500;
 pub(super) struct Query {
     /// When the buckets were read.
     pub(super) read_at: ReadAt,
+    /// Leases that ended before this have ended for every clock.
+    pub(super) cutoff: Timestamp,
     /// The concurrency buckets that are recounted: their leases are wanted, ended or not.
     pub(super) recounted: Arc<BTreeSet<Dimension>>,
     /// Rows that could not be read so far.
@@ -51,6 +60,8 @@ pub(super) struct Page {
     pub(super) census: BTreeMap<Dimension, Census>,
     /// Concurrency buckets that the page held.
     pub(super) buckets: Vec<Dimension>,
+    /// Those with inline leases that have ended, and how many.
+    pub(super) ended_inline: Vec<(Dimension, usize)>,
 }
 
 /// Scans all segments, a few at once; dropped, it stops. The receiver's pace is the scan's.
@@ -106,18 +117,13 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
 }
 
 impl Query {
-    /// Leases that ended before this have ended for every clock.
-    fn cutoff(&self) -> Timestamp {
-        self.read_at.begun.before(CLOCK_ERROR)
-    }
-
     /// Leases that have ended, that are recounted, or whose end or bucket cannot be read (a lease without `ttl` would
     /// otherwise never be seen by anyone); and concurrency buckets. Reads are strong: a lease that a late replica does not
     /// show yet would look like a lost slot.
     fn scan(&self, segment: i32, segments: i32) -> Scan {
         let mut values = vec![
             (":lease".into(), text(LEASE_PREFIX)),
-            (":cutoff".into(), AttributeValue::N(self.cutoff().to_string())),
+            (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
             (":n".into(), text("N")),
             (":s".into(), text("S")),
             (":concurrent".into(), text(LimitType::Concurrent)),
@@ -146,7 +152,7 @@ impl Query {
             consistency: Consistency::Strong,
             names: NAMES,
             values,
-            projection: Some("#pk, #e, #d, #k, #c"),
+            projection: Some("#pk, #e, #d, #k, #c, #L"),
             page: Some(ROWS_PER_PAGE),
             from: None,
         }
@@ -159,10 +165,33 @@ impl Query {
             if key.starts_with(LEASE_PREFIX) {
                 self.read_lease(&key, row, &mut page);
             } else if !key.starts_with(LOAD_PREFIX) {
-                page.buckets.extend(Dimension::new(&key));
+                self.read_bucket(&key, row, &mut page);
             }
         }
         page
+    }
+
+    fn read_bucket(&self, key: &str, row: &Item, page: &mut Page) {
+        let Ok(dimension) = Dimension::new(key) else { return };
+        page.buckets.push(dimension.clone());
+        match InlineLeases::read(&Attributes(row)) {
+            Ok(None) => {}
+            Ok(Some(leases)) => {
+                for id in leases.unreadable() {
+                    self.unparsable(page, key, &format!("its inline lease {id:?} has no cost or end"));
+                }
+                let ended = leases.ended(self.cutoff).count();
+                page.ended_inline.extend((ended > 0).then_some((dimension, ended)));
+            }
+            Err(error) => self.unparsable(page, key, &error),
+        }
+    }
+
+    fn unparsable(&self, page: &mut Page, key: &str, error: &dyn std::fmt::Display) {
+        page.unparsable += 1;
+        if self.unparsable.fetch_add(1, Ordering::Relaxed) < MOST_LOGGED {
+            tracing::error!(event = "reconciler.unparsable", lease = key, %error);
+        }
     }
 
     fn read_lease(&self, key: &str, row: &Item, page: &mut Page) {
@@ -171,15 +200,12 @@ impl Query {
                 if self.recounted.contains(lease.dimension()) {
                     page.census.entry(lease.dimension().clone()).or_default().count(&lease, self.read_at);
                 }
-                if lease.ends() < self.cutoff() {
+                if lease.ends() < self.cutoff {
                     page.ended.push(lease);
                 }
             }
             Err(error) => {
-                page.unparsable += 1;
-                if self.unparsable.fetch_add(1, Ordering::Relaxed) < MOST_LOGGED {
-                    tracing::error!(event = "reconciler.unparsable", lease = key, %error);
-                }
+                self.unparsable(page, key, &error);
                 for dimension in Lease::dimensions_of_unreadable(&Attributes(row)) {
                     page.census.entry(dimension).or_default().count_unreadable();
                 }
@@ -199,6 +225,7 @@ mod tests {
         let now = Timestamp::from_secs(0);
         let query = Query {
             read_at: ReadAt { begun: now, done: now },
+            cutoff: now,
             recounted: Arc::new(names.collect()),
             unparsable: Arc::default(),
         };
