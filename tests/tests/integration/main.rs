@@ -10,6 +10,8 @@ mod endpoint;
 mod engines;
 mod events;
 mod infra;
+mod inline_leases;
+mod inline_sweep;
 mod interleavings;
 mod limits;
 mod lost_replies;
