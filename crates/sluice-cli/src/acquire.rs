@@ -34,7 +34,7 @@ const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
 const RENEW_PAUSE: Duration = Duration::from_millis(500);
 
 /// Names with costs: `openai#tpm=1200`.
-pub(crate) fn request(dimensions: &[String]) -> Result<Request, Failure> {
+pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
     let parts = dimensions.iter().map(|text| match text.split_once('=') {
         Some((name, cost)) => {
             let cost: f64 =

@@ -10,7 +10,7 @@ use crate::world::{TABLE, World, number, refusal, take, text};
 
 const RPM: &str = "openai#rpm";
 
-async fn error(client: &Client, request: impl Into<Request>) -> AcquireError {
+async fn error<'a>(client: &Client, request: impl Into<Request<'a>>) -> AcquireError {
     client.acquire(request).await.expect_err("an error")
 }
 

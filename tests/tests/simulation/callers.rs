@@ -265,7 +265,7 @@ impl Caller {
 }
 
 impl Need {
-    fn request(&self) -> Request {
+    fn request(&self) -> Request<'_> {
         let names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
         self.parts.iter().fold(Request::from(names), |request, (name, cost)| request.cost(name.as_str(), *cost))
     }

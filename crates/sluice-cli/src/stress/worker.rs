@@ -69,7 +69,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 struct Crowd {
     name: String,
     client: sluice_sdk::Client,
-    request: Request,
+    request: Request<'static>,
     stop: Timestamp,
     stopped: watch::Receiver<bool>,
     figures: Mutex<Figures>,
@@ -126,7 +126,7 @@ impl Crowd {
         Ok(Self {
             name: options.name.clone(),
             client: ClientBuilder::from_env()?.caller(&options.name).connect().await,
-            request: request(&options.dimensions)?,
+            request: request(&options.dimensions)?.into_owned(),
             stop: Timestamp::from_micros(options.stop),
             stopped: stopped(),
             figures: Mutex::default(),
