@@ -1,6 +1,6 @@
 //! What a process took of a rate bucket, and what became of it.
 
-use crate::row::Micros;
+use crate::row::{BucketRow, Micros};
 
 /// What one process took of one rate bucket, and what of it was used.
 #[derive(Clone, Debug, Default)]
@@ -13,23 +13,77 @@ pub(crate) struct Account {
     pub(crate) excused: Micros,
     /// For rounding: each take of a line may lose a millionth.
     pub(crate) takes: u64,
-    /// When what was taken may be used, by the clock of the client: what it will be told.
-    pub(crate) starts: Vec<Micros>,
+    /// What was taken and not told yet.
+    pub(crate) bookings: Vec<Booking>,
+}
+
+/// Tokens that one write took, for one caller or several.
+#[derive(Clone, Debug)]
+pub(crate) struct Booking {
+    /// The moment for which it was planned, by the clock of the client.
+    pub(crate) planned: Micros,
+    pub(crate) after: BucketRow,
+    pub(crate) taken: Micros,
+    /// Starts that callers were told, with their costs.
+    told: Vec<(Micros, Micros)>,
+}
+
+/// Told starts that lie further back are not checked any more: what was taken is long used, or lost.
+const BOOKINGS_KEPT: usize = 64;
+
+impl Booking {
+    pub(crate) const fn new(planned: Micros, after: BucketRow, taken: Micros) -> Self {
+        Self { planned, after, taken, told: Vec::new() }
+    }
+
+    /// When the last of it is there.
+    fn last(&self) -> Micros {
+        self.planned.max(self.after.reaches_zero())
+    }
+
+    /// Whether what was told, and this besides, is there when it is told: the callers of one write share what it took, and each
+    /// starts when its part is there.
+    fn has_room_for(&self, at: Micros, cost: Micros) -> bool {
+        let mut told = self.told.clone();
+        told.push((at, cost));
+        told.sort_unstable();
+        let mut sum = 0;
+        told.iter().all(|(at, cost)| {
+            sum += cost;
+            sum <= self.taken + 2 && self.after.line(*at) + self.taken - sum >= -2 - told.len() as Micros
+        })
+    }
 }
 
 impl Account {
-    /// A caller was told that it may start at `at`: one of the writes of its process took tokens that are there then. A clock that
-    /// went back since it asked may tell it later, by twice its error.
-    pub(crate) fn told_start(&mut self, bucket: &str, at: Micros, error: Micros) -> Result<(), String> {
-        let late = |start: &Micros| at - start;
-        let fits = |start: &Micros| (-2..=2 + 2 * error).contains(&late(start));
-        let starts = self.starts.iter().enumerate().filter(|(_, start)| fits(start));
-        match starts.min_by_key(|(_, start)| late(start).abs()).map(|(found, _)| found) {
-            Some(found) => {
-                self.starts.swap_remove(found);
-                Ok(())
-            }
-            None => Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.starts)),
+    /// A caller was told, at `now`, that it may start at `at`: one of the writes of its process took tokens that are there then,
+    /// and that nobody else was told of. A clock that went back since it asked may tell it later, by twice its error; what another
+    /// caller left, or a process had in stock, may be had at once.
+    pub(crate) fn told_start(
+        &mut self,
+        bucket: &str,
+        (at, cost): (Micros, Micros),
+        now: Micros,
+        error: Micros,
+    ) -> Result<usize, String> {
+        let latest = |booking: &Booking| booking.last().max(now + error) + 2 + 2 * error;
+        let fits =
+            |booking: &Booking| at >= booking.planned - 2 && at <= latest(booking) && booking.has_room_for(at, cost);
+        let off = |booking: &Booking| (at - at.clamp(booking.planned, booking.last())).abs();
+        let fitting = self.bookings.iter().enumerate().filter(|(_, booking)| fits(booking));
+        // What it just fits into is the likeliest.
+        let nearest = fitting.min_by_key(|(_, booking)| (off(booking), (at - booking.planned).abs()));
+        let Some((found, _)) = nearest else {
+            return Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.bookings));
+        };
+        self.bookings[found].told.push((at, cost));
+        Ok(self.bookings[found].told.len())
+    }
+
+    pub(crate) fn booked(&mut self, booking: Booking) {
+        self.bookings.push(booking);
+        if self.bookings.len() > BOOKINGS_KEPT {
+            self.bookings.remove(0);
         }
     }
 

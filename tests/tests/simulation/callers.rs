@@ -219,6 +219,7 @@ impl Caller {
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
+        let mut shared = false;
         for (name, cost) in &need.parts {
             let cost = i128::from(*cost) * 1_000_000;
             let balance = self.universe.ledger(|ledger| {
@@ -226,12 +227,15 @@ impl Caller {
                 if self.universe.scenario.bucket(name).is_some_and(|bucket| !bucket.is_concurrent()) {
                     account.kept += cost;
                     if need.parts.len() == 1 && !self.has_leases {
-                        account.told_start(name, Micros::from(grip.start_at), error)?;
+                        shared |= account.told_start(name, (Micros::from(grip.start_at), cost), now, error)? > 1;
                     }
                 }
                 account.balance(&self.process.name, name)
             });
             self.universe.check(balance);
+        }
+        if shared {
+            self.universe.count("one write, several callers");
         }
         self.universe.record(|record| record.granted(&self.process.name, need, now, grip))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::account::Account;
+use crate::account::{Account, Booking};
 use crate::row::{BucketRow, LeaseRow, Micros};
 
 /// Who wrote.
@@ -87,7 +87,9 @@ impl Ledger {
 
     /// What the leases of a bucket hold.
     pub(crate) fn held(&self, bucket: &str) -> Micros {
-        self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum()
+        let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
+        let inline = self.buckets.get(bucket).into_iter().flat_map(|row| row.inline.values());
+        rows + inline.map(|lease| lease.cost).sum::<Micros>()
     }
 
     /// Slots of a bucket that are neither free nor held.
@@ -112,6 +114,7 @@ impl Ledger {
                 taking |= matches!(change, Some((_, Grip::Taken)));
                 change.map(|(dimension, _)| dimension)
             } else {
+                taking |= self.inline_changed(writer, &change, now)?;
                 self.bucket_changed(writer, &change, now + error)?
             };
             touched.extend(dimension);
@@ -156,6 +159,44 @@ impl Ledger {
             self.leases.insert(key.to_owned(), after);
         }
         Ok(change)
+    }
+
+    /// The leases in the bucket's own row; whether any was taken.
+    fn inline_changed(&mut self, writer: Writer<'_>, change: &Touched, now: Micros) -> Result<bool, String> {
+        let (key, by) = (&change.key, writer.name());
+        let Some(after) = change.row.as_ref().and_then(BucketRow::read) else { return Ok(false) };
+        let Some(before) = self.buckets.get(key) else { return Ok(false) };
+        let (mut released, mut ended) = (0, 0);
+        for (id, was) in &before.inline {
+            match after.inline.get(id) {
+                Some(is) if is.ends < was.ends || is.cost != was.cost => {
+                    return Err(format!("{key}: {by} changed the lease {id} from {was:?} to {is:?}"));
+                }
+                Some(_) => {}
+                None if was.caller == by => released += 1,
+                None if was.ends > now => {
+                    return Err(format!("{key}: {by} took the lease {id} from its holder {} us early", was.ends - now));
+                }
+                None => {
+                    ended += 1;
+                    *self.swept.entry(was.caller.clone()).or_default() += 1;
+                }
+            }
+        }
+        let taken = after.inline.iter().filter(|(id, _)| !before.inline.contains_key(*id));
+        let (mut count, mut foreign) = (0, None);
+        for (id, lease) in taken {
+            count += 1;
+            foreign = foreign.or((lease.caller != by).then_some(id));
+        }
+        if let Some(id) = foreign {
+            return Err(format!("{key}: {by} made the lease {id} in another's name"));
+        }
+        let took_over = ended > 0 && count > 0;
+        self.judgements.extend(took_over.then_some("inline: dead holders taken over"));
+        self.judgements.extend((released > 0 && count > 0).then_some("inline: take and release in one write"));
+        self.judgements.extend((count > 1).then_some("inline: several take in one write"));
+        Ok(count > 0)
     }
 
     /// `latest` is what the clock of its writer says at most.
@@ -258,7 +299,7 @@ impl Ledger {
             account.taken += taken;
             account.takes += 1;
             if let Some(planned) = change.starts_at {
-                account.starts.push(planned.max(after.reaches_zero()));
+                account.booked(Booking::new(planned, after.clone(), taken));
             }
             if after.anchor != before.anchor {
                 // A full bucket under contention is left a little below the brim.

@@ -89,16 +89,21 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 20] = [
+const ACTS: [&str; 25] = [
+    "a lot taken ahead",
     "another client",
     "call failed",
     "a client outlives its runtime",
     "clock jumps",
     "dropped at an await",
     "holder vanishes",
+    "inline: dead holders taken over",
+    "inline: several take in one write",
+    "inline: take and release in one write",
     "judged: a return",
     "judged: the brim",
     "limit changed",
+    "one write, several callers",
     "penalty",
     "process dies",
     "renewal",

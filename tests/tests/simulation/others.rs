@@ -190,7 +190,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 14] = [
+const SPOILABLE: [&str; 18] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -205,6 +205,10 @@ const SPOILABLE: [&str; 14] = [
     "counted",
     "capped",
     "drift",
+    "leases",
+    "admitted_inline",
+    "lots",
+    "returned",
 ];
 
 /// Puts a value where it makes no sense, past the ledger.
@@ -341,6 +345,9 @@ fn attribute_value(json: &Value) -> AttributeValue {
         Some((kind, Value::String(value))) if kind == "N" => AttributeValue::N(value.clone()),
         Some((kind, Value::String(value))) if kind == "S" => AttributeValue::S(value.clone()),
         Some((kind, _)) if kind == "L" => AttributeValue::L(Vec::new()),
+        Some((kind, Value::Object(map))) if kind == "M" => {
+            AttributeValue::M(map.iter().map(|(name, value)| (name.clone(), attribute_value(value))).collect())
+        }
         _ => AttributeValue::Bool(true),
     }
 }

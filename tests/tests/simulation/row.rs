@@ -1,5 +1,7 @@
 //! Rows as the engine's JSON has them, read without core's arithmetic: what is checked must not be what checks.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// A millionth of a token, or a microsecond.
@@ -15,6 +17,18 @@ pub(crate) struct BucketRow {
     pub(crate) anchor: Micros,
     pub(crate) version: i128,
     pub(crate) concurrent: bool,
+    /// The leases in it, by their ids.
+    pub(crate) inline: BTreeMap<String, InlineRow>,
+}
+
+/// A lease in the row of its bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct InlineRow {
+    pub(crate) cost: Micros,
+    /// In microseconds.
+    pub(crate) ends: Micros,
+    /// The process, by the ids that it draws.
+    pub(crate) caller: String,
 }
 
 /// What the checks need of a lease.
@@ -37,6 +51,7 @@ impl BucketRow {
             anchor: number(row, "last_refill_at", 6)?,
             version: number(row, "version", 0)?,
             concurrent: row["limit_type"]["S"].as_str()? == "concurrent",
+            inline: row["leases"]["M"].as_object().into_iter().flatten().filter_map(InlineRow::read).collect(),
         })
     }
 
@@ -53,6 +68,14 @@ impl BucketRow {
     /// When the line is at zero, rounded up.
     pub(crate) const fn reaches_zero(&self) -> Micros {
         self.anchor - (self.tokens * 1_000_000_000_000).div_euclid(self.rate)
+    }
+}
+
+impl InlineRow {
+    fn read((id, lease): (&String, &Value)) -> Option<(String, Self)> {
+        let (cost, ends) = (number(&lease["M"], "c", 6)?, number(&lease["M"], "t", 6)?);
+        let caller = id.rsplit_once('-').map_or("", |(process, _)| process).to_owned();
+        Some((id.clone(), Self { cost, ends, caller }))
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::callers::Caller;
 use crate::others;
 use crate::process::{Process, Role};
-use crate::scenario::{Scenario, Weather};
+use crate::scenario::{BucketPlan, Scenario, Weather};
 use crate::universe::Universe;
 
 /// Everything is over by then: calls, waits, late requests.
@@ -143,8 +143,11 @@ impl Breeder {
         let scenario = &self.universe.scenario;
         let (leases, unavailable) = scenario.settings(&mut self.rng);
         let ttl = scenario.lease_ttl;
-        let settings =
-            |client: sluice_sdk::ClientBuilder| client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl);
+        let rates = scenario.buckets.iter().filter(|bucket| !bucket.is_concurrent());
+        let prefetched: Vec<&str> = rates.filter(|_| scenario.prefetches).map(BucketPlan::name).collect();
+        let settings = |client: sluice_sdk::ClientBuilder| {
+            client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl).prefetch(&prefetched)
+        };
         let process = self.universe.process(&format!("process-{}", self.born), Role::Process, settings);
         self.born += 1;
         let most = scenario.clock_error;
@@ -217,8 +220,9 @@ fn accounts_add_up(universe: &Universe, processes: &[Process]) {
     for process in processes.iter().filter(|process| process.is_alive()) {
         let accounts = universe.ledger(|ledger| ledger.accounts.clone());
         for ((name, bucket), account) in accounts.iter().filter(|((name, _), _)| **name == *process.name) {
-            // Where time jumps, a start may be past before its call is given up, and its tokens have flowed back.
-            if !universe.scenario.upheaval {
+            // Where time jumps, a start may be past before its call is given up, and its tokens have flowed back. What was
+            // taken ahead of demand may have, too.
+            if !universe.scenario.upheaval && !universe.scenario.prefetches {
                 universe.check(account.is_used_up(name, bucket));
             }
         }

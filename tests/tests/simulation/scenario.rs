@@ -65,6 +65,8 @@ pub(crate) struct Scenario {
     /// In microseconds; 0 for exact clocks, where the bounds are sharpest.
     pub(crate) clock_error: i64,
     pub(crate) lease_ttl: Duration,
+    /// Whether processes take tokens ahead of demand.
+    pub(crate) prefetches: bool,
     /// Whether calls take from several buckets at once.
     pub(crate) together: bool,
     /// Clients in other languages, which count nothing.
@@ -94,10 +96,11 @@ impl Scenario {
             buckets: buckets(&mut rng),
             processes: rng.usize(1..=3),
             callers_per_process: rng.usize(1..=4),
-            sweepers: rng.usize(1..=2),
+            sweepers: rng.usize(0..=2),
             clock_error,
             lease_ttl: Duration::from_secs(rng.u64(1..=6)),
             together: rng.bool(),
+            prefetches: one_in(&mut rng, 2),
             strangers: one_in(&mut rng, 3),
             operator: one_in(&mut rng, 3),
             vandal: one_in(&mut rng, 4),
@@ -109,7 +112,11 @@ impl Scenario {
 
     /// How the client of a process is set.
     pub(crate) fn settings(&self, rng: &mut Rng) -> (Leases, OnUnavailable) {
-        let leases = if rng.u32(0..5) == 0 { Leases::All } else { Leases::Concurrent };
+        let leases = match rng.u32(0..6) {
+            0 => Leases::All,
+            1 | 2 => Leases::Inline,
+            _ => Leases::Concurrent,
+        };
         let unavailable = match rng.u32(0..8) {
             0 => OnUnavailable::Allow,
             1 => OnUnavailable::Share("0.5".parse().unwrap()),

@@ -54,6 +54,13 @@ impl RateReceipt {
         there.map_or(granted_at, |there| there.max(granted_at))
     }
 
+    /// Whether it may be used at `now` by someone else than whom it was granted to: its start is still to come, or there is room
+    /// for it below the brim all the same.
+    #[must_use]
+    pub fn may_be_used_late(&self, now: Timestamp) -> bool {
+        self.start_at(now) > now || self.room(now) >= self.cost.amount()
+    }
+
     /// What keeps the line, as it stood right after the grant, at or below the capacity until `now`: tokens that would have
     /// run over the brim in the meantime are not there to be used late, or to be given back.
     pub(crate) fn room(&self, now: Timestamp) -> Amount {

@@ -7,7 +7,7 @@ use sluice_core::Timestamp;
 
 use super::{Taken, inline, rows, tokens};
 use crate::client::Inner;
-use crate::grant::{Grant, Parts};
+use crate::grant::{Grant, Hold, Part, Parts};
 
 /// Parts of a grant on their way to the caller. Dropped, they go to the next in line, or are given back unused.
 #[derive(Debug)]
@@ -54,6 +54,13 @@ impl Fresh {
     fn pass_on(mut self) -> Option<Self> {
         let Some(lane) = self.lane.clone() else { return Some(self) };
         self.at = self.inner.now();
+        let is_there = |part: &Part| match &part.hold {
+            Hold::Tokens { receipt, .. } => receipt.may_be_used_late(self.at),
+            _ => true,
+        };
+        if !self.parts.iter().all(is_there) {
+            return Some(self);
+        }
         match lane {
             Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
                 Some(turn) => turn.answer(Ok(Taken::Granted(self))),
