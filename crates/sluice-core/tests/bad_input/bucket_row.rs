@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{
-    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Fault, Field, LAST_REFILL_AT, LIMIT_TYPE,
-    REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
+    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Fault, Field, LAST_REFILL_AT,
+    LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, Limit, Operand, Plan, Rate, RatePlanner, Returned,
-    SlotPlanner, Starts, Take, Timestamp,
+    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineTake, LeaseId,
+    Limit, Operand, Plan, Rate, RatePlanner, Returned, SlotPlanner, Starts, Take, Timestamp,
 };
 
 use crate::row::{Item, Value, any_row, change, number_text};
@@ -25,8 +25,10 @@ const NAMES: &[&str] = &[
     VERSION,
     BLOCKED_UNTIL,
     ADMITTED,
+    ADMITTED_INLINE,
     COUNTED,
     CAPPED,
+    LEASES,
 ];
 
 fn read(row: &Item) -> Result<Bucket, RowError> {
@@ -79,6 +81,7 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
         if bucket.limit().is_concurrent() {
             let written = matches!(SlotPlanner::new(bucket).plan(take), Plan::Write(_));
             assert!(!written || bucket.tokens() >= cost.amount());
+            plan_inline(bucket, cost, now);
         } else {
             let planner = RatePlanner::new(bucket);
             let written = matches!(planner.plan(take), Plan::Write(_));
@@ -94,6 +97,18 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
     }
     assert!(bucket.after_taking(cost).tokens() <= bucket.tokens());
     let _ = Drift::between(bucket, &bucket.after_taking(cost), &Census::default(), Returned::default());
+}
+
+fn plan_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
+    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now };
+    let releases: Vec<LeaseId> =
+        bucket.inline().into_iter().flat_map(|all| all.iter().map(|(id, _)| id.clone())).take(2).collect();
+    let plan = InlinePlanner::new(bucket).plan(&[take("one"), take("other")], &releases, now);
+    let granted = plan.takes.iter().filter(|answer| **answer == InlineAnswer::Granted).count();
+    assert_eq!(plan.update.is_some(), granted + releases.len() > 0);
+    assert!(granted == 0 || plan.after(bucket).tokens() >= Amount::ZERO);
+    assert!(plan.after(bucket).tokens() <= bucket.tokens().max(bucket.limit().capacity()));
+    let _ = InlinePlanner::new(bucket).reclaim(now);
 }
 
 proptest! {

@@ -11,6 +11,7 @@ use sluice_core::{Operand, Put};
 pub(crate) enum Value {
     Text(String),
     Number(String),
+    Map(BTreeMap<String, Self>),
     Other,
 }
 
@@ -22,7 +23,31 @@ impl Row for Item {
         self.0.get(name).map(|value| match value {
             Value::Text(text) => Field::Text(text),
             Value::Number(text) => Field::Number(text),
-            Value::Other => Field::Other,
+            Value::Map(_) | Value::Other => Field::Other,
+        })
+    }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        let Some(Value::Map(entries)) = self.0.get(name) else { return false };
+        for (name, value) in entries {
+            match value {
+                Value::Map(entry) => visit(name, Some(&Entry(entry))),
+                _ => visit(name, None),
+            }
+        }
+        true
+    }
+}
+
+/// An entry of a map, itself a map.
+struct Entry<'a>(&'a BTreeMap<String, Value>);
+
+impl Row for Entry<'_> {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        self.0.get(name).map(|value| match value {
+            Value::Text(text) => Field::Text(text),
+            Value::Number(text) => Field::Number(text),
+            Value::Map(_) | Value::Other => Field::Other,
         })
     }
 }
@@ -76,7 +101,23 @@ pub(crate) fn change() -> impl Strategy<Value = Option<Value>> {
         1 => Just(Some(Value::Other)),
         2 => "\\PC{0,20}".prop_map(|text| Some(Value::Text(text))),
         6 => number_text().prop_map(|text| Some(Value::Number(text))),
+        2 => leases().prop_map(|leases| Some(Value::Map(leases))),
     ]
+}
+
+/// What a map of inline leases may be found to be.
+fn leases() -> impl Strategy<Value = BTreeMap<String, Value>> {
+    let part = prop_oneof![
+        4 => number_text().prop_map(Value::Number),
+        2 => "[1-9]".prop_map(Value::Number),
+        1 => "\\PC{0,5}".prop_map(Value::Text),
+        1 => Just(Value::Other),
+    ];
+    let entry = prop_oneof![
+        6 => prop::collection::btree_map("[ct]", part.clone(), 0..3).prop_map(Value::Map),
+        1 => part,
+    ];
+    prop::collection::btree_map("\\PC{0,8}", entry, 0..6)
 }
 
 /// Any attributes out of `names`, with any values.

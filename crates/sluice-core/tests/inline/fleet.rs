@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{CAPACITY, CAPPED};
-use sluice_core::{Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, LeaseId, ReleaseAnswer, Timestamp};
+use sluice_core::{
+    Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineTake, LeaseId, ReleaseAnswer, Timestamp,
+};
 
 use super::table::Item;
 use super::{NOW, amount, cost, drift, id, item};
-use sluice_core::InlineTake;
 
 const CAPACITY_AT_FIRST: i32 = 6;
 const PROCESSES: usize = 3;
@@ -150,6 +151,10 @@ impl World {
             None => true,
             Some(update) => self.item.apply(update),
         };
+        if is_applied && is_reply_lost {
+            // The same request, sent again by whoever heard no answer.
+            assert!(plan.update.iter().all(|update| !self.item.apply(update)));
+        }
         if is_applied && bucket == before && plan.update.is_some() {
             assert_eq!(self.item.bucket(), plan.after(&before));
         }

@@ -188,6 +188,27 @@ fn what_is_beyond_one_write_comes_later_and_in_order() {
     assert!(item.0.contains_key(LEASES));
 }
 
+#[test]
+fn a_write_that_takes_over_keeps_a_place_for_the_take() {
+    let ids: Vec<String> = (0..MOST_CHANGES).map(|n| n.to_string()).collect();
+    let dead: Vec<_> = ids.iter().map(|id| (id.as_str(), 1)).collect();
+    let mut item = with_dead(&[], &dead);
+    let over = plan(&item, &[("a", 1), ("b", 1)], &[]);
+    assert_eq!((over.taken_over.len(), over.takes[1]), (MOST_CHANGES - 1, InlineAnswer::Later));
+    apply(&mut item, &over);
+}
+
+/// Another client gave a slot back twice: the bucket is full, and yet one is held.
+#[test]
+fn slots_that_were_minted_are_not_granted() {
+    let mut item = holding(2, &["a"]);
+    item.add_tokens(amount(1));
+    let swap = plan(&item, &[("b", 1), ("c", 1), ("d", 1)], &["a"]);
+    assert_eq!(granted(&swap), [true, true, false]);
+    assert!(item.apply(&swap.update.unwrap()));
+    assert_eq!(item.bucket().inline().unwrap().len(), 2);
+}
+
 /// Nobody knows when a holder releases; when the next lease ends is known.
 #[test]
 fn a_refusal_waits_no_longer_than_until_the_next_lease_has_ended() {
