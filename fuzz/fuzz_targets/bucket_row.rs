@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use sluice_core::schema::{
-    ADMITTED, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Fault, Field, LAST_REFILL_AT, LIMIT_TYPE,
-    REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
+    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Fault, Field, LAST_REFILL_AT,
+    LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, Census, Change, Correction, Cost, Dimension, Drift, Limit, Operand, Plan, Rate, RatePlanner,
-    RateReceipt, Returned, SlotPlanner, Take, Timestamp,
+    Amount, Bucket, CLOCK_ERROR, Census, Change, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
+    InlinePlanner, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, RateReceipt, Returned, SlotPlanner,
+    Take, Timestamp,
 };
 use sluice_fuzz::{Item, ceiling, floor, is_exactly};
 
 /// In the order in which they are read first: of two faults the error tells the first.
-const ATTRIBUTES: [&str; 11] = [
+const ATTRIBUTES: [&str; 13] = [
     CAPACITY,
     REFILL_RATE,
     LIMIT_TYPE,
@@ -26,8 +27,10 @@ const ATTRIBUTES: [&str; 11] = [
     VERSION,
     BLOCKED_UNTIL,
     ADMITTED,
+    ADMITTED_INLINE,
     COUNTED,
     CAPPED,
+    LEASES,
 ];
 
 fn name() -> Dimension {
@@ -78,10 +81,31 @@ fn check_plans(bucket: &Bucket, now: Timestamp) {
         if bucket.limit().is_concurrent() {
             let plan = SlotPlanner::new(bucket).plan(take);
             assert!(!matches!(plan, Plan::Write(_)) || bucket.tokens() >= cost.amount());
+            check_inline(bucket, cost, now);
         } else {
             check_rate_plans(bucket, take);
         }
     }
+}
+
+/// What is given back and what is granted fits into the capacity, and nothing that cannot be read is touched.
+fn check_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
+    let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now };
+    let all = || bucket.inline().into_iter().flat_map(InlineLeases::iter);
+    let releases: Vec<LeaseId> = all().map(|(id, _)| id.clone()).take(2).collect();
+    let plan = InlinePlanner::new(bucket).plan(&[take("one"), take("other")], &releases, now);
+    let granted = plan.takes.iter().filter(|answer| **answer == InlineAnswer::Granted).count();
+    assert_eq!(plan.update.is_some(), granted + releases.len() > 0);
+    let after = plan.after(bucket);
+    assert!(granted == 0 || after.tokens() >= Amount::ZERO);
+    assert!(after.tokens() <= bucket.tokens().max(bucket.limit().capacity()));
+    assert_eq!(
+        after.inline().map_or(&[][..], InlineLeases::unreadable),
+        bucket.inline().map_or(&[][..], InlineLeases::unreadable)
+    );
+    let cutoff = now.before(CLOCK_ERROR);
+    let reclaim = InlinePlanner::new(bucket).reclaim(cutoff);
+    assert_eq!(reclaim.is_some(), all().any(|(_, lease)| lease.ends.get() < cutoff));
 }
 
 fn check_rate_plans(bucket: &Bucket, take: Take) {
@@ -133,6 +157,7 @@ fn check_error(row: &Item, error: &RowError) {
     match &error.fault {
         Fault::Missing => assert_eq!(field, None),
         Fault::WrongType { expected: "number (N)" } => assert!(matches!(field, Some(Field::Text(_) | Field::Other))),
+        Fault::WrongType { expected: "map (M)" } => assert!(field.is_some()),
         Fault::WrongType { .. } => assert!(matches!(field, Some(Field::Number(_) | Field::Other))),
         Fault::BadValue { .. } => assert!(matches!(field, Some(Field::Text(_) | Field::Number(_)))),
         other => panic!("{other:?}"),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use sluice_core::schema::{Field, Row};
 use sluice_core::{Operand, Put};
 
-/// A row. As text, each line is `name type value`: `tokens N 46.5`, `caller S audit-service`, `drift M`.
+/// A row. As text, each line is `name type value`: `tokens N 46.5`, `caller S audit-service`, `drift M`. A name with slashes in it
+/// leads into a map: `leases/a3f8/c N 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item(BTreeMap<String, Attribute>);
 
@@ -13,7 +14,33 @@ pub struct Item(BTreeMap<String, Attribute>);
 enum Attribute {
     Text(String),
     Number(String),
+    Map(BTreeMap<String, Self>),
     Other,
+}
+
+impl Attribute {
+    fn field(&self) -> Field<'_> {
+        match self {
+            Self::Text(text) => Field::Text(text),
+            Self::Number(text) => Field::Number(text),
+            Self::Map(_) | Self::Other => Field::Other,
+        }
+    }
+
+    /// Puts `value` at the end of a path; what stands in the way of it goes.
+    fn put(entries: &mut BTreeMap<String, Self>, path: &str, value: Self) {
+        let Some((name, rest)) = path.split_once('/') else {
+            entries.insert(path.to_owned(), value);
+            return;
+        };
+        let entry = entries.entry(name.to_owned()).or_insert(Self::Other);
+        if !matches!(entry, Self::Map(_)) {
+            *entry = Self::Map(BTreeMap::new());
+        }
+        if let Self::Map(entries) = entry {
+            Self::put(entries, rest, value);
+        }
+    }
 }
 
 impl Item {
@@ -29,7 +56,11 @@ impl Item {
             };
             Some((name.to_owned(), attribute))
         };
-        Self(text.split('\n').filter_map(attribute).collect())
+        let mut row = BTreeMap::new();
+        for (path, value) in text.split('\n').filter_map(attribute) {
+            Attribute::put(&mut row, &path, value);
+        }
+        Self(row)
     }
 
     /// The row that a write makes.
@@ -68,10 +99,26 @@ impl Item {
 
 impl Row for Item {
     fn field(&self, name: &str) -> Option<Field<'_>> {
-        self.0.get(name).map(|attribute| match attribute {
-            Attribute::Text(text) => Field::Text(text),
-            Attribute::Number(text) => Field::Number(text),
-            Attribute::Other => Field::Other,
-        })
+        self.0.get(name).map(Attribute::field)
+    }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        let Some(Attribute::Map(entries)) = self.0.get(name) else { return false };
+        for (name, value) in entries {
+            match value {
+                Attribute::Map(entry) => visit(name, Some(&Entry(entry))),
+                _ => visit(name, None),
+            }
+        }
+        true
+    }
+}
+
+/// An entry of a map, itself a map.
+struct Entry<'a>(&'a BTreeMap<String, Attribute>);
+
+impl Row for Entry<'_> {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        self.0.get(name).map(Attribute::field)
     }
 }
