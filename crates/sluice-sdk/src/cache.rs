@@ -36,7 +36,6 @@ pub(crate) struct Cache {
 }
 
 /// One bucket, shared by all that use it in this process.
-#[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<Reading>>,
@@ -122,6 +121,12 @@ impl Cache {
         entries.iter().for_each(|entry| locked(&entry.rows).push(Arc::downgrade(&lane)));
         lanes.insert(name, Arc::clone(&lane));
         lane
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.dimension.fmt(f)
     }
 }
 
