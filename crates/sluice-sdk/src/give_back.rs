@@ -80,6 +80,22 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    fn committed(&mut self, chunk: &Chunk) {
+        let leases = chunk.leases().len();
+        let released = if chunk.is_already_capped() {
+            self.already_capped += leases;
+            Released::AlreadyCapped
+        } else {
+            self.restored += leases;
+            Released::GivenBack
+        };
+        if chunk.restores_slots() {
+            self.restored_slots += leases;
+        }
+        self.ended(chunk.leases().iter().map(|lease| lease.key().to_owned()), released);
+        self.returned.add(chunk.returned());
+    }
+
     fn ended(&mut self, keys: impl Iterator<Item = String>, released: Released) {
         if let Some(ends) = &mut self.ends {
             ends.extend(keys.map(|key| (key, released)));
@@ -115,19 +131,7 @@ pub(crate) async fn settle(
                 return Err(error);
             }
             Ok(Transacted::Committed) => {
-                let leases = chunk.leases().len();
-                let released = if chunk.is_already_capped() {
-                    tally.already_capped += leases;
-                    Released::AlreadyCapped
-                } else {
-                    tally.restored += leases;
-                    Released::GivenBack
-                };
-                tally.ended(chunk.leases().iter().map(|lease| lease.key().to_owned()), released);
-                if chunk.restores_slots() {
-                    tally.restored_slots += leases;
-                }
-                tally.returned.add(chunk.returned());
+                tally.committed(&chunk);
                 continue;
             }
             Ok(Transacted::Cancelled(reasons)) => reasons,

@@ -107,7 +107,7 @@ struct Batch<'a> {
 /// What a transaction takes from one bucket.
 enum Share<'a> {
     Slots { bucket: &'a Arc<Bucket>, total: Amount },
-    Tokens(RateBatch<'a>),
+    Tokens(Box<RateBatch<'a>>),
 }
 
 /// A caller that the transaction takes for: its place in the batch, and in each bucket the sum up to and with its own.
@@ -375,7 +375,7 @@ impl<'a> Share<'a> {
     fn new(bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
         match bucket.limit().is_concurrent() {
             true => Self::Slots { bucket, total: Amount::ZERO },
-            false => Self::Tokens(RatePlanner::new(bucket).batch(now, Starts::Pinned)),
+            false => Self::Tokens(Box::new(RatePlanner::new(bucket).batch(now, Starts::Pinned))),
         }
     }
 
