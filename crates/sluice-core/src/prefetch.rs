@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
-use crate::plan::rate::span_micros;
+use crate::plan::rate::{RatePlanner, span_micros};
 use crate::plan::receipt::RateReceipt;
 use crate::statement::Update;
 use crate::timestamp::Timestamp;
@@ -39,46 +39,33 @@ pub struct Lot {
     after: Arc<Bucket>,
     left: Amount,
     taken_at: Timestamp,
+    /// Until then nothing of what is left runs over the brim. Less may be left by now, and more time be left for that.
+    whole_until: Timestamp,
 }
 
 impl Lot {
-    /// Whether it may be used no more, or lies in the future of a clock that went back.
-    #[must_use]
-    pub fn is_over(&self, now: Timestamp) -> bool {
-        !self.is_fresh(now)
-    }
-
     /// A lot of `amount`, taken at `now` by a write after which the row was `after`, behind all of its callers.
     #[must_use]
-    pub const fn new(after: Arc<Bucket>, amount: Amount, now: Timestamp) -> Self {
-        Self { after, left: amount, taken_at: now }
+    pub fn new(after: Arc<Bucket>, amount: Amount, now: Timestamp) -> Self {
+        let mut lot = Self { after, left: amount, taken_at: now, whole_until: now };
+        lot.spill(now);
+        lot
     }
 
-    /// Takes `cost` out of it, or nothing where it has not as much any more.
-    pub fn take(&mut self, cost: Cost, now: Timestamp) -> Option<RateReceipt> {
+    /// Takes `cost` out of it, or one call's worth where none is named; nothing where it has not as much any more.
+    pub fn take(&mut self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
+        let cost = cost.unwrap_or_else(|| self.after.limit().cost_per_call());
         if !self.is_fresh(now) || self.after.cooling_down(now).is_some() {
             return None;
         }
-        self.left = self.left.min(self.rest(self.left).room(now)).max(Amount::ZERO);
+        if now > self.whole_until {
+            self.spill(now);
+        }
         if self.left < cost.amount() {
             return None;
         }
         self.left = self.left.minus(cost.amount());
         Some(RateReceipt::in_batch(Arc::clone(&self.after), self.left, cost))
-    }
-
-    /// Puts back what was just taken out of it and not used.
-    pub const fn put_back(&mut self, cost: Cost) {
-        self.left = self.left.plus(cost.amount());
-    }
-
-    /// What may still be used at `now`.
-    #[must_use]
-    pub fn usable(&self, now: Timestamp) -> Amount {
-        match self.is_fresh(now) {
-            true => self.left.min(self.rest(self.left).room(now)).max(Amount::ZERO),
-            false => Amount::ZERO,
-        }
     }
 
     /// When it may be used no more.
@@ -87,23 +74,33 @@ impl Lot {
         self.taken_at.after(USE_BY)
     }
 
+    /// Whether it may be used no more, or lies in the future of a clock that went back.
+    #[must_use]
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        !self.is_fresh(now)
+    }
+
     /// The write that gives back what was not used, at its end. `None` where nothing is left, and long after the end, as after
     /// a freeze: the tokens have been missed by then, and refill.
     #[must_use]
     pub fn give_back(&self, now: Timestamp) -> Option<Update> {
         let is_late = now > self.use_by().after(USE_BY) || now < self.taken_at;
-        Cost::new(self.left).ok().filter(|_| !is_late).and_then(|_| self.rest(self.left).give_back(now))
+        let left = Cost::new(self.left).ok().filter(|_| !is_late)?;
+        RateReceipt::in_batch(Arc::clone(&self.after), Amount::ZERO, left).give_back(now)
+    }
+
+    /// What ran over the brim by `now` is gone for good.
+    fn spill(&mut self, now: Timestamp) {
+        let brim = RatePlanner::new(&self.after).brim(now);
+        self.left = self.left.min(brim.minus(self.after.tokens())).max(Amount::ZERO);
+        // The bucket, with the lot in it, is full then.
+        let full = self.after.reaches(self.after.limit().capacity().minus(self.left));
+        self.whole_until = full.map_or(now, |full| full.before(Duration::from_micros(1)));
     }
 
     /// By a clock that went back it was taken in the future, and nothing is known of its age.
     fn is_fresh(&self, now: Timestamp) -> bool {
-        self.taken_at <= now && now <= self.use_by()
-    }
-
-    /// The last `amount` of it: nobody stands behind.
-    fn rest(&self, amount: Amount) -> RateReceipt {
-        let cost = Cost::new(amount).unwrap_or(Cost::ONE);
-        RateReceipt::in_batch(Arc::clone(&self.after), Amount::ZERO, cost)
+        self.taken_at <= now && now.micros_since(self.taken_at) <= span_micros(USE_BY)
     }
 }
 

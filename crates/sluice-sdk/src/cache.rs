@@ -150,11 +150,6 @@ impl Entry {
         locked(&self.reading).clone()
     }
 
-    /// What a call takes that names no cost, as far as is known.
-    pub(crate) fn cost_per_call(&self) -> Option<Cost> {
-        locked(&self.reading).as_ref().map(|reading| reading.bucket.limit().cost_per_call())
-    }
-
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
     pub(crate) fn wrote(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let mut reading = locked(&self.reading);

@@ -103,6 +103,11 @@ impl Part {
         Self { entry: Arc::clone(entry), cost, start_at, hold }
     }
 
+    /// Tokens that are there.
+    pub(crate) const fn from_stock(entry: Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
+        Self { entry, cost: receipt.cost(), start_at: now, hold: Hold::Tokens { receipt, lease: None } }
+    }
+
     pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Arc<Bucket>, lease: Lease) -> Self {
         let start_at = lease.created_at().unwrap_or_default();
         Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Slots(Box::new(Slots { bucket, lease })) }
@@ -110,6 +115,11 @@ impl Part {
 
     pub(crate) fn inline(entry: &Arc<Entry>, cost: Cost, id: LeaseId, now: Timestamp, ends: Timestamp) -> Self {
         Self { entry: Arc::clone(entry), cost, start_at: now, hold: Hold::Inline(Box::new(Inline { id, ends })) }
+    }
+
+    /// Whether its holder has anything to give back: tokens are spent.
+    const fn is_held(&self) -> bool {
+        !matches!(self.hold, Hold::Tokens { lease: None, .. })
     }
 
     /// Its lease's row, where it has one.
@@ -141,6 +151,20 @@ impl Grant {
         let ends = parts.iter().filter_map(Part::lease_ends).min();
         let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
         Self { inner, parts, granted_at: at, start_at, lease_ends, lease_for, acquiring, basis: Basis::Table }
+    }
+
+    pub(crate) fn from_stock(inner: Arc<Inner>, part: Part) -> Self {
+        let at = part.start_at;
+        Self {
+            inner,
+            parts: Parts::from_buf([part]),
+            granted_at: at,
+            start_at: at,
+            lease_ends: Timestamp::from_micros(i64::MAX),
+            lease_for: Duration::ZERO,
+            acquiring: Duration::ZERO,
+            basis: Basis::Table,
+        }
     }
 
     pub(crate) fn local(inner: Arc<Inner>, parts: Parts, granted_at: Timestamp, basis: Basis) -> Self {
@@ -196,10 +220,10 @@ impl Grant {
     /// # Errors
     /// [`ReleaseError`] where the table did not answer. The slot then comes back when its lease ends.
     pub async fn release(mut self) -> Result<Released, ReleaseError> {
-        let parts = std::mem::take(&mut self.parts);
-        if parts.iter().all(|part| matches!(part.hold, Hold::Tokens { lease: None, .. })) {
+        if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);
         }
+        let parts = std::mem::take(&mut self.parts);
         // On its own task: a caller that is dropped here has still released.
         let inner = Arc::clone(&self.inner);
         match tokio::spawn(async move { release(&inner, parts).await }).await {
@@ -290,8 +314,10 @@ enum Use {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let parts = std::mem::take(&mut self.parts);
-        self.spawn_give_back(parts, Use::Used);
+        if self.parts.iter().any(Part::is_held) {
+            let parts = std::mem::take(&mut self.parts);
+            self.spawn_give_back(parts, Use::Used);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE
 
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::grant::{Grant, Part, Parts};
+use crate::grant::{Grant, Part};
 use crate::request::Request;
 use crate::store::{Attributes, IfAmbiguous, Written};
 
@@ -24,11 +24,11 @@ struct Shelf {
 }
 
 impl Stock {
-    /// Takes `cost` out of the oldest lot that has it.
-    pub(crate) fn take(&self, cost: Cost, now: Timestamp) -> Option<RateReceipt> {
+    /// Takes `cost`, or one call's worth, out of the oldest lot that has it.
+    pub(crate) fn take(&self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
         let mut shelf = self.shelf();
         let receipt = shelf.lots.iter_mut().find_map(|lot| lot.take(cost, now))?;
-        shelf.demand.granted(cost);
+        shelf.demand.granted(receipt.cost());
         Some(receipt)
     }
 
@@ -73,14 +73,9 @@ pub(crate) fn take(inner: &Arc<Inner>, request: &Request<'_>) -> Option<Grant> {
     let (name, cost) = request.only()?;
     let entry = inner.cache.get(name)?;
     let stock = entry.stock.as_ref().filter(|_| entry.tokens.is_idle())?;
-    let cost = match cost {
-        Some(cost) => cost,
-        None => entry.cost_per_call()?,
-    };
     let now = inner.now();
     let receipt = stock.take(cost, now)?;
-    let parts = Parts::from_elem(Part::tokens(&entry, cost, receipt, now, None), 1);
-    Some(Grant::of(Arc::clone(inner), parts, now, Duration::ZERO, Duration::ZERO))
+    Some(Grant::from_stock(Arc::clone(inner), Part::from_stock(entry, receipt, now)))
 }
 
 /// Puts a lot into stock, and gives back at its end what was not used.

@@ -195,7 +195,7 @@ impl<'a> RatePlanner<'a> {
     }
 
     /// C - x, rounded down: the bucket is full where T is above it.
-    pub(super) fn brim(self, now: Timestamp) -> Amount {
+    pub(crate) fn brim(self, now: Timestamp) -> Amount {
         let limit = self.bucket.limit();
         limit.capacity().minus(limit.refill_rate().accrued_ceil(now.micros_since(self.bucket.anchor())))
     }

@@ -42,6 +42,12 @@ impl RateReceipt {
         Self { after, behind, cost }
     }
 
+    /// What was granted.
+    #[must_use]
+    pub const fn cost(&self) -> Cost {
+        self.cost
+    }
+
     /// The tokens as this grant left them for those behind it.
     fn left(&self) -> Amount {
         self.after.tokens().plus(self.behind)

@@ -54,7 +54,7 @@ impl Process {
         let mut granted = Vec::new();
         let mut claims: Vec<Claim> = Vec::new();
         for (micros, patience_ms) in &turn.claims {
-            match self.lots.iter_mut().find_map(|lot| lot.take(cost(*micros), local)) {
+            match self.lots.iter_mut().find_map(|lot| lot.take(Some(cost(*micros)), local)) {
                 Some(receipt) => granted.push((receipt.start_at(local).micros() - turn.error, *micros)),
                 None => {
                     claims.push(Claim { cost: cost(*micros), patience: Duration::from_millis(*patience_ms) });

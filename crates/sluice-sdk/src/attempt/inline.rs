@@ -271,7 +271,7 @@ impl Batch<'_> {
         let ends = at.after(terms.lease.length()).ceil_to_second();
         let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
         let lane = Via::Inline(Arc::clone(&self.entry.inline));
-        let fresh = Fresh::new(Arc::clone(self.inner), Parts::from_elem(part, 1), at, took, Some(lane));
+        let fresh = Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
         turn.answer(Reply::Taken(Ok(Taken::Granted(fresh))));
     }
 

@@ -137,9 +137,9 @@ impl Batch<'_> {
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let turns = std::mem::take(&mut self.turns);
         for turn in turns {
-            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(turn.ask.cost, now));
+            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(Some(turn.ask.cost), now));
             let part = match from_stock {
-                Some(receipt) => Some(Part::tokens(self.entry, turn.ask.cost, receipt, now, None)),
+                Some(receipt) => Some(Part::from_stock(Arc::clone(self.entry), receipt, now)),
                 None => take_over(self.entry, bucket, turn.ask.claim(), now),
             };
             match part {
@@ -225,7 +225,7 @@ impl Batch<'_> {
 
     fn fresh(&self, part: Part, at: Timestamp, took: Duration) -> Fresh {
         let lane = Via::Tokens(Arc::clone(&self.entry.tokens));
-        Fresh::new(Arc::clone(self.inner), Parts::from_elem(part, 1), at, took, Some(lane))
+        Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
     }
 
     fn refuse_all(self) {
