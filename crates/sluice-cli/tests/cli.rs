@@ -197,6 +197,26 @@ fn an_acquire_says_granted_or_when_to_come_back() {
 }
 
 #[test]
+fn a_limit_that_is_too_large_for_inline_leases_is_told_before_anything_is_applied() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = |name: &str, capacity| {
+        format!("[[bucket]]\ndimension = \"{name}\"\ntype = \"concurrent\"\ncapacity = {capacity}\n")
+    };
+    let limits = file("inline.toml", &(bucket("a#concurrent", 5) + &bucket("b#concurrent", 1_000)));
+    for options in [&["--dry-run"][..], &[]] {
+        let arguments = [&["buckets", "apply", limits.to_str().unwrap()], options].concat();
+        let refused = sandbox.command(&arguments).env("SLUICE_LEASES", "inline").output().unwrap();
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success(), "{said}");
+        for part in ["b#concurrent", "1000 calls at once", "200 at most", "SLUICE_LEASES=concurrent"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(!sandbox.run(&["buckets", "show", "a#concurrent"]).status.success(), "nothing was applied");
+    }
+    sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+}
+
+#[test]
 fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     let limits = file("run.toml", LIMITS);
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);

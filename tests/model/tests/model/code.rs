@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension, Drift, Field, Lease,
-    LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict, Write,
+    Amount, Bucket, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension, Drift, Field,
+    InlinePlanner, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict, Write,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -101,6 +101,60 @@ fn a_correction_asks_for_the_note_that_was_read_and_for_room() {
 fn a_renewal_asks_that_the_lease_ends_no_later() {
     let update = sluice_core::renew(lease().key().to_owned(), NOW.after(Duration::from_secs(60)));
     assert_eq!(update.statement.condition, "#e <= :e");
+}
+
+/// A bucket whose row has these inline leases, of one slot each, that ended long ago.
+fn with_inline(capacity: i32, ids: &[&str]) -> Bucket {
+    let free = bucket(capacity);
+    let take = |id: &&str| InlineTake { id: LeaseId::new((*id).into()).unwrap(), cost: Cost::ONE, ends: NOW };
+    let takes: Vec<_> = ids.iter().map(take).collect();
+    InlinePlanner::new(&free).plan(&takes, &[], NOW).after(&free)
+}
+
+/// The condition of one write that serves these takes and releases, ten minutes later.
+fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> String {
+    let now = NOW.after(Duration::from_secs(600));
+    let id = |id: &&str| LeaseId::new((*id).into()).unwrap();
+    let takes: Vec<_> = takes.iter().map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now }).collect();
+    let releases: Vec<_> = releases.iter().map(id).collect();
+    InlinePlanner::new(bucket).plan(&takes, &releases, now).update.unwrap().statement.condition.to_string()
+}
+
+const NOT_BLOCKED: &str = "(attribute_not_exists(#b) OR #b <= :now)";
+
+#[test]
+fn an_inline_acquire_asks_for_a_free_slot_and_a_new_lease() {
+    let first = inline_condition(&bucket(2), &["a"], &[]);
+    assert_eq!(first, format!("#l = :l AND #T >= :need AND {NOT_BLOCKED} AND attribute_not_exists(#L)"));
+    let next = inline_condition(&with_inline(2, &["a"]), &["b"], &[]);
+    let asked = "AND attribute_exists(#L) AND attribute_not_exists(#L.#0)";
+    assert_eq!(next, format!("#l = :l AND #T >= :need AND {NOT_BLOCKED} {asked}"));
+}
+
+/// The model's release in the bucket's row needs the lease alone; room and capacity are asked for besides.
+#[test]
+fn an_inline_release_asks_for_the_lease_and_for_room() {
+    let asked = inline_condition(&with_inline(2, &["a"]), &[], &["a"]);
+    assert_eq!(asked, "#l = :l AND #C = :c AND #T < :above AND attribute_exists(#L.#0)");
+}
+
+#[test]
+fn an_inline_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
+    let reclaim = InlinePlanner::new(&with_inline(2, &["a"])).reclaim(NOW.after(Duration::from_secs(1))).unwrap();
+    assert_eq!(reclaim.update.statement.condition, "#l = :l AND #C = :c AND #T < :above AND #L.#0.#t = :x0");
+}
+
+#[test]
+fn a_take_over_asks_for_the_end_that_was_seen_a_free_slot_and_a_new_lease() {
+    let asked = inline_condition(&with_inline(1, &["a"]), &["b"], &[]);
+    let leases = "AND #L.#0.#t = :x0 AND attribute_not_exists(#L.#1)";
+    assert_eq!(asked, format!("#l = :l AND #T >= :need AND {NOT_BLOCKED} {leases}"));
+}
+
+#[test]
+fn an_inline_renewal_asks_that_the_lease_ends_no_later() {
+    let update = sluice_core::renew_inline("vendor#concurrent".into(), &LeaseId::new("a".into()).unwrap(), NOW);
+    assert_eq!(update.statement.condition, "#L.#0.#t <= :e");
 }
 
 /// What the model makes of each answer to the release or the reclaim of one lease, held against what the code makes of it.
