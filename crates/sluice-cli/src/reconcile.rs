@@ -80,7 +80,7 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
         (*lost_races, "released or renewed meanwhile"),
         (*left, "left for the next sweep"),
         (*refused, "refused by DynamoDB, or of a bucket that cannot be read; the log says why"),
-        (*unparsable, "not readable: mend or delete the rows that the log names"),
+        (*unparsable, "not readable: mend or delete what the log names"),
     ];
     for (leases, what) in rest.iter().filter(|(leases, _)| *leases > 0) {
         println!("  {} {what}", count(*leases, "lease"));

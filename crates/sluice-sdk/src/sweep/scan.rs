@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
-use sluice_core::{Census, Dimension, InlineLeases, Lease, LimitType, ReadAt, Timestamp};
+use sluice_core::{Census, Dimension, InlineLeases, Lease, LimitType, ReadAt, Timestamp, inline_key};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -178,7 +178,7 @@ impl Query {
             Ok(None) => {}
             Ok(Some(leases)) => {
                 for id in leases.unreadable() {
-                    self.unparsable(page, key, &format!("its inline lease {id:?} has no cost or end"));
+                    self.unparsable(page, &inline_key(&dimension, id), &"its cost (c) or end (t) cannot be read");
                 }
                 let ended = leases.ended(self.cutoff).count();
                 page.ended_inline.extend((ended > 0).then_some((dimension, ended)));
