@@ -23,6 +23,7 @@ mod action;
 mod caller;
 mod check;
 mod mutant;
+mod prefetch;
 mod promises;
 mod protocol;
 mod recount;
@@ -32,6 +33,7 @@ mod writes;
 
 pub use check::{Trace, Verdict};
 pub use mutant::{Leases, Mutant};
+pub use prefetch::{Flaw, Stock};
 pub use protocol::Scope;
 pub use recount::{Extent, Mistake};
 
@@ -45,4 +47,10 @@ pub fn check(leases: Leases, scope: Scope, mutant: Option<Mutant>) -> Verdict {
 #[must_use]
 pub fn check_recount(extent: Extent, mistake: Option<Mistake>) -> Verdict {
     check::check(recount::Recount { extent, mistake })
+}
+
+/// Checks prefetch, or one with a flaw.
+#[must_use]
+pub fn check_prefetch(stock: Stock, flaw: Option<Flaw>) -> Verdict {
+    check::check(prefetch::Prefetch { stock, flaw })
 }

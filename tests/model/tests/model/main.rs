@@ -5,5 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod code;
+
 mod holds;
 mod mutants;
+mod prefetch;

@@ -3,7 +3,7 @@
 use sluice_model::{Leases, Mistake, Mutant, Verdict, check, check_recount};
 
 /// Prints how the mutant was caught, and gives its name where it was not.
-fn survivor(kind: &str, mistake: &'static str, verdict: &Verdict) -> Option<&'static str> {
+pub(crate) fn survivor(kind: &str, mistake: &'static str, verdict: &Verdict) -> Option<&'static str> {
     println!("{kind}: {mistake}\n  {verdict}\n");
     // A trace that cannot be told to its end would be one that the protocol does not have.
     assert!(

@@ -1,0 +1,96 @@
+//! The flaws that a prefetch could have. Each leaves out a part of the rule, or a condition of a write.
+
+use super::model::Stock;
+
+/// One flaw of a prefetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// What has run over the brim is used all the same.
+    UsedOverTheBrim,
+    /// A use takes its tokens off what is left, and not off what is left below the brim.
+    SpilledKept,
+    /// A lot is used on after its return was sent.
+    UsedAfterReturn,
+    /// A return gives back what was used too.
+    UsedReturned,
+    /// A return without an answer is sent again.
+    ReturnedAgain,
+    /// A return does not ask that no lot was taken since.
+    ReturnedUnderALot,
+    /// A return does not ask that where T is as its own write left it.
+    ReturnedOnTopUnderALot,
+    /// A return does not heed what others gave back since.
+    ReturnsUncounted,
+    /// A return asks nothing of the level, so that a start that was booked behind it is given away.
+    ReturnedBelowZero,
+    /// A return is not cut at the brim.
+    ReturnedOverTheBrim,
+    /// A take does not ask that the level covers it.
+    TakenWithoutLevel,
+    /// A spend does not ask T <= C - x.
+    SpentAboveTheBrim,
+    /// A full write does not ask T > C - x.
+    FilledUnasked,
+    /// A lot has no use-by.
+    NoUseBy,
+    /// A return does not ask for the anchor.
+    ReturnedToAnyAnchor,
+    /// A full write moves the anchor back where a clock lags.
+    AnchoredBack,
+}
+
+impl Flaw {
+    /// Those that break a promise.
+    pub const BREAKING: [Self; 13] = [
+        Self::UsedOverTheBrim,
+        Self::SpilledKept,
+        Self::UsedAfterReturn,
+        Self::UsedReturned,
+        Self::ReturnedAgain,
+        Self::ReturnedUnderALot,
+        Self::ReturnedOnTopUnderALot,
+        Self::ReturnsUncounted,
+        Self::ReturnedBelowZero,
+        Self::ReturnedOverTheBrim,
+        Self::TakenWithoutLevel,
+        Self::SpentAboveTheBrim,
+        Self::FilledUnasked,
+    ];
+
+    /// Those that break none: a receipt's own line says how much has run over the brim, whatever became of the row and however
+    /// long it was kept. A use-by is there so that little lies idle, and for cool-downs and changed limits. Of the anchor, what
+    /// the model does not have is asked: T of another anchor is no height of this line.
+    pub const HARMLESS: [Self; 3] = [Self::NoUseBy, Self::ReturnedToAnyAnchor, Self::AnchoredBack];
+
+    /// The flaw in a few words.
+    #[must_use]
+    pub const fn flaw(self) -> &'static str {
+        match self {
+            Self::ReturnedUnderALot => "a return without lots = :seen",
+            Self::UsedOverTheBrim => "a lot used beyond C - x - T",
+            Self::ReturnedOnTopUnderALot => "a return on T = :left alone",
+            Self::ReturnsUncounted => "a return without a look at what others gave back",
+            Self::SpilledKept => "a use taken off what ran over the brim",
+            Self::UsedAfterReturn => "a lot used after its return was sent",
+            Self::UsedReturned => "a return of the whole lot, used or not",
+            Self::ReturnedAgain => "a return without an answer sent again",
+            Self::ReturnedToAnyAnchor => "a return without A = :a",
+            Self::ReturnedBelowZero => "a return without T = :left or T >= -x",
+            Self::TakenWithoutLevel => "a take without T >= k - x",
+            Self::SpentAboveTheBrim => "a spend without T <= C - x",
+            Self::FilledUnasked => "a full write without T > C - x",
+            Self::AnchoredBack => "a full write that moves the anchor back",
+            Self::NoUseBy => "a lot without a use-by",
+            Self::ReturnedOverTheBrim => "a return that is not cut at the brim",
+        }
+    }
+
+    /// A small state space in which it shows.
+    #[must_use]
+    pub const fn shows_in(self) -> Stock {
+        let patience = if matches!(self, Self::ReturnedBelowZero) { 2 } else { 0 };
+        let clock_error = if matches!(self, Self::ReturnedToAnyAnchor | Self::AnchoredBack) { 1 } else { 0 };
+        Stock { capacity: 3, rate: 1, holders: 2, use_by: 1, clock_error, settles: true, patience }
+    }
+}
