@@ -6,6 +6,8 @@ use crate::state::{CAPACITY, Caller, Late, Part, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Acquire,
+    /// Puts its lease into a row that has no map of leases, as it was read.
+    AcquireFirst,
     /// Takes the place of this claim's lease.
     TakeOver(usize),
     Renew,
@@ -29,6 +31,11 @@ pub(crate) enum Fate {
 pub(crate) enum Action {
     /// A caller sends a request.
     Call(usize, Request, Fate),
+    /// A process sends one write for several of its callers, as its lane does: leases to put in, to remove, and to take over
+    /// (one bit each).
+    Join { takes: u8, releases: u8, dead: u8, fate: Fate },
+    /// A joined write on its way arrives.
+    JoinedArrives,
     /// A retry is answered by the request that was applied, under the same token.
     AnsweredByToken(usize),
     /// The mutant's retry.
@@ -68,11 +75,18 @@ impl Action {
     pub(crate) fn words(self, before: &State) -> String {
         match self {
             Self::Call(claim, Request::Release, fate)
-                if matches!(before.claims[claim].caller, Caller::Releasing(Part::Fill(_) | Part::Alone)) =>
+                if matches!(before.claims[claim].caller, Caller::Releasing(Part::Fill(..) | Part::Alone)) =>
             {
                 format!("{} deletes its lease alone{}", name(claim), ends(fate))
             }
             Self::Call(claim, request, fate) => format!("{} {}{}", name(claim), asks(request), ends(fate)),
+            Self::Join { takes, releases, dead, fate } => {
+                let parts = [(releases, "releases"), (dead, "takes over"), (takes, "acquires")];
+                let parts = parts.into_iter().filter(|(claims, _)| *claims > 0);
+                let parts: Vec<String> = parts.map(|(claims, what)| format!("{what} {}", names(claims))).collect();
+                format!("one write {}{}", parts.join(", "), ends(fate))
+            }
+            Self::JoinedArrives => "a late joined write arrives".into(),
             Self::AnsweredByToken(claim) => format!("{} retries: the token says, applied", name(claim)),
             Self::RetryUnderNewId(claim) => {
                 let new = before.claims.iter().position(|claim| claim.caller == Caller::Outside);
@@ -116,6 +130,7 @@ fn names(claims: u8) -> String {
 fn asks(request: Request) -> String {
     match request {
         Request::Acquire => "acquires".into(),
+        Request::AcquireFirst => "acquires, the first in the row".into(),
         Request::TakeOver(dead) => format!("takes over {}'s slot", name(dead)),
         Request::Renew => "renews".into(),
         Request::Release => "releases".into(),
@@ -134,6 +149,7 @@ fn late(before: &State, claim: usize, at: usize) -> &'static str {
     match before.claims[claim].late[at] {
         Late::Nothing => "nothing",
         Late::Acquire => "acquire",
+        Late::AcquireFirst => "first acquire",
         Late::TakeOver => "take-over",
         Late::Renew(_) => "renewal",
         Late::Release(_) => "release",

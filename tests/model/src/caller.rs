@@ -1,7 +1,7 @@
 //! What a caller does: asks, retries, renews, releases. Its judgement of replies is that of `sluice-sdk`.
 
 use crate::action::{Fate, Request};
-use crate::mutant::Mutant;
+use crate::mutant::{Leases, Mutant};
 use crate::protocol::Protocol;
 use crate::state::{CLAIMS, Caller, Late, Part, State};
 use crate::writes::Answer;
@@ -14,7 +14,7 @@ impl Protocol {
             // Nothing happened: the caller backs off and stands where it stood. Giving up for it is another action.
             Fate::Conflict => self.misread(state, claim, request),
             Fate::Answered => match request {
-                Request::Acquire | Request::TakeOver(_) => self.ask(state, claim, request),
+                Request::Acquire | Request::AcquireFirst | Request::TakeOver(_) => self.ask(state, claim, request),
                 Request::Renew => self.renewal(state, claim),
                 Request::Release => self.released(state, claim),
             },
@@ -25,6 +25,7 @@ impl Protocol {
         let mut next = *state;
         let answer = match request {
             Request::TakeOver(dead) => self.take_over(&mut next, claim, dead, state.claims[dead].coveted),
+            Request::AcquireFirst => self.acquire_first(&mut next, claim),
             _ => self.acquire(&mut next, claim),
         };
         // A retry that fails may have been applied before: the own lease says so.
@@ -90,8 +91,8 @@ impl Protocol {
         match part {
             Part::Restore(_) if part != restore && self.is(Mutant::ResizedIsCapped) => Part::Alone,
             Part::Restore(_) if part != restore => restore,
-            Part::Fill(_) if has_room => restore,
-            _ => Part::Fill(state.capacity),
+            Part::Fill(..) if has_room => restore,
+            _ => Part::Fill(state.capacity, state.capacity),
         }
     }
 
@@ -120,6 +121,7 @@ impl Protocol {
         let answer = match late {
             Late::Nothing => return None,
             Late::Acquire => self.acquire(&mut next, claim),
+            Late::AcquireFirst => self.acquire_first(&mut next, claim),
             Late::TakeOver => {
                 let dead = (0..CLAIMS).find(|dead| state.claims[*dead].taken_late > 0)?;
                 let seen = std::mem::take(&mut next.claims[dead].taken_late);
@@ -134,7 +136,10 @@ impl Protocol {
                 return Some(next);
             }
         };
-        if let Caller::Asking { applied } = &mut next.claims[claim].caller {
+        // A single write has no token: its retry finds the lease in the row.
+        if let Caller::Asking { applied } = &mut next.claims[claim].caller
+            && self.leases == Leases::Rows
+        {
             *applied |= answer == Answer::Applied;
         }
         Some(next)
@@ -148,6 +153,7 @@ fn unanswered(state: &State, claim: usize, request: Request) -> Option<State> {
     let caller = state.claims[claim].caller;
     let (late, then) = match request {
         Request::Acquire => (Late::Acquire, asking(caller)),
+        Request::AcquireFirst => (Late::AcquireFirst, asking(caller)),
         Request::TakeOver(dead) => {
             if state.claims.iter().any(|claim| claim.taken_late > 0) {
                 return None;
@@ -162,19 +168,19 @@ fn unanswered(state: &State, claim: usize, request: Request) -> Option<State> {
     next.claims[claim].delay(late).then_some(next)
 }
 
-const fn asking(caller: Caller) -> Caller {
+pub(crate) const fn asking(caller: Caller) -> Caller {
     match caller {
         Caller::Asking { applied } => Caller::Asking { applied },
         _ => Caller::Asking { applied: false },
     }
 }
 
-const fn holding(state: &State) -> Caller {
+pub(crate) const fn holding(state: &State) -> Caller {
     Caller::Holding { until: 1, capacity: state.capacity }
 }
 
 /// The bucket's part of a release.
-const fn part(caller: Caller) -> Option<Part> {
+pub(crate) const fn part(caller: Caller) -> Option<Part> {
     match caller {
         Caller::Holding { capacity, .. } => Some(Part::Restore(capacity)),
         Caller::Releasing(part) => Some(part),

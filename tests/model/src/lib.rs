@@ -22,6 +22,8 @@
 mod action;
 mod caller;
 mod check;
+mod joined;
+mod lane;
 mod mutant;
 mod prefetch;
 mod promises;
@@ -32,6 +34,7 @@ mod sweeper;
 mod writes;
 
 pub use check::{Trace, Verdict};
+pub use lane::{Slip, Traffic};
 pub use mutant::{Leases, Mutant};
 pub use prefetch::{Flaw, Stock};
 pub use protocol::Scope;
@@ -53,4 +56,10 @@ pub fn check_recount(extent: Extent, mistake: Option<Mistake>) -> Verdict {
 #[must_use]
 pub fn check_prefetch(stock: Stock, flaw: Option<Flaw>) -> Verdict {
     check::check(prefetch::Prefetch { stock, flaw })
+}
+
+/// Checks the lanes, or lanes with a slip.
+#[must_use]
+pub fn check_lanes(traffic: Traffic, slip: Option<Slip>) -> Verdict {
+    check::check(lane::Lanes { traffic, slip })
 }

@@ -60,10 +60,16 @@ pub enum Mutant {
     TakeOverWithoutRoom,
     /// Take-over does not ask that there is no lease under the own id yet.
     TakeOverOwnLease,
+    /// A joined write does not ask for the slots that it takes beyond those that it brings.
+    JoinedWithoutSlots,
+    /// A joined write is content where its conditions hold for one lease of each kind.
+    OneOfEachKind,
+    /// The first lease in a row does not ask that there is no map of leases yet.
+    FirstOverMap,
 }
 
 impl Mutant {
-    const BOTH: [Self; 11] = [
+    const BOTH: [Self; 15] = [
         Self::AcquireOverLease,
         Self::AcquireWithoutRoom,
         Self::AnyFailureIsSuccess,
@@ -75,18 +81,20 @@ impl Mutant {
         Self::RenewWithoutLease,
         Self::RenewBackwards,
         Self::ResizeFromAnyCapacity,
-    ];
-    const ROWS: [Self; 8] = [
         Self::GiveBackToAnyCapacity,
         Self::GiveBackWithoutRoom,
         Self::FillUnseen,
         Self::FillAnyCapacity,
-        Self::ResizedIsCapped,
-        Self::ConflictIsCapped,
-        Self::TwoWrites,
-        Self::TtlOnTtl,
     ];
-    const INLINE: [Self; 3] = [Self::TakeOverUnseen, Self::TakeOverWithoutRoom, Self::TakeOverOwnLease];
+    const ROWS: [Self; 4] = [Self::ResizedIsCapped, Self::ConflictIsCapped, Self::TwoWrites, Self::TtlOnTtl];
+    const INLINE: [Self; 6] = [
+        Self::TakeOverUnseen,
+        Self::TakeOverWithoutRoom,
+        Self::TakeOverOwnLease,
+        Self::JoinedWithoutSlots,
+        Self::OneOfEachKind,
+        Self::FirstOverMap,
+    ];
 
     /// All mistakes that can be made with leases of this kind.
     pub fn of(leases: Leases) -> impl Iterator<Item = Self> {
@@ -135,6 +143,9 @@ impl Mutant {
             Self::TakeOverUnseen => "take-over without t = :seen, existence alone",
             Self::TakeOverWithoutRoom => "take-over without T >= k - dead cost",
             Self::TakeOverOwnLease => "take-over without attribute_not_exists(own lease)",
+            Self::JoinedWithoutSlots => "a joined write without T >= taken - released - dead",
+            Self::OneOfEachKind => "a joined write that asks of one lease of each kind",
+            Self::FirstOverMap => "the first lease without attribute_not_exists(leases)",
         }
     }
 }

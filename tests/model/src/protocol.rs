@@ -9,7 +9,7 @@ use crate::promises;
 use crate::state::{CLAIMS, Caller, Claim, Late, Note, SWEEPERS, State};
 
 /// Clients: so many claims are under way at one time at most.
-const CLIENTS: usize = 3;
+pub(crate) const CLIENTS: usize = 3;
 
 /// Instants between `ttl` and `purge_at`: more than a claim lives through here. Seven days hold some two thousand sweeps, and
 /// the model lets none of its leases outlive all of them. What becomes of one that does is the recount's.
@@ -77,7 +77,10 @@ impl Protocol {
         match claim.caller {
             Caller::Outside if !may_begin => {}
             Caller::Outside | Caller::Asking { .. } => {
-                calls(Request::Acquire);
+                calls(if state.has_map { Request::Acquire } else { Request::AcquireFirst });
+                if state.has_map && self.is(Mutant::FirstOverMap) {
+                    calls(Request::AcquireFirst);
+                }
                 let dead = |dead: &usize| *dead != at && state.claims[*dead].coveted > 0;
                 (0..CLAIMS).filter(dead).for_each(|dead| calls(Request::TakeOver(dead)));
             }
@@ -136,7 +139,7 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::first(self.scope.faults, self.scope.renewals)]
+        vec![State::first(self.leases, self.scope.faults, self.scope.renewals)]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -151,6 +154,9 @@ impl Model for Protocol {
         for sweeper in 0..SWEEPERS {
             Self::actions_of_sweeper(state, sweeper, actions);
         }
+        if self.leases == Leases::Inline {
+            self.joins(state, here, begun, actions);
+        }
         if state.reclaim_late.is_some() {
             actions.push(Action::ReclaimArrives);
         }
@@ -161,7 +167,7 @@ impl Model for Protocol {
             for to in [1, 3] {
                 actions.extend([Fate::Answered, Fate::Unanswered].map(|fate| Action::Resize(to, fate)));
             }
-            if self.leases == Leases::Rows && state.minted == 0 && state.free < state.capacity {
+            if state.minted == 0 && state.free < state.capacity {
                 actions.push(Action::Mint);
             }
         }
@@ -180,6 +186,8 @@ impl Told for Protocol {
     fn step(&self, state: &State, action: Action) -> Option<State> {
         match action {
             Action::Call(claim, request, fate) => self.call(state, claim, request, fate),
+            Action::Join { takes, releases, dead, fate } => self.join(state, takes, releases, dead, fate),
+            Action::JoinedArrives => self.joined_arrives(state),
             Action::AnsweredByToken(claim) => Self::answered_by_token(state, claim),
             Action::RetryUnderNewId(claim) => self.retry_under_new_id(state, claim),
             Action::SecondWrite(claim) => Self::second_write(state, claim),

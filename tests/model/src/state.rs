@@ -7,6 +7,8 @@
 //! Time is the claim's own: `past` is the greatest instant that is over for every clock. A lease ends at an instant (1 as it
 //! is granted, one more with each renewal), and has ended once that is past. So leases end in any order.
 
+use crate::mutant::Leases;
+
 /// Acquisitions at most.
 pub(crate) const CLAIMS: usize = 4;
 
@@ -56,9 +58,11 @@ impl Caller {
 pub(crate) enum Part {
     /// The slot comes back where there is room by this capacity.
     Restore(i8),
-    /// It is full by this capacity: the lease is deleted, and its slot does not come back. (Costs are 1, so of a fill, which gives
-    /// back what there is room for, nothing else is left.)
-    Fill(i8),
+    /// By this capacity, and with so many slots free, there is no room for all: what there is room for comes back. (Costs are
+    /// 1, so where one lease is deleted, no slot does.)
+    Fill(i8, i8),
+    /// No slot comes back: as many are taken, or more.
+    Taken,
     /// Mutants only: the lease is deleted, and the bucket is not asked.
     Alone,
 }
@@ -75,6 +79,20 @@ pub(crate) enum Note {
     Full(u8),
 }
 
+/// What a joined write does to a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Share {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Puts it into the row.
+    Take,
+    /// Removes it for its holder.
+    Release,
+    /// Removes it, which was seen to have ended at this instant, for the sake of one that it puts in.
+    TakeOver(u8),
+}
+
 /// A request of a caller that is on its way, long after the caller stopped to wait for its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Late {
@@ -83,6 +101,8 @@ pub(crate) enum Late {
     Nothing,
     /// An acquire.
     Acquire,
+    /// An acquire into a row without a map of leases.
+    AcquireFirst,
     /// A take-over; the lease that it takes has `taken_late`.
     TakeOver,
     /// A renewal up to this instant.
@@ -109,6 +129,8 @@ pub(crate) struct Claim {
     pub(crate) coveted: u8,
     /// The end that a late take-over has seen; 0 where it does not name this lease.
     pub(crate) taken_late: u8,
+    /// What a late joined write does to this lease.
+    pub(crate) joined_late: Share,
 }
 
 impl Claim {
@@ -144,8 +166,12 @@ impl Claim {
             Late::Renew(end) => Some(end),
             _ => None,
         });
+        let joined = match &mut self.joined_late {
+            Share::TakeOver(end) => Some(end),
+            _ => None,
+        };
         let own = [&mut self.ends, &mut self.reclaimed_late, &mut self.coveted, &mut self.taken_late];
-        own.into_iter().chain(until).chain(notes).chain(late)
+        own.into_iter().chain(until).chain(notes).chain(late).chain(joined)
     }
 
     /// An instant after all that it knows of.
@@ -156,7 +182,9 @@ impl Claim {
     /// Gives the instants the smallest numbers that keep their order: nothing else is ever asked of them. The first end stays 1
     /// where a lease may be granted yet.
     fn renumber(&mut self) {
-        let is_granted_yet = !matches!(self.caller, Caller::Gone | Caller::Renamed) || self.late != [Late::Nothing; 2];
+        let is_granted_yet = !matches!(self.caller, Caller::Gone | Caller::Renamed)
+            || self.late != [Late::Nothing; 2]
+            || self.joined_late == Share::Take;
         let known = self.instants().fold(u32::from(is_granted_yet) << 1, |known, instant| known | 1 << *instant) & !1;
         let rank = |instant: u8| (0..=instant).map(|at| u8::from(known & (1 << at) > 0)).sum();
         self.past = rank(self.past);
@@ -166,7 +194,8 @@ impl Claim {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.caller.is_here() && self.late == [Late::Nothing; 2] && self.reclaimed_late == 0 && self.taken_late == 0
+        let is_named_late = self.reclaimed_late > 0 || self.taken_late > 0 || self.joined_late != Share::Nothing;
+        !self.caller.is_here() && self.late == [Late::Nothing; 2] && !is_named_late
     }
 }
 
@@ -179,6 +208,8 @@ pub(crate) struct State {
     pub(crate) free: i8,
     /// Slots that a foreign client gave back twice and that no lease deleted alone has made good yet.
     pub(crate) minted: i8,
+    /// The row has a map of leases; a bucket with lease rows needs none.
+    pub(crate) has_map: bool,
     /// A lease was granted although as many were out as the capacity allows.
     pub(crate) overbooked: bool,
     /// What may still go wrong.
@@ -189,22 +220,26 @@ pub(crate) struct State {
     pub(crate) read: [i8; SWEEPERS],
     /// The bucket's part of a reclaim on its way.
     pub(crate) reclaim_late: Option<Part>,
+    /// The slots of a joined write on its way.
+    pub(crate) joined_late: Option<Part>,
     /// The capacity that a resize on its way sets.
     pub(crate) resize_late: Option<i8>,
     pub(crate) claims: [Claim; CLAIMS],
 }
 
 impl State {
-    pub(crate) fn first(faults: u8, renewals: u8) -> Self {
+    pub(crate) fn first(leases: Leases, faults: u8, renewals: u8) -> Self {
         Self {
             capacity: CAPACITY,
             free: CAPACITY,
             minted: 0,
+            has_map: leases == Leases::Rows,
             overbooked: false,
             faults,
             renewals,
             read: [0; SWEEPERS],
             reclaim_late: None,
+            joined_late: None,
             resize_late: None,
             claims: [Claim::default(); CLAIMS],
         }
@@ -217,7 +252,7 @@ impl State {
 
     /// Whether nobody is left, and nothing is on its way.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.resize_late.is_none() && self.claims.iter().all(Claim::is_quiet)
+        self.resize_late.is_none() && self.joined_late.is_none() && self.claims.iter().all(Claim::is_quiet)
     }
 
     /// The one of all states that differ from this one in names only. Claims are interchangeable, and so are sweepers.

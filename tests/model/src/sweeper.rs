@@ -2,7 +2,7 @@
 //! in one transaction. The code cuts its list into 99 and halves what fails; here every way to cut it is tried.
 
 use crate::action::Fate;
-use crate::mutant::{Leases, Mutant};
+use crate::mutant::Mutant;
 use crate::protocol::Protocol;
 use crate::state::{CLAIMS, Note, Part, State};
 use crate::writes::{Answer, Seen};
@@ -35,7 +35,7 @@ impl Protocol {
             let Note::Ended(end) = state.claims[claim].notes[sweeper] else { return None };
             seen[claim] = end;
         }
-        if claims == 0 || (self.leases == Leases::Inline && !claims.is_power_of_two()) {
+        if claims == 0 {
             return None;
         }
         let part = Part::Restore(state.read[sweeper]);
@@ -55,9 +55,11 @@ impl Protocol {
             Answer::LeaseFailed => self.cross_out(&mut next, sweeper, &seen),
             Answer::BucketFailed => match self.plan_again(state, part) {
                 Part::Restore(capacity) => next.read[sweeper] = capacity,
-                Part::Fill(_) | Part::Alone if claims.is_power_of_two() => set(&mut next, sweeper, &seen, Note::Full),
+                Part::Fill(..) | Part::Taken | Part::Alone if claims.is_power_of_two() => {
+                    set(&mut next, sweeper, &seen, Note::Full)
+                }
                 // No room for all of them: it halves the list.
-                Part::Fill(_) | Part::Alone => return None,
+                Part::Fill(..) | Part::Taken | Part::Alone => return None,
             },
         }
         Some(next)
@@ -69,7 +71,7 @@ impl Protocol {
         let mut seen = Seen::default();
         seen[claim] = end;
         let is_misread = self.is(Mutant::ConflictIsCapped) || self.is(Mutant::ResizedIsCapped);
-        let part = if is_misread { Part::Alone } else { Part::Fill(state.read[sweeper]) };
+        let part = if is_misread { Part::Alone } else { Part::Fill(state.read[sweeper], state.read[sweeper]) };
         if fate == Fate::Unanswered {
             return delayed(state, &seen, part);
         }

@@ -2,9 +2,9 @@
 //!
 //! A cancelled transaction is read as the code reads it: a false condition on the lease comes before one on the bucket.
 
-use crate::mutant::{Leases, Mutant};
+use crate::mutant::Mutant;
 use crate::protocol::Protocol;
-use crate::state::{CAPACITY, CLAIMS, Part, State};
+use crate::state::{CAPACITY, CLAIMS, Part, Share, State};
 
 /// What DynamoDB answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub(crate) enum Answer {
 /// Leases by the end that was seen of each, 0 for those that are not meant.
 pub(crate) type Seen = [u8; CLAIMS];
 
+/// What a joined write does to each lease.
+pub(crate) type Shares = [Share; CLAIMS];
+
 impl Protocol {
     /// `attribute_not_exists` of the lease, and T >= k.
     pub(crate) fn acquire(&self, state: &mut State, claim: usize) -> Answer {
@@ -31,6 +34,59 @@ impl Protocol {
         }
         state.free -= 1;
         grant(state, claim);
+        Answer::Applied
+    }
+
+    /// `attribute_not_exists` of the map, and T >= k.
+    pub(crate) fn acquire_first(&self, state: &mut State, claim: usize) -> Answer {
+        if state.has_map && !self.is(Mutant::FirstOverMap) {
+            return Answer::LeaseFailed;
+        }
+        if state.free < 1 && !self.is(Mutant::AcquireWithoutRoom) {
+            return Answer::BucketFailed;
+        }
+        // What the map held is gone.
+        for claim in &mut state.claims {
+            claim.ends = 0;
+        }
+        state.has_map = true;
+        state.free -= 1;
+        grant(state, claim);
+        Answer::Applied
+    }
+
+    /// The sum of the conditions of each: `attribute_not_exists` of what is put in, `attribute_exists` of what is released, the end
+    /// as it was seen of what is taken over, T >= what is taken less what comes back, and room for what comes back beyond.
+    pub(crate) fn joined(&self, state: &mut State, shares: &Shares, part: Part) -> Answer {
+        // Of each kind: how many, and for how many the condition is true.
+        let mut counts = [(0i8, 0i8); 3];
+        for (share, lease) in shares.iter().zip(&state.claims) {
+            let (kind, holds) = match share {
+                Share::Nothing => continue,
+                Share::Take => (0, lease.ends == 0 || self.is(Mutant::AcquireOverLease)),
+                Share::Release => (1, lease.ends > 0 || self.is(Mutant::ReleaseWithoutLease)),
+                Share::TakeOver(seen) => {
+                    (2, lease.ends == *seen || (lease.ends > 0 && self.is(Mutant::TakeOverUnseen)))
+                }
+            };
+            counts[kind].0 += 1;
+            counts[kind].1 += i8::from(holds);
+        }
+        let most = if self.is(Mutant::OneOfEachKind) { 1 } else { i8::MAX };
+        if counts.iter().any(|(all, hold)| *hold < most.min(*all)) {
+            return Answer::LeaseFailed;
+        }
+        let [(taken, _), (released, _), (dead, _)] = counts;
+        let net = released + dead - taken;
+        let has_slots = state.free + net >= 0 || self.is(Mutant::JoinedWithoutSlots);
+        if (taken > 0 && !has_slots) || !self.has_room(state, part, net) {
+            return Answer::BucketFailed;
+        }
+        for (share, lease) in shares.iter().zip(&mut state.claims).filter(|(share, _)| **share != Share::Nothing) {
+            lease.ends = u8::from(*share == Share::Take);
+        }
+        give_back(state, part, net);
+        state.overbooked |= taken > 0 && state.leases() > state.capacity + state.minted;
         Answer::Applied
     }
 
@@ -92,21 +148,20 @@ impl Protocol {
             }
     }
 
-    /// capacity = :c, and T <= C - k to give slots back or T = :seen (which was C) to fill. A lease in the bucket's own row
-    /// needs neither.
+    /// capacity = :c, and T <= C - k to give slots back or T = :seen to fill.
     fn has_room(&self, state: &State, part: Part, slots: i8) -> bool {
         let (same, level) = match part {
             Part::Restore(capacity) => (
                 state.capacity == capacity || self.is(Mutant::GiveBackToAnyCapacity),
                 state.free <= capacity - slots || self.is(Mutant::GiveBackWithoutRoom),
             ),
-            Part::Fill(capacity) => (
+            Part::Fill(capacity, seen) => (
                 state.capacity == capacity || self.is(Mutant::FillAnyCapacity),
-                state.free == capacity || self.is(Mutant::FillUnseen),
+                state.free == seen || self.is(Mutant::FillUnseen),
             ),
-            Part::Alone => (true, true),
+            Part::Taken | Part::Alone => (true, true),
         };
-        self.leases == Leases::Inline || (same && level)
+        same && level
     }
 
     /// ttl <= :new, which a row that is gone has not.
@@ -139,10 +194,16 @@ fn grant(state: &mut State, claim: usize) {
     state.overbooked |= state.leases() > state.capacity + state.minted;
 }
 
-/// A lease that is deleted without its slot makes good one that was given back twice; where none was, its own is lost.
+/// A lease that is deleted without its slot makes good one that was given back twice; where none was, its own is lost. A fill
+/// sets T to what it was seen to be and what there is room for.
 fn give_back(state: &mut State, part: Part, slots: i8) {
     match part {
-        Part::Restore(_) => state.free += slots,
-        Part::Fill(_) | Part::Alone => state.minted = (state.minted - slots).max(0),
+        Part::Restore(_) | Part::Taken => state.free += slots,
+        Part::Fill(capacity, seen) => {
+            let back = slots.min(capacity - seen).max(0);
+            state.free = seen + back;
+            state.minted = (state.minted - slots + back).max(0);
+        }
+        Part::Alone => state.minted = (state.minted - slots).max(0),
     }
 }

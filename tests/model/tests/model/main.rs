@@ -7,5 +7,6 @@
 mod code;
 
 mod holds;
+mod lane;
 mod mutants;
 mod prefetch;
