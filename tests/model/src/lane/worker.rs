@@ -115,27 +115,16 @@ impl Lanes {
             Work::Applied(write, row) => {
                 next.lanes[process].idle &= !write.releases;
                 next.lanes[process].unsure &= !(write.takes | write.releases);
-                let granted = if self.is(Slip::WholeBatchGranted) {
-                    write.takes | next.standing(process, Caller::Batched)
-                } else {
-                    write.takes
-                };
-                self.told(&mut next, process, granted, row);
+                let batch = if self.is(Slip::WholeBatchGranted) { next.standing(process, Caller::Batched) } else { 0 };
+                self.told(&mut next, process, write.takes, row, batch);
             }
             Work::Failed(write, row) => {
-                let is_lost = |lease: &usize| row.there & bit(*lease) == 0;
-                let gone = members(write.releases).filter(is_lost).fold(0, |set, lease| set | bit(lease));
+                let gone = write.releases & !row.there;
                 let forgotten = if self.is(Slip::FailedReleasesForgotten) { write.releases } else { gone };
                 next.lanes[process].idle &= !forgotten;
-                next.lanes[process].unsure &= !forgotten;
-                // An earlier try put them there, and its reply was lost.
-                let own = if self.is(Slip::OwnLeaseOverlooked) { 0 } else { row.there & write.takes };
-                next.lanes[process].unsure &= !write.takes;
-                // One that has ended since is no grant: its caller is refused, and it goes.
-                next.lanes[process].idle |= own & row.ended;
-                let late = next.standing(process, Caller::Batched) & own & row.ended;
-                members(late).for_each(|at| next.callers[at] = Caller::Gone);
-                self.told(&mut next, process, own & !row.ended, row);
+                next.lanes[process].unsure &= !(write.takes | forgotten);
+                let sent = if self.is(Slip::OwnLeaseOverlooked) { 0 } else { write.takes };
+                self.told(&mut next, process, sent, row, 0);
             }
             // What became of it, the next write will show: on the same leases.
             Work::Lost(write) => {
@@ -152,19 +141,27 @@ impl Lanes {
         Some(next)
     }
 
-    /// Answers the batch by a row: first the grants, in order; those that find no room in it are refused.
-    fn told(&self, next: &mut State, process: usize, granted: u8, row: Row) {
+    /// Answers the batch by a row: first those whose leases are in it, in order; those that find no room in it are refused.
+    fn told(&self, next: &mut State, process: usize, sent: u8, row: Row, untrue: u8) {
         next.lanes[process].seen = row;
-        for lease in members(granted) {
-            if next.callers[lease] == Caller::Batched {
+        // An earlier try put them there, and its reply was lost.
+        let batch = if self.is(Slip::OwnLeaseOverlooked) { 0 } else { next.standing(process, Caller::Batched) };
+        let own = (batch | sent) & row.there;
+        for lease in members(own | untrue) {
+            let is_over = row.ended & bit(lease) > 0;
+            if next.callers[lease] == Caller::Batched && !is_over {
                 self.answer(next, lease, lease);
-            } else if !self.is(Slip::GrantForgotten) {
+                continue;
+            }
+            // One that has ended since is no grant: its caller is refused, and it goes, as does that of a caller that left.
+            next.callers[lease] = Caller::Gone;
+            if !self.is(Slip::GrantForgotten) {
                 next.lanes[process].idle |= bit(lease);
             }
         }
         // The grant of one that left goes to the first of those that are left.
         for at in members(next.standing(process, Caller::Batched)) {
-            let has_room = row.free > 0 || row.ended > 0 || row.there & bit(at) > 0;
+            let has_room = row.free > 0 || row.ended > 0;
             if !self.hand_on(next, process, at) && !has_room && next.lanes[process].idle == 0 {
                 next.callers[at] = Caller::Gone;
             }

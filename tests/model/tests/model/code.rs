@@ -8,6 +8,8 @@ use sluice_core::{
     InlinePlanner, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict, Write,
 };
 
+mod inline;
+
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 fn bucket(capacity: i32) -> Bucket {

@@ -4,7 +4,7 @@ use sluice_model::{Slip, Traffic, check_lanes};
 
 use crate::mutants::survivor;
 
-const TWO: Traffic = Traffic { capacity: 1, callers: 2, losses: 1, crashes: 0 };
+const TWO: Traffic = Traffic { capacity: 1, callers: 2, losses: 1, crashes: 1 };
 
 fn holds(traffic: Traffic) {
     let verdict = check_lanes(traffic, None);
@@ -13,28 +13,20 @@ fn holds(traffic: Traffic) {
 }
 
 #[test]
-fn lanes_answer_everyone_with_lost_replies() {
+fn lanes_answer_everyone_and_forget_nothing() {
     holds(TWO);
 }
 
 #[test]
-fn lanes_answer_everyone_with_lost_replies_and_two_slots() {
-    holds(Traffic { capacity: 2, ..TWO });
+fn lanes_with_two_slots_answer_everyone_and_forget_nothing() {
+    holds(Traffic { capacity: 2, losses: 0, ..TWO });
 }
 
 #[test]
-fn lanes_answer_everyone_with_a_crash() {
-    holds(Traffic { losses: 0, crashes: 1, ..TWO });
-}
-
-#[test]
-fn lanes_answer_everyone_with_three_callers() {
-    holds(Traffic { callers: 3, losses: 0, ..TWO });
-}
-
-#[test]
-fn lanes_answer_everyone_with_lost_replies_and_a_crash() {
-    holds(Traffic { crashes: 1, ..TWO });
+#[ignore = "three minutes and 4 GB"]
+fn lanes_with_two_slots_or_three_callers_answer_everyone_and_forget_nothing() {
+    holds(Traffic { capacity: 2, crashes: 0, ..TWO });
+    holds(Traffic { callers: 3, losses: 0, crashes: 0, ..TWO });
 }
 
 #[test]

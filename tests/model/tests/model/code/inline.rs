@@ -1,0 +1,143 @@
+//! The same of leases in the bucket's row, whose writes are composed.
+
+use std::time::Duration;
+
+use sluice_core::schema::{INLINE_COST, INLINE_ENDS, LEASES};
+use sluice_core::{
+    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, LeaseId, Row, renew_inline,
+};
+
+use super::{NOW, bucket};
+
+/// A bucket with these slots free, and leases by when they end, in seconds from now.
+struct Table<'a> {
+    capacity: &'a str,
+    free: &'a str,
+    leases: Vec<(&'a str, String)>,
+}
+
+/// A lease in it.
+struct Entry<'a>(&'a str);
+
+impl Row for Table<'_> {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        Some(match name {
+            "capacity" => Field::Number(self.capacity),
+            "tokens" => Field::Number(self.free),
+            "refill_rate" | "last_refill_at" | "version" => Field::Number("0"),
+            "cost_per_call" => Field::Number("1"),
+            "limit_type" => Field::Text("concurrent"),
+            LEASES => Field::Other,
+            _ => return None,
+        })
+    }
+
+    fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
+        self.leases.iter().filter(|_| name == LEASES).for_each(|(id, ends)| visit(id, Some(&Entry(ends))));
+        name == LEASES
+    }
+}
+
+impl Row for Entry<'_> {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        match name {
+            INLINE_COST => Some(Field::Number("1")),
+            INLINE_ENDS => Some(Field::Number(self.0)),
+            _ => None,
+        }
+    }
+}
+
+fn row(capacity: &str, free: &str, leases: &[(&str, i64)]) -> Bucket {
+    let ends = |ends_in: i64| (NOW.micros() / 1_000_000 + ends_in).to_string();
+    let leases = leases.iter().map(|(id, ends_in)| (*id, ends(*ends_in))).collect();
+    Bucket::read(bucket(2).dimension(), &Table { capacity, free, leases }).unwrap()
+}
+
+fn id(text: &str) -> LeaseId {
+    LeaseId::new(text.into()).unwrap()
+}
+
+fn plan(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> InlinePlan {
+    let ends = NOW.after(Duration::from_secs(60));
+    let takes: Vec<_> = takes.iter().map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends }).collect();
+    let releases: Vec<_> = releases.iter().map(|text| id(text)).collect();
+    InlinePlanner::new(bucket).plan(&takes, &releases, NOW)
+}
+
+fn condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> String {
+    plan(bucket, takes, releases).update.unwrap().statement.condition.to_string()
+}
+
+const OPEN: &str = "(attribute_not_exists(#b) OR #b <= :now)";
+
+#[test]
+fn a_take_asks_for_a_free_slot_and_a_new_lease() {
+    let asked = condition(&row("2", "2", &[]), &["a", "b"], &[]);
+    let new = "attribute_exists(#L) AND attribute_not_exists(#L.#0) AND attribute_not_exists(#L.#1)";
+    assert_eq!(asked, format!("#l = :l AND #T >= :need AND {OPEN} AND {new}"));
+}
+
+#[test]
+fn the_first_take_of_a_row_asks_that_nobody_made_the_map() {
+    assert_eq!(
+        condition(&bucket(2), &["a"], &[]),
+        format!("#l = :l AND #T >= :need AND {OPEN} AND attribute_not_exists(#L)")
+    );
+}
+
+#[test]
+fn a_release_in_the_row_asks_for_the_lease_and_for_room() {
+    let asked = condition(&row("2", "1", &[("a", 60)]), &[], &["a"]);
+    assert_eq!(asked, "#l = :l AND #C = :c AND #T < :above AND attribute_exists(#L.#0)");
+}
+
+#[test]
+fn a_release_without_room_asks_that_the_row_is_as_it_was_read() {
+    let asked = condition(&row("2", "2", &[("a", 60)]), &[], &["a"]);
+    assert_eq!(asked, "#l = :l AND #C = :c AND #T < :above AND #T >= :seen AND attribute_exists(#L.#0)");
+}
+
+#[test]
+fn a_take_over_asks_for_the_end_that_was_seen_and_a_new_lease() {
+    let asked = condition(&row("1", "0", &[("a", -60)]), &["b"], &[]);
+    let leases = "#L.#0.#t = :x0 AND attribute_not_exists(#L.#1)";
+    assert_eq!(asked, format!("#l = :l AND #T >= :need AND {OPEN} AND {leases}"));
+}
+
+#[test]
+fn a_joined_write_asks_for_all_that_its_parts_ask_for() {
+    let full = row("3", "0", &[("a", 60), ("b", 60), ("c", 60)]);
+    // As many go as come: no room is asked for. More go: it is.
+    let one = "attribute_exists(#L.#0) AND attribute_not_exists(#L.#1)";
+    assert_eq!(condition(&full, &["d"], &["a"]), format!("#l = :l AND #T >= :need AND {OPEN} AND {one}"));
+    let two = "attribute_exists(#L.#0) AND attribute_exists(#L.#1) AND attribute_not_exists(#L.#2)";
+    let room = "#C = :c AND #T < :above";
+    assert_eq!(
+        condition(&full, &["d"], &["a", "b"]),
+        format!("#l = :l AND {room} AND #T >= :need AND {OPEN} AND {two}")
+    );
+}
+
+#[test]
+fn a_reclaim_in_the_row_asks_for_every_end_that_was_seen_and_for_room() {
+    let reclaim = InlinePlanner::new(&row("2", "0", &[("a", -60), ("b", -90)])).reclaim(NOW).unwrap();
+    let ends = "#L.#0.#t = :x0 AND #L.#1.#t = :x1";
+    assert_eq!(reclaim.update.statement.condition, format!("#l = :l AND #C = :c AND #T < :above AND {ends}"));
+}
+
+#[test]
+fn a_renewal_in_the_row_asks_that_the_lease_ends_no_later() {
+    let renewal = renew_inline(bucket(2).dimension().to_string(), &id("a"), NOW.after(Duration::from_secs(60)));
+    assert_eq!(renewal.statement.condition, "#L.#0.#t <= :e");
+}
+
+/// What the model makes of the row that a failure shows, held against what the code makes of it.
+#[test]
+fn an_own_lease_in_the_row_is_an_earlier_try() {
+    let seen = plan(&row("2", "0", &[("a", 60), ("b", 60)]), &["a", "c"], &["d"]);
+    assert_eq!(seen.takes[0], InlineAnswer::Held);
+    assert!(matches!(seen.takes[1], InlineAnswer::Refused(_)));
+    assert_eq!(seen.releases, [sluice_core::ReleaseAnswer::Gone]);
+    assert_eq!(seen.update, None);
+}
