@@ -8,8 +8,11 @@
 //! found, reclaiming any part of it in one transaction; DynamoDB's TTL; resizes; crashes of callers and sweepers anywhere. A
 //! request may meet `TransactionConflict`. It may stay without an answer, and then arrive at any later time or never: that is a
 //! lost reply, a lost request, and a duplicate that comes after its token is forgotten, so that its conditions alone protect.
-//! Both kinds of lease: rows of their own (design, section 6) and inline (section 7). A foreign client may give a slot back
-//! twice. The recount is a model beside it, around the judgement of `sluice-core`.
+//! Both kinds of lease: rows of their own (design, section 6) and inline (section 7), where one write may join what several
+//! callers ask for, and the first has to make the map. A foreign client may give a slot back twice.
+//!
+//! Three models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which callers of a process
+//! share those joined writes and leave when they like; and *prefetch*, for rate buckets. What each abstracts stands at its head.
 //!
 //! # What is not
 //!

@@ -26,6 +26,8 @@ pub enum Slip {
     UnsureForgotten,
     /// A retry after a lost reply does not look for its own leases.
     OwnLeaseOverlooked,
+    /// An own lease that an earlier try put in, and that has ended since, is told as a grant.
+    OwnEndedTold,
     /// The write does not ask for the slots that it takes.
     SentWithoutRoom,
     /// All of the batch are told what a part was granted.
@@ -38,13 +40,13 @@ pub enum Slip {
     ReturnedUnasked,
     /// The write does not ask that the leases that it takes over are there.
     TakenOverUnasked,
-    /// Callers that come while a write is in flight wait for the next that comes to wake the lane.
+    /// A batch that ends wakes nobody: who came meanwhile waits until another comes.
     NobodyWakes,
 }
 
 impl Slip {
     /// All slips.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::GrantForgotten,
         Self::HandedOnAndReturned,
         Self::HandedToTwo,
@@ -55,6 +57,7 @@ impl Slip {
         Self::LostIsRefused,
         Self::UnsureForgotten,
         Self::OwnLeaseOverlooked,
+        Self::OwnEndedTold,
         Self::SentWithoutRoom,
         Self::WholeBatchGranted,
         Self::LastComeFirst,
@@ -78,6 +81,7 @@ impl Slip {
             Self::LostIsRefused => "a lost reply taken for a refusal",
             Self::UnsureForgotten => "a lease forgotten of one that left after a lost reply",
             Self::OwnLeaseOverlooked => "a retry without a look for its own leases",
+            Self::OwnEndedTold => "an own lease that has ended told as a grant",
             Self::SentWithoutRoom => "a batch without T >= its cost",
             Self::WholeBatchGranted => "a batch granted of which a part fitted",
             Self::LastComeFirst => "the last to come served first",

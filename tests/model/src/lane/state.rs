@@ -102,7 +102,7 @@ impl Lane {
 /// What went wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Wrongs {
-    /// More leases than the capacity.
+    /// More leases stood in the row than the capacity.
     pub(crate) overbooked: bool,
     /// A caller was told a grant whose lease had ended or was not there.
     pub(crate) groundless: bool,

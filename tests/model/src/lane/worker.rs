@@ -149,8 +149,9 @@ impl Lanes {
         let own = (batch | sent) & row.there;
         for lease in members(own | untrue) {
             let is_over = row.ended & bit(lease) > 0;
-            if next.callers[lease] == Caller::Batched && !is_over {
+            if next.callers[lease] == Caller::Batched && (!is_over || self.is(Slip::OwnEndedTold)) {
                 self.answer(next, lease, lease);
+                next.wrongs.groundless |= is_over;
                 continue;
             }
             // One that has ended since is no grant: its caller is refused, and it goes, as does that of a caller that left.
