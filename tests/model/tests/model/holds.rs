@@ -67,13 +67,13 @@ fn lease_rows_keep_every_promise_with_three_faults() {
 }
 
 #[test]
-#[ignore = "two minutes and 1.5 GB"]
+#[ignore = "two minutes"]
 fn inline_leases_keep_every_promise_with_three_callers_and_a_renewal() {
     holds("inline leases", Leases::Inline, Scope { faults: 1, renewals: 1, ..THREE });
 }
 
 #[test]
-#[ignore = "three minutes and 2 GB"]
+#[ignore = "three minutes and 1.9 GB"]
 fn inline_leases_keep_every_promise_with_three_callers_and_two_faults() {
     holds("inline leases", Leases::Inline, Scope { faults: 2, ..THREE });
 }

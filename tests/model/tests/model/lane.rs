@@ -23,7 +23,7 @@ fn lanes_with_two_slots_answer_everyone_and_forget_nothing() {
 }
 
 #[test]
-#[ignore = "three minutes and 4 GB"]
+#[ignore = "two minutes and 2.1 GB"]
 fn lanes_with_two_slots_or_three_callers_answer_everyone_and_forget_nothing() {
     holds(Traffic { capacity: 2, crashes: 0, ..TWO });
     holds(Traffic { callers: 3, losses: 0, crashes: 0, ..TWO });

@@ -31,7 +31,7 @@ fn clocks_that_are_off_add_twice_their_error_once() {
 }
 
 #[test]
-#[ignore = "two minutes and 1.4 GB"]
+#[ignore = "a minute and 0.8 GB"]
 fn no_window_uses_more_with_three_holders_and_clocks_that_are_off() {
     holds(Stock { clock_error: 1, use_by: 1, ..THREE });
     holds(Stock { capacity: 4, use_by: 3, ..THREE });
