@@ -28,6 +28,8 @@ struct Line<Q, A> {
     waiting: VecDeque<Turn<Q, A>>,
     /// Why the head of the line waits, while it does.
     blocked: Option<RetryIn>,
+    /// Whether callers who came before those in line are being served.
+    is_out: bool,
 }
 
 /// One caller in line.
@@ -66,7 +68,7 @@ pub(crate) struct Seat<Q, A> {
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line = Line { waiting: VecDeque::new(), blocked: None };
+        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false };
         Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
@@ -77,7 +79,8 @@ impl<Q, A> Turn<Q, A> {
         let _ = self.reply.send(Reply::Answer(answer));
     }
 
-    fn is_left(&self) -> bool {
+    /// Whether its caller has gone away.
+    pub(crate) fn is_left(&self) -> bool {
         self.reply.is_closed()
     }
 }
@@ -118,9 +121,13 @@ impl<Q, A> Lane<Q, A> {
         self.wake.notify_one();
     }
 
-    /// The head of the line, if it is such a one: for what another caller was granted and left.
+    /// The head of the line, if it is such a one: for what another caller was granted and left. Nobody, while others are served
+    /// who came before.
     pub(crate) fn head_if(&self, fits: impl FnOnce(&Q) -> bool) -> Option<Turn<Q, A>> {
         let mut line = self.line();
+        if line.is_out {
+            return None;
+        }
         line.forget_the_gone();
         match line.waiting.front() {
             Some(head) if fits(&head.ask) => line.waiting.pop_front(),
@@ -154,6 +161,7 @@ impl<Q, A> Seat<Q, A> {
         while turns.is_empty() && !line.waiting.is_empty() {
             turns.extend(line.waiting.pop_front().filter(|turn| !turn.is_left()));
         }
+        line.is_out = !turns.is_empty();
         if turns.is_empty() {
             self.is_left = true;
             self.lane.is_served.store(false, Ordering::Release);
@@ -162,12 +170,18 @@ impl<Q, A> Seat<Q, A> {
         Some(turns)
     }
 
+    /// All whom this batch had are answered: the head of the line is next, for what one of them left.
+    pub(crate) fn batch_is_over(&self) {
+        self.lane.line().is_out = false;
+    }
+
     /// Puts callers that wait back to the head of the line, in their order, and pauses.
     pub(crate) async fn pause(&self, turns: Vec<Turn<Q, A>>, why: RetryIn, pause: Duration) {
         {
             let mut line = self.lane.line();
             turns.into_iter().rev().for_each(|turn| line.waiting.push_front(turn));
             line.blocked = Some(why);
+            line.is_out = false;
         }
         tokio::select! {
             biased;
@@ -185,7 +199,7 @@ impl<Q, A> Drop for Seat<Q, A> {
         }
         let mut line = self.lane.line();
         let waiting = std::mem::take(&mut line.waiting);
-        line.blocked = None;
+        (line.blocked, line.is_out) = (None, false);
         self.lane.is_served.store(false, Ordering::Release);
         drop(line);
         for turn in waiting {

@@ -7,7 +7,7 @@ use sluice_core::Timestamp;
 
 use super::{Taken, inline, rows, tokens};
 use crate::client::Inner;
-use crate::grant::{Grant, Hold, Part, Parts};
+use crate::grant::{Grant, Hold, Parts};
 
 /// Parts of a grant on their way to the caller. Dropped, they go to the next in line, or are given back unused.
 #[derive(Debug)]
@@ -50,17 +50,34 @@ impl Fresh {
         self.lane = None;
     }
 
+    /// As it is for someone else than whom it was granted to.
+    pub(crate) fn renewed(mut self, now: Timestamp) -> Self {
+        self.at = now;
+        self
+    }
+
+    /// By the client's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    /// Whether its tokens may still be used by someone else.
+    pub(crate) fn is_there(&self) -> bool {
+        let now = self.now();
+        self.parts.iter().all(|part| match &part.hold {
+            Hold::Tokens { receipt, .. } => receipt.may_be_used_late(now),
+            _ => true,
+        })
+    }
+
     /// Gives it to the head of the line, if that asks for just this.
     fn pass_on(mut self) -> Option<Self> {
         let Some(lane) = self.lane.clone() else { return Some(self) };
-        self.at = self.inner.now();
-        let is_there = |part: &Part| match &part.hold {
-            Hold::Tokens { receipt, .. } => receipt.may_be_used_late(self.at),
-            _ => true,
-        };
-        if !self.parts.iter().all(is_there) {
+        if !self.is_there() {
             return Some(self);
         }
+        let now = self.now();
+        self = self.renewed(now);
         match lane {
             Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
                 Some(turn) => turn.answer(Ok(Taken::Granted(self))),

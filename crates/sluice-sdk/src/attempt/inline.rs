@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Cost, Timestamp};
 use sluice_core::{
-    Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, LeaseId, MOST_CHANGES, ReleaseAnswer,
+    Bucket, Cost, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, LeaseId, MOST_CHANGES, ReleaseAnswer,
+    Timestamp,
 };
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::fresh::Via;
@@ -25,15 +26,38 @@ pub(crate) type InlineLane = Lane<InlineAsk, Reply>;
 type InlineTurn = Turn<InlineAsk, Reply>;
 
 /// What one caller wants.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum InlineAsk {
     Take {
         /// The same in every try: a lease under it can only be its own.
         id: LeaseId,
         cost: Cost,
         terms: Terms,
+        /// Once a write that named it has gone unanswered.
+        trace: Option<Trace>,
     },
     Release(LeaseId),
+}
+
+/// A lease that may be there without its caller knowing. Dropped with a caller that left, or that was told of a failure, it is
+/// given back, so that its slot need not wait for its end.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    inner: Arc<Inner>,
+    entry: Arc<Entry>,
+    id: Option<LeaseId>,
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
+        runtime.spawn(async move {
+            if let Err(error) = release(&inner, &entry, &id).await {
+                tracing::debug!(event = "release.failed", dimension = %entry.dimension, %error);
+            }
+        });
+    }
 }
 
 /// The answer to either.
@@ -47,7 +71,7 @@ impl InlineAsk {
     /// Whether it may have what another caller left: as much, for as long.
     pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
         let Self::Take { cost: wanted, terms, .. } = self else { return false };
-        let until = fresh.at.after(terms.lease.length());
+        let until = fresh.now().after(terms.lease.length());
         matches!(fresh.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 
@@ -64,7 +88,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
             return Ok(Taken::Refused(retry));
         }
-        match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms }).await {
+        match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None }).await {
             Ok(Reply::Taken(answer)) => return answer,
             Ok(Reply::Released(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
             Err(NoAnswer::NotServed) => {}
@@ -99,10 +123,16 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, R
     let mut poll = Poll::default();
     while let Some(turns) = seat.next(MOST_CHANGES).await {
         let served = turns.len();
-        let Some((waiting, why)) = (Batch { inner: &inner, entry: &entry, turns, waiting: None }).serve().await else {
+        let batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
+        let (waiting, orphans) = batch.serve().await;
+        let Some((waiting, why)) = waiting else {
             poll = Poll::default();
+            seat.batch_is_over();
+            // To the next in line, if that asks for just as much, or back with the next write.
+            drop(orphans);
             continue;
         };
+        drop(orphans);
         if waiting.len() < served {
             poll = Poll::default();
         }
@@ -119,7 +149,12 @@ struct Batch<'a> {
     turns: Vec<InlineTurn>,
     /// Those who would rather wait than be refused, and what for.
     waiting: Option<(Vec<InlineTurn>, RetryIn)>,
+    /// What was granted to callers who had gone away.
+    orphans: Vec<Fresh>,
 }
+
+/// Those who wait, if any, and what nobody took.
+type Served = (Option<(Vec<InlineTurn>, RetryIn)>, Vec<Fresh>);
 
 /// A plan, with the turns that it is for.
 struct Draft {
@@ -131,7 +166,7 @@ struct Draft {
 
 impl Batch<'_> {
     /// Plans and writes until each caller has its answer, or waits.
-    async fn serve(mut self) -> Option<(Vec<InlineTurn>, RetryIn)> {
+    async fn serve(mut self) -> Served {
         let (mut tries, mut ambiguous) = (0, false);
         while !self.turns.is_empty() {
             let reading = match known(self.inner, self.entry).await {
@@ -144,6 +179,7 @@ impl Batch<'_> {
                 return self.no_bucket(&Ok(retry));
             }
             let now = self.inner.now();
+            self.answer_held(&reading.bucket, now);
             let draft = self.plan(&InlinePlanner::new(&reading.bucket), now);
             let began = Instant::now();
             let Some(update) = &draft.plan.update else {
@@ -159,8 +195,13 @@ impl Batch<'_> {
                 break;
             };
             // A second application fails, and finds in the row what the first one did.
-            let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut ambiguous);
-            match sent.await {
+            let mut in_doubt = false;
+            let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut in_doubt).await;
+            if in_doubt && !matches!(sent, Ok(Written::Applied(_))) {
+                ambiguous = true;
+                self.leave_traces(&draft);
+            }
+            match sent {
                 Ok(Written::Applied(row)) => {
                     let bucket = match super::parse(&self.entry.dimension, &row) {
                         Ok(bucket) => Arc::new(bucket),
@@ -186,7 +227,7 @@ impl Batch<'_> {
                 self.give_up();
             }
         }
-        self.waiting
+        (self.waiting, self.orphans)
     }
 
     fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> Draft {
@@ -194,7 +235,7 @@ impl Batch<'_> {
         let (mut releases, mut released) = (Vec::new(), Vec::new());
         for (at, turn) in self.turns.iter().enumerate() {
             match &turn.ask {
-                InlineAsk::Take { id, cost, terms } => {
+                InlineAsk::Take { id, cost, terms, .. } => {
                     let ends = now.after(terms.lease.length());
                     takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
                 }
@@ -243,7 +284,11 @@ impl Batch<'_> {
         for (at, answer) in draft.takes.iter().zip(&draft.plan.takes) {
             let Some(turn) = turns[*at].take() else { continue };
             match answer {
-                InlineAnswer::Granted | InlineAnswer::Held => self.grant(turn, draft.at, took),
+                InlineAnswer::Granted => {
+                    let InlineAsk::Take { terms, .. } = &turn.ask else { continue };
+                    let ends = draft.at.after(terms.lease.length()).ceil_to_second();
+                    self.grant(turn, ends, draft.at, took);
+                }
                 // The row has changed by this very write: judged again by its reply.
                 InlineAnswer::Refused(_) | InlineAnswer::NeverSatisfiable { .. } if has_written => {
                     turns[*at] = Some(turn);
@@ -266,13 +311,61 @@ impl Batch<'_> {
         }
     }
 
-    fn grant(&self, turn: InlineTurn, at: Timestamp, took: Duration) {
-        let InlineAsk::Take { id, cost, terms } = &turn.ask else { return };
-        let ends = at.after(terms.lease.length()).ceil_to_second();
+    fn grant(&mut self, mut turn: InlineTurn, ends: Timestamp, at: Timestamp, took: Duration) {
+        let InlineAsk::Take { id, cost, trace, .. } = &mut turn.ask else { return };
+        // From here on the grant holds it.
+        trace.iter_mut().for_each(|trace| trace.id = None);
         let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
         let lane = Via::Inline(Arc::clone(&self.entry.inline));
         let fresh = Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
-        turn.answer(Reply::Taken(Ok(Taken::Granted(fresh))));
+        match turn.is_left() {
+            true => self.orphans.push(fresh),
+            false => turn.answer(Reply::Taken(Ok(Taken::Granted(fresh)))),
+        }
+    }
+
+    /// A lease that an earlier try wrote, whose reply was lost. One that has ended since is no grant: it is given back, and its
+    /// caller asks under another id.
+    fn grant_held(&mut self, mut turn: InlineTurn, bucket: &Bucket, at: Timestamp) {
+        let InlineAsk::Take { id, trace, .. } = &mut turn.ask else { return };
+        let ends = bucket.inline().and_then(|leases| leases.get(id)).map(|lease| lease.ends.get());
+        match ends.filter(|ends| *ends > at) {
+            Some(ends) => self.grant(turn, ends, at, Duration::ZERO),
+            None => {
+                let old = std::mem::replace(id, self.inner.config.lease_ids.next());
+                drop(trace.take());
+                drop(self.trace(old));
+                self.turns.push(turn);
+            }
+        }
+    }
+
+    /// Answers those whose lease is in the row already, before anything else is planned.
+    fn answer_held(&mut self, bucket: &Bucket, at: Timestamp) {
+        for turn in std::mem::take(&mut self.turns) {
+            let is_held = match &turn.ask {
+                InlineAsk::Take { id, .. } => bucket.inline().is_some_and(|leases| leases.contains(id)),
+                InlineAsk::Release(_) => false,
+            };
+            if is_held { self.grant_held(turn, bucket, at) } else { self.turns.push(turn) }
+        }
+    }
+
+    fn trace(&self, id: LeaseId) -> Trace {
+        Trace { inner: Arc::clone(self.inner), entry: Arc::clone(self.entry), id: Some(id) }
+    }
+
+    /// The write that named them has gone unanswered, and may be applied at any time.
+    fn leave_traces(&mut self, draft: &Draft) {
+        let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
+        for at in granted.map(|(at, _)| *at) {
+            let InlineAsk::Take { id, .. } = &self.turns[at].ask else { continue };
+            let made = self.trace(id.clone());
+            if let InlineAsk::Take { trace, .. } = &mut self.turns[at].ask {
+                let before = trace.replace(made);
+                before.into_iter().for_each(|mut before| before.id = None);
+            }
+        }
     }
 
     fn refuse(&mut self, turn: InlineTurn, retry: RetryIn) {
@@ -297,7 +390,7 @@ impl Batch<'_> {
     }
 
     /// The bucket is gone, and its leases with it.
-    fn no_bucket(self, takes: &Result<RetryIn, AcquireError>) -> Option<(Vec<InlineTurn>, RetryIn)> {
+    fn no_bucket(self, takes: &Result<RetryIn, AcquireError>) -> Served {
         for turn in self.turns {
             let reply = match turn.ask {
                 InlineAsk::Take { .. } => Reply::Taken(takes.clone().map(Taken::Refused)),
@@ -305,10 +398,10 @@ impl Batch<'_> {
             };
             turn.answer(reply);
         }
-        None
+        (None, self.orphans)
     }
 
-    fn fail(self, error: &AcquireError) -> Option<(Vec<InlineTurn>, RetryIn)> {
+    fn fail(self, error: &AcquireError) -> Served {
         for turn in self.turns {
             let reply = match &turn.ask {
                 InlineAsk::Take { .. } => Reply::Taken(Err(error.clone())),
@@ -316,7 +409,7 @@ impl Batch<'_> {
             };
             turn.answer(reply);
         }
-        self.waiting
+        (self.waiting, self.orphans)
     }
 }
 

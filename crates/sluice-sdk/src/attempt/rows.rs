@@ -42,7 +42,8 @@ pub(crate) struct RowAsk {
 impl RowAsk {
     /// Whether it may have what another caller left: as much, for as long, and not later.
     pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
-        let (until, latest) = (fresh.at.after(self.terms.lease.length()), fresh.at.after(self.terms.patience()));
+        let now = fresh.now();
+        let (until, latest) = (now.after(self.terms.lease.length()), now.after(self.terms.patience()));
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };
@@ -80,11 +81,16 @@ async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, 
     let most = (MOST_ACTIONS - entries.len()) / entries.len();
     while let Some(turns) = seat.next(most).await {
         let served = turns.len();
-        let batch = Batch { inner: &inner, entries: &entries, lane: &lane, turns, waiting: None };
-        let Some((waiting, why)) = batch.serve().await else {
+        let batch = Batch { inner: &inner, entries: &entries, lane: &lane, turns, waiting: None, orphans: Vec::new() };
+        let (waiting, orphans) = batch.serve().await;
+        let Some((waiting, why)) = waiting else {
             poll = Poll::default();
+            seat.batch_is_over();
+            // To those in line, if they ask for just that, or back to the buckets.
+            drop(orphans);
             continue;
         };
+        drop(orphans);
         if waiting.len() < served {
             poll = Poll::default();
         }
@@ -102,7 +108,12 @@ struct Batch<'a> {
     turns: Vec<RowTurn>,
     /// Those who would rather wait than be refused, and what for.
     waiting: Option<(Vec<RowTurn>, RetryIn)>,
+    /// What was granted to callers who had gone away.
+    orphans: Vec<Fresh>,
 }
+
+/// Those who wait, if any, and what nobody took.
+type Served = (Option<(Vec<RowTurn>, RetryIn)>, Vec<Fresh>);
 
 /// What a transaction takes from one bucket.
 enum Share<'a> {
@@ -111,7 +122,7 @@ enum Share<'a> {
 }
 
 /// A caller that the transaction takes for: its place in the batch, and in each bucket the sum up to and with its own.
-struct Served {
+struct Place {
     turn: usize,
     upto: Vec<Amount>,
     leases: Vec<Option<Lease>>,
@@ -123,13 +134,13 @@ struct Sent {
     after: Vec<Arc<Bucket>>,
     totals: Vec<Amount>,
     updates: Vec<Update>,
-    served: Vec<Served>,
+    served: Vec<Place>,
     now: Timestamp,
 }
 
 impl Batch<'_> {
     /// Plans and writes until each caller has its answer, or waits.
-    async fn serve(mut self) -> Option<(Vec<RowTurn>, RetryIn)> {
+    async fn serve(mut self) -> Served {
         let mut tries = 0;
         while !self.turns.is_empty() {
             let readings = match self.readings().await {
@@ -174,7 +185,7 @@ impl Batch<'_> {
                 }
             }
         }
-        self.waiting
+        (self.waiting, self.orphans)
     }
 
     async fn readings(&self) -> Result<Vec<Reading>, AcquireError> {
@@ -200,7 +211,7 @@ impl Batch<'_> {
                         share.take(*cost, turn.ask.terms.patience(), *upto);
                     }
                     let leases = self.leases(readings, &turn.ask, now);
-                    served.push(Served { turn: at, upto, leases });
+                    served.push(Place { turn: at, upto, leases });
                 }
                 Err(no) => {
                     let retry = self.retry(&no);
@@ -299,12 +310,15 @@ impl Batch<'_> {
             let parts: Parts = self.parts(sent, served, &turn.ask).collect();
             let lane = Via::Rows(Arc::clone(self.lane));
             let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
-            turn.answer(Ok(Taken::Granted(fresh)));
+            match turn.is_left() {
+                true => self.orphans.push(fresh),
+                false => turn.answer(Ok(Taken::Granted(fresh))),
+            }
         }
         self.turns = turns.into_iter().flatten().collect();
     }
 
-    fn parts(&self, sent: &Sent, served: &Served, ask: &RowAsk) -> impl Iterator<Item = Part> {
+    fn parts(&self, sent: &Sent, served: &Place, ask: &RowAsk) -> impl Iterator<Item = Part> {
         (0..self.entries.len()).map(|at| {
             let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
             match (&served.leases[at], after.limit().is_concurrent()) {
@@ -353,11 +367,11 @@ impl Batch<'_> {
         Ok(if transient { Learnt::Conflict } else { Learnt::Rows })
     }
 
-    fn fail(self, error: &AcquireError) -> Option<(Vec<RowTurn>, RetryIn)> {
+    fn fail(self, error: &AcquireError) -> Served {
         for turn in self.turns {
             turn.answer(Err(error.clone()));
         }
-        self.waiting
+        (self.waiting, self.orphans)
     }
 }
 

@@ -36,8 +36,9 @@ pub(crate) struct TokenAsk {
 impl TokenAsk {
     /// Whether it may have what another caller left.
     pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
-        let latest = fresh.at.after(self.terms.patience());
+        let latest = fresh.now().after(self.terms.patience());
         matches!(fresh.parts().as_slice(), [part] if part.cost == self.cost && part.start_at <= latest)
+            && fresh.is_there()
     }
 
     fn claim(&self) -> Claim {
@@ -62,7 +63,10 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
     while let Some(turns) = seat.next(MOST_AT_ONCE).await {
-        Batch { inner: &inner, entry: &entry, turns }.serve().await;
+        let orphans = Batch { inner: &inner, entry: &entry, turns, orphans: Vec::new() }.serve().await;
+        seat.batch_is_over();
+        // To those in line, if they ask for just that, or back to the bucket.
+        drop(orphans);
     }
 }
 
@@ -71,6 +75,8 @@ struct Batch<'a> {
     inner: &'a Arc<Inner>,
     entry: &'a Arc<Entry>,
     turns: Vec<TokenTurn>,
+    /// What was granted to callers who had gone away, for the next.
+    orphans: Vec<Fresh>,
 }
 
 /// A write on its way, with what it takes for whom.
@@ -86,7 +92,7 @@ struct Sent {
 
 impl Batch<'_> {
     /// Plans and writes until each caller has its answer.
-    async fn serve(mut self) {
+    async fn serve(mut self) -> Vec<Fresh> {
         let mut tries = 0;
         while !self.turns.is_empty() {
             let reading = match known(self.inner, self.entry).await {
@@ -131,19 +137,27 @@ impl Batch<'_> {
                 return self.refuse_all();
             }
         }
+        self.orphans
     }
 
     /// From what is in stock, and from the starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let turns = std::mem::take(&mut self.turns);
         for turn in turns {
+            // What one left who came before.
+            let fits = |fresh: &Fresh| turn.ask.would_take(fresh);
+            if let Some(at) = self.orphans.iter().position(fits) {
+                let fresh = self.orphans.swap_remove(at).renewed(now);
+                turn.answer(Ok(Taken::Granted(fresh)));
+                continue;
+            }
             let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(Some(turn.ask.cost), now));
             let part = match from_stock {
                 Some(receipt) => Some(Part::from_stock(Arc::clone(self.entry), receipt, now)),
                 None => take_over(self.entry, bucket, turn.ask.claim(), now),
             };
             match part {
-                Some(part) => turn.answer(Ok(Taken::Granted(self.fresh(part, now, Duration::ZERO)))),
+                Some(part) => self.grant(turn, part, now, Duration::ZERO),
                 None => self.turns.push(turn),
             }
         }
@@ -210,9 +224,18 @@ impl Batch<'_> {
             if let Some(stock) = &self.entry.stock {
                 stock.granted(turn.ask.cost);
             }
-            turn.answer(Ok(Taken::Granted(self.fresh(part, sent.now, took))));
+            self.grant(turn, part, sent.now, took);
         }
         Ok(())
+    }
+
+    fn grant(&mut self, turn: TokenTurn, part: Part, at: Timestamp, took: Duration) {
+        let fresh = self.fresh(part, at, took);
+        if turn.is_left() {
+            self.orphans.push(fresh);
+        } else {
+            turn.answer(Ok(Taken::Granted(fresh)));
+        }
     }
 
     /// Another process moved the anchor at the same time.
@@ -228,16 +251,18 @@ impl Batch<'_> {
         Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
     }
 
-    fn refuse_all(self) {
+    fn refuse_all(self) -> Vec<Fresh> {
         for turn in self.turns {
             turn.answer(Ok(Taken::Refused(contended(&self.entry.dimension))));
         }
+        self.orphans
     }
 
-    fn fail(self, error: &AcquireError) {
+    fn fail(self, error: &AcquireError) -> Vec<Fresh> {
         for turn in self.turns {
             turn.answer(Err(error.clone()));
         }
+        self.orphans
     }
 }
 
