@@ -17,6 +17,7 @@ use crate::engine;
 use crate::faults::Faults;
 use crate::link;
 use crate::meter::Meter;
+use crate::profile::DynamoProfile;
 use crate::server::{Server, ServerError};
 
 /// A DynamoDB engine in this process. Clones are one engine.
@@ -26,6 +27,7 @@ pub struct EmbeddedDynamo {
     clock: TestClock,
     meter: Meter,
     faults: Faults,
+    profile: Option<DynamoProfile>,
 }
 
 /// Why the engine could not be opened, or a table in it not made.
@@ -64,7 +66,7 @@ impl EmbeddedDynamo {
     /// [`EngineError`] where SQLite does not start.
     pub fn with_clock(clock: TestClock) -> Result<Self, EngineError> {
         let database = Database::memory_with_clock(Arc::new(clock.clone())).map_err(failed("open"))?;
-        Ok(Self { database, clock, meter: Meter::default(), faults: Faults::default() })
+        Ok(Self { database, clock, meter: Meter::default(), faults: Faults::default(), profile: None })
     }
 
     /// An engine that keeps its data in `file`, at the system's time.
@@ -73,7 +75,13 @@ impl EmbeddedDynamo {
     /// [`EngineError`] where the file cannot be opened or is none of the engine's.
     pub fn open(file: &Path) -> Result<Self, EngineError> {
         let database = Database::new(&file.to_string_lossy()).map_err(failed("open"))?;
-        Ok(Self { database, clock: TestClock::system(), meter: Meter::default(), faults: Faults::default() })
+        Ok(Self {
+            database,
+            clock: TestClock::system(),
+            meter: Meter::default(),
+            faults: Faults::default(),
+            profile: None,
+        })
     }
 
     /// An engine in memory with Sluice's table of this name.
@@ -127,10 +135,18 @@ impl EmbeddedDynamo {
         Self { faults, meter: Meter::off(), ..self.clone() }
     }
 
+    /// The same engine behind a service that is modelled: clients made from here meet its latencies, conflicts and limits. On
+    /// tokio's paused clock.
+    #[must_use]
+    pub fn behind(&self, profile: &DynamoProfile) -> Self {
+        Self { profile: Some(profile.clone()), ..self.clone() }
+    }
+
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        let http_client = link::in_process(self.database.clone(), self.meter.clone(), self.faults.clone());
+        let http_client =
+            link::in_process(self.database.clone(), self.profile.clone(), self.meter.clone(), self.faults.clone());
         let second = std::time::Duration::from_secs(1);
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::latest())

@@ -3,7 +3,7 @@
 //! [`EmbeddedDynamo`] holds the engine (`dynoxide`: SQLite underneath, DynamoDB's own expression and transaction semantics).
 //! Clients talk to it through the AWS SDK, with an HTTP client that calls it directly, or over a socket. [`TestClock`] moves
 //! the time of engine and clients, [`Meter`] counts what AWS would bill, [`Faults`] loses requests and replies and adds the
-//! conflicts and throttling that the engine never has by itself.
+//! conflicts and throttling that the engine never has by itself. [`DynamoProfile`] models them as load brings them about.
 //!
 //! ```
 //! use sluice_sdk::Outcome;
@@ -32,6 +32,7 @@ mod faults;
 mod item_size;
 mod link;
 mod meter;
+mod profile;
 mod rights;
 mod server;
 
@@ -40,5 +41,6 @@ pub use embedded::{EmbeddedDynamo, EngineError};
 pub use faults::{Alteration, Answered, Call, Fault, Faults, Gate};
 pub use link::{Operation, metered};
 pub use meter::{Meter, Usage};
+pub use profile::{DynamoProfile, Latencies};
 pub use rights::Rights;
 pub use server::{Server, ServerError};

@@ -13,6 +13,7 @@ use dynoxide::Database;
 use crate::engine;
 use crate::faults::{Answered, Call, Fault, Faults};
 use crate::meter::{self, Meter, Usage};
+use crate::profile::DynamoProfile;
 use crate::rights;
 
 /// The API operations that Sluice uses.
@@ -50,11 +51,24 @@ impl Operation {
             _ => Self::Other,
         }
     }
+
+    pub(crate) const fn is_write(self) -> bool {
+        matches!(self, Self::PutItem | Self::UpdateItem | Self::DeleteItem | Self::TransactWriteItems)
+    }
 }
 
-/// An HTTP client that calls `database` directly.
-pub(crate) fn in_process(database: Database, meter: Meter, faults: Faults) -> SharedHttpClient {
-    let link = SharedHttpConnector::new(Link { end: End::Engine(database), meter, faults });
+/// An HTTP client that calls `database` directly, or by way of a service that is modelled.
+pub(crate) fn in_process(
+    database: Database,
+    profile: Option<DynamoProfile>,
+    meter: Meter,
+    faults: Faults,
+) -> SharedHttpClient {
+    let end = match profile {
+        None => End::Engine(database),
+        Some(profile) => End::Modelled(database, profile),
+    };
+    let link = SharedHttpConnector::new(Link { end, meter, faults });
     http_client_fn(move |_, _| link.clone())
 }
 
@@ -70,6 +84,7 @@ pub fn metered(http_client: SharedHttpClient, meter: Meter, faults: Faults) -> S
 #[derive(Clone)]
 enum End {
     Engine(Database),
+    Modelled(Database, DynamoProfile),
     Socket(SharedHttpConnector),
 }
 
@@ -161,7 +176,7 @@ impl Link {
                 Ok(response(500, body.to_vec()))
             }
             Some(Fault::Answer { status, body }) => {
-                self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
+                self.count_unapplied(operation, status);
                 Ok(response(status, body.into_bytes()))
             }
             Some(Fault::Hold(gate)) => {
@@ -180,21 +195,44 @@ impl Link {
     ) -> Result<HttpResponse, ConnectorError> {
         match &self.end {
             End::Engine(_) => Ok(self.apply(name, operation, &request)),
+            End::Modelled(database, profile) => {
+                let written = || meter::written(database, name, request.body().bytes().unwrap_or_default());
+                let apply = || self.apply(name, operation, &request);
+                let refuse = |fault| match fault {
+                    Fault::Answer { status, body } => {
+                        self.count_unapplied(operation, status);
+                        response(status, body.into_bytes())
+                    }
+                    _ => response(500, Vec::new()),
+                };
+                Ok(profile.carry(operation, written, apply, refuse).await)
+            }
             End::Socket(connector) => {
                 self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
-                connector.call(request).await
+                let reply = connector.call(request).await?;
+                self.meter.count_answer(operation, reply.status().as_u16());
+                Ok(reply)
             }
         }
     }
 
+    /// A request that something before the engine answered.
+    fn count_unapplied(&self, operation: Operation, status: u16) {
+        self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
+        self.meter.count_answer(operation, status);
+    }
+
     fn apply(&self, name: &str, operation: Operation, request: &HttpRequest) -> HttpResponse {
-        let End::Engine(database) = &self.end else { return response(500, Vec::new()) };
+        let (End::Engine(database) | End::Modelled(database, _)) = &self.end else {
+            return response(500, Vec::new());
+        };
         let body = request.body().bytes().unwrap_or_default();
         let (status, reply) = if operation == Operation::Other || self.meter.is_off() {
             engine::answer(database, name, body)
         } else {
             let (status, reply, usage) = meter::metered(database, name, body);
             self.meter.count(operation, usage);
+            self.meter.count_answer(operation, status);
             (status, reply)
         };
         self.faults.answered(Answered { call: Call { operation, body }, status, reply: &reply });

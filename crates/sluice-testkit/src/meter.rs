@@ -1,6 +1,7 @@
 //! What AWS would bill: requests and capacity units, by operation.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dynoxide::Database;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use crate::engine;
 use crate::item_size::item_size;
 use crate::link::Operation;
+use crate::profile::Written;
 
 /// Counts what clients use. Clones are one meter.
 ///
@@ -18,6 +20,7 @@ use crate::link::Operation;
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     counts: Arc<Mutex<BTreeMap<Operation, Usage>>>,
+    failed_writes: Arc<AtomicU64>,
     is_off: bool,
 }
 
@@ -66,11 +69,25 @@ impl Meter {
         self.locked().get(&operation).copied().unwrap_or_default()
     }
 
+    /// Writes that were answered with an error and changed nothing: a false condition, a conflict, throttling. A transaction is
+    /// one.
+    #[must_use]
+    pub fn failed_writes(&self) -> u64 {
+        self.failed_writes.load(Ordering::Relaxed)
+    }
+
     /// Starts again from nothing, and returns what was used.
     pub fn reset(&self) -> Usage {
         let total = self.total();
         self.locked().clear();
+        self.failed_writes.store(0, Ordering::Relaxed);
         total
+    }
+
+    pub(crate) fn count_answer(&self, operation: Operation, status: u16) {
+        if status != 200 && operation.is_write() {
+            self.failed_writes.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn count(&self, operation: Operation, usage: Usage) {
@@ -99,6 +116,18 @@ pub(crate) fn metered(database: &Database, operation: &str, body: &[u8]) -> (u16
     let write_units = before.into_iter().zip(after).map(units).sum::<u64>() * factor;
     let usage = Usage { requests: 1, write_units, read_units: read_units(operation, &request, &reply) };
     (status, reply, usage)
+}
+
+/// What a request will write, and the units of it by the sizes before.
+pub(crate) fn written(database: &Database, operation: &str, body: &[u8]) -> Vec<Written> {
+    let request: Value = serde_json::from_slice(body).unwrap_or_default();
+    let factor = if operation == "TransactWriteItems" { 2 } else { 1 };
+    let keys = written_keys(operation, &request);
+    let one = |(table, key): &(Value, Value)| Written {
+        item: format!("{table}{key}"),
+        units: size_of(database, table, key).div_ceil(WRITE_UNIT).max(1) * factor,
+    };
+    keys.iter().map(one).collect()
 }
 
 /// Table and key of every item that the request writes.

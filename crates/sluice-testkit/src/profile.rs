@@ -1,0 +1,205 @@
+//! A network and a service that behave as DynamoDB does under load: service times, transaction conflicts, and the most that one
+//! item can take. Modelled, not measured on AWS; meant for tokio's paused clock, where a minute of it takes seconds.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::faults::Fault;
+use crate::link::Operation;
+
+mod throughput;
+
+use throughput::Throughput;
+
+/// Latencies and limits of a DynamoDB that is modelled. Clones are one service, which all clients of an engine share.
+///
+/// - A request takes half a round trip to arrive, its service time, and half a round trip back. Half of a service time is fixed
+///   and half is drawn from an exponential distribution, so that its mean is the figure below and its 99th percentile 2.8 times
+///   that: for a write 11 ms with the round trip, where clients of DynamoDB have measured 16 ms.
+/// - A single write is applied when it arrives. A transaction holds its items for its service time and is applied at its end;
+///   meanwhile another transaction on one of them is cancelled (`TransactionConflict`), a single write is refused
+///   (`TransactionConflictException`), and a read is not disturbed. What is refused so takes its service time all the same, and is
+///   counted without units.
+/// - An item takes 1,000 write units a second. What comes above is refused at once, and not counted against the item. A false
+///   condition is, as in DynamoDB.
+///
+/// On a paused clock time passes in steps of a millisecond; latencies are met on average.
+/// A request whose sender goes away in the middle is not carried on.
+#[derive(Clone, Debug)]
+pub struct DynamoProfile {
+    latencies: Latencies,
+    service: Arc<Mutex<Service>>,
+}
+
+/// How long things take.
+///
+/// Source of the defaults: the load tests of zae-limiter on DynamoDB (average server times), and a millisecond of network within
+/// a Region.
+#[derive(Clone, Copy, Debug)]
+pub struct Latencies {
+    /// The network, there and back.
+    pub round_trip: Duration,
+    /// `GetItem`, and any other read.
+    pub read: Duration,
+    /// `UpdateItem`, `PutItem`, `DeleteItem`.
+    pub write: Duration,
+    /// `TransactWriteItems`.
+    pub transaction: Duration,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self {
+            round_trip: Duration::from_millis(1),
+            read: Duration::from_micros(1_200),
+            write: Duration::from_micros(3_500),
+            transaction: Duration::from_micros(15_700),
+        }
+    }
+}
+
+/// The grain of tokio's timers.
+const TICK: Duration = Duration::from_millis(1);
+
+/// One item that a request writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Table and key.
+    pub(crate) item: String,
+    /// Write units, by its size before.
+    pub(crate) units: u64,
+}
+
+#[derive(Debug)]
+struct Service {
+    held: HashSet<String>,
+    throughput: Throughput,
+    random: fastrand::Rng,
+}
+
+/// What becomes of a request that has arrived.
+enum Admission {
+    Served,
+    /// Refused, after its service time.
+    Conflict(Fault),
+    /// Refused, at once.
+    Throttled(Fault),
+}
+
+impl DynamoProfile {
+    /// A service with the default latencies; runs of one seed, on a paused clock, are alike.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self::with_latencies(seed, Latencies::default())
+    }
+
+    /// A service with other latencies.
+    #[must_use]
+    pub fn with_latencies(seed: u64, latencies: Latencies) -> Self {
+        let service =
+            Service { held: HashSet::new(), throughput: Throughput::default(), random: fastrand::Rng::with_seed(seed) };
+        Self { latencies, service: Arc::new(Mutex::new(service)) }
+    }
+
+    /// Carries a request there and back. `apply` does it; `refuse` makes a reply of a refusal.
+    pub(crate) async fn carry<Reply>(
+        &self,
+        operation: Operation,
+        written: impl FnOnce() -> Vec<Written>,
+        apply: impl FnOnce() -> Reply,
+        refuse: impl FnOnce(Fault) -> Reply,
+    ) -> Reply {
+        let (service_time, early) = self.draw(operation);
+        let half_way = self.latencies.round_trip / 2;
+        let arrival = Instant::now() + half_way - early;
+        sleep_until(arrival).await;
+        let written = written();
+        let done = arrival + service_time;
+        let (reply, answered) = match self.admit(&written, operation) {
+            Admission::Throttled(fault) => (refuse(fault), arrival),
+            Admission::Conflict(fault) => (refuse(fault), done),
+            Admission::Served if operation == Operation::TransactWriteItems => {
+                let held = Held { profile: self, written: &written };
+                sleep_until(done).await;
+                let reply = apply();
+                drop(held);
+                (reply, done)
+            }
+            Admission::Served => (apply(), done),
+        };
+        sleep_until(answered + half_way).await;
+        reply
+    }
+
+    /// A service time, and how much earlier than meant each of the request's timers is set.
+    ///
+    /// Tokio's timers end on whole milliseconds, rounded up. Set earlier by a part of a millisecond that is drawn evenly, they end
+    /// at the time that is meant, on average.
+    fn draw(&self, operation: Operation) -> (Duration, Duration) {
+        let mean = match operation {
+            Operation::TransactWriteItems => self.latencies.transaction,
+            Operation::PutItem | Operation::UpdateItem | Operation::DeleteItem => self.latencies.write,
+            _ => self.latencies.read,
+        };
+        let random = &mut self.locked().random;
+        // From above 0 to 1: the logarithm is finite.
+        let exponential = -(1.0 - random.f64()).ln();
+        (mean.mul_f64(0.5 + 0.5 * exponential), TICK.mul_f64(random.f64()))
+    }
+
+    fn admit(&self, written: &[Written], operation: Operation) -> Admission {
+        let is_transaction = operation == Operation::TransactWriteItems;
+        let mut service = self.locked();
+        let meets_another: Vec<bool> = written.iter().map(|one| service.held.contains(&one.item)).collect();
+        if meets_another.contains(&true) {
+            return Admission::Conflict(if is_transaction {
+                cancelled(&meets_another, "TransactionConflict")
+            } else {
+                Fault::conflict()
+            });
+        }
+        let too_hot = service.throughput.refuses(written);
+        if too_hot.contains(&true) {
+            return Admission::Throttled(if is_transaction {
+                cancelled(&too_hot, "ThrottlingError")
+            } else {
+                Fault::throttled()
+            });
+        }
+        service.throughput.take(written);
+        if is_transaction {
+            service.held.extend(written.iter().map(|one| one.item.clone()));
+        }
+        Admission::Served
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Service> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The items of a transaction. Dropped, they are free.
+struct Held<'a> {
+    profile: &'a DynamoProfile,
+    written: &'a [Written],
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut service = self.profile.locked();
+        for one in self.written {
+            service.held.remove(&one.item);
+        }
+    }
+}
+
+fn cancelled(at_fault: &[bool], code: &str) -> Fault {
+    let codes: Vec<&str> = at_fault.iter().map(|at_fault| if *at_fault { code } else { "None" }).collect();
+    Fault::cancelled(&codes)
+}
+
+#[cfg(test)]
+mod tests;
