@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{acquire, buckets, demo, history, leases, penalize, reconcile, run, sandbox, stress};
+use crate::{acquire, bench, buckets, demo, history, leases, penalize, reconcile, run, sandbox, stress};
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
 ///
@@ -38,11 +38,19 @@ pub(crate) enum Command {
     Reconcile(reconcile::Options),
     /// Acquire and release from many workers at once, and judge what came of it (with --history)
     Stress(stress::Options),
+    /// Measure the client beside other ways to share a limit
+    Bench(bench::Options),
     /// Read histories, and decide whether every promise was kept
     History(history::Options),
     /// One caller process of the demo
     #[command(hide = true)]
     DemoWorker(demo::worker::Options),
+    /// The engine of a bench
+    #[command(hide = true)]
+    BenchEngine(bench::engine::Options),
+    /// The process whose memory a bench measures
+    #[command(hide = true)]
+    BenchMemory(bench::scenario::memory::Options),
     /// One process of a stress run
     #[command(hide = true)]
     StressWorker(stress::worker::Options),

@@ -3,6 +3,7 @@
 
 mod acquire;
 mod arguments;
+mod bench;
 mod buckets;
 mod connect;
 mod demo;
@@ -38,6 +39,9 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Reconcile(options) => reconcile::run(options).await,
         Command::Demo(options) => demo::run(options).await,
         Command::Stress(options) => stress::run(options).await,
+        Command::Bench(options) => bench::run(options).await,
+        Command::BenchEngine(options) => bench::engine::serve(options).await,
+        Command::BenchMemory(options) => bench::scenario::memory::measure(options).await,
         Command::History(options) => history::run(&options),
         Command::DemoWorker(options) => demo::worker::run(options).await,
         Command::StressWorker(options) => stress::worker::run(options).await,

@@ -1,0 +1,113 @@
+//! `sluice bench`: Sluice beside the algorithm that it was described with, a lone conditional update and a limiter in memory; all
+//! in one run, over loopback and against a DynamoDB that is modelled.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::failure::Ended;
+
+mod chart;
+pub(crate) mod engine;
+mod features;
+mod histogram;
+mod load;
+mod lone_update;
+mod measure;
+mod process;
+mod progress;
+mod reference;
+pub(crate) mod scenario;
+mod system;
+mod table;
+mod target;
+mod world;
+
+use measure::Measure;
+use progress::Progress;
+use scenario::{Plan, Scenario};
+use target::Target;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How long each system is measured in each case
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Run this one; may be given several times. All without
+    #[arg(long = "scenario", value_name = "S", value_enum)]
+    scenarios: Vec<Scenario>,
+    /// Write a chart of grants a second by callers into this file, as SVG; of the scenario `ample`
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the figures as JSON into this file too
+    #[arg(long, value_name = "FILE")]
+    json_file: Option<PathBuf>,
+    /// End with exit code 1 where a target is missed
+    #[arg(long)]
+    check: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    /// `release`, or `debug`, whose figures say little.
+    build: &'static str,
+    cores: usize,
+    /// How long each system was measured; virtual seconds against the model, minutes for saturation.
+    seconds: u64,
+    measures: Vec<Measure>,
+    targets: Vec<Target>,
+}
+
+const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+pub(crate) async fn run(options: Options) -> Ended {
+    if BUILD == "debug" {
+        anstream::eprintln!(
+            "{}the figures of a debug build say little:{} cargo run --release -p sluice-cli -- bench",
+            crate::output::YELLOW.render(),
+            crate::output::YELLOW.render_reset()
+        );
+    }
+    let wanted = |scenario: &Scenario| options.scenarios.is_empty() || options.scenarios.contains(scenario);
+    let scenarios: Vec<Scenario> = Scenario::ALL.into_iter().filter(wanted).collect();
+    let progress = Progress::new(scenarios.iter().map(|scenario| scenario.steps()).sum());
+    let plan = Plan { length: Duration::from_secs(options.seconds), progress: progress.clone() };
+    let mut measures = Vec::new();
+    for scenario in scenarios {
+        measures.extend(scenario.run(&plan).await?);
+    }
+    progress.finish();
+    if let Some(file) = &options.chart {
+        chart::write(&measures, file)?;
+    }
+    let targets = target::judge(&measures);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let report =
+        Report { version: env!("CARGO_PKG_VERSION"), build: BUILD, cores, seconds: options.seconds, measures, targets };
+    if let Some(file) = &options.json_file {
+        std::fs::write(file, serde_json::to_string_pretty(&report)? + "\n")?;
+    }
+    if options.json {
+        crate::output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    let is_missed = report.targets.iter().any(|target| target.met == Some(false));
+    Ok(if options.check && is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn print(report: &Report) {
+    let Report { build, cores, seconds, version, .. } = report;
+    println!("sluice {version}, {build} build, {cores} cores; {seconds} s for each system and case");
+    for line in table::measures(&report.measures).into_iter().chain(table::targets(&report.targets)) {
+        anstream::println!("{line}");
+    }
+}

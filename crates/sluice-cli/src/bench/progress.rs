@@ -1,0 +1,35 @@
+//! What is shown while the bench runs: a bar on standard error, and what is measured at the moment.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Clones are one bar.
+#[derive(Clone)]
+pub(crate) struct Progress(ProgressBar);
+
+const TICK: Duration = Duration::from_millis(250);
+
+impl Progress {
+    pub(crate) fn new(steps: u64) -> Self {
+        let style = ProgressStyle::with_template("{bar:16} {pos:>2}/{len} {elapsed:>4} {wide_msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉▊▋▌▍▎▏ ");
+        let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr()).with_style(style);
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+
+    /// One case is about to be measured.
+    pub(crate) fn step(&self, what: impl std::fmt::Display) {
+        self.0.set_message(what.to_string());
+        // Where standard error is no terminal the bar is hidden: a line for each case then.
+        if self.0.is_hidden() {
+            eprintln!("{what}");
+        }
+        self.0.inc(1);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,189 @@
+//! Where a scenario runs: over loopback, in time as it passes; or against a DynamoDB that is modelled, in virtual time.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedHttpClient};
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::Serialize;
+use sluice_sdk::core::schema::{self, KEY, table_name};
+use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_sdk::{Client, ClientBuilder, Clock};
+use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, metered};
+
+use super::engine::Engine;
+use super::lone_update::LoneUpdate;
+use super::reference::Reference;
+use super::system::Sluice;
+use crate::failure::Failure;
+
+/// The two stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// The embedded engine, served on 127.0.0.1 by a process of its own.
+    Loopback,
+    /// The embedded engine behind DynamoDB's modelled latencies, conflicts and limits, in virtual time.
+    DynamoProfile,
+}
+
+/// One table, and what its clients have used.
+pub(crate) struct World {
+    pub(crate) stage: Stage,
+    pub(crate) meter: Meter,
+    pub(crate) clock: Clock,
+    table: String,
+    end: End,
+}
+
+enum End {
+    Socket(Engine),
+    Modelled(EmbeddedDynamo),
+}
+
+/// Every run of the model draws the same.
+const SEED: u64 = 5;
+
+impl World {
+    pub(crate) async fn loopback(buckets: usize) -> Result<Self, Failure> {
+        let end = End::Socket(Engine::start(buckets).await?);
+        let (meter, table) = (Meter::default(), table_name("bench"));
+        Ok(Self { stage: Stage::Loopback, meter, clock: Clock::system(), table, end })
+    }
+
+    /// On a runtime whose clock is paused.
+    pub(crate) async fn modelled() -> Result<Self, Failure> {
+        fastrand::seed(SEED);
+        let table = table_name("bench");
+        let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_800_000_000)))?;
+        dynamo.create_table(&table).await?;
+        dynamo.faults().always(Operation::TransactWriteItems, Fault::NewToken);
+        let dynamo = dynamo.behind(&DynamoProfile::new(SEED));
+        dynamo.meter().reset();
+        let (meter, clock) = (dynamo.meter().clone(), dynamo.clock().off_by(0));
+        Ok(Self { stage: Stage::DynamoProfile, meter, clock, table, end: End::Modelled(dynamo) })
+    }
+
+    /// A DynamoDB client as another process would have it.
+    pub(crate) fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+        match &self.end {
+            End::Socket(engine) => dynamodb(&engine.endpoint, &self.meter),
+            End::Modelled(dynamo) => dynamo.dynamodb(),
+        }
+    }
+
+    fn settings(&self) -> ClientBuilder {
+        Client::builder(&self.table).clock(self.clock.clone()).caller("bench")
+    }
+
+    /// Sluice in as many processes.
+    pub(crate) fn sluice(
+        &self,
+        processes: usize,
+        dimensions: &[(&str, u32)],
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Vec<Sluice> {
+        let names: Vec<&str> = dimensions.iter().map(|(name, _)| *name).collect();
+        let request = dimensions
+            .iter()
+            .fold(sluice_sdk::Request::from(names), |request, (name, cost)| request.cost(*name, *cost));
+        let one = |_| Sluice {
+            client: settings(self.settings()).dynamodb(self.dynamodb()),
+            // A single dimension at its own cost is what product code asks for most.
+            request: if let [(name, 1)] = dimensions { (*name).into() } else { request.clone() },
+        };
+        (0..processes).map(one).collect()
+    }
+
+    /// The reference algorithm in as many processes.
+    pub(crate) fn reference(&self, processes: usize, dimensions: &[(&str, u32)]) -> Vec<Reference> {
+        let one = |_| Reference {
+            dynamo: self.dynamodb(),
+            table: self.table.clone(),
+            dimensions: dimensions.iter().map(|(name, cost)| ((*name).to_owned(), f64::from(*cost))).collect(),
+            clock: self.clock.clone(),
+        };
+        (0..processes).map(one).collect()
+    }
+
+    /// A lone conditional update in as many processes.
+    pub(crate) fn lone_update(&self, processes: usize, dimension: &str) -> Vec<LoneUpdate> {
+        let one =
+            |_| LoneUpdate { dynamo: self.dynamodb(), table: self.table.clone(), dimension: dimension.to_owned() };
+        (0..processes).map(one).collect()
+    }
+
+    /// Makes a bucket that holds `tokens` now.
+    pub(crate) async fn bucket(&self, name: &str, limit: &Limit, tokens: Amount) -> Result<(), Failure> {
+        let number = |value: String| AttributeValue::N(value);
+        let text = |value: &str| AttributeValue::S(value.to_owned());
+        let row = HashMap::from([
+            (KEY.to_owned(), text(name)),
+            (schema::CAPACITY.to_owned(), number(limit.capacity().to_string())),
+            (schema::TOKENS.to_owned(), number(tokens.to_string())),
+            (schema::REFILL_RATE.to_owned(), number(limit.refill_rate().to_string())),
+            (schema::LAST_REFILL_AT.to_owned(), number(self.clock.now().to_string())),
+            (schema::COST_PER_CALL.to_owned(), number(limit.cost_per_call().to_string())),
+            (schema::LIMIT_TYPE.to_owned(), text(limit.limit_type().as_str())),
+            (schema::VERSION.to_owned(), number("0".to_owned())),
+        ]);
+        self.dynamodb().put_item().table_name(&self.table).set_item(Some(row)).send().await?;
+        Ok(())
+    }
+}
+
+/// The engine walks all transactions of ten minutes at each that has a token, which DynamoDB does not: in its stead tokens are
+/// left out, for all systems alike.
+fn dynamodb(endpoint: &str, meter: &Meter) -> aws_sdk_dynamodb::Client {
+    let faults = Faults::default();
+    faults.always(Operation::TransactWriteItems, Fault::NewToken);
+    let http: SharedHttpClient = aws_smithy_http_client::Builder::new().build_http();
+    // Hundreds of callers on two cores wait for the processor, not for DynamoDB.
+    let patience = Duration::from_secs(10);
+    let config = aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("eu-central-1"))
+        .endpoint_url(endpoint)
+        .credentials_provider(Credentials::new("bench", "bench", None, None, "sluice bench"))
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(TimeoutConfig::builder().connect_timeout(patience).read_timeout(patience).build())
+        .http_client(metered(http, meter.clone(), faults));
+    aws_sdk_dynamodb::Client::from_conf(config.build())
+}
+
+/// A client of Sluice for the engine of another process.
+pub(crate) fn sluice_at(endpoint: &str, meter: &Meter) -> ClientAt {
+    ClientAt { settings: Client::builder(table_name("bench")).caller("bench"), dynamo: dynamodb(endpoint, meter) }
+}
+
+/// Settings that are still to be made, and the connection.
+pub(crate) struct ClientAt {
+    pub(crate) settings: ClientBuilder,
+    pub(crate) dynamo: aws_sdk_dynamodb::Client,
+}
+
+/// A requests limit of 600 a minute whose capacity no run uses up.
+pub(crate) fn plenty() -> Result<Limit, Failure> {
+    let capacity = Amount::from_tokens(1_000_000_000);
+    per_minute(LimitType::Requests, 600, capacity)
+}
+
+/// As much as `plenty` holds in the beginning: not full, so that the bucket is neither refused nor spilling over.
+pub(crate) const PLENTY: Amount = Amount::from_tokens(900_000_000);
+
+pub(crate) fn per_minute(limit_type: LimitType, tokens: i32, capacity: Amount) -> Result<Limit, Failure> {
+    let rate = Rate::per(Amount::from_tokens(tokens), Duration::from_secs(60));
+    let rate = rate.ok_or_else(|| Failure::new("no such rate"))?;
+    Ok(Limit::rate(limit_type, capacity, rate, Cost::ONE)?)
+}
+
+pub(crate) fn slots(slots: i32) -> Result<Limit, Failure> {
+    Ok(Limit::concurrent(Amount::from_tokens(slots), Cost::ONE)?)
+}
+
+/// The name of one of many buckets.
+pub(crate) fn many(n: usize) -> Result<Dimension, Failure> {
+    Ok(Dimension::new(&format!("vendor{n}#rpm"))?)
+}
