@@ -98,11 +98,10 @@ const AFTER_ERROR: Duration = Duration::from_millis(10);
 async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
     let mut tally = Tally::default();
     let mut asked_at = Instant::now();
-    while asked_at < end {
-        let answer = system.take().await;
-        let answered_at = Instant::now();
-        match answer {
+    while Instant::now() < end {
+        match system.take().await {
             Ok(Answer::Granted { held, waited }) => {
+                let answered_at = Instant::now();
                 if answered_at <= end {
                     tally.grants += 1;
                     tally.latencies.record(waited.unwrap_or(answered_at - asked_at));
@@ -119,8 +118,15 @@ async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
             Ok(Answer::Refused { wait }) if load.when_refused == WhenRefused::Wait => {
                 tally.refusals += 1;
                 sleep(wait).await;
+                // It still waits for the same grant.
+                continue;
             }
-            Ok(Answer::Refused { .. } | Answer::GaveUp) => tally.false_refusals += 1,
+            Ok(Answer::Refused { .. } | Answer::GaveUp) => {
+                tally.false_refusals += 1;
+                if load.when_refused == WhenRefused::Wait {
+                    continue;
+                }
+            }
             Err(error) => {
                 tally.failed(&error);
                 sleep(AFTER_ERROR).await;
@@ -130,3 +136,6 @@ async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
     }
     tally
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,11 @@
 //! A lone conditional `UpdateItem` in a loop: no read, no lease, no refill. The least that a limiter in DynamoDB can do.
 
-use aws_sdk_dynamodb::Client as Dynamo;
-use sluice_sdk::core::schema::KEY;
 use std::time::Duration;
+
+use aws_sdk_dynamodb::Client as Dynamo;
+use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
+use sluice_sdk::core::schema::KEY;
+use sluice_sdk::core::{Operand, Update};
 use tokio::time::sleep;
 
 use super::reference::{backoff, digits, failed, is_busy, text};
@@ -39,6 +42,48 @@ impl System for LoneUpdate {
             }
         }
         Ok(Answer::GaveUp)
+    }
+
+    async fn finish(&self, (): ()) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The write that Sluice itself makes, planned once and sent bare: what is left of Sluice's time is its own.
+#[derive(Clone)]
+pub(crate) struct OwnUpdate {
+    pub(crate) dynamo: Dynamo,
+    pub(crate) table: String,
+    pub(crate) update: Update,
+}
+
+impl System for OwnUpdate {
+    type Held = ();
+
+    async fn take(&self) -> Result<Answer<()>, Failure> {
+        let statement = &self.update.statement;
+        let mut request = self
+            .dynamo
+            .update_item()
+            .table_name(&self.table)
+            .key(KEY, text(&self.update.key))
+            .update_expression(statement.update.to_string())
+            .condition_expression(statement.condition.to_string())
+            .return_values(ReturnValue::AllNew)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        for (short, name) in statement.names.iter() {
+            request = request.expression_attribute_names(short.to_string(), name.to_string());
+        }
+        for (name, operand) in &self.update.values {
+            let value = match operand {
+                Operand::Text(value) => text(value),
+                Operand::Number(value) => digits(value),
+                other => return Err(Failure::new(format!("no such operand: {other:?}"))),
+            };
+            request = request.expression_attribute_values(name.to_string(), value);
+        }
+        request.send().await.map_err(failed)?;
+        Ok(Answer::granted(()))
     }
 
     async fn finish(&self, (): ()) -> Result<(), Failure> {

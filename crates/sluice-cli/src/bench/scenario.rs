@@ -60,7 +60,8 @@ impl Scenario {
             Self::Ample => 8,
             Self::Processes => 7,
             Self::Saturation => 5,
-            Self::Together | Self::Prefetch | Self::Memory => 2,
+            Self::Together | Self::Prefetch => 2,
+            Self::Memory => 1,
             Self::Concurrency => 4,
         }
     }

@@ -8,11 +8,12 @@ use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 #[rustfmt::skip]
 const HEADER: [&str; 10] = ["", "grants/s", "false", "req", "failed", "units w/r", "p50", "p99", "p99.9", "cpu"];
 #[rustfmt::skip]
-const SATURATION_HEADER: [&str; 10] = ["", "of quota", "above", "order", "false", "writes", "failed", "units w/r", "p50", "p99"];
+const SATURATION_HEADER: [&str; 10] =
+    ["", "of quota", "above", "passed", "false", "writes", "failed", "units w/r", "p50", "p99"];
 
 /// Of the columns; 80 in all.
 const WIDTHS: [usize; 10] = [13, 10, 7, 7, 7, 10, 7, 7, 7, 5];
-const SATURATION_WIDTHS: [usize; 10] = [13, 9, 6, 6, 6, 8, 7, 10, 7, 7];
+const SATURATION_WIDTHS: [usize; 10] = [13, 9, 6, 7, 6, 7, 7, 11, 7, 7];
 
 /// A block for each case, under one header for each scenario.
 pub(crate) fn measures(measures: &[Measure]) -> Vec<String> {
@@ -23,32 +24,38 @@ pub(crate) fn measures(measures: &[Measure]) -> Vec<String> {
     }
     if !measures.is_empty() {
         lines.push(String::new());
-        lines.push(dim("req, failed, units: requests, writes without effect, write and read units a grant"));
-        lines.push(dim("false: refused although there was quota; cpu: us a grant, of the clients alone"));
+        lines.extend(LEGEND.map(dim));
     }
     lines
 }
 
+const LEGEND: [&str; 5] = [
+    "req, failed, writes, units: requests, writes without effect, writes, write and",
+    "read units of a grant; p50 to p99.9: of an acquire, or until a start that is",
+    "waited for; cpu: us of a grant, of the clients alone",
+    "false: refused although there was quota; above: grants above the bound;",
+    "passed: grants that a later caller's went before",
+];
+
 fn scenario(measures: &[Measure]) -> Vec<String> {
     let Some(name) = measures.first().map(|measure| measure.scenario) else { return Vec::new() };
-    let mut lines = vec![format!("{}{name}{}", BOLD.render(), BOLD.render_reset())];
-    for case in measures.chunk_by(|a, b| a.case == b.case && a.stage == b.stage) {
-        let Some(first) = case.first() else { continue };
-        let stage = match first.stage {
-            Stage::Loopback => "loopback",
-            Stage::DynamoProfile => "DynamoDB modelled, virtual time",
+    let (header, widths) = if name == "saturation" { (SATURATION_HEADER, SATURATION_WIDTHS) } else { (HEADER, WIDTHS) };
+    let mut lines = Vec::new();
+    for stage in measures.chunk_by(|a, b| a.stage == b.stage) {
+        let place = match stage.first().map(|measure| measure.stage) {
+            Some(Stage::DynamoProfile) => "DynamoDB modelled, virtual time",
+            _ => "over loopback",
         };
-        lines.push(format!("{} {}", first.case, dim(&format!("({stage})"))));
-        match name {
-            "memory" => lines.extend(case.iter().map(memory)),
-            "saturation" => {
-                lines.push(dim(&aligned(&SATURATION_HEADER, &SATURATION_WIDTHS)));
-                lines.extend(case.iter().map(|measure| aligned(&saturation(measure), &SATURATION_WIDTHS)));
-            }
-            _ => {
-                lines.push(dim(&aligned(&HEADER, &WIDTHS)));
-                lines.extend(case.iter().map(|measure| aligned(&row(measure), &WIDTHS)));
-            }
+        lines.push(format!("{}{name}, {place}{}", BOLD.render(), BOLD.render_reset()));
+        if name == "memory" {
+            lines.extend(stage.iter().map(memory));
+            continue;
+        }
+        lines.push(dim(&aligned(&header, &widths)));
+        for case in stage.chunk_by(|a, b| a.case == b.case) {
+            lines.extend(case.first().map(|first| first.case.clone()));
+            let cells = |measure| if name == "saturation" { saturation(measure) } else { row(measure) };
+            lines.extend(case.iter().map(|measure| aligned(&cells(measure), &widths)));
         }
     }
     lines
@@ -70,12 +77,11 @@ fn row(measure: &Measure) -> [String; 10] {
 }
 
 fn saturation(measure: &Measure) -> [String; 10] {
-    let out_of_order = |count| if count == 0 { "kept".to_owned() } else { refusals(count) };
     [
         measure.system.to_owned(),
         optional(measure.quota_used, |share| format!("{:.1} %", share * 100.0)),
         measure.above_bound.map_or_else(absent, refusals),
-        measure.out_of_order.map_or_else(absent, out_of_order),
+        measure.out_of_order.map_or_else(absent, refusals),
         refusals(measure.false_refusals),
         optional(measure.writes_per_grant, ratio),
         optional(measure.failed_writes_per_grant, ratio),
@@ -88,40 +94,32 @@ fn saturation(measure: &Measure) -> [String; 10] {
 fn memory(measure: &Measure) -> String {
     let growth =
         measure.growth_kb.map_or_else(absent, |kb| format!("{}.{} MB", kb / 1_024, kb.abs() % 1_024 * 10 / 1_024));
-    format!(
-        "{:<13}{:>10} in {:.1} s: {growth} more resident memory",
-        measure.system,
-        grouped_count(measure.grants),
-        measure.seconds
-    )
+    let count = grouped_count(measure.grants);
+    format!("{:<24}{count:>11} in {:.1} s: {growth} more resident", measure.case, measure.seconds)
 }
 
 /// The targets, with met or missed beside each.
 pub(crate) fn targets(targets: &[Target]) -> Vec<String> {
-    if targets.is_empty() {
-        return Vec::new();
+    let mut lines = Vec::new();
+    if !targets.is_empty() {
+        let (bold, plain) = (BOLD.render(), BOLD.render_reset());
+        lines.extend([String::new(), format!("{bold}{:<54}{:>13}{:>13}{plain}", "targets", "wanted", "measured")]);
     }
-    let mut lines = vec![
-        String::new(),
-        format!("{}{:<54}{:>12}{:>12}{}", BOLD.render(), "targets", "wanted", "measured", BOLD.render_reset()),
-    ];
-    for target in targets {
-        let (style, verdict) = match target.met {
-            Some(true) => (GREEN, "met"),
-            Some(false) => (RED, "missed"),
-            None => (YELLOW, "none"),
-        };
-        let what = format!("{} {}", target.scenario, target.what);
-        let measured = target.measured.map_or_else(absent, figure);
-        lines.push(format!(
-            "{}{verdict:<7}{}{what:<47.47}{:>12}{measured:>12}",
-            style.render(),
-            style.render_reset(),
-            target.wanted,
-        ));
+    for scenario in targets.chunk_by(|a, b| a.scenario == b.scenario) {
+        lines.extend(scenario.first().map(|first| first.scenario.to_owned()));
+        for target in scenario {
+            let (style, verdict) = match target.met {
+                Some(true) => (GREEN, "met"),
+                Some(false) => (RED, "missed"),
+                None => (YELLOW, "none"),
+            };
+            let measured = target.measured.map_or_else(absent, figure);
+            let (style, plain) = (style.render(), style.render_reset());
+            lines.push(format!("{style}{verdict:<8}{plain}{:<46}{:>13}{measured:>13}", target.what, target.wanted));
+        }
     }
     if targets.iter().any(|target| target.met.is_none()) {
-        lines.push(dim("none: this client has not what the target is about"));
+        lines.push(dim("none: this client does not have what the target is about"));
     }
     lines
 }
@@ -169,7 +167,7 @@ fn ratio(value: f64) -> String {
 
 fn short(value: f64) -> String {
     match value {
-        value if value == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         value if value < 1.0 => format!("{value:.2}"),
         value if value < 100.0 => format!("{value:.1}"),
         value => format!("{value:.0}"),

@@ -9,12 +9,12 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedHttpC
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::Serialize;
 use sluice_sdk::core::schema::{self, KEY, table_name};
-use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Plan, Rate, RatePlanner, Take, Timestamp};
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, metered};
 
 use super::engine::Engine;
-use super::lone_update::LoneUpdate;
+use super::lone_update::{LoneUpdate, OwnUpdate};
 use super::reference::Reference;
 use super::system::Sluice;
 use crate::failure::Failure;
@@ -115,6 +115,21 @@ impl World {
         (0..processes).map(one).collect()
     }
 
+    /// Sluice's own write for a grant of one token, without Sluice. The bucket is neither full nor empty, so that one plan serves
+    /// for all.
+    pub(crate) async fn own_update(&self, dimension: &str) -> Result<OwnUpdate, Failure> {
+        let client = self.settings().dynamodb(self.dynamodb());
+        let bucket = client.bucket(&Dimension::new(dimension)?).await?;
+        let bucket = bucket.ok_or_else(|| Failure::new(format!("there is no bucket {dimension}")))?;
+        let take = Take { cost: Cost::ONE, now: self.clock.now(), patience: Duration::ZERO };
+        match RatePlanner::new(&bucket).plan(take) {
+            Plan::Write(planned) => {
+                Ok(OwnUpdate { dynamo: self.dynamodb(), table: self.table.clone(), update: planned.update })
+            }
+            other => Err(Failure::new(format!("no write is planned for {dimension}: {other:?}"))),
+        }
+    }
+
     /// Makes a bucket that holds `tokens` now.
     pub(crate) async fn bucket(&self, name: &str, limit: &Limit, tokens: Amount) -> Result<(), Failure> {
         let number = |value: String| AttributeValue::N(value);
@@ -131,6 +146,20 @@ impl World {
         ]);
         self.dynamodb().put_item().table_name(&self.table).set_item(Some(row)).send().await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl World {
+    /// What a number of a row is now; `None` where there is no such row.
+    pub(crate) fn number(&self, key: &str, attribute: &str) -> Option<f64> {
+        let End::Modelled(dynamo) = &self.end else { return None };
+        dynamo.row(&self.table, key).ok()??[attribute]["N"].as_str()?.parse().ok()
+    }
+
+    /// How many leases there are.
+    pub(crate) async fn leases(&self) -> usize {
+        self.settings().dynamodb(self.dynamodb()).leases().await.map_or(usize::MAX, |leases| leases.len())
     }
 }
 

@@ -10,10 +10,10 @@ use super::Written;
 /// and so an item, takes 1,000 write units a second.
 pub(super) const UNITS_PER_SECOND: f64 = 1_000.0;
 
-/// Units that an item has left over from an idle time, at most: those of 50 ms. DynamoDB does not say how it meters a second. Requests
+/// Units that an item has left over from an idle time, at most: those of 20 ms. DynamoDB does not say how it meters a second. Requests
 /// bunch on the scale of their service times, and must not be refused for that; more would let a run of seconds show more than
 /// the ceiling.
-pub(super) const BURST: f64 = 50.0;
+pub(super) const BURST: f64 = 20.0;
 
 /// Units that each item has left.
 #[derive(Debug, Default)]

@@ -36,14 +36,17 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
 
 async fn case(world: &World, callers: usize, length: Duration, rounds: u32) -> Result<Vec<Measure>, Failure> {
     let name = |system: &str| format!("{system}{callers}#rpm");
-    for system in ["sluice", "reference", "lone"] {
+    for system in ["sluice", "reference", "lone", "own"] {
         world.bucket(&name(system), &plenty()?, PLENTY).await?;
     }
-    let contestants = [
+    let mut contestants = vec![
         Contestant::new("sluice", world.sluice(1, &[(&name("sluice"), 1)], |settings| settings)),
         Contestant::new("reference", world.reference(1, &[(&name("reference"), 1)])),
         Contestant::new("lone update", world.lone_update(1, &name("lone"))),
     ];
+    if callers == 1 {
+        contestants.push(Contestant::new("own update", vec![world.own_update(&name("own")).await?]));
+    }
     let load = Load { callers, length, hold: Duration::ZERO, when_refused: WhenRefused::AskAgain };
     let text = format!("{callers} {}", if callers == 1 { "caller" } else { "callers" });
     let case = Case { scenario: "ample", name: &text, callers };

@@ -58,7 +58,6 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
         return Err(Failure::new(format!("the process that measures memory ended with {}", output.status)));
     }
     let report: Report = serde_json::from_slice(&output.stdout)?;
-    plan.progress.step("memory: measured");
     let measure = |name, callers, grants, seconds, growth_kb| {
         let mut used = Used { seconds, ..Used::default() };
         used.tally.grants = grants;

@@ -106,8 +106,8 @@ impl Run<'_> {
         let world = World::modelled().await?;
         // A bucket as a vendor's limit makes it: a minute's worth at most.
         let limit = per_minute(LimitType::Requests, self.rate, Amount::from_tokens(self.rate))?;
-        world.bucket(DIMENSION, &limit, Amount::from_tokens(0)).await?;
         let (began, empty_at) = (Instant::now(), world.clock.now());
+        world.bucket(DIMENSION, &limit, Amount::from_tokens(0)).await?;
         let (from, end) = (began + WARM_UP, began + WARM_UP + LENGTH);
         // Each caller asks at twice its share of the limit, unless it still waits.
         let every = Duration::from_secs(60) * u32::try_from(self.case.callers)? / (2 * u32::try_from(self.rate)?);
@@ -156,7 +156,7 @@ async fn call<S: Waits>(
             Ok(Some(placed)) => {
                 starts.push(Start { asked_at, placed_at: asked_at + placed, at: clock.now() });
                 if Instant::now() >= from {
-                    tally.latencies.record(placed);
+                    tally.latencies.record(asked_at.elapsed());
                 }
             }
             Ok(None) => tally.false_refusals += u64::from(asked_at >= from),
