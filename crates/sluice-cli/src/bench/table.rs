@@ -72,7 +72,7 @@ fn row(measure: &Measure) -> [String; 10] {
         optional(measure.acquire_p50_us, span),
         optional(measure.acquire_p99_us, span),
         optional(measure.acquire_p999_us, span),
-        optional(measure.cpu_us_per_grant, |us| if us < 10.0 { format!("{us:.1}") } else { format!("{us:.0}") }),
+        optional(measure.cpu_us_per_grant, microseconds),
     ]
 }
 
@@ -171,6 +171,14 @@ fn short(value: f64) -> String {
         value if value < 1.0 => format!("{value:.2}"),
         value if value < 100.0 => format!("{value:.1}"),
         value => format!("{value:.0}"),
+    }
+}
+
+fn microseconds(us: f64) -> String {
+    match us {
+        us if us < 9.95 => format!("{us:.1}"),
+        us if us < 9_999.5 => format!("{us:.0}"),
+        us => format!("{:.0}k", us / 1e3),
     }
 }
 

@@ -128,7 +128,8 @@ impl Run<'_> {
             used.tally.add(tally);
         }
         let tally = &mut used.tally;
-        let counted = starts.iter().filter(|start| start.at >= empty_at.after(WARM_UP));
+        let counted_from = empty_at.after(WARM_UP);
+        let counted = starts.iter().filter(|start| (counted_from..counted_from.after(LENGTH)).contains(&start.at));
         tally.grants = u64::try_from(counted.count())?;
         let mut measure = used.measure(Stage::DynamoProfile, self.case, system);
         measure.above_bound = Some(above_bound(&starts, empty_at, self.rate));

@@ -22,7 +22,7 @@ fn measure(scenario: &'static str, stage: Stage) -> Measure {
         acquire_p50_us: Some(999.4),
         acquire_p99_us: Some(999_499.0),
         acquire_p999_us: Some(9_999_999.0),
-        cpu_us_per_grant: Some(4_321.0),
+        cpu_us_per_grant: Some(16_835.0),
         resident_kb: None,
         growth_kb: Some(123_456),
         quota_used: Some(1.0),
