@@ -43,14 +43,25 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
 #[derive(Clone)]
 pub(crate) struct Sluice {
     pub(crate) client: Client,
-    pub(crate) request: Request,
+    /// Each with its cost.
+    pub(crate) dimensions: Vec<(String, u32)>,
 }
 
 impl System for Sluice {
     type Held = sluice_sdk::Grant;
 
     async fn take(&self) -> Result<Answer<Self::Held>, Failure> {
-        Ok(match self.client.acquire(self.request.clone()).await? {
+        let outcome = match &self.dimensions[..] {
+            // What product code asks for most.
+            [(name, 1)] => self.client.acquire(name.as_str()).await?,
+            several => {
+                let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
+                let request = Request::from(names);
+                let request = several.iter().fold(request, |request, (name, cost)| request.cost(name.as_str(), *cost));
+                self.client.acquire(request).await?
+            }
+        };
+        Ok(match outcome {
             Outcome::Granted(grant) => Answer::granted(grant),
             Outcome::RetryIn(retry) if retry.reason() == RetryReason::Contended => Answer::GaveUp,
             Outcome::RetryIn(retry) => Answer::Refused { wait: retry.wait() },
@@ -67,7 +78,7 @@ impl System for Sluice {
 #[derive(Clone)]
 pub(crate) struct InLine {
     pub(crate) client: Client,
-    pub(crate) request: Request,
+    pub(crate) dimension: String,
     pub(crate) hold: Duration,
 }
 
@@ -76,7 +87,7 @@ impl System for InLine {
 
     async fn take(&self) -> Result<Answer<()>, Failure> {
         let asked_at = Instant::now();
-        let slot = self.client.slot(self.request.clone());
+        let slot = self.client.slot(self.dimension.as_str());
         let held = slot.run(async |_slot| {
             let waited = asked_at.elapsed();
             sleep(self.hold).await;

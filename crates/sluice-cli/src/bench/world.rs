@@ -85,14 +85,9 @@ impl World {
         dimensions: &[(&str, u32)],
         settings: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> Vec<Sluice> {
-        let names: Vec<&str> = dimensions.iter().map(|(name, _)| *name).collect();
-        let request = dimensions
-            .iter()
-            .fold(sluice_sdk::Request::from(names), |request, (name, cost)| request.cost(*name, *cost));
         let one = |_| Sluice {
             client: settings(self.settings()).dynamodb(self.dynamodb()),
-            // A single dimension at its own cost is what product code asks for most.
-            request: if let [(name, 1)] = dimensions { (*name).into() } else { request.clone() },
+            dimensions: dimensions.iter().map(|(name, cost)| ((*name).to_owned(), *cost)).collect(),
         };
         (0..processes).map(one).collect()
     }

@@ -61,8 +61,12 @@ async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure>
 async fn scarce(world: &World, length: Duration) -> Result<Vec<Measure>, Failure> {
     buckets(world, SCARCE).await?;
     let in_line = |system: &str, settings: fn(ClientBuilder) -> ClientBuilder| -> Vec<InLine> {
-        let sluice = sluice(world, 1, system, SCARCE, settings);
-        sluice.into_iter().map(|Sluice { client, request }| InLine { client, request, hold: HOLD }).collect()
+        let dimension = name(system, SCARCE);
+        let processes = world.sluice(1, &[(&dimension, 1)], settings);
+        processes
+            .into_iter()
+            .map(|Sluice { client, .. }| InLine { client, dimension: dimension.clone(), hold: HOLD })
+            .collect()
     };
     let load = Load { callers: CALLERS, length, hold: Duration::ZERO, when_refused: WhenRefused::Wait };
     let case = Case { scenario: "concurrency", name: "10 slots, 64 callers wait", callers: CALLERS };

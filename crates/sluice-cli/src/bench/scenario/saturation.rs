@@ -69,7 +69,7 @@ trait Waits: System {
 
 impl Waits for Sluice {
     async fn start(&self) -> Result<Option<Duration>, Failure> {
-        let slot = self.client.slot(self.request.clone()).timeout(Duration::from_secs(60));
+        let slot = self.client.slot(DIMENSION).timeout(Duration::from_secs(60));
         match slot.run(async |slot| Ok::<_, std::convert::Infallible>(slot.acquiring())).await {
             Ok(acquiring) => Ok(Some(acquiring)),
             Err(sluice_sdk::SlotError::Refused(_)) => Ok(None),
