@@ -22,7 +22,7 @@ pub(crate) struct Load {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenRefused {
-    /// There are tokens: the refusal is false, and the caller asks again at once.
+    /// There is quota: the refusal is false, and the caller asks again at once (after a millisecond).
     AskAgain,
     /// The caller waits as told.
     Wait,
@@ -95,6 +95,9 @@ async fn run<S: System>(processes: Vec<S>, load: Load) -> Tally {
 /// Between two tries where the first met an error.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
 
+/// A refusal may come from the process's own memory, without a request: virtual time must pass before the next.
+const AFTER_FALSE_REFUSAL: Duration = Duration::from_millis(1);
+
 async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
     let mut tally = Tally::default();
     let mut asked_at = Instant::now();
@@ -123,6 +126,7 @@ async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
             }
             Ok(Answer::Refused { .. } | Answer::GaveUp) => {
                 tally.false_refusals += 1;
+                sleep(AFTER_FALSE_REFUSAL).await;
                 if load.when_refused == WhenRefused::Wait {
                     continue;
                 }
