@@ -55,10 +55,20 @@ fn scenario(measures: &[Measure]) -> Vec<String> {
         for case in stage.chunk_by(|a, b| a.case == b.case) {
             lines.extend(case.first().map(|first| first.case.clone()));
             let cells = |measure| if name == "saturation" { saturation(measure) } else { row(measure) };
-            lines.extend(case.iter().map(|measure| aligned(&cells(measure), &widths)));
+            for measure in case {
+                lines.push(aligned(&cells(measure), &widths));
+                lines.extend(errors(measure));
+            }
         }
     }
     lines
+}
+
+/// A system that met errors does not go on as it should: a release that fails keeps its slots from everyone.
+fn errors(measure: &Measure) -> Option<String> {
+    let last: String = measure.last_error.as_deref().unwrap_or_default().chars().take(50).collect();
+    let (style, plain) = (RED.render(), RED.render_reset());
+    (measure.errors > 0).then(|| format!("{style}{:>13}{plain} errors, as: {last}", refusals(measure.errors)))
 }
 
 fn row(measure: &Measure) -> [String; 10] {

@@ -12,8 +12,10 @@ fn measure(scenario: &'static str, stage: Stage) -> Measure {
         grants_per_second: 9_728_394.5,
         false_refusals: 1_234_567,
         refusals: 99,
-        errors: 0,
-        last_error: None,
+        errors: 7,
+        last_error: Some(
+            "the release of lease#row100#concurrent#01a1ff54eafb775f82e13d17799626af met a conflict".to_owned(),
+        ),
         requests_per_grant: Some(123.456),
         writes_per_grant: Some(1.0),
         failed_writes_per_grant: Some(1_234.5),
@@ -47,6 +49,7 @@ fn every_line_fits_into_80_columns_and_no_two_figures_touch() {
             let figures = row.trim_start_matches("inline leases").split_whitespace().count();
             // A share has a space before its sign.
             assert_eq!(figures, if scenario == "saturation" { 10 } else { 9 }, "{row}");
+            assert!(lines.iter().any(|line| line.contains("errors, as: the release of")), "{lines:#?}");
         } else {
             assert!(lines.iter().any(|line| line.contains("123,456,789 in 2.0 s: 120.5 MB")), "{lines:#?}");
         }
