@@ -97,7 +97,7 @@ fn draw_panel(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
+        .position(SeriesLabelPosition::UpperLeft)
         .border_style(BLACK.mix(0.2))
         .background_style(WHITE)
         .label_font(("sans-serif", 16))
