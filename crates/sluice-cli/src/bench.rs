@@ -12,7 +12,6 @@ use crate::failure::Ended;
 
 mod chart;
 pub(crate) mod engine;
-mod features;
 mod histogram;
 mod load;
 mod lone_update;

@@ -179,6 +179,12 @@ impl Bucket {
         self.line(now).min(self.limit.capacity())
     }
 
+    /// Whether the line is at `amount` by `now`.
+    pub(crate) fn has(&self, amount: Amount, now: Timestamp) -> bool {
+        let span = now.micros_since(self.anchor());
+        self.limit.refill_rate().has_accrued(span, amount.minus(self.tokens))
+    }
+
     /// When the level reaches `amount`, rounded up; `None` where it never does.
     #[must_use]
     pub fn reaches(&self, amount: Amount) -> Option<Timestamp> {

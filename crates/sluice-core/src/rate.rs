@@ -45,6 +45,11 @@ impl Rate {
         Amount::clamped(-(-i128::from(micros) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
 
+    /// Whether [`accrued_floor`](Self::accrued_floor) reaches `amount` in `micros`, without a division.
+    pub(crate) fn has_accrued(self, micros: i64, amount: Amount) -> bool {
+        i128::from(micros) * i128::from(self.0) >= i128::from(amount.micros()) * PER_MICRO
+    }
+
     /// Microseconds until `amount` has flowed back, rounded up: the first at which `accrued_floor` reaches it.
     /// An amount that never comes back takes for ever (`i64::MAX`).
     pub(crate) fn micros_for(self, amount: Amount) -> i64 {

@@ -74,10 +74,15 @@ impl Client {
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read, a
     /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
-        let request = request.into();
-        if let Some(grant) = prefetch::take(&self.inner, &request) {
-            return Ok(Outcome::Granted(grant));
+        let (inner, request) = (&self.inner, request.into());
+        let terms = Terms::at_once(inner.config.lease_ttl);
+        let known = request.only().and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
+        let Some((entry, cost)) = known else {
+            return attempt::submit(inner, &request.parse()?, terms).await;
+        };
+        match prefetch::take(inner, &entry, cost) {
+            Some(grant) => Ok(Outcome::Granted(grant)),
+            None => attempt::submit_one(inner, entry, cost, terms).await,
         }
-        attempt::submit(&self.inner, &request.parse()?, Terms::at_once(self.inner.config.lease_ttl)).await
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Cost, Dimension, MOST_INLINE_LEASES, Refusal, RowError};
+use sluice_core::{Bucket, Cost, Dimension, Limit, MOST_INLINE_LEASES, Refusal, RowError};
 use tokio::time::{Instant, timeout};
 
 use crate::acquire::AcquireError;
@@ -91,10 +91,50 @@ pub(crate) type Answer = Result<Taken<Fresh>, AcquireError>;
 /// failure means that another writer got on.
 pub(crate) const PLANS_AT_ONCE: u32 = 8;
 
+/// As [`submit`], for one dimension whose bucket is known, as nearly all requests are: no list, no name to parse.
+pub(crate) async fn submit_one(
+    inner: &Arc<Inner>,
+    entry: Arc<Entry>,
+    cost: Option<Cost>,
+    terms: Terms,
+) -> Result<Outcome, AcquireError> {
+    let dimension = entry.dimension.clone();
+    let answer = take_one(inner, entry, cost, terms).await;
+    told(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
+}
+
+async fn take_one(
+    inner: &Arc<Inner>,
+    entry: Arc<Entry>,
+    cost: Option<Cost>,
+    terms: Terms,
+) -> Result<Outcome, AcquireError> {
+    let limit = match entry.limit() {
+        Some(limit) => limit,
+        None => *known(inner, &entry).await?.bucket.limit(),
+    };
+    let want = want(inner, entry, &limit, cost.unwrap_or_else(|| limit.cost_per_call()))?;
+    take_wants(inner, &[want], terms).await
+}
+
 pub(crate) async fn submit(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
-    let answer = match take(inner, asks, terms).await {
+    let answer = match wants(inner, asks).await {
+        Ok(wants) => take_wants(inner, &wants, terms).await,
+        Err(error) => Err(error),
+    };
+    told(inner, || asks.to_vec(), terms, answer)
+}
+
+/// What the caller hears: an outage may be answered locally.
+fn told(
+    inner: &Arc<Inner>,
+    asks: impl FnOnce() -> Vec<Ask>,
+    terms: Terms,
+    answer: Result<Outcome, AcquireError>,
+) -> Result<Outcome, AcquireError> {
+    let answer = match answer {
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
-            match inner.fallback.take(inner, asks, terms.patience()) {
+            match inner.fallback.take(inner, &asks(), terms.patience()) {
                 Some(outcome) => {
                     tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
                     Ok(outcome)
@@ -102,7 +142,9 @@ pub(crate) async fn submit(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Re
                 None => Err(AcquireError::Store(error)),
             }
         }
-        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Outcome::RetryIn(contended(&asks[0].dimension))),
+        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Outcome::RetryIn(
+            asks().first().map_or_else(|| unreachable!("no request is empty"), |ask| contended(&ask.dimension)),
+        )),
         other => other,
     };
     match &answer {
@@ -122,15 +164,13 @@ pub(crate) async fn submit(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Re
     answer
 }
 
-async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
-    let wants = wants(inner, asks).await?;
+async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Result<Outcome, AcquireError> {
     let in_one = match inner.config.leases {
         Leases::All => true,
         Leases::Inline => false,
         _ => wants.iter().any(|want| want.concurrent),
     };
-    let taken =
-        if in_one { rows::take(inner, &wants, terms).await? } else { apart::take(inner, &wants, terms).await? };
+    let taken = if in_one { rows::take(inner, wants, terms).await? } else { apart::take(inner, wants, terms).await? };
     Ok(match taken {
         Taken::Granted(fresh) => Outcome::Granted(Grant::new(Arc::clone(inner), fresh, terms.lease.length())),
         Taken::Refused(retry) => Outcome::RetryIn(retry),
@@ -149,14 +189,18 @@ pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     let mut wants = Vec::with_capacity(asks.len());
     for (ask, entry) in asks.iter().zip(entries) {
         let limit = *known(inner, &entry).await?.bucket.limit();
-        let concurrent = limit.is_concurrent();
-        if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
-            let (dimension, leases) = (ask.dimension.clone(), limit.calls_at_once());
-            return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
-        }
-        wants.push(Want { entry, cost: ask.cost_or(limit.cost_per_call()), concurrent });
+        wants.push(want(inner, entry, &limit, ask.cost_or(limit.cost_per_call()))?);
     }
     Ok(wants)
+}
+
+fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) -> Result<Want, AcquireError> {
+    let concurrent = limit.is_concurrent();
+    if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
+        let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
+        return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
+    }
+    Ok(Want { entry, cost, concurrent })
 }
 
 /// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.

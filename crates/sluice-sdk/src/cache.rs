@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use sluice_core::{Bucket, Cost, Dimension, Timestamp};
+use sluice_core::{Bucket, Cost, Dimension, Limit, Timestamp};
 
 use crate::attempt::inline::InlineLane;
 use crate::attempt::rows::{self, RowLane};
@@ -105,11 +105,6 @@ impl Cache {
         Arc::clone(entries.entry(dimension.clone()).or_insert_with(make))
     }
 
-    /// Whether any bucket is kept in stock.
-    pub(crate) fn prefetches(&self) -> bool {
-        !self.prefetched.is_empty()
-    }
-
     /// The lane of a set of dimensions, in the order of their names.
     pub(crate) fn row_lane(&self, entries: &[Arc<Entry>]) -> Arc<RowLane> {
         let name = rows::name(entries);
@@ -146,6 +141,11 @@ impl Entry {
         }
     }
 
+    /// Its limit, as far as is known.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        locked(&self.reading).as_ref().map(|reading| *reading.bucket.limit())
+    }
+
     pub(crate) fn reading(&self) -> Option<Reading> {
         locked(&self.reading).clone()
     }
@@ -158,7 +158,7 @@ impl Entry {
         }
     }
 
-    /// After a transaction, which shows no row: what it must be.
+    /// After a transaction on a rate bucket, which shows no row: what it must be.
     pub(crate) fn predicted(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let mut reading = locked(&self.reading);
         if let Some(known) = reading.as_mut().filter(|known| known.bucket.version() <= bucket.version()) {
@@ -167,9 +167,21 @@ impl Entry {
         }
     }
 
+    /// After a transaction that took slots. What else is known of the bucket grows no younger by that: others may have given back.
+    pub(crate) fn slots_taken(&self, total: Cost) {
+        if let Some(known) = locked(&self.reading).as_mut() {
+            known.bucket = Arc::new(known.bucket.after_taking(total));
+        }
+    }
+
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
+    }
+
+    /// Whether there may be a start that another caller left.
+    pub(crate) fn has_abandoned(&self) -> bool {
+        !locked(&self.abandoned).is_empty()
     }
 
     /// Keeps a booked start that its caller left, for the next.

@@ -12,7 +12,7 @@ use crate::attempt::{in_parallel, inline, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
-use crate::lane::{Lane, NoAnswer, Seat};
+use crate::lane::{Lane, NoAnswer, Seat, Service};
 use crate::store::{Attributes, Cancelled, IfAmbiguous, Store, StoreError, Transacted, Transaction, Written};
 
 /// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
@@ -51,7 +51,7 @@ pub enum ReleaseError {
 }
 
 /// A release tries longer than an acquire: where it gives up, a slot is out of use until its lease ends.
-const RELEASE_TRIES: u32 = 10;
+pub(crate) const RELEASE_TRIES: u32 = 20;
 
 /// Plans of a chunk made again for a bucket that others keep moving, before it is left to a sweep.
 const REPLANS: u32 = 20;
@@ -120,6 +120,12 @@ pub(crate) async fn settle(
             continue;
         }
         let reasons = match send(store, &writes, &sent).await {
+            Err(StoreError::Contended { .. }) if tally.ends.is_some() && attempt < tries => {
+                // Somebody waits for it: throttling passes sooner than a lease ends.
+                store.back_off(attempt).await;
+                queue.push((chunk, attempt + 1, replans));
+                continue;
+            }
             Err(StoreError::Contended { .. }) => {
                 // The store has waited as long as is worth it: throttled as a whole.
                 tally.left += chunk.leases().len();
@@ -250,10 +256,8 @@ pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
     loop {
-        let (ticket, seat) = entry.releases.join(slots.clone());
-        if let Some(seat) = seat {
-            tokio::spawn(serve(Arc::clone(inner), Arc::clone(entry), seat));
-        }
+        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
+        let ticket = entry.releases.join(slots.clone(), service);
         match ticket.answer().await {
             Ok(released) => return released,
             Err(NoAnswer::NotServed) => {}

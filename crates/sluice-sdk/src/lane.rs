@@ -1,15 +1,19 @@
 //! Lanes: group commit. Callers of one process stand in line before a bucket, and one write serves all that are there.
 //!
 //! At most one write of a lane is under way; who arrives meanwhile is in the next one. There is no timer: a caller that finds
-//! nobody in line starts the one who serves it, on a task of its own, and is served at once. That task serves whoever comes
-//! while it is there, and ends when nobody does. So a caller that is dropped never cuts a write off: its turn is passed over, and
-//! what it was granted goes to the next in line or is given back.
+//! nobody in line serves the lane, and is served at once. As long as it is alone it does so within its own task, since a hop to
+//! another would cost a tenth of a write; with the second caller the service moves to a task of its own, so that a caller that is
+//! not polled holds nobody up. It serves whoever comes while it is there, and ends when nobody does. A caller that is dropped
+//! never cuts a write off: its turn is passed over, and what it was granted goes to the next in line or is given back.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::outcome::RetryIn;
@@ -30,7 +34,17 @@ struct Line<Q, A> {
     blocked: Option<RetryIn>,
     /// Whether callers who came before those in line are being served.
     is_out: bool,
+    /// The service, while the only caller runs it.
+    alone: Option<Arc<Alone>>,
+    /// Whether the last batch had several callers, who may be about to come back.
+    was_busy: bool,
 }
+
+/// A service that its only caller runs, until a second one comes.
+struct Alone(Mutex<Option<Service>>);
+
+/// Serves a lane until nobody is left.
+pub(crate) type Service = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One caller in line.
 #[derive(Debug)]
@@ -48,7 +62,10 @@ enum Reply<A> {
 
 /// Waits for the answer to one turn. Dropped, it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Ticket<A>(oneshot::Receiver<Reply<A>>);
+pub(crate) struct Ticket<A> {
+    reply: oneshot::Receiver<Reply<A>>,
+    alone: Option<Arc<Alone>>,
+}
 
 /// Why a turn has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +80,13 @@ pub(crate) enum NoAnswer {
 #[derive(Debug)]
 pub(crate) struct Seat<Q, A> {
     lane: Arc<Lane<Q, A>>,
+    has_served: bool,
     is_left: bool,
 }
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false };
+        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false, alone: None, was_busy: false };
         Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
@@ -86,8 +104,16 @@ impl<Q, A> Turn<Q, A> {
 }
 
 impl<A> Ticket<A> {
-    pub(crate) async fn answer(self) -> Result<A, NoAnswer> {
-        match self.0.await {
+    pub(crate) async fn answer(mut self) -> Result<A, NoAnswer> {
+        let answer = std::future::poll_fn(|context| {
+            if let Some(alone) = &self.alone
+                && alone.is_over(context)
+            {
+                self.alone = None;
+            }
+            Pin::new(&mut self.reply).poll(context)
+        });
+        match answer.await {
             Ok(Reply::Answer(answer)) => Ok(answer),
             Ok(Reply::Again) => Err(NoAnswer::NotServed),
             Err(_) => Err(NoAnswer::Lost),
@@ -95,15 +121,60 @@ impl<A> Ticket<A> {
     }
 }
 
+/// What is under way goes on.
+impl<A> Drop for Ticket<A> {
+    fn drop(&mut self) {
+        self.alone.take().into_iter().for_each(|alone| alone.move_out());
+    }
+}
+
+impl Alone {
+    /// Runs the service on; whether there is nothing to run any more.
+    fn is_over(&self, context: &mut Context<'_>) -> bool {
+        let mut service = self.service();
+        let is_over = service.as_mut().is_none_or(|service| service.as_mut().poll(context).is_ready());
+        if is_over {
+            *service = None;
+        }
+        is_over
+    }
+
+    /// Moves the service to a task of its own. Outside a runtime it ends here, and tells so those in line.
+    fn move_out(&self) {
+        let service = self.service().take();
+        if let (Some(service), Ok(runtime)) = (service, Handle::try_current()) {
+            runtime.spawn(service);
+        }
+    }
+
+    fn service(&self) -> MutexGuard<'_, Option<Service>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Alone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Alone")
+    }
+}
+
 impl<Q, A> Lane<Q, A> {
-    /// Joins the end of the line. The seat, where nobody serves the lane: whoever gets it must.
-    pub(crate) fn join(self: &Arc<Self>, ask: Q) -> (Ticket<A>, Option<Seat<Q, A>>) {
-        let (reply, ticket) = oneshot::channel();
+    /// Joins the end of the line. Where nobody serves the lane, `serve` makes who does.
+    pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Seat<Q, A>) -> Service) -> Ticket<A> {
+        let (turn, reply) = oneshot::channel();
         let mut line = self.line();
-        line.waiting.push_back(Turn { ask, reply });
-        let is_first = !self.is_served.swap(true, Ordering::AcqRel);
-        drop(line);
-        (Ticket(ticket), is_first.then(|| Seat { lane: Arc::clone(self), is_left: false }))
+        line.waiting.push_back(Turn { ask, reply: turn });
+        if self.is_served.swap(true, Ordering::AcqRel) {
+            let alone = line.alone.take();
+            drop(line);
+            // Not alone any more. Whoever ran the service may not be polled for long.
+            alone.into_iter().for_each(|alone| alone.move_out());
+            return Ticket { reply, alone: None };
+        }
+        let service = serve(Seat { lane: Arc::clone(self), has_served: false, is_left: false });
+        let alone = Arc::new(Alone(Mutex::new(Some(service))));
+        line.alone = Some(Arc::clone(&alone));
+        Ticket { reply, alone: Some(alone) }
     }
 
     /// Whether nobody is in line or being served.
@@ -152,9 +223,13 @@ impl<Q, A> Line<Q, A> {
 impl<Q, A> Seat<Q, A> {
     /// The next callers in line, `most` at most; `None` when nobody is left, and the seat is too.
     ///
-    /// Lets everyone run first whose turn on the thread it is: callers that the last write served come back for the next.
+    /// Where there are several, lets everyone run first whose turn on the thread it is: callers that the last write served come
+    /// back for the next.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
-        tokio::task::yield_now().await;
+        if !self.is_alone() {
+            tokio::task::yield_now().await;
+        }
+        self.has_served = true;
         let mut line = self.lane.line();
         let count = line.waiting.len().min(most);
         let mut turns: Vec<_> = line.waiting.drain(..count).filter(|turn| !turn.is_left()).collect();
@@ -164,10 +239,23 @@ impl<Q, A> Seat<Q, A> {
         line.is_out = !turns.is_empty();
         if turns.is_empty() {
             self.is_left = true;
+            // A client may know very many buckets.
+            line.waiting = VecDeque::new();
+            line.alone = None;
             self.lane.is_served.store(false, Ordering::Release);
             return None;
         }
+        line.was_busy = turns.len() > 1;
         Some(turns)
+    }
+
+    /// Whether nobody but the caller who runs the service is to be expected, or nobody at all is there after a batch.
+    fn is_alone(&self) -> bool {
+        let line = self.lane.line();
+        match self.has_served {
+            true => line.waiting.is_empty(),
+            false => line.alone.is_some() && !line.was_busy,
+        }
     }
 
     /// All whom this batch had are answered: the head of the line is next, for what one of them left.
@@ -199,7 +287,7 @@ impl<Q, A> Drop for Seat<Q, A> {
         }
         let mut line = self.lane.line();
         let waiting = std::mem::take(&mut line.waiting);
-        (line.blocked, line.is_out) = (None, false);
+        (line.blocked, line.is_out, line.alone) = (None, false, None);
         self.lane.is_served.store(false, Ordering::Release);
         drop(line);
         for turn in waiting {
@@ -214,45 +302,83 @@ mod tests {
 
     type Numbers = Lane<u32, u32>;
 
+    /// Answers each batch with its size, once it may.
+    fn service(gate: &Arc<Notify>) -> impl FnOnce(Seat<u32, u32>) -> Service {
+        let gate = Arc::clone(gate);
+        move |mut seat| {
+            Box::pin(async move {
+                while let Some(batch) = seat.next(10).await {
+                    gate.notified().await;
+                    let size = u32::try_from(batch.len()).unwrap();
+                    batch.into_iter().for_each(|turn| turn.answer(size));
+                    seat.batch_is_over();
+                }
+            })
+        }
+    }
+
+    fn nobody(_: Seat<u32, u32>) -> Service {
+        unreachable!("the lane is served")
+    }
+
     #[tokio::test]
-    async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch_in_order() {
-        let lane = Arc::new(Numbers::default());
-        let (first, seat) = lane.join(1);
-        let mut seat = seat.unwrap();
-        let batch = seat.next(10).await.unwrap();
-        let later: Vec<_> = (2..5).map(|ask| lane.join(ask)).collect();
-        assert!(later.iter().all(|(_, seat)| seat.is_none()), "one serves");
-        batch.into_iter().for_each(|turn| turn.answer(0));
-        assert_eq!(first.answer().await, Ok(0));
-        let batch = seat.next(2).await.unwrap();
-        assert_eq!(batch.iter().map(|turn| turn.ask).collect::<Vec<_>>(), [2, 3]);
-        assert_eq!(seat.next(10).await.unwrap()[0].ask, 4);
-        assert!(seat.next(10).await.is_none() && lane.is_idle());
+    async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
+        let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
+        let mut first = tokio::spawn(lane.join(1, service(&gate)).answer());
+        tokio::task::yield_now().await;
+        let later: Vec<_> = (2..5).map(|ask| lane.join(ask, nobody)).collect();
+        gate.notify_one();
+        assert_eq!((&mut first).await.unwrap(), Ok(1));
+        gate.notify_one();
+        for ticket in later {
+            assert_eq!(ticket.answer().await, Ok(3));
+        }
+        tokio::task::yield_now().await;
+        assert!(lane.is_idle());
+    }
+
+    /// One that is polled once, and then not for long, holds nobody up.
+    #[tokio::test]
+    async fn a_caller_that_is_not_polled_keeps_nobody_waiting() {
+        let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
+        let mut idle = Box::pin(lane.join(1, service(&gate)).answer());
+        assert!(std::future::poll_fn(|context| std::task::Poll::Ready(idle.as_mut().poll(context).is_pending())).await);
+        gate.notify_one();
+        let other = lane.join(2, nobody);
+        tokio::task::yield_now().await;
+        gate.notify_one();
+        assert_eq!(other.answer().await, Ok(1));
+        assert_eq!(idle.await, Ok(1));
     }
 
     #[tokio::test]
     async fn who_left_is_passed_over_and_what_it_leaves_is_for_the_head() {
-        let lane = Arc::new(Numbers::default());
-        let (gone, seat) = lane.join(1);
-        let (also_gone, _) = lane.join(2);
-        let (stays, _) = lane.join(3);
+        let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
+        let gone = lane.join(1, service(&gate));
+        let also_gone = lane.join(2, nobody);
+        let stays = lane.join(3, nobody);
         drop((gone, also_gone));
         assert!(lane.head_if(|ask| *ask == 4).is_none());
         lane.head_if(|ask| *ask == 3).unwrap().answer(30);
         assert_eq!(stays.answer().await, Ok(30));
-        assert!(seat.unwrap().next(10).await.is_none());
+        while !lane.is_idle() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// As when the runtime is dropped in which it ran.
     #[tokio::test]
     async fn who_serves_and_ends_tells_those_in_line_to_ask_again() {
         let lane = Arc::new(Numbers::default());
-        let (sent, seat) = lane.join(1);
-        let mut seat = seat.unwrap();
-        let batch = seat.next(1).await.unwrap();
-        let (not_sent, _) = lane.join(2);
-        drop((batch, seat));
+        let one_batch = |mut seat: Seat<u32, u32>| -> Service {
+            Box::pin(async move {
+                let batch = seat.next(1).await;
+                drop((batch, seat));
+            })
+        };
+        let sent = lane.join(1, one_batch);
+        let not_sent = lane.join(2, nobody);
         assert_eq!((sent.answer().await, not_sent.answer().await), (Err(NoAnswer::Lost), Err(NoAnswer::NotServed)));
-        assert!(lane.is_idle() && lane.join(3).1.is_some());
+        assert!(lane.is_idle());
     }
 }

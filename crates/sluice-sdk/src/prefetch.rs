@@ -9,7 +9,6 @@ use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::{Grant, Part};
-use crate::request::Request;
 use crate::store::{Attributes, IfAmbiguous, Written};
 
 /// Tokens of one bucket that were taken ahead.
@@ -65,17 +64,13 @@ impl Stock {
     }
 }
 
-/// A grant of what `request` names out of stock, without a request and without a wait. `None` where some of it is not there.
-pub(crate) fn take(inner: &Arc<Inner>, request: &Request<'_>) -> Option<Grant> {
-    if !inner.cache.prefetches() {
-        return None;
-    }
-    let (name, cost) = request.only()?;
-    let entry = inner.cache.get(name)?;
+/// A grant of `cost`, or one call's worth, out of stock: without a request and without a wait. `None` where it is not there, and
+/// where others are in line for it.
+pub(crate) fn take(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>) -> Option<Grant> {
     let stock = entry.stock.as_ref().filter(|_| entry.tokens.is_idle())?;
     let now = inner.now();
     let receipt = stock.take(cost, now)?;
-    Some(Grant::from_stock(Arc::clone(inner), Part::from_stock(entry, receipt, now)))
+    Some(Grant::from_stock(Arc::clone(inner), Part::from_stock(Arc::clone(entry), receipt, now)))
 }
 
 /// Puts a lot into stock, and gives back at its end what was not used.

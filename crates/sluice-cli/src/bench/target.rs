@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::features;
 use super::measure::Measure;
 use super::world::Stage;
 
@@ -166,7 +165,7 @@ impl Judge<'_> {
             Some((measure, megabytes(measure.growth_kb?)))
         };
         let buckets = grown("10,000 buckets known").map(|(_, megabytes)| megabytes);
-        let many = grown("grants from one bucket").filter(|_| features::PREFETCH);
+        let many = grown("grants from one bucket");
         let target = |what, wanted, measured| self.target("memory", what, wanted, measured);
         [
             target("10,000 buckets: growth in MB", Wanted::AtMost(20.0), buckets),

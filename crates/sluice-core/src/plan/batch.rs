@@ -148,6 +148,9 @@ pub(super) fn judge(base: &Bucket, claim: Claim, upto: Amount, now: Timestamp) -
     if let Some(wait) = base.cooling_down(now) {
         return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
     }
+    if base.has(upto, now) {
+        return Plan::Write(upto);
+    }
     let wait = base.reaches(upto).map_or(NEVER, |at| at.since(now));
     if wait > claim.patience {
         return Plan::Refuse(Refusal { wait, reason: Reason::Exhausted });

@@ -6,7 +6,7 @@
 //! |-----------|--------------------------|----------------------------------------|---------------------------|
 //! | spend     | T = T - k                | A = :a and T between k - x - p and C - x | the bucket is not full    |
 //! | full      | T = C - k, A = t         | A = :a and T > C - x                   | the bucket is full        |
-//! | re-anchor | T = T + x - k, A = t     | as spend                               | A is more than 60 s old   |
+//! | re-anchor | T = T + x - k, A = t     | as spend                               | A is more than 5 min old  |
 //!
 //! A spend is relative and conditional on the anchor alone, so concurrent callers do not invalidate each other. The upper
 //! bound is what makes it exact: without it an idle bucket would pay out more than its capacity. x is rounded down in the
@@ -19,13 +19,14 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::plan::batch::{Claim, judge};
-use crate::plan::{Factor, Plan, Take};
+use crate::plan::{Factor, Plan, Refusal, Take};
 use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
 
-/// Age at which an anchor is moved. Older anchors are as exact; a young one keeps `tokens` near what people expect to read.
-const ANCHOR_MAX_AGE: Duration = Duration::from_secs(60);
+/// Age at which an anchor is moved. Older anchors are as exact; a young one keeps `tokens` near what people expect to read, and
+/// costs every other process that spends on it one failed write.
+const ANCHOR_MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
 /// What a contended full write leaves below the brim is at most this part of the capacity.
 const HEADROOM_SHARE: (u32, u32) = (1, 4);
@@ -150,6 +151,15 @@ impl<'a> RatePlanner<'a> {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
             Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
+        }
+    }
+
+    /// Why `claim` would have to wait, alone.
+    #[must_use]
+    pub fn refusal(self, claim: Claim, now: Timestamp) -> Option<Refusal> {
+        match judge(self.bucket, claim, claim.cost.amount(), now) {
+            Plan::Refuse(refusal) => Some(refusal),
+            _ => None,
         }
     }
 

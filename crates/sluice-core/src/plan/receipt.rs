@@ -56,7 +56,11 @@ impl RateReceipt {
     /// When the level that the grant took is there: `granted_at`, or later where the start was booked.
     #[must_use]
     pub fn start_at(&self, granted_at: Timestamp) -> Timestamp {
-        let there = self.after.reaches(Amount::ZERO.minus(self.behind));
+        let zero = Amount::ZERO.minus(self.behind);
+        if self.after.has(zero, granted_at) {
+            return granted_at;
+        }
+        let there = self.after.reaches(zero);
         there.map_or(granted_at, |there| there.max(granted_at))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Claim, Plan, RatePlanner};
+use sluice_core::{Claim, RatePlanner};
 
 use super::{Answer, Fresh, Taken, Terms, Want, inline, longest, refused, tokens};
 use crate::acquire::AcquireError;
@@ -83,9 +83,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
     longest(wants.iter().filter(|want| !want.concurrent).filter_map(|want| {
         let reading = want.entry.reading().filter(|reading| reading.may_refuse(now))?;
         let claim = Claim { cost: want.cost, patience: std::time::Duration::ZERO };
-        match RatePlanner::new(&reading.bucket).batch(now, sluice_core::Starts::InReply).judge(claim) {
-            Plan::Refuse(refusal) => Some(refused(&want.entry.dimension, refusal)),
-            _ => None,
-        }
+        let refusal = RatePlanner::new(&reading.bucket).refusal(claim, now)?;
+        Some(refused(&want.entry.dimension, refusal))
     }))
 }

@@ -11,13 +11,16 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::fresh::Via;
-use super::{Answer, Fresh, Taken, Terms, Want, contended, known, refresh, refused, saw, stopped, try_again, unknown};
+use super::{
+    Answer, Fresh, PLANS_AT_ONCE, Taken, Terms, Want, contended, known, refresh, refused, saw, stopped, try_again,
+    unknown,
+};
 use crate::acquire::AcquireError;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{ReleaseError, Released};
+use crate::give_back::{RELEASE_TRIES, ReleaseError, Released};
 use crate::grant::{Part, Parts};
-use crate::lane::{Lane, NoAnswer, Seat, Turn};
+use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
 use crate::outcome::RetryIn;
 use crate::retry::Poll;
 use crate::store::{IfAmbiguous, StoreError, Written};
@@ -110,11 +113,10 @@ pub(crate) async fn release(inner: &Arc<Inner>, entry: &Arc<Entry>, id: &LeaseId
 
 async fn join(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: InlineAsk) -> Result<Reply, NoAnswer> {
     let gives = matches!(ask, InlineAsk::Release(_));
-    let (ticket, seat) = entry.inline.join(ask);
-    match seat {
-        Some(seat) => drop(tokio::spawn(serve(Arc::clone(inner), Arc::clone(entry), seat))),
-        None if gives => entry.inline.wake(),
-        None => {}
+    let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
+    let ticket = entry.inline.join(ask, service);
+    if gives {
+        entry.inline.wake();
     }
     ticket.answer().await
 }
@@ -164,10 +166,17 @@ struct Draft {
     at: Timestamp,
 }
 
+/// Who gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whom {
+    Takers,
+    All,
+}
+
 impl Batch<'_> {
     /// Plans and writes until each caller has its answer, or waits.
     async fn serve(mut self) -> Served {
-        let (mut tries, mut ambiguous) = (0, false);
+        let (mut tries, mut throttled, mut ambiguous) = (0, 0, false);
         while !self.turns.is_empty() {
             let reading = match known(self.inner, self.entry).await {
                 Ok(reading) => reading,
@@ -220,11 +229,26 @@ impl Batch<'_> {
                     let error = unknown(self.inner, self.entry);
                     return self.no_bucket(&Err(error));
                 }
+                Err(StoreError::Contended { .. }) => {
+                    // Throttled in every try. Those who take may be told; a slot that is not given back is lost to all for as
+                    // long as its lease lasts.
+                    self.give_up(Whom::Takers);
+                    throttled += 1;
+                    if throttled > RELEASE_TRIES {
+                        self.give_up(Whom::All);
+                    }
+                    continue;
+                }
                 Err(error) => return self.fail(&error.into()),
             }
             tries += 1;
             if !try_again(self.inner, tries, &self.entry.dimension).await {
-                self.give_up();
+                self.give_up(Whom::Takers);
+                if tries > PLANS_AT_ONCE + RELEASE_TRIES {
+                    self.give_up(Whom::All);
+                } else {
+                    self.inner.store.back_off(tries).await;
+                }
             }
         }
         (self.waiting, self.orphans)
@@ -377,10 +401,11 @@ impl Batch<'_> {
     }
 
     /// Other writers were faster in every try.
-    fn give_up(&mut self) {
+    fn give_up(&mut self, whom: Whom) {
         for turn in std::mem::take(&mut self.turns) {
             match &turn.ask {
                 InlineAsk::Take { .. } => self.refuse(turn, contended(&self.entry.dimension)),
+                InlineAsk::Release(_) if whom == Whom::Takers => self.turns.push(turn),
                 InlineAsk::Release(id) => {
                     let key = format!("{}/{}", self.entry.dimension, id.as_str());
                     turn.answer(Reply::Released(Err(ReleaseError::Contended { key })));

@@ -19,7 +19,7 @@ use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::config::Leases;
 use crate::grant::{Part, Parts};
-use crate::lane::{Lane, NoAnswer, Seat, Turn};
+use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
 use crate::outcome::RetryIn;
 use crate::retry::Poll;
 use crate::store::{Cancelled, StoreError, Transacted, Transaction};
@@ -64,10 +64,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
             return Ok(Taken::Refused(retry));
         }
-        let (ticket, seat) = lane.join(ask.clone());
-        if let Some(seat) = seat {
-            tokio::spawn(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat));
-        }
+        let service =
+            |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };
+        let ticket = lane.join(ask.clone(), service);
         match ticket.answer().await {
             Ok(answer) => return answer,
             Err(NoAnswer::NotServed) => {}
@@ -292,11 +291,11 @@ impl Batch<'_> {
     fn granted(&mut self, sent: &Sent, took: Duration) {
         let now = self.inner.now();
         for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
-            let predicted = match after.limit().is_concurrent() {
-                true => Cost::new(*total).map(|total| Arc::new(after.after_taking(total))).ok(),
-                false => Some(Arc::clone(after)),
-            };
-            predicted.into_iter().for_each(|bucket| entry.predicted(bucket, now));
+            match (after.limit().is_concurrent(), Cost::new(*total)) {
+                (true, Ok(total)) => entry.slots_taken(total),
+                (true, Err(_)) => {}
+                (false, _) => entry.predicted(Arc::clone(after), now),
+            }
         }
         let everyone = 0..sent.served.len();
         self.hand_out(sent, &everyone.collect::<Vec<_>>(), took);

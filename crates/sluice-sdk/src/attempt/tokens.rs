@@ -16,7 +16,7 @@ use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::grant::{Part, Parts};
-use crate::lane::{Lane, NoAnswer, Seat, Turn};
+use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
 use crate::prefetch;
 use crate::store::{IfAmbiguous, Item, Written};
 
@@ -49,10 +49,8 @@ impl TokenAsk {
 /// Takes the cost through the lane of the bucket.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     loop {
-        let (ticket, seat) = want.entry.tokens.join(TokenAsk { cost: want.cost, terms });
-        if let Some(seat) = seat {
-            tokio::spawn(serve(Arc::clone(inner), Arc::clone(&want.entry), seat));
-        }
+        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), seat)) };
+        let ticket = want.entry.tokens.join(TokenAsk { cost: want.cost, terms }, service);
         match ticket.answer().await {
             Ok(answer) => return answer,
             Err(NoAnswer::NotServed) => {}
@@ -142,6 +140,10 @@ impl Batch<'_> {
 
     /// From what is in stock, and from the starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
+        let has_abandoned = self.entry.has_abandoned();
+        if !has_abandoned && self.entry.stock.is_none() && self.orphans.is_empty() {
+            return;
+        }
         let turns = std::mem::take(&mut self.turns);
         for turn in turns {
             // What one left who came before.

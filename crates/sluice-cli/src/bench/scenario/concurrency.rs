@@ -6,7 +6,6 @@ use sluice_sdk::ClientBuilder;
 
 use super::processes::case_name;
 use super::{Plan, in_virtual_time};
-use crate::bench::features;
 use crate::bench::load::{Contestant, Load, WhenRefused};
 use crate::bench::measure::{Case, Measure, compare};
 use crate::bench::system::{InLine, Sluice};
@@ -46,10 +45,7 @@ async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure>
     let mut contestants =
         vec![Contestant::new("row leases", sluice(world, processes, "row", AMPLE, |settings| settings))];
     if features::INLINE {
-        contestants.push(Contestant::new(
-            "inline leases",
-            sluice(world, processes, "inline", AMPLE, features::with_inline_leases),
-        ));
+        contestants.push(Contestant::new("inline leases", sluice(world, processes, "inline", AMPLE, inline)));
     }
     contestants.push(Contestant::new("reference", world.reference(processes, &[(&name("reference", AMPLE), 1)])));
     let load = Load { callers, length, hold: HOLD, when_refused: WhenRefused::AskAgain };
@@ -72,7 +68,7 @@ async fn scarce(world: &World, length: Duration) -> Result<Vec<Measure>, Failure
     let case = Case { scenario: "concurrency", name: "10 slots, 64 callers wait", callers: CALLERS };
     let mut contestants = vec![Contestant::new("row leases", in_line("row", |settings| settings))];
     if features::INLINE {
-        contestants.push(Contestant::new("inline leases", in_line("inline", features::with_inline_leases)));
+        contestants.push(Contestant::new("inline leases", in_line("inline", inline)));
     }
     let mut measures = compare(world, case, &contestants, load, 1).await;
     // It knows of no waiting in line: whoever is refused comes again after the wait of a retry.

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use super::Plan;
 use crate::bench::engine::Engine;
-use crate::bench::features;
 use crate::bench::measure::{Case, Measure, Used};
 use crate::bench::process::resident_kb;
 use crate::bench::world::{ClientAt, Stage, many, sluice_at};
@@ -88,7 +87,7 @@ pub(crate) async fn measure(options: Options) -> Ended {
     let (buckets_took, buckets_kb) = (began.elapsed(), growth(before));
 
     let ClientAt { settings, dynamo } = sluice_at(&options.endpoint, &Meter::default());
-    let client = features::with_prefetch(settings, &[name(0)?]).dynamodb(dynamo);
+    let client = settings.prefetch([name(0)?]).dynamodb(dynamo);
     let longest = Duration::from_millis(options.longest_ms);
     grants(&client, name(0)?, longest / 10, GRANTS / 10).await?;
     let (before, began) = (resident_kb(), Instant::now());

@@ -7,7 +7,6 @@ use governor::{Quota, RateLimiter};
 use tokio::time::Instant;
 
 use super::{Plan, on_one_thread};
-use crate::bench::features;
 use crate::bench::histogram::Histogram;
 use crate::bench::measure::{Case, Measure, Used};
 use crate::bench::process::processor_time;
@@ -30,7 +29,7 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
         let world = World::loopback(0).await?;
         let name = "openai#rpm".to_owned();
         world.bucket(&name, &plenty()?, PLENTY).await?;
-        let settings = |settings| features::with_prefetch(settings, std::slice::from_ref(&name));
+        let settings = |settings| ClientBuilder::prefetch(settings, [&name]);
         let sluice = world.sluice(1, &[(&name, 1)], settings);
         let mut measures = Vec::new();
         for sluice in sluice {
@@ -39,7 +38,7 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
             let began = processor_time();
             let mut used = grants(&sluice, plan.length).await?;
             used.note(&world, began);
-            let system = if features::PREFETCH { "prefetch" } else { "no prefetch" };
+            let system = "prefetch";
             measures.push(used.measure(Stage::Loopback, CASE, system));
         }
         plan.progress.step("prefetch: governor on one core");
