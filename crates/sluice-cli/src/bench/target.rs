@@ -123,23 +123,23 @@ impl Judge<'_> {
     }
 
     fn concurrency(&self) -> Vec<Target> {
-        let case = "100 slots, 64 processes, 1 caller each";
-        let find = |system| self.find("concurrency", case, Stage::DynamoProfile, system);
-        let (inline, reference) = (find("inline leases"), find("reference"));
-        let target = |what, wanted, measured| self.target("concurrency", what, wanted, measured);
-        let faster = ratio(inline.map(|m| m.grants_per_second), reference.map(|m| m.grants_per_second));
-        let units = |measure: Option<&Measure>| measure.and_then(|measure| measure.write_units_per_grant);
-        [
-            target("inline, 64 processes: times the reference", Wanted::AtLeast(10.0), faster),
-            target(
-                "inline, 64 processes: share of its units",
-                Wanted::AtMost(0.25),
-                ratio(units(inline), units(reference)),
-            ),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        let cases = [
+            ("10 slots", "10 slots, 64 processes, 1 caller each wait"),
+            ("100 slots", "100 slots, 64 processes, 1 caller each"),
+        ];
+        let of = |(slots, case): (&str, &'static str)| {
+            let find = |system| self.find("concurrency", case, Stage::DynamoProfile, system);
+            let (inline, reference) = (find("inline leases"), find("reference"));
+            let target = |what: String, wanted, measured| self.target("concurrency", &what, wanted, measured);
+            let faster = ratio(inline.map(|m| m.grants_per_second), reference.map(|m| m.grants_per_second));
+            let units = |measure: Option<&Measure>| measure.and_then(|measure| measure.write_units_per_grant);
+            let share = ratio(units(inline), units(reference));
+            [
+                target(format!("inline, {slots}, 64 processes: times the reference"), Wanted::AtLeast(10.0), faster),
+                target(format!("inline, {slots}, 64 processes: share of its units"), Wanted::AtMost(0.25), share),
+            ]
+        };
+        cases.into_iter().flat_map(of).flatten().collect()
     }
 
     fn prefetch(&self) -> Vec<Target> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::ClientBuilder;
+use sluice_sdk::{ClientBuilder, Leases};
 
 use super::processes::case_name;
 use super::{Plan, in_virtual_time};
@@ -35,6 +35,10 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
     Ok(measures)
 }
 
+fn inline(settings: ClientBuilder) -> ClientBuilder {
+    settings.leases(Leases::Inline)
+}
+
 /// Over loopback in one process, whose lanes write together; against the model in as many processes as callers, as Lambdas are.
 async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure> {
     let (processes, callers) = match world.stage {
@@ -44,9 +48,7 @@ async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure>
     buckets(world, AMPLE).await?;
     let mut contestants =
         vec![Contestant::new("row leases", sluice(world, processes, "row", AMPLE, |settings| settings))];
-    if features::INLINE {
-        contestants.push(Contestant::new("inline leases", sluice(world, processes, "inline", AMPLE, inline)));
-    }
+    contestants.push(Contestant::new("inline leases", sluice(world, processes, "inline", AMPLE, inline)));
     contestants.push(Contestant::new("reference", world.reference(processes, &[(&name("reference", AMPLE), 1)])));
     let load = Load { callers, length, hold: HOLD, when_refused: WhenRefused::AskAgain };
     let text = format!("100 slots, {}", case_name(processes, callers));
@@ -55,24 +57,27 @@ async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure>
 }
 
 async fn scarce(world: &World, length: Duration) -> Result<Vec<Measure>, Failure> {
+    let (processes, callers) = match world.stage {
+        Stage::Loopback => (1, CALLERS),
+        Stage::DynamoProfile => (CALLERS, 1),
+    };
     buckets(world, SCARCE).await?;
     let in_line = |system: &str, settings: fn(ClientBuilder) -> ClientBuilder| -> Vec<InLine> {
         let dimension = name(system, SCARCE);
-        let processes = world.sluice(1, &[(&dimension, 1)], settings);
+        let processes = world.sluice(processes, &[(&dimension, 1)], settings);
         processes
             .into_iter()
             .map(|Sluice { client, .. }| InLine { client, dimension: dimension.clone(), hold: HOLD })
             .collect()
     };
-    let load = Load { callers: CALLERS, length, hold: Duration::ZERO, when_refused: WhenRefused::Wait };
-    let case = Case { scenario: "concurrency", name: "10 slots, 64 callers wait", callers: CALLERS };
+    let load = Load { callers, length, hold: Duration::ZERO, when_refused: WhenRefused::Wait };
+    let text = format!("10 slots, {} wait", case_name(processes, callers));
+    let case = Case { scenario: "concurrency", name: &text, callers: CALLERS };
     let mut contestants = vec![Contestant::new("row leases", in_line("row", |settings| settings))];
-    if features::INLINE {
-        contestants.push(Contestant::new("inline leases", in_line("inline", inline)));
-    }
+    contestants.push(Contestant::new("inline leases", in_line("inline", inline)));
     let mut measures = compare(world, case, &contestants, load, 1).await;
     // It knows of no waiting in line: whoever is refused comes again after the wait of a retry.
-    let reference = [Contestant::new("reference", world.reference(1, &[(&name("reference", SCARCE), 1)]))];
+    let reference = [Contestant::new("reference", world.reference(processes, &[(&name("reference", SCARCE), 1)]))];
     measures.extend(compare(world, case, &reference, Load { hold: HOLD, ..load }, 1).await);
     Ok(measures)
 }

@@ -29,7 +29,7 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
         let world = World::loopback(0).await?;
         let name = "openai#rpm".to_owned();
         world.bucket(&name, &plenty()?, PLENTY).await?;
-        let settings = |settings| ClientBuilder::prefetch(settings, [&name]);
+        let settings = |settings| sluice_sdk::ClientBuilder::prefetch(settings, [&name]);
         let sluice = world.sluice(1, &[(&name, 1)], settings);
         let mut measures = Vec::new();
         for sluice in sluice {
