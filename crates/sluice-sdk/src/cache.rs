@@ -152,6 +152,7 @@ impl Entry {
 
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
     pub(crate) fn wrote(&self, bucket: Arc<Bucket>, now: Timestamp) {
+        self.heed_cool_down(&bucket, now);
         let mut reading = locked(&self.reading);
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
@@ -176,12 +177,20 @@ impl Entry {
 
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
+        self.heed_cool_down(&bucket, now);
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
     }
 
     /// Whether there may be a start that another caller left.
     pub(crate) fn has_abandoned(&self) -> bool {
         !locked(&self.abandoned).is_empty()
+    }
+
+    /// What was taken before the vendor asked for a pause is not used during it.
+    fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) {
+        if bucket.blocked_until().is_some_and(|until| until > now) {
+            self.stock.iter().for_each(Stock::clear);
+        }
     }
 
     /// Keeps a booked start that its caller left, for the next.

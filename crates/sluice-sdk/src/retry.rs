@@ -63,6 +63,9 @@ impl Backoff {
     /// Between two looks at a full concurrency bucket: reads, at a fifth of a write's price.
     pub(crate) const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(100) };
 
+    /// Between two tries of one who waits for a slot, while others are in the way.
+    pub(crate) const CROWD: Self = Self { base: Duration::from_millis(200), cap: Duration::from_secs(1) };
+
     /// The longest wait.
     pub(crate) const fn cap(self) -> Duration {
         self.cap
@@ -84,15 +87,20 @@ const LONGEST_POLL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Poll {
     looks: u32,
+    /// Conflicts met running.
+    conflicts: u32,
 }
 
 impl Poll {
     /// The next pause, of one who waits for `why`.
     pub(crate) fn next(&mut self, why: &RetryIn) -> Duration {
-        let looks = self.looks;
+        let (looks, conflicts) = (self.looks, self.conflicts);
         self.looks += 1;
+        self.conflicts = if why.reason == RetryReason::Contended { conflicts + 1 } else { 0 };
         match why.reason {
             RetryReason::CoolingDown => why.wait.min(LONGEST_POLL),
+            // Many are at it: whoever gives back must get through.
+            RetryReason::Contended => Backoff::CROWD.delay(conflicts, random_up_to),
             _ => Backoff::POLL.delay(looks, random_up_to),
         }
         .max(SHORTEST_POLL)
