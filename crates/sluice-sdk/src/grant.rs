@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, Dimension, Lease, LeaseId, RateReceipt, Timestamp};
-use smallvec::SmallVec;
+use sluice_core::{Amount, Dimension, Timestamp};
 use tokio::runtime::Handle;
 
 use crate::attempt::Fresh;
-use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released, give_back_unused, release};
 use crate::request::Ask;
+
+mod part;
+
+pub(crate) use part::{Hold, Part, Parts, Slots};
 
 /// Leave to call the vendor.
 ///
@@ -30,9 +32,6 @@ pub struct Grant {
     acquiring: Duration,
     basis: Basis,
 }
-
-/// What a grant is made of: of one part, most often.
-pub(crate) type Parts = SmallVec<[Part; 1]>;
 
 /// How long a slot is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,91 +52,6 @@ pub enum Basis {
     LocalShare,
     /// Nothing: DynamoDB is out, and the client is set to allow.
     Unchecked,
-}
-
-/// What a grant holds of one bucket.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) entry: Arc<Entry>,
-    pub(crate) cost: Cost,
-    pub(crate) start_at: Timestamp,
-    pub(crate) hold: Hold,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Hold {
-    Tokens {
-        receipt: RateReceipt,
-        lease: Option<Box<Lease>>,
-    },
-    Slots(Box<Slots>),
-    Inline(Box<Inline>),
-    /// Counted in the process.
-    Local,
-}
-
-/// Slots with a lease row.
-#[derive(Clone, Debug)]
-pub(crate) struct Slots {
-    pub(crate) bucket: Arc<Bucket>,
-    pub(crate) lease: Lease,
-}
-
-/// Slots with a lease in the row of their bucket.
-#[derive(Clone, Debug)]
-pub(crate) struct Inline {
-    pub(crate) id: LeaseId,
-    pub(crate) ends: Timestamp,
-}
-
-impl Part {
-    pub(crate) fn tokens(
-        entry: &Arc<Entry>,
-        cost: Cost,
-        receipt: RateReceipt,
-        now: Timestamp,
-        lease: Option<Lease>,
-    ) -> Self {
-        let start_at = receipt.start_at(now);
-        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new) };
-        Self { entry: Arc::clone(entry), cost, start_at, hold }
-    }
-
-    /// Tokens that are there.
-    pub(crate) const fn from_stock(entry: Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
-        Self { entry, cost: receipt.cost(), start_at: now, hold: Hold::Tokens { receipt, lease: None } }
-    }
-
-    pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Arc<Bucket>, lease: Lease) -> Self {
-        let start_at = lease.created_at().unwrap_or_default();
-        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Slots(Box::new(Slots { bucket, lease })) }
-    }
-
-    pub(crate) fn inline(entry: &Arc<Entry>, cost: Cost, id: LeaseId, now: Timestamp, ends: Timestamp) -> Self {
-        Self { entry: Arc::clone(entry), cost, start_at: now, hold: Hold::Inline(Box::new(Inline { id, ends })) }
-    }
-
-    /// Whether its holder has anything to give back: tokens are spent.
-    const fn is_held(&self) -> bool {
-        !matches!(self.hold, Hold::Tokens { lease: None, .. })
-    }
-
-    /// Its lease's row, where it has one.
-    pub(crate) fn lease(&self) -> Option<&Lease> {
-        match &self.hold {
-            Hold::Tokens { lease, .. } => lease.as_deref(),
-            Hold::Slots(slots) => Some(&slots.lease),
-            Hold::Inline(_) | Hold::Local => None,
-        }
-    }
-
-    /// When its lease was to end as it was written.
-    pub(crate) fn lease_ends(&self) -> Option<Timestamp> {
-        match &self.hold {
-            Hold::Inline(inline) => Some(inline.ends),
-            _ => self.lease().map(Lease::ends),
-        }
-    }
 }
 
 impl Grant {

@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::account::{Account, Booking};
 use crate::row::{BucketRow, LeaseRow, Micros};
 
+mod inline;
+
 /// Who wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer<'a> {
@@ -159,44 +161,6 @@ impl Ledger {
             self.leases.insert(key.to_owned(), after);
         }
         Ok(change)
-    }
-
-    /// The leases in the bucket's own row; whether any was taken.
-    fn inline_changed(&mut self, writer: Writer<'_>, change: &Touched, now: Micros) -> Result<bool, String> {
-        let (key, by) = (&change.key, writer.name());
-        let Some(after) = change.row.as_ref().and_then(BucketRow::read) else { return Ok(false) };
-        let Some(before) = self.buckets.get(key) else { return Ok(false) };
-        let (mut released, mut ended) = (0, 0);
-        for (id, was) in &before.inline {
-            match after.inline.get(id) {
-                Some(is) if is.ends < was.ends || is.cost != was.cost => {
-                    return Err(format!("{key}: {by} changed the lease {id} from {was:?} to {is:?}"));
-                }
-                Some(_) => {}
-                None if was.caller == by => released += 1,
-                None if was.ends > now => {
-                    return Err(format!("{key}: {by} took the lease {id} from its holder {} us early", was.ends - now));
-                }
-                None => {
-                    ended += 1;
-                    *self.swept.entry(was.caller.clone()).or_default() += 1;
-                }
-            }
-        }
-        let taken = after.inline.iter().filter(|(id, _)| !before.inline.contains_key(*id));
-        let (mut count, mut foreign) = (0, None);
-        for (id, lease) in taken {
-            count += 1;
-            foreign = foreign.or((lease.caller != by).then_some(id));
-        }
-        if let Some(id) = foreign {
-            return Err(format!("{key}: {by} made the lease {id} in another's name"));
-        }
-        let took_over = ended > 0 && count > 0;
-        self.judgements.extend(took_over.then_some("inline: dead holders taken over"));
-        self.judgements.extend((released > 0 && count > 0).then_some("inline: take and release in one write"));
-        self.judgements.extend((count > 1).then_some("inline: several take in one write"));
-        Ok(count > 0)
     }
 
     /// `latest` is what the clock of its writer says at most.

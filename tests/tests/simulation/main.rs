@@ -19,6 +19,7 @@ mod row;
 mod run;
 mod scenario;
 mod universe;
+mod vandal;
 mod wire;
 
 use std::collections::BTreeMap;

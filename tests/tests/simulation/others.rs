@@ -14,7 +14,8 @@ use tokio::time::{sleep, timeout};
 use crate::process::{Process, Role};
 use crate::row::BucketRow;
 use crate::scenario::BucketPlan;
-use crate::universe::{Spoilt, TABLE, Universe};
+use crate::universe::{TABLE, Universe};
+use crate::vandal;
 
 /// Sweeps, again and again, some with little time.
 pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: Rng) {
@@ -170,93 +171,6 @@ fn free_slots(dimension: &str, row: &BucketRow, tokens: i128) -> Update {
         .unwrap()
 }
 
-/// Spoils rows and mends them later, and loses slots, or mints them, by hand.
-pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: Rng) {
-    while !universe.is_over() {
-        sleep(Duration::from_millis(rng.u64(1_000..=6_000))).await;
-        if rng.u32(0..4) == 0 {
-            edit_slots(&universe, &process, &mut rng).await;
-            continue;
-        }
-        let key = {
-            let leases: Vec<String> = universe.ledger(|ledger| ledger.leases().map(|(key, _)| key.clone()).collect());
-            let buckets = universe.scenario.buckets.iter().map(|bucket| bucket.name().to_owned());
-            let keys: Vec<String> = leases.into_iter().chain(buckets).collect();
-            rng.choice(&keys).cloned().unwrap()
-        };
-        spoil(&universe, &process, &key, &mut rng).await;
-        sleep(Duration::from_millis(rng.u64(10..=4_000))).await;
-        mend_all(&universe).await;
-    }
-}
-
-const SPOILABLE: [&str; 18] = [
-    "tokens",
-    "capacity",
-    "last_refill_at",
-    "refill_rate",
-    "version",
-    "limit_type",
-    "cost",
-    "dimension",
-    "ttl",
-    "created_at",
-    "admitted",
-    "counted",
-    "capped",
-    "drift",
-    "leases",
-    "admitted_inline",
-    "lots",
-    "returned",
-];
-
-/// Puts a value where it makes no sense, past the ledger.
-async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut Rng) {
-    let Ok(Some(row)) = process.dynamo.row(TABLE, key) else { return };
-    let spoilable: Vec<&'static str> = SPOILABLE.into_iter().filter(|name| row.get(*name).is_some()).collect();
-    let Some(&attribute) = rng.choice(&spoilable) else { return };
-    let is = [serde_json::json!({ "S": "NaN" }), serde_json::json!({ "BOOL": true }), serde_json::json!({ "L": [] })]
-        [rng.usize(0..3)]
-    .clone();
-    universe.act("row spoiled", &format!("{key} {attribute}"));
-    let was = row.get(attribute).cloned();
-    universe.spoiled(|spoiled| spoiled.insert(key.to_owned(), Spoilt { attribute, was, is: is.clone() }));
-    set(universe, key, attribute, attribute_value(&is)).await;
-}
-
-/// Puts back what was spoiled, where it is still as the vandal left it.
-pub(crate) async fn mend_all(universe: &Arc<Universe>) {
-    let spoiled = universe.spoiled(std::mem::take);
-    for (key, spoilt) in spoiled {
-        let Ok(Some(row)) = universe.dynamo.row(TABLE, &key) else { continue };
-        if row[spoilt.attribute] == spoilt.is
-            && let Some(was) = &spoilt.was
-        {
-            set(universe, &key, spoilt.attribute, attribute_value(was)).await;
-        }
-    }
-}
-
-async fn set(universe: &Arc<Universe>, key: &str, attribute: &'static str, value: AttributeValue) {
-    let past_everyone = universe.dynamo.dynamodb();
-    let request = past_everyone.update_item().table_name(TABLE).key(KEY, text(key)).update_expression("SET #a = :v");
-    let request = request.condition_expression("attribute_exists(vendor_dimension)");
-    let _ = request.expression_attribute_names("#a", attribute).expression_attribute_values(":v", value).send().await;
-}
-
-async fn edit_slots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
-    let slots: Vec<&BucketPlan> = universe.scenario.buckets.iter().filter(|bucket| bucket.is_concurrent()).collect();
-    let Some(bucket) = rng.choice(&slots) else { return };
-    let by = if rng.bool() { "1" } else { "-1" };
-    universe.act("slot edited by hand", &format!("{} {by}", bucket.name()));
-    universe.record(|record| record.edited(bucket.name(), universe.time()));
-    let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
-    let request = request.update_expression("SET tokens = tokens + :k, version = version + :one");
-    let request = request.expression_attribute_values(":k", number(by.into()));
-    let _ = request.expression_attribute_values(":one", number("1".into())).send().await;
-}
-
 /// Processes die, clocks and time jump, DynamoDB's TTL runs when it likes.
 pub(crate) async fn fate(
     universe: Arc<Universe>,
@@ -322,15 +236,15 @@ pub(crate) fn everyone(universe: &Arc<Universe>, rng: &mut Rng, tasks: &mut toki
     }
     if scenario.vandal {
         let process = universe.process("vandal", Role::Vandal, |client| client);
-        tasks.spawn(vandal(Arc::clone(universe), process, rng.fork()));
+        tasks.spawn(vandal::vandal(Arc::clone(universe), process, rng.fork()));
     }
 }
 
-fn text(value: &str) -> AttributeValue {
+pub(crate) fn text(value: &str) -> AttributeValue {
     AttributeValue::S(value.to_owned())
 }
 
-const fn number(value: String) -> AttributeValue {
+pub(crate) const fn number(value: String) -> AttributeValue {
     AttributeValue::N(value)
 }
 
@@ -338,16 +252,4 @@ const fn number(value: String) -> AttributeValue {
 fn seconds(micros: i128) -> String {
     let sign = if micros < 0 { "-" } else { "" };
     format!("{sign}{}.{:06}", micros.abs() / 1_000_000, micros.abs() % 1_000_000)
-}
-
-fn attribute_value(json: &Value) -> AttributeValue {
-    match json.as_object().and_then(|object| object.iter().next()) {
-        Some((kind, Value::String(value))) if kind == "N" => AttributeValue::N(value.clone()),
-        Some((kind, Value::String(value))) if kind == "S" => AttributeValue::S(value.clone()),
-        Some((kind, _)) if kind == "L" => AttributeValue::L(Vec::new()),
-        Some((kind, Value::Object(map))) if kind == "M" => {
-            AttributeValue::M(map.iter().map(|(name, value)| (name.clone(), attribute_value(value))).collect())
-        }
-        _ => AttributeValue::Bool(true),
-    }
 }

@@ -16,6 +16,7 @@ use crate::others;
 use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario, Weather};
 use crate::universe::Universe;
+use crate::vandal;
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -170,7 +171,7 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     universe.calm_down();
     // Requests that are late, releases that go on by themselves.
     sleep(Duration::from_secs(30)).await;
-    others::mend_all(universe).await;
+    vandal::mend_all(universe).await;
     universe.check(universe.record(|record| record.judged()));
     if universe.scenario.ends_abruptly {
         outlive(universe, processes).await;

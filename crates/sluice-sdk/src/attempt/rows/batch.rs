@@ -1,0 +1,281 @@
+//! One transaction for all who are in line, planned and sent until each has its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Lease, LeaseId, Plan, RateReceipt, Timestamp, Verdict};
+use tokio::time::Instant;
+
+use super::super::fresh::Via;
+use super::super::{Fresh, PLANS_AT_ONCE, Taken, contended, known, longest, refresh, refused, saw, try_again, unknown};
+use super::transaction::{Place, Sent, Share, judge};
+use super::{RowAsk, RowLane, RowTurn};
+use crate::acquire::AcquireError;
+use crate::cache::{Entry, Reading};
+use crate::client::Inner;
+use crate::config::Leases;
+use crate::grant::{Part, Parts};
+use crate::outcome::RetryIn;
+use crate::store::{Cancelled, StoreError, Transacted, Transaction};
+
+/// The callers of one transaction, in order.
+pub(super) struct Batch<'a> {
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) entries: &'a [Arc<Entry>],
+    pub(super) lane: &'a Arc<RowLane>,
+    pub(super) turns: Vec<RowTurn>,
+    /// Those who would rather wait than be refused, and what for.
+    pub(super) waiting: Option<(Vec<RowTurn>, RetryIn)>,
+    /// What was granted to callers who had gone away.
+    pub(super) orphans: Vec<Fresh>,
+}
+
+/// Those who wait, if any, and what nobody took.
+pub(super) type Served = (Option<(Vec<RowTurn>, RetryIn)>, Vec<Fresh>);
+
+impl Batch<'_> {
+    /// Plans and writes until each caller has its answer, or waits.
+    pub(super) async fn serve(mut self) -> Served {
+        let mut tries = 0;
+        while !self.turns.is_empty() {
+            let readings = match self.readings().await {
+                Ok(readings) => readings,
+                Err(error) => return self.fail(&error),
+            };
+            let now = self.inner.now();
+            let sent = match self.plan(&readings, now) {
+                Some(sent) => sent,
+                None if readings.iter().all(|reading| reading.may_refuse(now)) => {
+                    self.answer_refused(&readings, now);
+                    break;
+                }
+                None => {
+                    // A read costs an eighth of a transaction that fails.
+                    for entry in self.entries {
+                        if let Err(error) = refresh(self.inner, entry).await {
+                            return self.fail(&error);
+                        }
+                    }
+                    continue;
+                }
+            };
+            let began = Instant::now();
+            match self.inner.store.transact(&Transaction::new(&sent.writes())).await {
+                Ok(Transacted::Committed) => {
+                    self.granted(&sent, began.elapsed());
+                    continue;
+                }
+                Ok(Transacted::Cancelled(reasons)) => match self.learn(&sent, &reasons, began.elapsed()) {
+                    Ok(Learnt::Conflict) => tries = tries.max(PLANS_AT_ONCE - 1),
+                    Ok(Learnt::Rows) => {}
+                    Ok(Learnt::WasApplied) => continue,
+                    Err(error) => return self.fail(&error),
+                },
+                Err(error) => return self.fail(&error.into()),
+            }
+            tries += 1;
+            if !try_again(self.inner, tries, &self.entries[0].dimension).await {
+                for turn in std::mem::take(&mut self.turns) {
+                    self.refuse(turn, contended(&self.entries[0].dimension));
+                }
+            }
+        }
+        (self.waiting, self.orphans)
+    }
+
+    async fn readings(&self) -> Result<Vec<Reading>, AcquireError> {
+        let mut readings = Vec::with_capacity(self.entries.len());
+        for entry in self.entries {
+            let mut reading = known(self.inner, entry).await?;
+            if reading.is_unread(self.inner.now()) {
+                reading = refresh(self.inner, entry).await?;
+            }
+            readings.push(reading);
+        }
+        Ok(readings)
+    }
+
+    /// The transaction for all who fit, and nobody past one who waits; `None` where nobody fits.
+    fn plan(&self, readings: &[Reading], now: Timestamp) -> Option<Sent> {
+        let mut shares: Vec<Share<'_>> = readings.iter().map(|reading| Share::new(&reading.bucket, now)).collect();
+        let mut served = Vec::new();
+        for (at, turn) in self.turns.iter().enumerate() {
+            match judge(&shares, &turn.ask, now) {
+                Ok(upto) => {
+                    for ((share, upto), cost) in shares.iter_mut().zip(&upto).zip(&turn.ask.costs) {
+                        share.take(*cost, turn.ask.terms.patience(), *upto);
+                    }
+                    let leases = self.leases(readings, &turn.ask, now);
+                    served.push(Place { turn: at, upto, leases });
+                }
+                Err(no) => {
+                    let retry = self.retry(&no);
+                    if retry.is_some_and(|retry| turn.ask.terms.waits_for(&retry)) {
+                        break;
+                    }
+                }
+            }
+        }
+        if served.is_empty() {
+            return None;
+        }
+        let totals = shares.iter().map(Share::total).collect();
+        let (updates, after) =
+            shares.into_iter().map(|share| share.write(now)).collect::<Option<(Vec<_>, Vec<_>)>>()?;
+        Some(Sent { after, totals, updates, served, now })
+    }
+
+    fn leases(&self, readings: &[Reading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
+        let ends = now.after(ask.terms.lease.length());
+        let caller = &self.inner.config.caller;
+        let parts = readings.iter().zip(self.entries).zip(ask.costs.iter().zip(&ask.ids));
+        let lease = |((reading, entry), (cost, id)): ((&Reading, &Arc<Entry>), (&Cost, &LeaseId))| {
+            let has_lease = reading.bucket.limit().is_concurrent() || self.inner.config.leases == Leases::All;
+            has_lease.then(|| Lease::new(entry.dimension.clone(), id, *cost, now, ends, caller))
+        };
+        parts.map(lease).collect()
+    }
+
+    /// Why nobody was granted anything, by readings that may be believed.
+    fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
+        let shares: Vec<Share<'_>> = readings.iter().map(|reading| Share::new(&reading.bucket, now)).collect();
+        for turn in std::mem::take(&mut self.turns) {
+            match judge(&shares, &turn.ask, now) {
+                Err(no) => match self.never(&no, &turn.ask) {
+                    Some(error) => turn.answer(Err(error)),
+                    None => {
+                        let retry = self.retry(&no).unwrap_or_else(|| contended(&self.entries[0].dimension));
+                        self.refuse(turn, retry);
+                    }
+                },
+                // It would fit, and stands behind one who waits.
+                Ok(_) => {
+                    let why = self.waiting.as_ref().map(|(_, why)| why.clone());
+                    self.refuse(turn, why.unwrap_or_else(|| contended(&self.entries[0].dimension)));
+                }
+            }
+        }
+    }
+
+    /// The longest wait, and who causes it.
+    fn retry(&self, no: &[Plan<Amount>]) -> Option<RetryIn> {
+        longest(self.entries.iter().zip(no).filter_map(|(entry, no)| match no {
+            Plan::Refuse(refusal) => Some(refused(&entry.dimension, *refusal)),
+            _ => None,
+        }))
+    }
+
+    fn never(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<AcquireError> {
+        self.entries.iter().zip(no).zip(&ask.costs).find_map(|((entry, no), cost)| match no {
+            Plan::NeverSatisfiable { capacity } => {
+                let (dimension, cost, capacity) = (entry.dimension.clone(), *cost, *capacity);
+                Some(AcquireError::NeverSatisfiable { dimension, cost, capacity })
+            }
+            _ => None,
+        })
+    }
+
+    fn refuse(&mut self, turn: RowTurn, retry: RetryIn) {
+        if turn.ask.terms.waits_for(&retry) {
+            self.waiting.get_or_insert_with(|| (Vec::new(), retry)).0.push(turn);
+        } else {
+            turn.answer(Ok(Taken::Refused(retry)));
+        }
+    }
+
+    /// Hands out what the transaction took. Who was passed over stays.
+    fn granted(&mut self, sent: &Sent, took: Duration) {
+        let now = self.inner.now();
+        for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
+            match (after.limit().is_concurrent(), Cost::new(*total)) {
+                (true, Ok(total)) => entry.slots_taken(total),
+                (true, Err(_)) => {}
+                (false, _) => entry.predicted(Arc::clone(after), now),
+            }
+        }
+        let everyone = 0..sent.served.len();
+        self.hand_out(sent, &everyone.collect::<Vec<_>>(), took);
+    }
+
+    /// Answers those callers of `sent` that are named.
+    fn hand_out(&mut self, sent: &Sent, which: &[usize], took: Duration) {
+        let mut turns: Vec<Option<RowTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
+        for served in which.iter().map(|at| &sent.served[*at]) {
+            let Some(turn) = turns[served.turn].take() else { continue };
+            let parts: Parts = self.parts(sent, served, &turn.ask).collect();
+            let lane = Via::Rows(Arc::clone(self.lane));
+            let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
+            match turn.is_left() {
+                true => self.orphans.push(fresh),
+                false => turn.answer(Ok(Taken::Granted(fresh))),
+            }
+        }
+        self.turns = turns.into_iter().flatten().collect();
+    }
+
+    fn parts(&self, sent: &Sent, served: &Place, ask: &RowAsk) -> impl Iterator<Item = Part> {
+        (0..self.entries.len()).map(|at| {
+            let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
+            match (&served.leases[at], after.limit().is_concurrent()) {
+                (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
+                (lease, _) => {
+                    let behind = sent.totals[at].minus(served.upto[at]);
+                    Part::tokens(entry, cost, RateReceipt::in_batch(after, behind, cost), sent.now, lease.clone())
+                }
+            }
+        })
+    }
+
+    /// Takes in what the reasons of a cancellation say. A lease that is there under an id of our own can only stem from a try
+    /// whose reply was lost: that one was applied, and whoever has such a lease is granted.
+    fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Learnt, AcquireError> {
+        if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
+            return Err(AcquireError::Store(StoreError::Rejected {
+                operation: "TransactWriteItems",
+                table: self.inner.store.table().to_owned(),
+                message: permanent.reason.message.clone(),
+            }));
+        }
+        let failed = |cancelled: &Cancelled| cancelled.reason.verdict == Verdict::ConditionFailed;
+        let (buckets, mut leases) = reasons.split_at(self.entries.len().min(reasons.len()));
+        let mut theirs = Vec::new();
+        for (at, served) in sent.served.iter().enumerate() {
+            let (own, rest) = leases.split_at(served.leases.iter().flatten().count().min(leases.len()));
+            leases = rest;
+            if own.iter().any(failed) {
+                theirs.push(at);
+            }
+        }
+        if !theirs.is_empty() {
+            self.hand_out(sent, &theirs, took);
+            // What the buckets are now is for the next plan to read.
+            self.entries.iter().for_each(|entry| entry.doubt());
+            return Ok(Learnt::WasApplied);
+        }
+        for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled)) {
+            match &cancelled.row {
+                Some(row) => saw(self.inner, entry, row)?,
+                None => return Err(unknown(self.inner, entry)),
+            };
+        }
+        let transient = reasons.iter().any(|cancelled| cancelled.reason.verdict.is_transient());
+        Ok(if transient { Learnt::Conflict } else { Learnt::Rows })
+    }
+
+    fn fail(self, error: &AcquireError) -> Served {
+        for turn in self.turns {
+            turn.answer(Err(error.clone()));
+        }
+        (self.waiting, self.orphans)
+    }
+}
+
+/// What a cancellation says.
+enum Learnt {
+    /// Other writers were at the same items.
+    Conflict,
+    /// The buckets as they are now.
+    Rows,
+    /// An earlier try was applied.
+    WasApplied,
+}

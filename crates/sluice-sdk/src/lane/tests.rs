@@ -1,0 +1,83 @@
+use super::*;
+
+type Numbers = Lane<u32, u32>;
+
+/// Answers each batch with its size, once it may.
+fn service(gate: &Arc<Notify>) -> impl FnOnce(Seat<u32, u32>) -> Service {
+    let gate = Arc::clone(gate);
+    move |mut seat| {
+        Box::pin(async move {
+            while let Some(batch) = seat.next(10).await {
+                gate.notified().await;
+                let size = u32::try_from(batch.len()).unwrap();
+                batch.into_iter().for_each(|turn| turn.answer(size));
+                seat.batch_is_over();
+            }
+        })
+    }
+}
+
+fn nobody(_: Seat<u32, u32>) -> Service {
+    unreachable!("the lane is served")
+}
+
+#[tokio::test]
+async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
+    let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
+    let mut first = tokio::spawn(lane.join(1, service(&gate)).answer());
+    tokio::task::yield_now().await;
+    let later: Vec<_> = (2..5).map(|ask| lane.join(ask, nobody)).collect();
+    gate.notify_one();
+    assert_eq!((&mut first).await.unwrap(), Ok(1));
+    gate.notify_one();
+    for ticket in later {
+        assert_eq!(ticket.answer().await, Ok(3));
+    }
+    tokio::task::yield_now().await;
+    assert!(lane.is_idle());
+}
+
+/// One that is polled once, and then not for long, holds nobody up.
+#[tokio::test]
+async fn a_caller_that_is_not_polled_keeps_nobody_waiting() {
+    let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
+    let mut idle = Box::pin(lane.join(1, service(&gate)).answer());
+    assert!(std::future::poll_fn(|context| std::task::Poll::Ready(idle.as_mut().poll(context).is_pending())).await);
+    gate.notify_one();
+    let other = lane.join(2, nobody);
+    tokio::task::yield_now().await;
+    gate.notify_one();
+    assert_eq!(other.answer().await, Ok(1));
+    assert_eq!(idle.await, Ok(1));
+}
+
+#[tokio::test]
+async fn who_left_is_passed_over_and_what_it_leaves_is_for_the_head() {
+    let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
+    let gone = lane.join(1, service(&gate));
+    let also_gone = lane.join(2, nobody);
+    let stays = lane.join(3, nobody);
+    drop((gone, also_gone));
+    assert!(lane.head_if(|ask| *ask == 4).is_none());
+    lane.head_if(|ask| *ask == 3).unwrap().answer(30);
+    assert_eq!(stays.answer().await, Ok(30));
+    while !lane.is_idle() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// As when the runtime is dropped in which it ran.
+#[tokio::test]
+async fn who_serves_and_ends_tells_those_in_line_to_ask_again() {
+    let lane = Arc::new(Numbers::default());
+    let one_batch = |mut seat: Seat<u32, u32>| -> Service {
+        Box::pin(async move {
+            let batch = seat.next(1).await;
+            drop((batch, seat));
+        })
+    };
+    let sent = lane.join(1, one_batch);
+    let not_sent = lane.join(2, nobody);
+    assert_eq!((sent.answer().await, not_sent.answer().await), (Err(NoAnswer::Lost), Err(NoAnswer::NotServed)));
+    assert!(lane.is_idle());
+}

@@ -1,0 +1,114 @@
+//! Someone who spoils rows and mends them later, and loses slots, or mints them, by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use fastrand::Rng;
+use serde_json::Value;
+use sluice_core::schema::KEY;
+use tokio::time::sleep;
+
+use crate::others::{number, text};
+use crate::process::Process;
+use crate::scenario::BucketPlan;
+use crate::universe::{Spoilt, TABLE, Universe};
+
+/// Spoils rows and mends them later, and loses slots, or mints them, by hand.
+pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: Rng) {
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(1_000..=6_000))).await;
+        if rng.u32(0..4) == 0 {
+            edit_slots(&universe, &process, &mut rng).await;
+            continue;
+        }
+        let key = {
+            let leases: Vec<String> = universe.ledger(|ledger| ledger.leases().map(|(key, _)| key.clone()).collect());
+            let buckets = universe.scenario.buckets.iter().map(|bucket| bucket.name().to_owned());
+            let keys: Vec<String> = leases.into_iter().chain(buckets).collect();
+            rng.choice(&keys).cloned().unwrap()
+        };
+        spoil(&universe, &process, &key, &mut rng).await;
+        sleep(Duration::from_millis(rng.u64(10..=4_000))).await;
+        mend_all(&universe).await;
+    }
+}
+
+const SPOILABLE: [&str; 18] = [
+    "tokens",
+    "capacity",
+    "last_refill_at",
+    "refill_rate",
+    "version",
+    "limit_type",
+    "cost",
+    "dimension",
+    "ttl",
+    "created_at",
+    "admitted",
+    "counted",
+    "capped",
+    "drift",
+    "leases",
+    "admitted_inline",
+    "lots",
+    "returned",
+];
+
+/// Puts a value where it makes no sense, past the ledger.
+async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut Rng) {
+    let Ok(Some(row)) = process.dynamo.row(TABLE, key) else { return };
+    let spoilable: Vec<&'static str> = SPOILABLE.into_iter().filter(|name| row.get(*name).is_some()).collect();
+    let Some(&attribute) = rng.choice(&spoilable) else { return };
+    let is = [serde_json::json!({ "S": "NaN" }), serde_json::json!({ "BOOL": true }), serde_json::json!({ "L": [] })]
+        [rng.usize(0..3)]
+    .clone();
+    universe.act("row spoiled", &format!("{key} {attribute}"));
+    let was = row.get(attribute).cloned();
+    universe.spoiled(|spoiled| spoiled.insert(key.to_owned(), Spoilt { attribute, was, is: is.clone() }));
+    set(universe, key, attribute, attribute_value(&is)).await;
+}
+
+/// Puts back what was spoiled, where it is still as the vandal left it.
+pub(crate) async fn mend_all(universe: &Arc<Universe>) {
+    let spoiled = universe.spoiled(std::mem::take);
+    for (key, spoilt) in spoiled {
+        let Ok(Some(row)) = universe.dynamo.row(TABLE, &key) else { continue };
+        if row[spoilt.attribute] == spoilt.is
+            && let Some(was) = &spoilt.was
+        {
+            set(universe, &key, spoilt.attribute, attribute_value(was)).await;
+        }
+    }
+}
+
+async fn set(universe: &Arc<Universe>, key: &str, attribute: &'static str, value: AttributeValue) {
+    let past_everyone = universe.dynamo.dynamodb();
+    let request = past_everyone.update_item().table_name(TABLE).key(KEY, text(key)).update_expression("SET #a = :v");
+    let request = request.condition_expression("attribute_exists(vendor_dimension)");
+    let _ = request.expression_attribute_names("#a", attribute).expression_attribute_values(":v", value).send().await;
+}
+
+async fn edit_slots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
+    let slots: Vec<&BucketPlan> = universe.scenario.buckets.iter().filter(|bucket| bucket.is_concurrent()).collect();
+    let Some(bucket) = rng.choice(&slots) else { return };
+    let by = if rng.bool() { "1" } else { "-1" };
+    universe.act("slot edited by hand", &format!("{} {by}", bucket.name()));
+    universe.record(|record| record.edited(bucket.name(), universe.time()));
+    let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
+    let request = request.update_expression("SET tokens = tokens + :k, version = version + :one");
+    let request = request.expression_attribute_values(":k", number(by.into()));
+    let _ = request.expression_attribute_values(":one", number("1".into())).send().await;
+}
+
+fn attribute_value(json: &Value) -> AttributeValue {
+    match json.as_object().and_then(|object| object.iter().next()) {
+        Some((kind, Value::String(value))) if kind == "N" => AttributeValue::N(value.clone()),
+        Some((kind, Value::String(value))) if kind == "S" => AttributeValue::S(value.clone()),
+        Some((kind, _)) if kind == "L" => AttributeValue::L(Vec::new()),
+        Some((kind, Value::Object(map))) if kind == "M" => {
+            AttributeValue::M(map.iter().map(|(name, value)| (name.clone(), attribute_value(value))).collect())
+        }
+        _ => AttributeValue::Bool(true),
+    }
+}
