@@ -140,7 +140,7 @@ fn amount(values: &[(&str, Operand)], placeholder: &str) -> Amount {
 fn check_recount(first: &Bucket, last: &Bucket, now: Timestamp) {
     let drift = Drift::between(first, last, &Census::default(), Returned::default());
     assert!(drift == Drift::Unknown || first.limit().capacity() == last.limit().capacity());
-    match (drift.signed(), Correction::plan(first, drift, now)) {
+    match (drift.signed(), Correction::plan(first, last, drift, now)) {
         (None, Correction::Correct { .. }) => panic!("{drift:?} was corrected"),
         (Some(found), Correction::Correct { slots, update }) => {
             assert!(slots.abs() <= found.abs());

@@ -38,7 +38,7 @@ use crate::inline::InlineLeases;
 use crate::lease::Lease;
 use crate::limit::LimitType;
 use crate::schema::{
-    CAPACITY, COUNTED, DRIFT, DRIFT_SEEN_AT, Exact, LIMIT_TYPE, Row, TOKENS, VERSION, amount, timestamp,
+    CAPACITY, CAPPED, COUNTED, DRIFT, DRIFT_SEEN_AT, Exact, LIMIT_TYPE, Row, TOKENS, VERSION, amount, timestamp,
 };
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
@@ -259,23 +259,32 @@ static FORGET: Statement = Statement::fixed(
 );
 
 /// Interleavings that the condition stops: another sweep that agreed corrected first (d, s: its write took the note away); a
-/// resize between the reading and this write (C); there is no room, so that the slots came back in another way (T).
+/// resize between the reading and this write (C); there is no room, so that the slots came back in another way (T); a lease
+/// that was deleted without its slots since the last reading has made a minted one good already (x).
 static CORRECT: Statement = Statement::fixed(
     "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1 REMOVE #d, #s",
-    "#d = :seen AND #s = :at AND #C = :c AND #T <= :room",
-    &[("#T", TOKENS), ("#C", CAPACITY), ("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
+    "#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND (attribute_not_exists(#x) OR #x = :x)",
+    &[
+        ("#T", TOKENS),
+        ("#C", CAPACITY),
+        ("#d", DRIFT),
+        ("#s", DRIFT_SEEN_AT),
+        ("#v", VERSION),
+        ("#w", COUNTED),
+        ("#x", CAPPED),
+    ],
 );
 
 impl Correction {
-    /// What follows from `drift`, found at `now` by a sweep that read the bucket as `first` before its scan.
+    /// What follows from `drift`, found at `now` by a sweep that read the bucket as `first` before its scan and as `last` after it.
     #[must_use]
-    pub fn plan(first: &Bucket, drift: Drift, now: Timestamp) -> Self {
+    pub fn plan(first: &Bucket, last: &Bucket, drift: Drift, now: Timestamp) -> Self {
         match (first.note(), drift.signed()) {
             (None, None) => Self::Nothing,
             (None, Some(found)) => Self::Note(Self::note(first, found, now)),
             // Not confirmed, be it that nothing can be said: it takes two sweeps running.
             (Some(note), None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
-            (Some(note), Some(found)) if note.says(found, now) => Self::correct(first, note, found),
+            (Some(note), Some(found)) if note.says(found, now) => Self::correct(first, last, note, found),
             (Some(note), Some(found)) => {
                 let values = alloc::vec![(":d", Operand::number(found)), (":now", Operand::number(now))];
                 Self::Note(on(first, note, &NOTE_AGAIN, values))
@@ -300,7 +309,7 @@ impl Correction {
     }
 
     /// As much as both sweeps found. Where slots were minted, T may go below zero until holders release, as in a resize.
-    fn correct(first: &Bucket, note: &Note, found: Amount) -> Self {
+    fn correct(first: &Bucket, last: &Bucket, note: &Note, found: Amount) -> Self {
         let noted = note.drift.get();
         let slots = if is_negative(found) { found.max(noted) } else { found.min(noted) };
         let capacity = first.capacity_as_read();
@@ -308,6 +317,7 @@ impl Correction {
             (":k", Operand::number(slots)),
             (":c", Operand::number(capacity)),
             (":room", Operand::number(capacity.get().minus(slots))),
+            (":x", Operand::number(last.capped().unwrap_or_default())),
         ];
         Self::Correct { update: on(first, note, &CORRECT, values), slots }
     }

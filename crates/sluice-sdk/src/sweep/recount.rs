@@ -80,7 +80,7 @@ impl Recount {
                 report.drift.insert(dimension.clone(), slots);
                 tracing::warn!(event = "reconciler.drift", %dimension, %slots);
             }
-            match write(store, dimension, Correction::plan(first, drift, now), report).await {
+            match write(store, dimension, Correction::plan(first, last, drift, now), report).await {
                 // A hot bucket must not keep the others from being put right.
                 Err(StoreError::Contended { message, .. }) => {
                     tracing::warn!(event = "reconciler.drift_left", %dimension, message);

@@ -62,7 +62,7 @@ impl Recount {
             return found.signed().map(slots).map(Decision::Correct);
         }
         let first = bucket(sweep.free, Changes::default(), sweep.note)?;
-        match Correction::plan(&first, found, READ_AT.after(LONG)) {
+        match Correction::plan(&first, &first, found, READ_AT.after(LONG)) {
             Correction::Correct { slots: amount, .. } => Some(Decision::Correct(slots(amount))),
             Correction::Note(update) if update.statement.update.starts_with("REMOVE") => Some(Decision::Forget),
             Correction::Note(_) if sweep.note.is_some() => found.signed().map(slots).map(Decision::NoteAgain),

@@ -94,9 +94,12 @@ fn a_correction_asks_for_the_note_that_was_read_and_for_room() {
     ]);
     row.extend([("drift", "1"), ("drift_seen_at", "1700000000")]);
     let noted = Bucket::read(bucket(2).dimension(), &Noted(row)).unwrap();
-    let plan = Correction::plan(&noted, Drift::Lost(Amount::from_tokens(1)), NOW);
+    let plan = Correction::plan(&noted, &noted, Drift::Lost(Amount::from_tokens(1)), NOW);
     let Correction::Correct { update, .. } = plan else { panic!("{plan:?}") };
-    assert_eq!(update.statement.condition, "#d = :seen AND #s = :at AND #C = :c AND #T <= :room");
+    assert_eq!(
+        update.statement.condition,
+        "#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND (attribute_not_exists(#x) OR #x = :x)"
+    );
 }
 
 #[test]
