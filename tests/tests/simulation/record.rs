@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use sluice_core::{Limit, LimitType};
+use sluice_core::{Limit, LimitType, USE_BY};
 use sluice_history::{Checker, Ending, Event, Granted, Header, Kind, Refused, Released, Writer, pico_per_sec};
 
 use crate::callers::Need;
@@ -24,6 +24,8 @@ pub(crate) struct Record {
     returns: BTreeMap<(String, String), Vec<Micros>>,
     slowest_return: i64,
     ids: u64,
+    /// How long before a call its tokens may have been taken.
+    stock_for: Micros,
 }
 
 /// How a grant came about.
@@ -59,6 +61,7 @@ impl Record {
             returns: BTreeMap::new(),
             slowest_return: 0,
             ids: 0,
+            stock_for: if scenario.prefetches { Micros::try_from(USE_BY.as_micros()).unwrap() } else { 0 },
         }
     }
 
@@ -72,9 +75,11 @@ impl Record {
             granted.start_at_micros = grip.start_at;
             granted.booked = grip.booked;
             granted.ends_at_micros = self.concurrent.contains(dimension).then_some(grip.lease_ends);
-            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of any more.
-            let inexact = grip.transacted || need.parts.len() > 1 || self.changed_since(dimension, grip.asked_at);
-            granted.judged_from_micros = inexact.then_some(micros(grip.asked_at).min(grip.start_at));
+            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of any more, and what was
+            // in stock by then was taken under the limit before.
+            let taken_from = grip.asked_at - self.stock_for;
+            let inexact = grip.transacted || need.parts.len() > 1 || self.changed_since(dimension, taken_from);
+            granted.judged_from_micros = inexact.then_some(micros(taken_from).min(grip.start_at));
             self.events.push(Event::Granted(granted));
         }
         id
