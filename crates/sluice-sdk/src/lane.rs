@@ -36,8 +36,6 @@ struct Line<Q, A> {
     is_out: bool,
     /// The service, while the only caller runs it.
     alone: Option<Arc<Alone>>,
-    /// Whether the last batch had several callers, who may be about to come back.
-    was_busy: bool,
 }
 
 /// A service that its only caller runs, until a second one comes.
@@ -86,7 +84,7 @@ pub(crate) struct Seat<Q, A> {
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false, alone: None, was_busy: false };
+        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false, alone: None };
         Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
@@ -223,10 +221,11 @@ impl<Q, A> Line<Q, A> {
 impl<Q, A> Seat<Q, A> {
     /// The next callers in line, `most` at most; `None` when nobody is left, and the seat is too.
     ///
-    /// Where there are several, lets everyone run first whose turn on the thread it is: callers that the last write served come
-    /// back for the next.
+    /// Lets everyone run first whose turn on the thread it is: who is about to ask shares the write. After a batch behind which
+    /// nobody stands, nobody is waited for.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
-        if !self.is_alone() {
+        let is_over = self.has_served && self.lane.line().waiting.is_empty();
+        if !is_over {
             tokio::task::yield_now().await;
         }
         self.has_served = true;
@@ -245,17 +244,7 @@ impl<Q, A> Seat<Q, A> {
             self.lane.is_served.store(false, Ordering::Release);
             return None;
         }
-        line.was_busy = turns.len() > 1;
         Some(turns)
-    }
-
-    /// Whether nobody but the caller who runs the service is to be expected, or nobody at all is there after a batch.
-    fn is_alone(&self) -> bool {
-        let line = self.lane.line();
-        match self.has_served {
-            true => line.waiting.is_empty(),
-            false => line.alone.is_some() && !line.was_busy,
-        }
     }
 
     /// All whom this batch had are answered: the head of the line is next, for what one of them left.

@@ -6,7 +6,7 @@ use sluice_core::schema;
 use sluice_sdk::{AcquireError, Client, PenalizeError, Penalty, Request, RequestError, RetryReason, StoreError};
 use sluice_testkit::EmbeddedDynamo;
 
-use crate::world::{TABLE, World, number, refusal, take, text};
+use crate::world::{TABLE, World, refusal, take, text};
 
 const RPM: &str = "openai#rpm";
 
@@ -55,35 +55,6 @@ async fn clocks_that_differ_add_up_once_and_not_per_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_caller_leaves_nothing_taken() {
-    let world = World::new().await;
-    world.slots("elevenlabs#concurrent", 2).await;
-    world.rate(RPM, 10, 1_000_000).await;
-    let client = world.client();
-    for name in ["elevenlabs#concurrent", RPM] {
-        let _ = take(&client, name).await.release().await.unwrap();
-        let before = world.level(name).await;
-        let operation = if name == RPM {
-            sluice_testkit::Operation::UpdateItem
-        } else {
-            sluice_testkit::Operation::TransactWriteItems
-        };
-        let gate = world.dynamo.faults().hold_next(operation);
-        let caller = {
-            let client = client.clone();
-            tokio::spawn(async move { client.acquire(name).await.map(|_| ()) })
-        };
-        gate.reached().await;
-        caller.abort();
-        let _ = caller.await;
-        gate.open();
-        crate::world::settle().await;
-        assert_eq!(world.level(name).await, before, "{name}");
-    }
-    assert_eq!(world.leases().await, 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_malformed_or_senseless_request_never_reaches_the_table() {
     let world = World::with_rate(RPM, 10, 60).await;
     let client = world.client();
@@ -114,25 +85,6 @@ async fn a_bucket_that_is_removed_under_a_caller_is_unknown_from_then_on() {
     assert!(matches!(error(&client, RPM).await, AcquireError::UnknownDimension { .. }));
     world.rate(RPM, 10, 60).await;
     let _ = take(&client, RPM).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cost_above_capacity_is_told_at_once_and_follows_a_raise() {
-    let world = World::new().await;
-    world.rate(RPM, 10, 60).await;
-    world.slots("elevenlabs#concurrent", 2).await;
-    let client = world.client();
-    for (name, cost, capacity) in [(RPM, 11, "10"), ("elevenlabs#concurrent", 3, "2")] {
-        let message = error(&client, Request::from(name).cost(name, cost)).await.to_string();
-        assert!(
-            message.contains(name) && message.contains(&cost.to_string()) && message.contains(capacity),
-            "{message}"
-        );
-    }
-    world.rate(RPM, 20, 60).await;
-    world.pass(Duration::from_secs(30));
-    let granted = client.acquire(Request::from(RPM).cost(RPM, 11)).await.unwrap();
-    assert!(granted.granted().is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,26 +121,6 @@ async fn a_missing_table_is_named() {
     let dynamo = EmbeddedDynamo::new().unwrap();
     let AcquireError::Store(StoreError::NoTable { table }) = error(&dynamo.client(TABLE), RPM).await else { panic!() };
     assert_eq!(table, TABLE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cool_down_holds_for_every_type_and_ends() {
-    let world = World::new().await;
-    world.rate(RPM, 10, 60).await;
-    world.slots("elevenlabs#concurrent", 2).await;
-    for name in [RPM, "elevenlabs#concurrent"] {
-        let client = world.client();
-        let _ = take(&client, name).await.release().await.unwrap();
-        let mut row = world.row(name).await.unwrap();
-        let until = world.dynamo.clock().now().after(Duration::from_secs(30));
-        row.insert(schema::BLOCKED_UNTIL.into(), number(&until.to_string()));
-        world.put(row).await;
-        // The client read the row before the cool-down: the condition in the write holds it all the same.
-        let retry = refusal(&client, name).await;
-        assert_eq!((retry.reason(), retry.wait()), (RetryReason::CoolingDown, Duration::from_secs(30)));
-        world.pass(Duration::from_secs(30));
-        let _ = take(&client, name).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,57 +174,10 @@ async fn a_penalty_says_what_it_does_not_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_dynamodb_is_out_the_setting_answers() {
-    use sluice_sdk::{Basis, OnUnavailable};
-    use sluice_testkit::{Fault, Operation};
-    let world = World::with_rate(RPM, 10, 60).await;
-    world.slots("elevenlabs#concurrent", 10).await;
-    let out = |world: &World| {
-        for operation in [Operation::GetItem, Operation::UpdateItem, Operation::TransactWriteItems] {
-            world.dynamo.faults().always(operation, Fault::LoseRequest);
-        }
-    };
-    let strict = world.client();
-    let _ = take(&strict, RPM).await;
-    let lenient = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Allow));
-    let share = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Share("0.2".parse().unwrap())));
-    let _ = (take(&share, RPM).await, take(&share, "elevenlabs#concurrent").await.release().await.unwrap());
-    world.pass(Duration::from_secs(60));
-    out(&world);
-    assert!(matches!(error(&strict, RPM).await, AcquireError::Store(StoreError::Unavailable { .. })));
-    assert_eq!(take(&lenient, RPM).await.basis(), Basis::Unchecked);
-    let local = [take(&share, RPM).await, take(&share, RPM).await];
-    assert!(local.iter().all(|grant| grant.basis() == Basis::LocalShare));
-    let wait = refusal(&share, RPM).await.wait().as_secs_f64();
-    assert!((29.0..=30.0).contains(&wait), "a fifth of 10 a minute is 2: {wait}");
-    let held = [take(&share, "elevenlabs#concurrent").await, take(&share, "elevenlabs#concurrent").await];
-    assert_eq!(refusal(&share, "elevenlabs#concurrent").await.reason(), RetryReason::NoFreeSlot);
-    for held in held {
-        held.release().await.unwrap();
-    }
-    let _ = take(&share, "elevenlabs#concurrent").await;
-    world.dynamo.faults().clear();
-    assert_eq!(take(&share, RPM).await.basis(), Basis::Table);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_dimension_named_twice_costs_twice() {
     let world = World::with_rate(RPM, 3, 60).await;
     let client = world.client();
     assert!(client.acquire([RPM, RPM]).await.unwrap().granted().is_some());
     assert_eq!(world.level(RPM).await, "1");
     assert!(matches!(error(&client, [RPM, RPM, RPM, RPM]).await, AcquireError::NeverSatisfiable { .. }));
-}
-
-/// Without a lease, its slot would be lost with its holder.
-#[tokio::test(start_paused = true)]
-async fn a_slot_has_a_lease_whatever_ids_are_drawn() {
-    for id in ["", "a#b"] {
-        let world = World::with_slots("elevenlabs#concurrent", 1).await;
-        let client = world.client_with(|settings| settings.lease_ids(move || id.to_owned()));
-        let held = take(&client, "elevenlabs#concurrent").await;
-        assert_eq!(world.leases().await, 1, "{id:?}");
-        held.release().await.unwrap();
-        assert_eq!((world.free("elevenlabs#concurrent").await.as_str(), world.leases().await), ("1", 0));
-    }
 }

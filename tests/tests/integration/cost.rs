@@ -3,6 +3,7 @@
 use sluice_sdk::{Outcome, Request};
 use sluice_testkit::{Operation, Usage};
 
+use crate::kind::Kind;
 use crate::world::{World, refusal, take};
 
 fn usage(requests: u64, write_units: u64, read_units: f64) -> Usage {
@@ -112,4 +113,21 @@ async fn the_engine_agrees_with_the_meter_on_a_plain_update() {
     let reply = request.return_consumed_capacity(ReturnConsumedCapacity::Total).send().await.unwrap();
     let engine = reply.consumed_capacity.unwrap().capacity_units.unwrap();
     assert_eq!(engine, world.dynamo.meter().total().write_units as f64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inline_lease_of_ten_slots_is_one_write_unit_to_take_and_one_to_give_back() {
+    let world = World::embedded().await.with(Kind::Inline);
+    world.slots("elevenlabs#concurrent", 10).await;
+    let client = world.client();
+    let mut held = Vec::new();
+    for _ in 0..9 {
+        held.push(take(&client, "elevenlabs#concurrent").await);
+    }
+    let meter = world.dynamo.meter();
+    meter.reset();
+    let last = take(&client, "elevenlabs#concurrent").await;
+    assert_eq!(meter.reset(), usage(1, 1, 0.0));
+    last.release().await.unwrap();
+    assert_eq!(meter.reset(), usage(1, 1, 0.0));
 }

@@ -3,7 +3,28 @@
 // Small numbers of tests, and closures that only sleep.
 #![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::unit_arg)]
 
+// What holds for both kinds of lease is held against both, from one source.
+macro_rules! for_either_kind {
+    ($($suite:ident),*) => {
+        #[allow(clippy::duplicate_mod)]
+        #[path = "either"]
+        mod rows {
+            pub(crate) const KIND: crate::kind::Kind = crate::kind::Kind::Rows;
+            $(mod $suite;)*
+        }
+        #[allow(clippy::duplicate_mod)]
+        #[path = "either"]
+        mod inline {
+            pub(crate) const KIND: crate::kind::Kind = crate::kind::Kind::Inline;
+            $(mod $suite;)*
+        }
+    };
+}
+
+for_either_kind!(acquire, contention, interleavings, lanes, lost_replies, recount, slots, sweep, together);
+
 mod acquire;
+mod bookings;
 mod contention;
 mod cost;
 mod endpoint;
@@ -12,15 +33,18 @@ mod events;
 mod infra;
 mod inline_leases;
 mod inline_sweep;
+mod inline_take_over;
 mod interleavings;
+mod kind;
+mod lanes;
 mod limits;
 mod lost_replies;
 mod other_clients;
 mod outage;
+mod prefetch;
 mod reconciler;
 mod recount;
 mod recount_races;
-mod slots;
 mod sweep;
 mod together;
 mod world;

@@ -106,15 +106,3 @@ async fn no_credentials_are_told_as_such() {
     let error = failure(&settings.connect_with(&config)).await;
     assert!(matches!(error, StoreError::Credentials { .. }), "{error}");
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_dynamodb_rejects_comes_with_its_message() {
-    let world = World::with_slots("a#concurrent", 2).await;
-    let fault = Fault::service("ValidationException", 400, serde_json::json!({"message": "the expression is wrong"}));
-    world.dynamo.faults().always(Operation::TransactWriteItems, fault);
-    let error = world.client().acquire("a#concurrent").await.unwrap_err().to_string();
-    assert!(error.contains("the expression is wrong"), "{error}");
-    world.dynamo.faults().always(Operation::TransactWriteItems, Fault::cancelled(&["ValidationError", "None"]));
-    let error = world.client().acquire("a#concurrent").await.unwrap_err().to_string();
-    assert!(error.contains("ValidationError"), "{error}");
-}

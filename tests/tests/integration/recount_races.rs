@@ -5,35 +5,19 @@ use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit};
 use sluice_sdk::{SweepOptions, SweepReport};
-use sluice_testkit::{Fault, Gate, Operation};
+use sluice_testkit::{Gate, Operation};
 use tokio::task::JoinHandle;
 
-use crate::recount::{SLOTS, corrected, drift, known_to_sweeps, leave_a_lease, sweep};
-use crate::world::{World, dimension, number, take};
+use crate::recount::{SLOTS, corrected, known_to_sweeps, leave_a_lease, sweep};
+use crate::world::{World, dimension, number};
 
 /// A sweep that has judged, and is about to write what it found.
-async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>, Gate) {
+pub(crate) async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>, Gate) {
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let sweeper = world.client();
     let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     (sweeping, gate)
-}
-
-/// Condition: the note that was read, on correcting.
-#[tokio::test(start_paused = true)]
-async fn two_sweeps_that_agree_correct_once() {
-    let world = known_to_sweeps(5).await;
-    let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
-    world.add_tokens(SLOTS, "-1").await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
-    let (first, second) = (held_at_its_write(&world).await, held_at_its_write(&world).await);
-    let mut corrections = 0;
-    for (sweeping, gate) in [first, second] {
-        gate.open();
-        corrections += sweeping.await.unwrap().corrected.len();
-    }
-    assert_eq!((corrections, world.free(SLOTS).await.as_str()), (1, "3"));
 }
 
 /// Condition: no note is there, on noting. The second of two sweeps side by side would overwrite the note of the first, and with it
@@ -103,40 +87,6 @@ async fn a_correction_never_fills_a_bucket_beyond_its_capacity() {
         assert!(sweeping.await.unwrap().corrected.is_empty(), "{change}");
         assert_eq!(world.free(SLOTS).await, if change == "resize" { "2" } else { "5" });
     }
-}
-
-/// Conditions: version and kind, on noting.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_noted_in_a_bucket_that_was_made_anew() {
-    for kind in ["slots", "rate"] {
-        let world = known_to_sweeps(5).await;
-        world.add_tokens(SLOTS, "-1").await;
-        // So that the old version is above that of the new bucket, for slots; and below it, for a rate.
-        if kind == "slots" {
-            take(&world.client(), SLOTS).await.release().await.unwrap();
-        }
-        let (sweeping, gate) = held_at_its_write(&world).await;
-        world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
-        if kind == "slots" {
-            world.slots(SLOTS, 5).await
-        } else {
-            world.rate(SLOTS, 5, 60).await
-        }
-        gate.open();
-        assert_eq!(drift(&sweeping.await.unwrap()).as_deref(), Some("1"));
-        assert!(!world.row(SLOTS).await.unwrap().contains_key("drift"), "{kind}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_correction_whose_reply_is_lost_is_made_once() {
-    let world = known_to_sweeps(5).await;
-    let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
-    world.add_tokens(SLOTS, "-1").await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
-    world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
-    world.client().sweep(SweepOptions::default()).await.unwrap();
-    assert_eq!(world.free(SLOTS).await, "3");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! A table in an embedded engine, and what the tests ask of it.
 
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -10,6 +12,7 @@ use sluice_sdk::{Client, ClientBuilder, Grant, Outcome, RetryIn};
 use sluice_testkit::{EmbeddedDynamo, TestClock};
 
 use crate::endpoint::{self, Endpoint};
+use crate::kind::Kind;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-test";
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
@@ -18,6 +21,8 @@ pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
 pub(crate) struct World {
     pub(crate) dynamo: EmbeddedDynamo,
     endpoint: Option<Endpoint>,
+    /// Which leases its clients write.
+    kind: Kind,
 }
 
 impl World {
@@ -28,14 +33,19 @@ impl World {
         if endpoint.is_none() {
             dynamo.create_table(TABLE).await.unwrap();
         }
-        Self { dynamo, endpoint }
+        Self { dynamo, endpoint, kind: Kind::Rows }
     }
 
     /// In the embedded engine always: for tests that count its units, or run its TTL.
     pub(crate) async fn embedded() -> Self {
         let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_709_550_000))).unwrap();
         dynamo.create_table(TABLE).await.unwrap();
-        Self { dynamo, endpoint: None }
+        Self { dynamo, endpoint: None, kind: Kind::Rows }
+    }
+
+    /// The same table, with clients that write leases of this kind.
+    pub(crate) fn with(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
     /// The table's name.
@@ -80,7 +90,7 @@ impl World {
     }
 
     pub(crate) fn client_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
-        let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0));
+        let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0)).leases(self.kind.leases());
         settings(builder).dynamodb(self.dynamodb())
     }
 
@@ -165,6 +175,14 @@ pub(crate) async fn refusal(client: &Client, name: &str) -> RetryIn {
         Outcome::RetryIn(retry) => retry,
         Outcome::Granted(_) => panic!("{name} was granted"),
     }
+}
+
+/// Polls a future once, so that its request is on its way, and leaves it there.
+pub(crate) async fn begin<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    let is_pending = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await;
+    assert!(is_pending, "it had nothing to wait for");
+    future
 }
 
 /// Lets tasks that were spawned by drops run.

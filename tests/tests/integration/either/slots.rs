@@ -1,4 +1,4 @@
-//! A slot books, waits, runs, and gives back, however it ends.
+//! A slot waits, runs, and gives back, however it ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::endpoint;
+use super::KIND;
 use crate::world::{LEASE_TTL, World, settle, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -37,7 +37,7 @@ async fn all_free(world: &World, free: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let client = world.client();
     assert_eq!(client.slot(SLOTS).run(async |_| ok(7)).await.unwrap(), 7);
     all_free(&world, "1").await;
@@ -75,11 +75,11 @@ async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_hangs_holds_the_calls_value_up_for_three_seconds_at_most() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let began = Instant::now();
     let faults = world.dynamo.faults();
     let value = world.client().slot(SLOTS).run(async |_| {
-        faults.always(Operation::TransactWriteItems, Fault::Hang);
+        faults.always(KIND.write(), Fault::Hang);
         ok(7)
     });
     assert_eq!(value.await.unwrap(), 7);
@@ -91,90 +91,8 @@ async fn a_release_that_hangs_holds_the_calls_value_up_for_three_seconds_at_most
 }
 
 #[tokio::test(start_paused = true)]
-async fn overload_is_booked_in_order_with_one_write_a_call() {
-    let world = World::with_rate(RPM, 5, 5).await;
-    let client = world.client();
-    take(&client, RPM).await.release().await.unwrap();
-    world.pass(Duration::from_secs(10));
-    world.dynamo.meter().reset();
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let began = Instant::now();
-    let mut calls = Vec::new();
-    for n in 0..20 {
-        let (client, order) = (client.clone(), Arc::clone(&order));
-        let call = async move |_| {
-            order.lock().unwrap().push((n, began.elapsed().as_millis()));
-            ok(())
-        };
-        let slot = client.slot(RPM).timeout(Duration::from_secs(30));
-        calls.push(tokio::spawn(async move { slot.run(call).await.unwrap() }));
-        if endpoint::url().is_some() {
-            settle().await;
-        }
-    }
-    for call in calls {
-        call.await.unwrap();
-    }
-    let order = order.lock().unwrap();
-    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
-    for (n, at) in order.iter() {
-        let due = u128::from(*n as u64).saturating_sub(4) * 1_000;
-        assert!((due..=due + 2).contains(at), "call {n} at {at} ms, due at {due} ms");
-    }
-    let usage = world.dynamo.meter().total();
-    assert!(usage.requests <= 22, "one write a call, and one or two that the first full write overtook: {usage:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_booking_that_is_dropped_before_its_start_is_given_back() {
-    let world = World::with_rate(RPM, 1, 10).await;
-    let client = world.client();
-    let _ = take(&client, RPM).await;
-    let booked = {
-        let client = client.clone();
-        tokio::spawn(async move { client.slot(RPM).run(async |_| ok(())).await.is_ok() })
-    };
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.level(RPM).await, "-0.9");
-    booked.abort();
-    let _ = booked.await;
-    settle().await;
-    assert_eq!(world.level(RPM).await, "0.1");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_start_beyond_the_wait_is_refused_at_once_and_takes_nothing() {
-    let world = World::with_rate(RPM, 1, 50).await;
-    let client = world.client();
-    let _ = take(&client, RPM).await;
-    let began = Instant::now();
-    let refused = client.slot(RPM).max_wait(Duration::from_secs(5)).run(async |_| ok(())).await;
-    let Err(SlotError::Refused(retry)) = refused else { panic!() };
-    assert_eq!((retry.wait(), began.elapsed()), (Duration::from_secs(50), Duration::ZERO));
-    assert_eq!(world.level(RPM).await, "0");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
-    let world = World::with_rate(RPM, 1, 50).await;
-    let client = world.client();
-    let _ = take(&client, RPM).await;
-    let mut called = false;
-    let slot = client.slot(RPM).timeout(Duration::from_secs(50));
-    let late = slot
-        .run(async |_| {
-            called = true;
-            ok(())
-        })
-        .await;
-    assert!(matches!(late, Err(SlotError::SlotTimeout(_))) && !called);
-    settle().await;
-    assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
-}
-
-#[tokio::test(start_paused = true)]
 async fn waiters_for_a_slot_are_served_in_order() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let client = world.client();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut calls = Vec::new();
@@ -197,7 +115,7 @@ async fn waiters_for_a_slot_are_served_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_another_process_frees_is_found_within_a_quarter_second() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let held = take(&world.client(), SLOTS).await;
     let waiting = {
         let client = world.client();
@@ -211,7 +129,7 @@ async fn a_slot_that_another_process_frees_is_found_within_a_quarter_second() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_slot_ends_at_the_timeout() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let _held = take(&world.client(), SLOTS).await;
     let client = world.client();
     for _ in 0..2 {
@@ -233,7 +151,7 @@ async fn a_wait_for_a_slot_ends_at_the_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_outlasts_its_slots_timeout() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let client = world.client();
     let long = Duration::from_secs(300);
     let call = {
@@ -250,7 +168,7 @@ async fn a_lease_outlasts_its_slots_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let call = held_until_done(world.client(), Duration::from_secs(600));
     for minute in 0..9 {
         sleep(Duration::from_secs(60)).await;
@@ -267,7 +185,7 @@ async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_whose_lease_is_gone_is_told_and_not_killed() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = KIND.with_slots(SLOTS, 1).await;
     let call = held_until_done(world.client(), Duration::from_secs(100));
     sleep(Duration::from_secs(1)).await;
     // The clock jumps, as after a long freeze: the lease is over before its holder can renew it.
@@ -279,7 +197,7 @@ async fn a_holder_whose_lease_is_gone_is_told_and_not_killed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cool_down_that_fits_into_the_wait_is_waited_for() {
-    let world = World::with_rate(RPM, 10, 60).await;
+    let world = KIND.with_rate(RPM, 10, 60).await;
     world.slots(SLOTS, 1).await;
     for name in [RPM, SLOTS] {
         let mut row = world.row(name).await.unwrap();
@@ -294,7 +212,7 @@ async fn a_cool_down_that_fits_into_the_wait_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn the_grant_of_a_raw_acquire_gives_back_when_it_is_dropped() {
-    let world = World::with_slots(SLOTS, 2).await;
+    let world = KIND.with_slots(SLOTS, 2).await;
     drop(take(&world.client(), SLOTS).await);
     all_free(&world, "2").await;
 }

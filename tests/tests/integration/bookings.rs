@@ -1,0 +1,98 @@
+//! Slots of rate buckets: a start is booked, and waited for.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_sdk::SlotError;
+use tokio::time::{Instant, sleep};
+
+use crate::endpoint;
+use crate::world::{World, settle, take};
+
+const RPM: &str = "openai#rpm";
+
+fn ok<T>(value: T) -> Result<T, std::io::Error> {
+    Ok(value)
+}
+
+#[tokio::test(start_paused = true)]
+async fn overload_is_booked_in_order_with_one_write_a_call() {
+    let world = World::with_rate(RPM, 5, 5).await;
+    let client = world.client();
+    take(&client, RPM).await.release().await.unwrap();
+    world.pass(Duration::from_secs(10));
+    world.dynamo.meter().reset();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let began = Instant::now();
+    let mut calls = Vec::new();
+    for n in 0..20 {
+        let (client, order) = (client.clone(), Arc::clone(&order));
+        let call = async move |_| {
+            order.lock().unwrap().push((n, began.elapsed().as_millis()));
+            ok(())
+        };
+        let slot = client.slot(RPM).timeout(Duration::from_secs(30));
+        calls.push(tokio::spawn(async move { slot.run(call).await.unwrap() }));
+        if endpoint::url().is_some() {
+            settle().await;
+        }
+    }
+    for call in calls {
+        call.await.unwrap();
+    }
+    let order = order.lock().unwrap();
+    assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+    for (n, at) in order.iter() {
+        let due = u128::from(*n as u64).saturating_sub(4) * 1_000;
+        assert!((due..=due + 2).contains(at), "call {n} at {at} ms, due at {due} ms");
+    }
+    let usage = world.dynamo.meter().total();
+    assert!(usage.requests <= 22, "one write a call, and one or two that the first full write overtook: {usage:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_booking_that_is_dropped_before_its_start_is_given_back() {
+    let world = World::with_rate(RPM, 1, 10).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let booked = {
+        let client = client.clone();
+        tokio::spawn(async move { client.slot(RPM).run(async |_| ok(())).await.is_ok() })
+    };
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.level(RPM).await, "-0.9");
+    booked.abort();
+    let _ = booked.await;
+    settle().await;
+    assert_eq!(world.level(RPM).await, "0.1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_beyond_the_wait_is_refused_at_once_and_takes_nothing() {
+    let world = World::with_rate(RPM, 1, 50).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let began = Instant::now();
+    let refused = client.slot(RPM).max_wait(Duration::from_secs(5)).run(async |_| ok(())).await;
+    let Err(SlotError::Refused(retry)) = refused else { panic!() };
+    assert_eq!((retry.wait(), began.elapsed()), (Duration::from_secs(50), Duration::ZERO));
+    assert_eq!(world.level(RPM).await, "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
+    let world = World::with_rate(RPM, 1, 50).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let mut called = false;
+    let slot = client.slot(RPM).timeout(Duration::from_secs(50));
+    let late = slot
+        .run(async |_| {
+            called = true;
+            ok(())
+        })
+        .await;
+    assert!(matches!(late, Err(SlotError::SlotTimeout(_))) && !called);
+    settle().await;
+    assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
+}
