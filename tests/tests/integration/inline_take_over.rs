@@ -185,3 +185,22 @@ async fn a_bucket_that_is_too_large_for_inline_leases_is_told_at_acquire() {
     world.pass(Duration::from_secs(61));
     let _inline = take(&world.client_with(|settings| settings.leases(Leases::Inline)), SLOTS).await;
 }
+
+/// As while a fleet changes from one kind to the other.
+#[tokio::test(start_paused = true)]
+async fn holders_of_both_kinds_of_lease_share_the_slots_of_a_bucket() {
+    let world = World::with_slots(SLOTS, 2).await;
+    let clients = [world.client(), world.client_with(|settings| settings.leases(Leases::Inline))];
+    for _ in 0..3 {
+        let grants = [take(&clients[0], SLOTS).await, take(&clients[1], SLOTS).await];
+        for client in &clients {
+            assert_eq!(refusal(client, SLOTS).await.reason(), RetryReason::NoFreeSlot);
+        }
+        assert_eq!(held(&world).await, ("0".into(), 2));
+        for grant in grants {
+            assert_eq!(grant.release().await.unwrap(), Released::GivenBack);
+        }
+        assert_eq!(held(&world).await, ("2".into(), 0));
+        world.pass(Duration::from_secs(1));
+    }
+}

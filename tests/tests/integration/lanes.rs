@@ -49,7 +49,8 @@ async fn left(world: &World) -> i32 {
 
 #[tokio::test(start_paused = true)]
 async fn callers_that_meet_a_bucket_at_once_need_three_requests_at_most() {
-    let world = World::with_rate(RPM, 1_000, 100_000_000).await;
+    let world = World::embedded().await;
+    world.rate(RPM, 1_000, 100_000_000).await;
     let client = world.client();
     world.dynamo.meter().reset();
     let callers: Vec<_> = (0..64).map(|_| asks(&client, 1)).collect();

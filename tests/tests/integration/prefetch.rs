@@ -59,6 +59,40 @@ async fn grants_from_stock_take_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slot_is_served_from_stock_too() {
+    let world = slow(1_000).await;
+    let client = prefetching(&world);
+    let _ = take(&client, RPM).await;
+    world.dynamo.meter().reset();
+    let call = client.slot(RPM).run(async |slot| Ok::<_, std::io::Error>(slot.start_at()));
+    assert_eq!(call.await.unwrap(), world.dynamo.clock().now());
+    assert_eq!(sent(&world), 0);
+}
+
+/// Stock is for the head of the line as long as there is one.
+#[tokio::test(start_paused = true)]
+async fn stock_lets_nobody_past_those_in_line() {
+    let world = slow(1_000).await;
+    let client = prefetching(&world);
+    let _ = take(&client, RPM).await;
+    settle().await;
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let ask = |cost| {
+        let client = client.clone();
+        tokio::spawn(
+            async move { client.acquire(Request::from(RPM).cost(RPM, cost)).await.unwrap().granted().is_some() },
+        )
+    };
+    let large = ask(FIRST_LOT + 1);
+    gate.reached().await;
+    let small = ask(1);
+    settle().await;
+    assert!(!small.is_finished());
+    gate.open();
+    assert!(large.await.unwrap() && small.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_prefetches_who_did_not_ask_for_it() {
     let world = slow(1_000).await;
     for client in [world.client(), world.client_with(|settings| settings.prefetch(["openai#other"]))] {

@@ -1,9 +1,14 @@
 //! A slot together with rates: all of them or none.
 
+use std::time::Duration;
+
+use sluice_sdk::{Outcome, RetryReason};
+use sluice_testkit::Fault;
 use tokio::time::Instant;
 
 use super::KIND;
-use crate::world::{settle, take};
+use crate::kind::Kind;
+use crate::world::{World, settle, take};
 
 const RPM: &str = "openai#rpm";
 const TPM: &str = "openai#tpm";
@@ -48,4 +53,56 @@ async fn a_slot_that_cannot_book_its_rate_gives_its_slot_back() {
         (world.free(SLOTS).await.as_str(), world.leases().await, world.level(RPM).await.as_str()),
         ("1", 0, "0")
     );
+}
+
+/// A slot and 10 tokens.
+async fn world() -> World {
+    let world = KIND.with_rate(RPM, 10, 100_000_000).await;
+    world.slots(SLOTS, 1).await;
+    world
+}
+
+async fn levels(world: &World) -> (String, String, usize) {
+    settle().await;
+    (world.level(RPM).await, world.free(SLOTS).await, world.leases().await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_by_the_slots_leaves_the_tokens_and_the_other_way_round() {
+    let world = world().await;
+    let held = take(&world.client(), SLOTS).await;
+    for (dimension, reason) in [(SLOTS, RetryReason::NoFreeSlot), (RPM, RetryReason::Exhausted)] {
+        let before = levels(&world).await;
+        let Outcome::RetryIn(retry) = world.client().acquire([RPM, SLOTS]).await.unwrap() else { panic!("{dimension}") };
+        assert_eq!((retry.dimension().as_str(), retry.reason()), (dimension, reason));
+        assert_eq!(levels(&world).await, before);
+        if dimension == SLOTS {
+            world.add_tokens(SLOTS, "1").await;
+            world.add_tokens(RPM, "-10").await;
+        }
+    }
+    drop(held);
+}
+
+/// Whichever request of the attempt is the one that is held up.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_while_both_are_asked_for_leaves_nothing_taken() {
+    for held_up in [0, 1] {
+        let world = world().await;
+        let client = world.client();
+        client.acquire([RPM, SLOTS]).await.unwrap().granted().unwrap().release().await.unwrap();
+        let before = levels(&world).await;
+        let faults = world.dynamo.faults();
+        if held_up == 1 && KIND == Kind::Inline {
+            faults.next(KIND.write(), Fault::Delay(Duration::ZERO));
+        }
+        let gate = faults.hold_next(KIND.write());
+        let asking = tokio::spawn(async move { client.acquire([RPM, SLOTS]).await.map(drop) });
+        gate.reached().await;
+        settle().await;
+        asking.abort();
+        settle().await;
+        gate.open();
+        assert_eq!(levels(&world).await, before, "request {held_up}");
+    }
 }
