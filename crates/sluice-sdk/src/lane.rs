@@ -18,6 +18,9 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::outcome::RetryIn;
 
+/// Passes over the tasks of the thread before a batch is taken, while callers keep coming: a bound, and no more.
+const MOST_YIELDS: u32 = 8;
+
 /// A line of callers, each of whom asks `Q` and is answered `A`.
 #[derive(Debug)]
 pub(crate) struct Lane<Q, A> {
@@ -36,6 +39,8 @@ struct Line<Q, A> {
     is_out: bool,
     /// The service, while the only caller runs it.
     alone: Option<Arc<Alone>>,
+    /// Whether the last batch had several callers, who may be about to come back.
+    was_busy: bool,
 }
 
 /// A service that its only caller runs, until a second one comes.
@@ -84,7 +89,7 @@ pub(crate) struct Seat<Q, A> {
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false, alone: None };
+        let line = Line { waiting: VecDeque::new(), blocked: None, is_out: false, alone: None, was_busy: false };
         Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
@@ -221,12 +226,21 @@ impl<Q, A> Line<Q, A> {
 impl<Q, A> Seat<Q, A> {
     /// The next callers in line, `most` at most; `None` when nobody is left, and the seat is too.
     ///
-    /// Lets everyone run first whose turn on the thread it is: who is about to ask shares the write. After a batch behind which
-    /// nobody stands, nobody is waited for.
+    /// Where the last batch had several, lets everyone run first whose turn on the thread it is, as long as more come: callers
+    /// that were just served come back for the next. A lone caller waits for nobody.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
-        let is_over = self.has_served && self.lane.line().waiting.is_empty();
-        if !is_over {
+        let (mut here, was_busy) = {
+            let line = self.lane.line();
+            (line.waiting.len(), line.was_busy)
+        };
+        let is_over = self.has_served && here == 0;
+        for _ in 0..if was_busy && !is_over { MOST_YIELDS } else { 0 } {
             tokio::task::yield_now().await;
+            let now = self.lane.line().waiting.len();
+            if now <= here {
+                break;
+            }
+            here = now;
         }
         self.has_served = true;
         let mut line = self.lane.line();
@@ -236,6 +250,9 @@ impl<Q, A> Seat<Q, A> {
             turns.extend(line.waiting.pop_front().filter(|turn| !turn.is_left()));
         }
         line.is_out = !turns.is_empty();
+        if !turns.is_empty() {
+            line.was_busy = turns.len() > 1;
+        }
         if turns.is_empty() {
             self.is_left = true;
             // A client may know very many buckets.

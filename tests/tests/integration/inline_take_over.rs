@@ -37,7 +37,7 @@ async fn whoever_is_refused_takes_over_from_a_dead_holder_in_one_write() {
 
 #[tokio::test(start_paused = true)]
 async fn one_write_takes_over_from_as_many_as_it_needs() {
-    let world = with_slots(3).await;
+    let world = with_slots(3).await.distant();
     for _ in 0..3 {
         std::mem::forget(take(&world.client(), SLOTS).await);
     }

@@ -106,7 +106,7 @@ async fn nobody_prefetches_who_did_not_ask_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lot_grows_with_demand_and_shrinks_after_it() {
-    let world = slow(1_000_000).await;
+    let world = slow(1_000_000).await.distant();
     let client = prefetching(&world);
     let lot_after = async |calls: i32| {
         let before = left(&world).await;

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
 use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
 use sluice_sdk::{Client, ClientBuilder, Grant, Outcome, RetryIn};
-use sluice_testkit::{EmbeddedDynamo, TestClock};
+use sluice_testkit::{EmbeddedDynamo, Fault, TestClock};
 
 use crate::endpoint::{self, Endpoint};
 use crate::kind::Kind;
@@ -82,6 +82,12 @@ impl World {
 
     pub(crate) async fn rate(&self, name: &str, capacity: i32, window_secs: u64) {
         self.client().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
+    }
+
+    /// With a network on which requests take a while, so that callers meet.
+    pub(crate) fn distant(self) -> Self {
+        self.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(5))));
+        self
     }
 
     /// A client as another process would have it.

@@ -14,6 +14,9 @@ use crate::world::{World, begin, refusal, settle, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 /// A call that runs for a minute once it has its slot; when that was.
+/// Longer than any request here is on its way.
+const A_WHILE: Duration = Duration::from_millis(50);
+
 fn waits(client: &Client) -> JoinHandle<Instant> {
     waits_for(client, 1)
 }
@@ -36,7 +39,7 @@ fn writes(world: &World) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn fifty_that_take_and_fifty_that_give_back_need_a_write_or_two() {
-    let world = KIND.with_slots(SLOTS, 60).await;
+    let world = KIND.with_slots(SLOTS, 60).await.distant();
     let client = world.client();
     let _known = take(&client, SLOTS).await;
     world.dynamo.meter().reset();
@@ -78,7 +81,7 @@ async fn a_freed_slot_goes_to_the_head_of_the_line_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn slots_that_are_freed_at_once_serve_as_many_waiters_in_one_write() {
-    let world = KIND.with_slots(SLOTS, 4).await;
+    let world = KIND.with_slots(SLOTS, 4).await.distant();
     let client = world.client();
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -93,11 +96,11 @@ async fn slots_that_are_freed_at_once_serve_as_many_waiters_in_one_write() {
     }
     let began = Instant::now();
     for waiter in waiters {
-        assert_eq!(waiter.await.unwrap(), began);
+        assert!(waiter.await.unwrap() <= began + A_WHILE);
     }
     settle().await;
-    // Two for those that come and two for those that go; inline leases change hands in one.
-    let most = if KIND == Kind::Inline { 2 } else { 3 };
+    // Of twelve changes: those that are first in a lane are alone. Inline leases change hands in one.
+    let most = if KIND == Kind::Inline { 2 } else { 7 };
     assert!(writes(&world) <= most, "{} writes", writes(&world));
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("4", 0));
 }
@@ -177,15 +180,15 @@ async fn a_slot_that_a_caller_leaves_during_its_write_goes_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_with_its_slot_untaken_gives_it_back() {
-    let world = KIND.with_slots(SLOTS, 2).await;
+    let world = KIND.with_slots(SLOTS, 2).await.distant();
     let client = world.client();
     let _known = take(&client, SLOTS).await;
     // With a second one the lane is served on a task of its own, whether they are polled or not.
     let (asking, refused) = (begin(client.acquire(SLOTS)).await, begin(client.acquire(SLOTS)).await);
-    settle().await;
+    sleep(A_WHILE).await;
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 2));
     drop((asking, refused));
-    settle().await;
+    sleep(A_WHILE).await;
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
 }
 
