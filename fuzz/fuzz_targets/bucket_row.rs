@@ -10,9 +10,9 @@ use sluice_core::schema::{
     LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, Census, Change, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
+    Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
     InlinePlanner, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, RateReceipt, Returned, SlotPlanner,
-    Take, Timestamp,
+    Starts, Take, Timestamp,
 };
 use sluice_fuzz::{Item, ceiling, floor, is_exactly};
 
@@ -116,7 +116,10 @@ fn check_rate_plans(bucket: &Bucket, take: Take) {
         assert!(planned.after.level(take.now) <= capacity);
     }
     let claim = Claim { cost: take.cost, patience: take.patience };
-    for planned in [planner.probe(take)].into_iter().chain(planner.plan_batch(&[claim], take.now, Starts::Pinned, Amount::ZERO).write) {
+    for planned in [planner.probe(take)]
+        .into_iter()
+        .chain(planner.plan_batch(&[claim], take.now, Starts::Pinned, Amount::ZERO).write)
+    {
         let receipt = RateReceipt::new(planned.after, take.cost);
         assert!(receipt.start_at(take.now) >= take.now);
         let given_back = receipt.give_back(take.now).map(|update| amount(&update.values, ":k"));

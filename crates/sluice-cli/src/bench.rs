@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::Ended;
+use crate::failure::{Ended, Failure};
 
 mod chart;
 pub(crate) mod engine;
@@ -77,6 +77,14 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     let wanted = |scenario: &Scenario| options.scenarios.is_empty() || options.scenarios.contains(scenario);
     let scenarios: Vec<Scenario> = Scenario::ALL.into_iter().filter(wanted).collect();
+    // Told before minutes are spent.
+    if options.chart.is_some() && !scenarios.contains(&Scenario::Ample) {
+        return Err(Failure::new("the chart shows the scenario `ample`: add --scenario ample, or leave --chart out"));
+    }
+    for file in options.chart.iter().chain(&options.json_file) {
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+        opened.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    }
     let progress = Progress::new(scenarios.iter().map(|scenario| scenario.steps()).sum());
     let plan = Plan { length: Duration::from_secs(options.seconds), progress: progress.clone() };
     let mut measures = Vec::new();

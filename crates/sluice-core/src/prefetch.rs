@@ -31,7 +31,7 @@ const LOT_SPAN: Duration = Duration::from_millis(750);
 const LEAST_MEASURED: Duration = Duration::from_millis(50);
 
 /// Fewer calls are not worth a lot.
-const LEAST_CALLS: i64 = 3;
+pub(crate) const LEAST_CALLS: i64 = 3;
 
 /// Tokens that were taken and that nobody asked for yet.
 #[derive(Clone, Debug)]
@@ -66,6 +66,18 @@ impl Lot {
         }
         self.left = self.left.minus(cost.amount());
         Some(RateReceipt::in_batch(Arc::clone(&self.after), self.left, cost))
+    }
+
+    /// Whether nothing is left of it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.left.micros() <= 0
+    }
+
+    /// Whether what is left may be given back to the bucket as it is known to be: not under a later lot, nor to another line.
+    #[must_use]
+    pub fn may_go_back(&self, known: &Bucket) -> bool {
+        known.lots() == self.after.lots() && known.anchor() == self.after.anchor()
     }
 
     /// When it may be used no more.

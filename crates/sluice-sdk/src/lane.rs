@@ -44,7 +44,11 @@ struct Line<Q, A> {
 }
 
 /// A service that its only caller runs, until a second one comes.
-struct Alone(Mutex<Option<Service>>);
+struct Alone {
+    service: Mutex<Option<Service>>,
+    /// Where it began, for a caller that is dropped outside of any runtime.
+    runtime: Option<Handle>,
+}
 
 /// Serves a lane until nobody is left.
 pub(crate) type Service = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -142,16 +146,17 @@ impl Alone {
         is_over
     }
 
-    /// Moves the service to a task of its own. Outside a runtime it ends here, and tells so those in line.
+    /// Moves the service to a task of its own. Without a runtime it ends here, and tells so those in line.
     fn move_out(&self) {
         let service = self.service().take();
-        if let (Some(service), Ok(runtime)) = (service, Handle::try_current()) {
+        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
+        if let (Some(service), Some(runtime)) = (service, runtime) {
             runtime.spawn(service);
         }
     }
 
     fn service(&self) -> MutexGuard<'_, Option<Service>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,7 +180,7 @@ impl<Q, A> Lane<Q, A> {
             return Ticket { reply, alone: None };
         }
         let service = serve(Seat { lane: Arc::clone(self), has_served: false, is_left: false });
-        let alone = Arc::new(Alone(Mutex::new(Some(service))));
+        let alone = Arc::new(Alone { service: Mutex::new(Some(service)), runtime: Handle::try_current().ok() });
         line.alone = Some(Arc::clone(&alone));
         Ticket { reply, alone: Some(alone) }
     }

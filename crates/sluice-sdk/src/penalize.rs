@@ -5,6 +5,7 @@ use sluice_core::{Amount, Dimension, Factor, FactorError, RatePlanner};
 use crate::acquire::AcquireError;
 use crate::attempt::{refresh, saw};
 use crate::client::Client;
+use crate::prefetch::Stock;
 use crate::request::RequestError;
 use crate::store::{IfAmbiguous, StoreError, Written};
 
@@ -84,6 +85,7 @@ impl Client {
             match inner.store.update(&update, IfAmbiguous::Stop).await? {
                 Written::Applied(row) => {
                     let after = saw(inner, &entry, &row)?;
+                    entry.stock.iter().for_each(Stock::clear);
                     let level = after.level(inner.now());
                     tracing::info!(event = "penalize.applied", %dimension, %level);
                     return Ok(Penalty::Applied(level));

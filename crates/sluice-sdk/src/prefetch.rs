@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE_BY};
 
-use crate::cache::Entry;
+use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::grant::{Grant, Part};
 use crate::store::{Attributes, IfAmbiguous, Written};
@@ -26,6 +26,9 @@ impl Stock {
     /// Takes `cost`, or one call's worth, out of the oldest lot that has it.
     pub(crate) fn take(&self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
         let mut shelf = self.shelf();
+        while shelf.lots.front().is_some_and(Lot::is_empty) {
+            shelf.lots.pop_front();
+        }
         let receipt = shelf.lots.iter_mut().find_map(|lot| lot.take(cost, now))?;
         shelf.demand.granted(receipt.cost());
         Some(receipt)
@@ -76,6 +79,11 @@ pub(crate) fn take(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>) -
 /// Puts a lot into stock, and gives back at its end what was not used.
 pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, amount: Amount, now: Timestamp) {
     let Some(stock) = &entry.stock else { return };
+    // Another reply may have come first: of a cool-down, or that the bucket is gone.
+    let is_usable = |known: Reading| known.bucket.blocked_until().is_none_or(|until| until <= now);
+    if !entry.reading().is_some_and(is_usable) {
+        return;
+    }
     stock.add(Lot::new(after, amount, now));
     let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
     tokio::spawn(async move {
@@ -98,7 +106,10 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
 async fn give_back(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
     let now = inner.now();
-    for update in stock.take_out_over(now).iter().filter_map(|lot| lot.give_back(now)) {
+    let known = entry.reading();
+    // What is known to be refused is not sent.
+    let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));
+    for update in stock.take_out_over(now).iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
         // Twice would be too much: after a lost reply the tokens are left to refill.
         match inner.store.update(&update, IfAmbiguous::Stop).await {
             Ok(Written::Applied(row)) => {

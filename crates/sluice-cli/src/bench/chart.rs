@@ -97,7 +97,7 @@ fn draw_panel(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerLeft)
         .border_style(BLACK.mix(0.2))
         .background_style(WHITE)
         .label_font(("sans-serif", 16))

@@ -135,8 +135,8 @@ impl Judge<'_> {
             let units = |measure: Option<&Measure>| measure.and_then(|measure| measure.write_units_per_grant);
             let share = ratio(units(inline), units(reference));
             [
-                target(format!("inline, {slots}, 64 processes: times the reference"), Wanted::AtLeast(10.0), faster),
-                target(format!("inline, {slots}, 64 processes: share of its units"), Wanted::AtMost(0.25), share),
+                target(format!("inline, {slots}: times the reference"), Wanted::AtLeast(10.0), faster),
+                target(format!("inline, {slots}: share of its units"), Wanted::AtMost(0.25), share),
             ]
         };
         cases.into_iter().flat_map(of).flatten().collect()

@@ -11,6 +11,7 @@ use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::plan::rate::{Lot, Planned, RatePlanner, span_micros};
 use crate::plan::{NEVER, Plan, Reason, Refusal};
+use crate::prefetch::LEAST_CALLS;
 use crate::timestamp::Timestamp;
 
 /// One caller of a batch.
@@ -110,7 +111,7 @@ impl RateBatch<'_> {
     fn prefetch(&mut self, most: Amount) -> Amount {
         let half = self.base.limit().capacity().fraction(1, 2);
         let spare = self.base.line(self.now).minus(self.total).minus(half);
-        let prefetched = most.min(spare).max(Amount::ZERO);
+        let prefetched = worth_a_lot(most.min(spare), self.base.limit().cost_per_call());
         if self.total == Amount::ZERO || prefetched == Amount::ZERO {
             return Amount::ZERO;
         }
@@ -136,6 +137,15 @@ impl RateBatch<'_> {
     fn ahead(&self, upto: Amount) -> Amount {
         let start = self.base.reaches(upto).unwrap_or(Timestamp::from_micros(i64::MAX)).max(self.now);
         self.planner.accrued(start).minus(self.planner.accrued(self.now))
+    }
+}
+
+/// Whole calls, and none where there are few.
+fn worth_a_lot(amount: Amount, call: Cost) -> Amount {
+    let call = call.amount().micros();
+    match amount.micros() / call {
+        ..LEAST_CALLS => Amount::ZERO,
+        calls => Amount::from_micros(calls * call),
     }
 }
 

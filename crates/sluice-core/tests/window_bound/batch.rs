@@ -194,7 +194,7 @@ fn a_batch_is_applied_only_where_each_start_is_within_its_patience() {
     assert!(!item.apply(&mixed), "nothing is left for who does not wait");
 }
 
-/// A bucket of ten, one more a second, and what one caller took of it.
+/// A bucket of twenty, one more a second, and what one caller took of it.
 struct Shared {
     now: Timestamp,
     item: Item,
@@ -203,8 +203,8 @@ struct Shared {
 impl Shared {
     fn new() -> Self {
         let (now, dimension) = start();
-        let capacity = Amount::from_tokens(10);
-        let rate = Rate::per(capacity, Duration::from_secs(10)).unwrap();
+        let capacity = Amount::from_tokens(20);
+        let rate = Rate::per(capacity, Duration::from_secs(20)).unwrap();
         let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
         Self { now, item: Item::of(&Bucket::full(dimension, limit, now)) }
     }
@@ -228,7 +228,7 @@ impl Shared {
 fn nothing_is_given_back_under_a_later_lot() {
     let mut shared = Shared::new();
     let before = shared.take(2, 0);
-    let after = shared.take(1, 2);
+    let after = shared.take(1, 3);
     assert!(!shared.give_back(&before));
     assert!(shared.give_back(&after), "what the same write took besides");
 }
@@ -241,7 +241,7 @@ fn returns_out_of_order_are_never_lifted_above_the_brim() {
     assert!(shared.give_back(&first));
     shared.now = shared.now.after(Duration::from_secs(1));
     // Full again: what the second took has flowed back over the brim.
-    assert_eq!(shared.item.bucket().level(shared.now), Amount::from_tokens(10));
+    assert_eq!(shared.item.bucket().level(shared.now), Amount::from_tokens(20));
     shared.take(1, 0);
     assert!(!shared.give_back(&second));
 }

@@ -9,6 +9,7 @@ use crate::acquire::AcquireError;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::outcome::RetryIn;
+use crate::retry::Poll;
 
 /// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill, and
 /// inline leases, which end.
@@ -18,6 +19,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     }
     if let [want] = wants {
         return take_part(inner, want, terms).await;
+    }
+    if terms.until.is_some() && wants.iter().filter(|want| want.concurrent).count() > 1 {
+        return take_slots(inner, wants, terms).await;
     }
     // All stand in line before any is waited for.
     let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
@@ -45,6 +49,35 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
     }
     answer
+}
+
+/// Slots of several buckets, waited for: in line for one of them, then the others at once or not at all. Whoever held one and
+/// waited for another could wait for someone who waits for him.
+async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+    let (mut first, mut poll) = (0, Poll::default());
+    loop {
+        let mut held = match take_part(inner, &wants[first], terms).await? {
+            Taken::Granted(fresh) => fresh,
+            Taken::Refused(retry) => return Ok(Taken::Refused(retry)),
+        };
+        let mut refused = None;
+        for (at, want) in wants.iter().enumerate().filter(|(at, _)| *at != first) {
+            match take_part(inner, want, Terms { until: None, ..terms }).await? {
+                Taken::Granted(fresh) => held.join(fresh),
+                Taken::Refused(retry) => {
+                    refused = Some((at, retry));
+                    break;
+                }
+            }
+        }
+        let Some((at, retry)) = refused else { return Ok(Taken::Granted(held)) };
+        drop(held);
+        if !terms.waits_for(&retry) {
+            return Ok(Taken::Refused(retry));
+        }
+        first = at;
+        tokio::time::sleep(poll.next(&retry)).await;
+    }
 }
 
 async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {

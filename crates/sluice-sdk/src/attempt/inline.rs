@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Cost, LeaseId, MOST_CHANGES};
+use sluice_core::{Cost, LeaseId};
 use tokio::runtime::Handle;
 
 use super::{Answer, Fresh, Taken, Terms, Want, stopped};
@@ -127,7 +127,8 @@ async fn join(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: InlineAsk) -> Result<
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, Reply>) {
     let mut poll = Poll::default();
-    while let Some(turns) = seat.next(MOST_CHANGES).await {
+    // All who are in line: those who give back must not stand behind a write's worth of those who wait.
+    while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
         let batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
         let (waiting, orphans) = batch.serve().await;

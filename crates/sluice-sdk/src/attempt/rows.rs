@@ -20,9 +20,6 @@ use batch::Batch;
 pub(crate) type RowLane = Lane<RowAsk, Answer>;
 type RowTurn = Turn<RowAsk, Answer>;
 
-/// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
-const MOST_ACTIONS: usize = 100;
-
 /// What one caller wants of each dimension of the set, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct RowAsk {
@@ -70,8 +67,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
 
 async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, mut seat: Seat<RowAsk, Answer>) {
     let mut poll = Poll::default();
-    let most = (MOST_ACTIONS - entries.len()) / entries.len();
-    while let Some(turns) = seat.next(most).await {
+    // All who are in line: who does not wait must not stand unheard behind a transaction's worth of those who do.
+    while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
         let batch = Batch { inner: &inner, entries: &entries, lane: &lane, turns, waiting: None, orphans: Vec::new() };
         let (waiting, orphans) = batch.serve().await;

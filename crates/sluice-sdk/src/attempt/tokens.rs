@@ -61,7 +61,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
     while let Some(turns) = seat.next(MOST_AT_ONCE).await {
-        let orphans = Batch { inner: &inner, entry: &entry, turns, orphans: Vec::new() }.serve().await;
+        let orphans = Batch { inner: &inner, entry: &entry, turns, orphans: Vec::new(), lot: None }.serve().await;
         seat.batch_is_over();
         // To those in line, if they ask for just that, or back to the bucket.
         drop(orphans);
@@ -75,6 +75,8 @@ struct Batch<'a> {
     turns: Vec<TokenTurn>,
     /// What was granted to callers who had gone away, for the next.
     orphans: Vec<Fresh>,
+    /// What to take ahead besides: measured once, whatever is planned again.
+    lot: Option<Amount>,
 }
 
 /// A write on its way, with what it takes for whom.
@@ -146,6 +148,11 @@ impl Batch<'_> {
         }
         let turns = std::mem::take(&mut self.turns);
         for turn in turns {
+            // Nobody is served past one who is not.
+            if !self.turns.is_empty() {
+                self.turns.push(turn);
+                continue;
+            }
             // What one left who came before.
             let fits = |fresh: &Fresh| turn.ask.would_take(fresh);
             if let Some(at) = self.orphans.iter().position(fits) {
@@ -171,8 +178,9 @@ impl Batch<'_> {
         let Some(first) = claims.first() else { return Ok(None) };
         let planner = RatePlanner::new(&reading.bucket).with_headroom(self.entry.headroom(now));
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
-        let lot = self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
-        let batch = planner.plan_batch(&claims, now, Starts::InReply, lot.unwrap_or_default());
+        let measure = || self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
+        self.lot = self.lot.or_else(measure);
+        let batch = planner.plan_batch(&claims, now, Starts::InReply, self.lot.unwrap_or_default());
         let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
         if let Some(planned) = batch.write {
             let upto = |answer: &Plan<_>| if let Plan::Write(upto) = answer { Some(*upto) } else { None };
@@ -214,6 +222,7 @@ impl Batch<'_> {
         let took = sent.began.elapsed();
         if sent.prefetched > Amount::ZERO {
             prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
+            self.lot = Some(Amount::ZERO);
         }
         let upto = sent.upto.iter().copied().chain(std::iter::repeat(None));
         for (turn, upto) in std::mem::take(&mut self.turns).into_iter().zip(upto) {

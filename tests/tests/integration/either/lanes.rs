@@ -13,10 +13,10 @@ use crate::world::{World, begin, refusal, settle, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
 
-/// A call that runs for a minute once it has its slot; when that was.
 /// Longer than any request here is on its way.
 const A_WHILE: Duration = Duration::from_millis(50);
 
+/// A call that runs for a minute once it has its slot; when that was.
 fn waits(client: &Client) -> JoinHandle<Instant> {
     waits_for(client, 1)
 }
@@ -134,6 +134,55 @@ async fn a_small_call_does_not_overtake_a_large_one_that_waits() {
     held.release().await.unwrap();
     assert_eq!(large.await.unwrap(), freed);
     assert!(small.await.unwrap() >= freed + Duration::from_secs(60));
+}
+
+/// More wait than one write can serve: neither who gives back nor who does not wait stands behind them.
+#[tokio::test(start_paused = true)]
+async fn a_long_line_keeps_nobody_from_giving_back() {
+    let world = KIND.with_slots(SLOTS, 2).await.distant();
+    let client = world.client();
+    let held = [take(&client, SLOTS).await, take(&client, SLOTS).await];
+    let waiters: Vec<_> = (0..150)
+        .map(|_| {
+            let slot = client.slot(SLOTS).timeout(Duration::from_secs(600));
+            tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(sleep(A_WHILE).await)).await.unwrap() })
+        })
+        .collect();
+    sleep(Duration::from_secs(1)).await;
+    let began = Instant::now();
+    refusal(&client, SLOTS).await;
+    for grant in held {
+        grant.release().await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(1));
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+/// In one batch with it, and not only behind a line that stands.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_and_stands_behind_one_who_does_is_refused_at_once() {
+    let world = KIND.with_slots(SLOTS, 3).await;
+    let client = world.client();
+    let held = take(&client, SLOTS).await;
+    let gate = world.dynamo.faults().hold_next(KIND.write());
+    let first = waits(&client);
+    gate.reached().await;
+    let large = waits_for(&client, 2);
+    settle().await;
+    let small = {
+        let client = client.clone();
+        tokio::spawn(async move { refusal(&client, SLOTS).await })
+    };
+    settle().await;
+    let began = Instant::now();
+    gate.open();
+    assert_eq!(small.await.unwrap().reason(), RetryReason::NoFreeSlot);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    held.release().await.unwrap();
+    assert_eq!(large.await.unwrap(), first.await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,3 +106,25 @@ async fn a_caller_that_leaves_while_both_are_asked_for_leaves_nothing_taken() {
         assert_eq!(levels(&world).await, before, "request {held_up}");
     }
 }
+
+/// Two processes want both of two slots, in a state where each could hold one and wait for the other.
+#[tokio::test(start_paused = true)]
+async fn nobody_holds_a_slot_while_he_waits_for_another() {
+    let world = KIND.with_slots("a#concurrent", 1).await;
+    world.slots("b#concurrent", 1).await;
+    let (one, two) = (world.client(), world.client());
+    let (a, b) = (take(&one, "a#concurrent").await, take(&two, "b#concurrent").await);
+    let both = |client: &sluice_sdk::Client| {
+        let slot = client.slot(["a#concurrent", "b#concurrent"]).timeout(Duration::from_secs(60));
+        tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap() })
+    };
+    let waiting = [both(&one), both(&two)];
+    settle().await;
+    a.release().await.unwrap();
+    b.release().await.unwrap();
+    let began = Instant::now();
+    for call in waiting {
+        call.await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}

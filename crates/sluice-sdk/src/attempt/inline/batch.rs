@@ -51,7 +51,8 @@ enum Whom {
 impl Batch<'_> {
     /// Plans and writes until each caller has its answer, or waits.
     pub(super) async fn serve(mut self) -> Served {
-        let (mut tries, mut throttled, mut ambiguous) = (0, 0, false);
+        // Releases that a write without an answer has named.
+        let (mut tries, mut throttled, mut doubted) = (0, 0, Vec::new());
         while !self.turns.is_empty() {
             let reading = match known(self.inner, self.entry).await {
                 Ok(reading) => reading,
@@ -75,15 +76,14 @@ impl Batch<'_> {
                         Err(error) => return self.fail(&error),
                     }
                 }
-                self.settle(draft, ambiguous, Duration::ZERO);
-                break;
+                self.settle(draft, &doubted, Duration::ZERO);
+                continue;
             };
             // A second application fails, and finds in the row what the first one did.
             let mut in_doubt = false;
             let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut in_doubt).await;
             if in_doubt && !matches!(sent, Ok(Written::Applied(_))) {
-                ambiguous = true;
-                self.leave_traces(&draft);
+                doubted.extend(self.leave_traces(&draft));
             }
             match sent {
                 Ok(Written::Applied(row)) => {
@@ -92,7 +92,7 @@ impl Batch<'_> {
                         Err(error) => return self.fail(&error),
                     };
                     self.entry.wrote(bucket, self.inner.now());
-                    self.settle(draft, ambiguous, began.elapsed());
+                    self.settle(draft, &doubted, began.elapsed());
                     continue;
                 }
                 Ok(Written::ConditionFailed(Some(row))) => {
@@ -163,7 +163,7 @@ impl Batch<'_> {
     }
 
     /// Hands out what the plan says, of which the write, if there was one, is applied.
-    fn settle(&mut self, draft: Draft, ambiguous: bool, took: Duration) {
+    fn settle(&mut self, draft: Draft, doubted: &[LeaseId], took: Duration) {
         let mut turns: Vec<Option<InlineTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
         for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
@@ -171,7 +171,7 @@ impl Batch<'_> {
                 ReleaseAnswer::GivenBack => Released::GivenBack,
                 ReleaseAnswer::Capped => Released::AlreadyCapped,
                 // The answer of its own write was lost, perhaps: nothing says that anyone else was there.
-                ReleaseAnswer::Gone if ambiguous => Released::GivenBack,
+                ReleaseAnswer::Gone if Self::is_doubted(turns[*at].as_ref(), doubted) => Released::GivenBack,
                 ReleaseAnswer::Gone => Released::LeaseGone,
                 _ => continue,
             };
@@ -202,11 +202,11 @@ impl Batch<'_> {
                 _ => turns[*at] = Some(turn),
             }
         }
-        // Who stood behind one who waits does too.
-        let rest: Vec<_> = turns.into_iter().flatten().collect();
-        match &mut self.waiting {
-            Some((waiting, _)) if !has_written => waiting.extend(rest),
-            _ => self.turns = rest,
+        let rest = turns.into_iter().flatten();
+        match self.waiting.as_ref().map(|(_, why)| why.clone()) {
+            // Who stands behind one who waits does so too, or is refused.
+            Some(why) if !has_written => rest.for_each(|turn| self.refuse(turn, why.clone())),
+            _ => self.turns = rest.collect(),
         }
     }
 
@@ -250,8 +250,12 @@ impl Batch<'_> {
         }
     }
 
-    /// The write that named them has gone unanswered, and may be applied at any time.
-    fn leave_traces(&mut self, draft: &Draft) {
+    fn is_doubted(turn: Option<&InlineTurn>, doubted: &[LeaseId]) -> bool {
+        matches!(turn.map(|turn| &turn.ask), Some(InlineAsk::Release(id)) if doubted.contains(id))
+    }
+
+    /// The write that named them has gone unanswered, and may be applied at any time. Returns the leases that it gives back.
+    fn leave_traces(&mut self, draft: &Draft) -> Vec<LeaseId> {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
             let InlineAsk::Take { id, .. } = &self.turns[at].ask else { continue };
@@ -260,6 +264,11 @@ impl Batch<'_> {
                 trace.replace(made).into_iter().for_each(Trace::forget);
             }
         }
+        let released = |at: &usize| match &self.turns[*at].ask {
+            InlineAsk::Release(id) => Some(id.clone()),
+            InlineAsk::Take { .. } => None,
+        };
+        draft.releases.iter().filter_map(released).collect()
     }
 
     fn refuse(&mut self, turn: InlineTurn, retry: RetryIn) {
@@ -293,7 +302,7 @@ impl Batch<'_> {
             };
             turn.answer(reply);
         }
-        (None, self.orphans)
+        (self.waiting, self.orphans)
     }
 
     fn fail(self, error: &AcquireError) -> Served {

@@ -18,6 +18,9 @@ use crate::grant::{Part, Parts};
 use crate::outcome::RetryIn;
 use crate::store::{Cancelled, StoreError, Transacted, Transaction};
 
+/// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
+const MOST_ACTIONS: usize = 100;
+
 /// The callers of one transaction, in order.
 pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
@@ -107,6 +110,9 @@ impl Batch<'_> {
                     }
                     let leases = self.leases(readings, &turn.ask, now);
                     served.push(Place { turn: at, upto, leases });
+                    if served.len() == (MOST_ACTIONS - self.entries.len()) / self.entries.len() {
+                        break;
+                    }
                 }
                 Err(no) => {
                     let retry = self.retry(&no);
