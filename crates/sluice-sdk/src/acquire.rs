@@ -78,12 +78,11 @@ impl Client {
         let terms = Terms::at_once(inner.config.lease_ttl);
         let known = request.only().and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
         let Some((entry, cost)) = known else {
-            return Box::pin(attempt::submit(inner, &request.parse()?, terms)).await;
+            return attempt::submit(inner, &request.parse()?, terms).await;
         };
         match prefetch::take(inner, &entry, cost) {
             Some(grant) => Ok(Outcome::Granted(grant)),
-            // On the heap, so that a grant from stock moves little memory.
-            None => Box::pin(attempt::submit_one(inner, entry, cost, terms)).await,
+            None => attempt::submit_one(inner, entry, cost, terms).await,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One attempt to take what a caller asks for: each bucket's part through the lane of the bucket, or all parts through one
 //! lane where they change in one transaction.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,16 +92,17 @@ pub(crate) type Answer = Result<Taken<Fresh>, AcquireError>;
 /// failure means that another writer got on.
 pub(crate) const PLANS_AT_ONCE: u32 = 8;
 
+/// An answer to come. On the heap, and without its type: the types of all that it runs through are more than the compiler takes
+/// in a caller's own future, and more memory than a grant from stock should move.
+pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = Result<Outcome, AcquireError>> + Send + 'a>>;
+
 /// As [`submit`], for one dimension whose bucket is known, as nearly all requests are: no list, no name to parse.
-pub(crate) async fn submit_one(
-    inner: &Arc<Inner>,
-    entry: Arc<Entry>,
-    cost: Option<Cost>,
-    terms: Terms,
-) -> Result<Outcome, AcquireError> {
-    let dimension = entry.dimension.clone();
-    let answer = take_one(inner, entry, cost, terms).await;
-    told(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
+pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
+    Box::pin(async move {
+        let dimension = entry.dimension.clone();
+        let answer = take_one(inner, entry, cost, terms).await;
+        told(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
+    })
 }
 
 async fn take_one(
@@ -117,12 +119,15 @@ async fn take_one(
     take_wants(inner, &[want], terms).await
 }
 
-pub(crate) async fn submit(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
-    let answer = match wants(inner, asks).await {
-        Ok(wants) => take_wants(inner, &wants, terms).await,
-        Err(error) => Err(error),
-    };
-    told(inner, || asks.to_vec(), terms, answer)
+/// Takes what is asked for, or says why not.
+pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
+    Box::pin(async move {
+        let answer = match wants(inner, asks).await {
+            Ok(wants) => take_wants(inner, &wants, terms).await,
+            Err(error) => Err(error),
+        };
+        told(inner, || asks.to_vec(), terms, answer)
+    })
 }
 
 /// What the caller hears: an outage may be answered locally.

@@ -211,7 +211,8 @@ impl Store {
     {
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
-            let error = match send().await {
+            // On the heap: it is large, and nested deeper than the compiler takes in the futures of those who call it.
+            let error = match Box::pin(send()).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };

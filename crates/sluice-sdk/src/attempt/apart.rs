@@ -113,7 +113,9 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
         return None;
     }
     let now = inner.now();
-    longest(wants.iter().filter(|want| !want.concurrent).filter_map(|want| {
+    // What is in stock, or was left by another caller, is there whatever the bucket's level.
+    let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
+    longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {
         let reading = want.entry.reading().filter(|reading| reading.may_refuse(now))?;
         let claim = Claim { cost: want.cost, patience: std::time::Duration::ZERO };
         let refusal = RatePlanner::new(&reading.bucket).refusal(claim, now)?;
