@@ -143,7 +143,7 @@ impl<'a> RatePlanner<'a> {
     }
 
     /// The write that takes `take`, or the refusal. Where others may spend in between, the grant's start is known from the
-    /// reply alone ([`RateReceipt::start_at`]).
+    /// reply alone ([`RateReceipt::start_at`](crate::RateReceipt::start_at)).
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
