@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::outcome::RetryIn;
+use crate::retry::Poll;
 
 /// Passes over the tasks of the thread before a batch is taken, while callers keep coming: a bound, and no more.
 const MOST_YIELDS: u32 = 8;
@@ -82,6 +83,9 @@ pub(crate) enum NoAnswer {
     /// Who served it has ended while a request for it was under way.
     Lost,
 }
+
+/// Callers of a batch who would rather wait than be refused, and what for.
+pub(crate) type Waiting<Q, A> = Option<(Vec<Turn<Q, A>>, RetryIn)>;
 
 /// The place of who serves a lane. Dropped, those in line are told to ask again.
 #[derive(Debug)]
@@ -274,8 +278,31 @@ impl<Q, A> Seat<Q, A> {
         self.lane.line().is_out = false;
     }
 
+    /// After a batch of `served` callers of which some may wait, for what is told with them. Drops what nobody took: it goes to the
+    /// next in line, if that asks for as much, or back. Pauses where someone waits, and says so.
+    pub(crate) async fn after<T>(
+        &self,
+        served: usize,
+        (waiting, untaken): (Waiting<Q, A>, T),
+        poll: &mut Poll,
+    ) -> bool {
+        let Some((waiting, why)) = waiting else {
+            *poll = Poll::default();
+            self.batch_is_over();
+            drop(untaken);
+            return false;
+        };
+        drop(untaken);
+        if waiting.len() < served {
+            *poll = Poll::default();
+        }
+        let pause = poll.next(&why);
+        self.pause(waiting, why, pause).await;
+        true
+    }
+
     /// Puts callers that wait back to the head of the line, in their order, and pauses.
-    pub(crate) async fn pause(&self, turns: Vec<Turn<Q, A>>, why: RetryIn, pause: Duration) {
+    async fn pause(&self, turns: Vec<Turn<Q, A>>, why: RetryIn, pause: Duration) {
         {
             let mut line = self.lane.line();
             turns.into_iter().rev().for_each(|turn| line.waiting.push_front(turn));

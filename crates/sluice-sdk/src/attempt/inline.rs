@@ -131,20 +131,9 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, R
     while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
         let batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
-        let (waiting, orphans) = batch.serve().await;
-        let Some((waiting, why)) = waiting else {
-            poll = Poll::default();
-            seat.batch_is_over();
-            // To the next in line, if that asks for just as much, or back with the next write.
-            drop(orphans);
-            continue;
-        };
-        drop(orphans);
-        if waiting.len() < served {
-            poll = Poll::default();
+        let result = batch.serve().await;
+        if seat.after(served, result, &mut poll).await {
+            entry.doubt();
         }
-        let pause = poll.next(&why);
-        seat.pause(waiting, why, pause).await;
-        entry.doubt();
     }
 }

@@ -71,21 +71,10 @@ async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, 
     while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
         let batch = Batch { inner: &inner, entries: &entries, lane: &lane, turns, waiting: None, orphans: Vec::new() };
-        let (waiting, orphans) = batch.serve().await;
-        let Some((waiting, why)) = waiting else {
-            poll = Poll::default();
-            seat.batch_is_over();
-            // To those in line, if they ask for just that, or back to the buckets.
-            drop(orphans);
-            continue;
-        };
-        drop(orphans);
-        if waiting.len() < served {
-            poll = Poll::default();
+        let result = batch.serve().await;
+        if seat.after(served, result, &mut poll).await {
+            entries.iter().for_each(|entry| entry.doubt());
         }
-        let pause = poll.next(&why);
-        seat.pause(waiting, why, pause).await;
-        entries.iter().for_each(|entry| entry.doubt());
     }
 }
 

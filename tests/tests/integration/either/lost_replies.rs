@@ -49,17 +49,24 @@ async fn an_acquire_whose_reply_was_lost_takes_one_slot() {
 /// A conflict says nothing of the lease: reading it as "already at capacity" would delete the trace of a held slot.
 #[tokio::test(start_paused = true)]
 async fn a_lease_survives_conflicts_and_throttling_of_its_reclaim() {
-    let throttled = match KIND {
-        Kind::Rows => Fault::cancelled(&["None", "ThrottlingError"]),
-        Kind::Inline => Fault::throttled(),
+    let faults = match KIND {
+        Kind::Rows => vec![
+            Fault::cancelled(&["TransactionConflict", "None"]),
+            Fault::cancelled(&["None", "TransactionConflict"]),
+            Fault::cancelled(&["None", "ThrottlingError"]),
+            Fault::cancelled(&["ProvisionedThroughputExceeded", "None"]),
+        ],
+        Kind::Inline => vec![Fault::conflict(), Fault::throttled()],
     };
-    for fault in [KIND.conflict(), throttled] {
+    for fault in faults {
         let world = KIND.with_slots(SLOTS, 2).await;
         std::mem::forget(take(&world.client(), SLOTS).await);
         world.pass_lease();
         world.dynamo.faults().always(KIND.write(), fault.clone());
         let report = sweep(&world).await;
         assert_eq!((report.restored, report.already_capped, report.left), (0, 0, 1), "{fault:?}");
+        // A plain update is sent again where all requests are, below the sweep.
+        assert_eq!(report.conflicts_retried, if KIND == Kind::Rows { 5 } else { 0 });
         assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
         world.dynamo.faults().clear();
         world.dynamo.faults().next(KIND.write(), fault.clone());
