@@ -1,0 +1,55 @@
+//! The JSON of a refusal: error codes, and Google's details.
+
+use serde_json::Value;
+
+/// Longest body that is read, in bytes: refusals have a few hundred, and Google's with all details under 4,096.
+const MAX_LEN: usize = 64 * 1_024;
+
+/// A refusal's body, where it is JSON.
+pub(crate) struct Body(Value);
+
+impl Body {
+    /// `None` for what is no JSON object (or a list of one, as Google's streaming calls write it), and for what is too long.
+    pub(crate) fn parse(body: Option<&[u8]>) -> Option<Self> {
+        let body = body.filter(|body| body.len() <= MAX_LEN)?;
+        match serde_json::from_slice(body).ok()? {
+            Value::Array(list) => list.into_iter().next().map(Self),
+            value => Some(Self(value)),
+        }
+    }
+
+    /// Every place at which a vendor names the kind of an error, in words that programs compare:
+    /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.type` and `error.details.error_code`, Google's
+    /// `error.status`, ElevenLabs' `detail.status` and `detail.code`.
+    pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
+        const PLACES: &[&str] = &[
+            "/error/code",
+            "/error/type",
+            "/error/status",
+            "/error/details/error_code",
+            "/detail/status",
+            "/detail/code",
+        ];
+        PLACES.iter().filter_map(|place| self.0.pointer(place)?.as_str())
+    }
+
+    /// `retryDelay` of Google's `RetryInfo`, as it is written.
+    pub(crate) fn retry_delay(&self) -> Option<&str> {
+        self.details("google.rpc.RetryInfo").find_map(|detail| detail.get("retryDelay")?.as_str())
+    }
+
+    /// The quotas that Google's `QuotaFailure` says were used up, as in `GenerateRequestsPerMinutePerProjectPerModel`.
+    pub(crate) fn used_up_quotas(&self) -> impl Iterator<Item = &str> {
+        self.details("google.rpc.QuotaFailure")
+            .filter_map(|detail| detail.get("violations")?.as_array())
+            .flatten()
+            .filter_map(|violation| violation.get("quotaId")?.as_str())
+    }
+
+    fn details(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
+        let details = self.0.pointer("/error/details").and_then(Value::as_array);
+        details.into_iter().flatten().filter(move |detail| {
+            detail.get("@type").and_then(Value::as_str).is_some_and(|named| named.ends_with(kind))
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! What vendors say about their limits, parsed: the headers of a reply, how long a refusal asks to wait, and which kind of
+//! refusal it is. No I/O, no clock: `now` is an argument.
+//!
+//! Absent is not zero: what a vendor does not say stays `None`, and what cannot be read changes nothing and is told apart
+//! ([`Unreadable`]). Each fact names the page that it was taken from; `docs/vendors.md` has them in one place.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use sluice_core::{Amount, Dimension, LimitType, Timestamp};
+//! use sluice_vendors::{Quota, Vendor, read};
+//!
+//! let dimension = Dimension::new("openai#gpt-4o#tpm")?;
+//! let headers = [("x-ratelimit-remaining-tokens", "149984"), ("x-ratelimit-reset-tokens", "6m0s")];
+//! let quota = Quota::of(&dimension, LimitType::Tokens);
+//! let reading = read(Vendor::of(&dimension), quota, &headers, Timestamp::from_secs(1_700_000_000));
+//! assert_eq!(reading.reported.remaining, Some(Amount::from_tokens(149_984)));
+//! assert_eq!(reading.reported.reset, Some(Duration::from_secs(360)));
+//! assert_eq!(reading.reported.limit, None);
+//! # Ok::<(), sluice_core::DimensionError>(())
+//! ```
+
+mod body;
+mod fault;
+mod headers;
+mod names;
+mod profile;
+mod quota;
+mod reading;
+mod refusal;
+mod reported;
+mod retry_after;
+mod time;
+mod vendor;
+
+pub use fault::{Fault, Unreadable};
+pub use headers::Headers;
+pub use profile::{Kept, Profile, Stated};
+pub use quota::Quota;
+pub use reading::{Reading, read};
+pub use refusal::{Refusal, classify};
+pub use reported::Reported;
+pub use retry_after::{MAX_RETRY_AFTER, RetryAfter, retry_after};
+pub use vendor::Vendor;

@@ -1,0 +1,160 @@
+//! Which headers report which quota, by vendor.
+
+use std::time::Duration;
+
+use crate::quota::Quota;
+use crate::vendor::Vendor;
+
+/// The headers that report one quota.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    pub(crate) limit: Option<&'static str>,
+    pub(crate) remaining: Option<&'static str>,
+    pub(crate) in_use: Option<&'static str>,
+    pub(crate) reset: Option<(&'static str, Form)>,
+    pub(crate) unknown: Unknown,
+    pub(crate) window: Window,
+}
+
+/// How a reset is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `6m0s`.
+    Span,
+    /// `6m0s`, or `60` for seconds.
+    SpanOrSeconds,
+    /// `2026-01-31T12:00:00Z`.
+    Instant,
+}
+
+/// How a vendor says that it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// By leaving the header out.
+    Absent,
+    /// Also by -1, and by 0 beside a limit that it does not know.
+    MinusOneOrZero,
+}
+
+/// The time that a limit is counted over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// The vendor documents it.
+    Documented(Duration),
+    /// The quota flows back evenly, so that the figures tell it.
+    Implied,
+    /// Not known.
+    Unknown,
+}
+
+const MINUTE: Window = Window::Documented(Duration::from_secs(60));
+const DAY: Window = Window::Documented(Duration::from_secs(86_400));
+
+/// OpenAI's: <https://developers.openai.com/api/docs/guides/rate-limits>. Whether a limit is a minute's or a day's it does not
+/// say, and both occur.
+const X_REQUESTS: Names = Names {
+    limit: Some("x-ratelimit-limit-requests"),
+    remaining: Some("x-ratelimit-remaining-requests"),
+    in_use: None,
+    reset: Some(("x-ratelimit-reset-requests", Form::Span)),
+    unknown: Unknown::Absent,
+    window: Window::Implied,
+};
+const X_TOKENS: Names = Names {
+    limit: Some("x-ratelimit-limit-tokens"),
+    remaining: Some("x-ratelimit-remaining-tokens"),
+    reset: Some(("x-ratelimit-reset-tokens", Form::Span)),
+    ..X_REQUESTS
+};
+const X_PROJECT_TOKENS: Names = Names {
+    limit: Some("x-ratelimit-limit-project-tokens"),
+    remaining: Some("x-ratelimit-remaining-project-tokens"),
+    reset: Some(("x-ratelimit-reset-project-tokens", Form::Span)),
+    ..X_REQUESTS
+};
+
+/// Azure's: OpenAI's names, resets in whole seconds, and -1 or 0 for "not known"
+/// (<https://github.com/openai/openai-dotnet/issues/838>). Requests are reported of a shorter window than a minute (50 of a
+/// limit of 300 a minute: <https://learn.microsoft.com/en-us/answers/questions/2156987>); tokens are counted by the minute
+/// (<https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/quota>).
+const AZURE_REQUESTS: Names = Names {
+    reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)),
+    unknown: Unknown::MinusOneOrZero,
+    window: Window::Unknown,
+    ..X_REQUESTS
+};
+const AZURE_TOKENS: Names = Names {
+    reset: Some(("x-ratelimit-reset-tokens", Form::SpanOrSeconds)),
+    unknown: Unknown::MinusOneOrZero,
+    window: MINUTE,
+    ..X_TOKENS
+};
+
+/// Groq's: OpenAI's names, but "always" requests a day and tokens a minute: <https://console.groq.com/docs/rate-limits>.
+const GROQ_REQUESTS: Names = Names { window: DAY, ..X_REQUESTS };
+const GROQ_TOKENS: Names = Names { window: MINUTE, ..X_TOKENS };
+
+/// Anthropic's, each limit a minute's: <https://platform.claude.com/docs/en/api/rate-limits>.
+const ANTHROPIC_REQUESTS: Names = Names {
+    limit: Some("anthropic-ratelimit-requests-limit"),
+    remaining: Some("anthropic-ratelimit-requests-remaining"),
+    in_use: None,
+    reset: Some(("anthropic-ratelimit-requests-reset", Form::Instant)),
+    unknown: Unknown::Absent,
+    window: MINUTE,
+};
+const ANTHROPIC_TOKENS: Names = Names {
+    limit: Some("anthropic-ratelimit-tokens-limit"),
+    remaining: Some("anthropic-ratelimit-tokens-remaining"),
+    reset: Some(("anthropic-ratelimit-tokens-reset", Form::Instant)),
+    ..ANTHROPIC_REQUESTS
+};
+const ANTHROPIC_INPUT: Names = Names {
+    limit: Some("anthropic-ratelimit-input-tokens-limit"),
+    remaining: Some("anthropic-ratelimit-input-tokens-remaining"),
+    reset: Some(("anthropic-ratelimit-input-tokens-reset", Form::Instant)),
+    ..ANTHROPIC_REQUESTS
+};
+const ANTHROPIC_OUTPUT: Names = Names {
+    limit: Some("anthropic-ratelimit-output-tokens-limit"),
+    remaining: Some("anthropic-ratelimit-output-tokens-remaining"),
+    reset: Some(("anthropic-ratelimit-output-tokens-reset", Form::Instant)),
+    ..ANTHROPIC_REQUESTS
+};
+
+/// ElevenLabs': <https://elevenlabs.io/docs/overview/models#concurrency-and-priority>.
+const CONCURRENCY: Names = Names {
+    limit: Some("maximum-concurrent-requests"),
+    remaining: None,
+    in_use: Some("current-concurrent-requests"),
+    reset: None,
+    unknown: Unknown::Absent,
+    window: Window::Unknown,
+};
+
+/// Of a vendor that is not known: OpenAI's names, and nothing taken for granted.
+const ANY_REQUESTS: Names =
+    Names { reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)), window: Window::Unknown, ..X_REQUESTS };
+const ANY_TOKENS: Names =
+    Names { reset: Some(("x-ratelimit-reset-tokens", Form::SpanOrSeconds)), window: Window::Unknown, ..X_TOKENS };
+
+/// The families of headers that may report `quota`; the first that is there holds.
+pub(crate) const fn of(vendor: Vendor, quota: Quota) -> &'static [Names] {
+    match (vendor, quota) {
+        (Vendor::OpenAi, Quota::Requests) => &[X_REQUESTS],
+        (Vendor::OpenAi, Quota::Tokens) => &[X_TOKENS],
+        (Vendor::OpenAi | Vendor::Other, Quota::ProjectTokens) => &[X_PROJECT_TOKENS],
+        (Vendor::AzureOpenAi, Quota::Requests) => &[AZURE_REQUESTS],
+        (Vendor::AzureOpenAi, Quota::Tokens) => &[AZURE_TOKENS],
+        (Vendor::Groq, Quota::Requests) => &[GROQ_REQUESTS],
+        (Vendor::Groq, Quota::Tokens) => &[GROQ_TOKENS],
+        (Vendor::Anthropic, Quota::Requests) => &[ANTHROPIC_REQUESTS],
+        (Vendor::Anthropic, Quota::Tokens) => &[ANTHROPIC_TOKENS],
+        (Vendor::Anthropic | Vendor::Other, Quota::InputTokens) => &[ANTHROPIC_INPUT],
+        (Vendor::Anthropic | Vendor::Other, Quota::OutputTokens) => &[ANTHROPIC_OUTPUT],
+        (Vendor::ElevenLabs | Vendor::Other, Quota::Concurrency) => &[CONCURRENCY],
+        (Vendor::Other, Quota::Requests) => &[ANY_REQUESTS, ANTHROPIC_REQUESTS],
+        (Vendor::Other, Quota::Tokens) => &[ANY_TOKENS, ANTHROPIC_TOKENS],
+        _ => &[],
+    }
+}

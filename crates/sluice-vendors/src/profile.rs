@@ -1,0 +1,75 @@
+//! What is known of a vendor apart from its replies.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, LimitType};
+
+use crate::quota::Quota;
+use crate::vendor::Vendor;
+
+mod facts;
+
+/// What is known of a vendor apart from its replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// Whose.
+    pub vendor: Vendor,
+    /// What a failed call keeps of the requests that it took.
+    pub failed_requests: Stated<Kept>,
+    /// What a failed call keeps of the tokens that it took.
+    pub failed_tokens: Stated<Kept>,
+    /// Shorter windows over which a limit a minute may be enforced: 60 a minute as 1 a second. A bucket with a large burst may
+    /// be refused although its minute has room. Empty where none are documented.
+    pub enforced_over: Stated<&'static [Duration]>,
+    /// The quotas that it reports in headers.
+    pub reports: Stated<&'static [Quota]>,
+    /// What a reported remainder of tokens is rounded to (up as well as down), where it is.
+    pub remaining_rounded_to: Option<Stated<Amount>>,
+}
+
+/// A fact, and the page that states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated<T> {
+    /// The fact.
+    pub value: T,
+    /// The page's address; `None` where the vendor does not say, and `value` is what Sluice assumes.
+    pub source: Option<&'static str>,
+}
+
+/// What a failed call keeps of what it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The vendor counts it like any other.
+    All,
+    /// The vendor does not count it, so it goes back.
+    Nothing,
+}
+
+impl Vendor {
+    /// What is known of it.
+    #[must_use]
+    pub const fn profile(self) -> &'static Profile {
+        match self {
+            Self::OpenAi => &facts::OPENAI,
+            Self::AzureOpenAi => &facts::AZURE_OPENAI,
+            Self::Anthropic => &facts::ANTHROPIC,
+            Self::ElevenLabs => &facts::ELEVENLABS,
+            Self::Gemini => &facts::GEMINI,
+            Self::Groq => &facts::GROQ,
+            Self::Other => &facts::OTHER,
+        }
+    }
+}
+
+impl Profile {
+    /// What a failed call keeps of what it took from a bucket of this type. A slot always goes back: the call is over.
+    #[must_use]
+    pub const fn kept_by_failure(&self, limit_type: LimitType) -> Kept {
+        match limit_type {
+            LimitType::Requests => self.failed_requests.value,
+            LimitType::Tokens => self.failed_tokens.value,
+            LimitType::Concurrent => Kept::Nothing,
+        }
+    }
+}

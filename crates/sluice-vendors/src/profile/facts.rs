@@ -1,0 +1,95 @@
+//! The facts, each with the page that states it.
+
+use std::time::Duration;
+
+use sluice_core::Amount;
+
+use super::{Kept, Profile, Stated};
+use crate::quota::Quota;
+use crate::vendor::Vendor;
+
+const SECOND: Duration = Duration::from_secs(1);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+const fn stated<T: Copy>(value: T, source: &'static str) -> Stated<T> {
+    Stated { value, source: Some(source) }
+}
+
+const fn assumed<T: Copy>(value: T) -> Stated<T> {
+    Stated { value, source: None }
+}
+
+/// What is assumed of a vendor that does not say: a failed call was a request, and used no tokens.
+pub(super) static OTHER: Profile = Profile {
+    vendor: Vendor::Other,
+    failed_requests: assumed(Kept::All),
+    failed_tokens: assumed(Kept::Nothing),
+    enforced_over: assumed(&[]),
+    reports: assumed(&[]),
+    remaining_rounded_to: None,
+};
+
+/// "Unsuccessful requests contribute to your per-minute limit." Of tokens it does not say.
+pub(super) static OPENAI: Profile = Profile {
+    vendor: Vendor::OpenAi,
+    failed_requests: stated(Kept::All, "https://developers.openai.com/api/docs/guides/rate-limits"),
+    enforced_over: stated(
+        &[SECOND],
+        "https://help.openai.com/en/articles/6891753-what-are-the-best-practices-for-managing-my-rate-limits-in-the-api",
+    ),
+    reports: stated(
+        &[Quota::Requests, Quota::Tokens, Quota::ProjectTokens],
+        "https://developers.openai.com/api/docs/guides/rate-limits",
+    ),
+    ..OTHER
+};
+
+/// Requests are counted as they are received, evaluated "typically [over] 1 or 10 seconds"; estimated tokens likewise.
+pub(super) static AZURE_OPENAI: Profile = Profile {
+    vendor: Vendor::AzureOpenAi,
+    failed_requests: stated(Kept::All, AZURE_QUOTA),
+    enforced_over: stated(&[SECOND, TEN_SECONDS], AZURE_QUOTA),
+    reports: stated(
+        &[Quota::Requests, Quota::Tokens],
+        "https://learn.microsoft.com/en-us/answers/questions/2156987/rate-limiting-inconsistent-with-x-ratelimit-remain",
+    ),
+    ..OTHER
+};
+
+const AZURE_QUOTA: &str = "https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/quota";
+
+/// Token buckets; "60 requests per minute might be enforced as 1 request per second". Of failed calls it does not say.
+pub(super) static ANTHROPIC: Profile = Profile {
+    vendor: Vendor::Anthropic,
+    enforced_over: stated(&[SECOND], ANTHROPIC_LIMITS),
+    reports: stated(&[Quota::Requests, Quota::Tokens, Quota::InputTokens, Quota::OutputTokens], ANTHROPIC_LIMITS),
+    remaining_rounded_to: Some(stated(Amount::from_tokens(1_000), ANTHROPIC_LIMITS)),
+    ..OTHER
+};
+
+const ANTHROPIC_LIMITS: &str = "https://platform.claude.com/docs/en/api/rate-limits";
+
+/// Calls at the same time are its limit; no limit a minute is published.
+pub(super) static ELEVENLABS: Profile = Profile {
+    vendor: Vendor::ElevenLabs,
+    reports: stated(&[Quota::Concurrency], "https://elevenlabs.io/docs/overview/models#concurrency-and-priority"),
+    ..OTHER
+};
+
+/// "If your request fails with a 400 or 500 error, you won't be charged for the tokens used. However, the request will still
+/// count against your quota." It reports no quota in headers.
+pub(super) static GEMINI: Profile = Profile {
+    vendor: Vendor::Gemini,
+    failed_requests: stated(Kept::All, GEMINI_BILLING),
+    failed_tokens: stated(Kept::Nothing, GEMINI_BILLING),
+    ..OTHER
+};
+
+const GEMINI_BILLING: &str = "https://ai.google.dev/gemini-api/docs/billing";
+
+/// Reports requests a day and tokens a minute. Of failed calls it does not say.
+pub(super) static GROQ: Profile = Profile {
+    vendor: Vendor::Groq,
+    reports: stated(&[Quota::Requests, Quota::Tokens], "https://console.groq.com/docs/rate-limits"),
+    ..OTHER
+};

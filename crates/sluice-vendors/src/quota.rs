@@ -1,0 +1,75 @@
+//! Which of a vendor's quotas a bucket stands for.
+
+use sluice_core::{Dimension, LimitType};
+
+/// One of a vendor's quotas, as its headers tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Quota {
+    /// Calls in a window of time.
+    Requests,
+    /// Tokens in a window of time, input and output together.
+    Tokens,
+    /// Input tokens in a window of time.
+    InputTokens,
+    /// Output tokens in a window of time.
+    OutputTokens,
+    /// Tokens in a window of time, of one project. Apart from [`Quota::Tokens`]: one product's project that has used up its
+    /// share would else lower a bucket that others share.
+    ProjectTokens,
+    /// Calls at the same time.
+    Concurrency,
+}
+
+impl Quota {
+    /// The quota that a bucket of this name and type stands for.
+    ///
+    /// The last part of a name tells kinds of tokens apart: `itpm`, `itpd` and what begins with `input` are input tokens;
+    /// `otpm`, `otpd` and what begins with `output` are output tokens; what begins with `project` is a project's; all other
+    /// are tokens of both directions.
+    #[must_use]
+    pub fn of(dimension: &Dimension, limit_type: LimitType) -> Self {
+        match limit_type {
+            LimitType::Requests => Self::Requests,
+            LimitType::Concurrent => Self::Concurrency,
+            LimitType::Tokens => Self::of_tokens(dimension),
+        }
+    }
+
+    fn of_tokens(dimension: &Dimension) -> Self {
+        const BEGINNINGS: &[(&str, Quota)] = &[
+            ("input", Quota::InputTokens),
+            ("itpm", Quota::InputTokens),
+            ("itpd", Quota::InputTokens),
+            ("output", Quota::OutputTokens),
+            ("otpm", Quota::OutputTokens),
+            ("otpd", Quota::OutputTokens),
+            ("project", Quota::ProjectTokens),
+        ];
+        let metric = dimension.as_str().rsplit('#').next().unwrap_or_default();
+        let begins = |with: &str| metric.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
+        BEGINNINGS.iter().find(|(with, _)| begins(with)).map_or(Self::Tokens, |(_, quota)| *quota)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_of_the_name_tells_kinds_of_tokens_apart() {
+        let of = |name: &str, limit_type| Quota::of(&Dimension::new(name).unwrap(), limit_type);
+        for name in ["anthropic#itpm", "anthropic#claude-opus#input_tokens", "a#Input-Tokens-Per-Minute", "a#ITPM"] {
+            assert_eq!(of(name, LimitType::Tokens), Quota::InputTokens, "{name}");
+        }
+        for name in ["anthropic#otpm", "anthropic#output-tokens"] {
+            assert_eq!(of(name, LimitType::Tokens), Quota::OutputTokens, "{name}");
+        }
+        assert_eq!(of("openai#project_tpm", LimitType::Tokens), Quota::ProjectTokens);
+        assert_eq!(of("openai#tpm", LimitType::Tokens), Quota::Tokens);
+        assert_eq!(of("input#tpm", LimitType::Tokens), Quota::Tokens, "the first part is the vendor");
+        assert_eq!(of("v#é", LimitType::Tokens), Quota::Tokens);
+        assert_eq!(of("anthropic#itpm", LimitType::Requests), Quota::Requests, "the type decides first");
+        assert_eq!(of("elevenlabs#concurrent", LimitType::Concurrent), Quota::Concurrency);
+    }
+}

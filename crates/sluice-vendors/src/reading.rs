@@ -1,0 +1,133 @@
+//! The headers of a reply, read.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Timestamp};
+
+use crate::fault::{Fault, Unreadable};
+use crate::headers::Headers;
+use crate::names::{self, Form, Names, Unknown, Window};
+use crate::quota::Quota;
+use crate::reported::Reported;
+use crate::time;
+use crate::vendor::Vendor;
+
+mod window;
+
+/// What was read of one quota, and what could not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// What the reply said. A header that could not be read leaves its field `None`.
+    pub reported: Reported,
+    /// The headers that were there and could not be read: at most one for each field, and one for each family of a vendor that
+    /// is not known.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Furthest reset that is believed: no quota of a vendor here is longer than a month.
+const MAX_RESET: Duration = Duration::from_secs(31 * 86_400);
+
+/// Longest value that is looked at, in bytes: those of vendors have at most 40.
+const MAX_VALUE_LEN: usize = 128;
+
+/// Reads what a reply says of `quota`, at `now`. Of another vendor's headers, or of none, nothing follows: every field is
+/// `None`.
+#[must_use]
+pub fn read(vendor: Vendor, quota: Quota, headers: &impl Headers, now: Timestamp) -> Reading {
+    let mut reading = Reading::default();
+    for names in names::of(vendor, quota) {
+        reading.reported = Reader { headers, now, unreadable: &mut reading.unreadable }.family(names);
+        if !reading.reported.is_empty() {
+            break;
+        }
+    }
+    reading
+}
+
+/// The text of a header, without the white space around it.
+pub(crate) fn text<'a>(headers: &'a impl Headers, name: &'static str) -> Result<Option<&'a str>, Unreadable> {
+    let Some(bytes) = headers.header(name) else { return Ok(None) };
+    let fault = |fault| Unreadable { name, fault };
+    if bytes.len() > MAX_VALUE_LEN {
+        return Err(fault(Fault::TooLong));
+    }
+    std::str::from_utf8(bytes).map(|text| Some(text.trim())).map_err(|_| fault(Fault::NotText))
+}
+
+struct Reader<'a, H> {
+    headers: &'a H,
+    now: Timestamp,
+    unreadable: &'a mut Vec<Unreadable>,
+}
+
+impl<H: Headers> Reader<'_, H> {
+    fn family(&mut self, names: &Names) -> Reported {
+        let limit = names.limit.and_then(|name| self.amount(name, names.unknown));
+        let remaining = names.remaining.and_then(|name| self.amount(name, names.unknown));
+        let in_use = names.in_use.and_then(|name| self.amount(name, names.unknown));
+        let reset = names.reset.and_then(|(name, form)| self.reset(name, form));
+        let reported = known(Reported { limit, remaining, in_use, reset, window: None }, names.unknown);
+        Reported { window: window_of(&reported, names.window), ..reported }
+    }
+
+    fn amount(&mut self, name: &'static str, unknown: Unknown) -> Option<Amount> {
+        self.field(name, |text| {
+            let amount: Amount = text.parse().map_err(|_| Fault::NotANumber)?;
+            match (amount >= Amount::ZERO, unknown) {
+                (true, _) => Ok(Some(amount)),
+                (false, Unknown::MinusOneOrZero) if amount == Amount::from_tokens(-1) => Ok(None),
+                (false, _) => Err(Fault::Negative),
+            }
+        })
+    }
+
+    fn reset(&mut self, name: &'static str, form: Form) -> Option<Duration> {
+        let now = self.now;
+        self.field(name, |text| {
+            let reset = match form {
+                Form::Span => time::span(text).ok_or(Fault::NotASpan)?,
+                Form::SpanOrSeconds => time::seconds(text).or_else(|| time::span(text)).ok_or(Fault::NotASpan)?,
+                Form::Instant => time::until_rfc3339(text, now).ok_or(Fault::NotAnInstant)?,
+            };
+            if reset <= MAX_RESET { Ok(Some(reset)) } else { Err(Fault::TooLong) }
+        })
+    }
+
+    /// The value of a header; where it cannot be read, that is noted and nothing follows.
+    fn field<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<Option<T>, Fault>) -> Option<T> {
+        let read = text(self.headers, name)
+            .and_then(|text| text.map_or(Ok(None), |text| parse(text).map_err(|fault| Unreadable { name, fault })));
+        read.unwrap_or_else(|unreadable| {
+            self.unreadable.push(unreadable);
+            None
+        })
+    }
+}
+
+/// Without the zeros that mean "not known": a limit of nothing, and what is 0 beside a limit that is not known.
+///
+/// A remainder of 0 that is believed wrongly would hold a bucket at nothing by every reply; one that is doubted wrongly costs
+/// a refusal, which is answered anyway.
+fn known(reported: Reported, unknown: Unknown) -> Reported {
+    if unknown == Unknown::Absent {
+        return reported;
+    }
+    let limit = reported.limit.filter(|limit| *limit > Amount::ZERO);
+    let doubt = limit.is_none();
+    Reported {
+        limit,
+        remaining: reported.remaining.filter(|left| !doubt || *left > Amount::ZERO),
+        in_use: reported.in_use,
+        reset: reported.reset.filter(|reset| !doubt || !reset.is_zero()),
+        window: None,
+    }
+}
+
+fn window_of(reported: &Reported, window: Window) -> Option<Duration> {
+    match window {
+        _ if reported.limit.is_none() && reported.remaining.is_none() => None,
+        Window::Documented(window) => Some(window),
+        Window::Implied => window::implied(reported),
+        Window::Unknown => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! The window of a limit, from the figures themselves.
+
+use std::time::Duration;
+
+use crate::reported::Reported;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// OpenAI rounds resets to this.
+const RESET_STEP_NANOS: i128 = 1_000_000;
+
+/// The window of a limit that flows back evenly: what is used (`limit - remaining`) flows back in `reset`, so the whole limit
+/// does in `reset * limit / used`. A minute or a day, or `None` where the figures say neither.
+///
+/// OpenAI's are such: of 10,000 requests one comes back in 8.64 s where the limit is a day's, and in 6 ms where it is a
+/// minute's; the samples of requests and of project tokens on
+/// <https://developers.openai.com/api/docs/guides/rate-limits> (60, 59, 1 s; 60,000, 57,000, 3 s) are a minute's, and that of
+/// tokens (150,000, 149,984, 6 min) is nothing.
+pub(super) fn implied(reported: &Reported) -> Option<Duration> {
+    let limit = i128::from(reported.limit?.micros());
+    let used = limit - i128::from(reported.remaining?.micros());
+    let reset = i128::try_from(reported.reset?.as_nanos()).ok()?;
+    if used <= 0 {
+        return None;
+    }
+    let whole = reset.checked_mul(limit)? / used;
+    // How far rounding alone may have moved it. Where that is much, anything would fit.
+    let rounding = RESET_STEP_NANOS.checked_mul(limit)? / used;
+    [MINUTE, DAY].into_iter().find(|window| {
+        let window = i128::try_from(window.as_nanos()).unwrap_or(i128::MAX);
+        rounding <= window / 2 && (whole - window).abs() <= rounding.max(window / 20)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::Amount;
+
+    fn window(limit: i32, remaining: i32, reset: Duration) -> Option<Duration> {
+        let amount = |tokens| Some(Amount::from_tokens(tokens));
+        implied(&Reported {
+            limit: amount(limit),
+            remaining: amount(remaining),
+            reset: Some(reset),
+            ..Reported::default()
+        })
+    }
+
+    #[test]
+    fn a_limit_that_flows_back_evenly_tells_its_window() {
+        assert_eq!(window(60, 59, Duration::from_secs(1)), Some(MINUTE));
+        assert_eq!(window(60_000, 57_000, Duration::from_secs(3)), Some(MINUTE));
+        assert_eq!(window(10_000, 9_999, Duration::from_millis(6)), Some(MINUTE));
+        assert_eq!(window(160_000, 159_976, Duration::from_millis(9)), Some(MINUTE));
+        assert_eq!(window(10_000, 9_999, Duration::from_millis(8_640)), Some(DAY));
+        assert_eq!(window(200, 199, Duration::from_secs(432)), Some(DAY));
+    }
+
+    #[test]
+    fn figures_that_say_neither_say_nothing() {
+        assert_eq!(window(150_000, 149_984, Duration::from_secs(360)), None);
+        assert_eq!(window(10_000, 10_000, Duration::ZERO), None, "nothing is used");
+        assert_eq!(window(10_000, 10_001, Duration::from_millis(6)), None);
+        assert_eq!(window(150_000_000, 149_999_999, Duration::ZERO), None, "rounding alone would make it anything");
+        assert_eq!(implied(&Reported::default()), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Which kind of refusal a reply is.
+
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+use crate::body::Body;
+use crate::headers::Headers;
+use crate::retry_after;
+use crate::vendor::Vendor;
+
+/// A refusal for load, and how to answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Too many calls or tokens in a window of time: the vendor has less than the bucket says.
+    Rate {
+        /// How long the vendor asks to wait, if it says.
+        retry_after: Option<Duration>,
+    },
+    /// Too many calls at the same time: wait in line, a call that ends makes room.
+    Concurrency {
+        /// How long the vendor asks to wait, if it says.
+        retry_after: Option<Duration>,
+    },
+    /// The vendor is overloaded, and not by this quota: back off.
+    SystemBusy {
+        /// How long the vendor asks to wait, if it says.
+        retry_after: Option<Duration>,
+    },
+    /// The allowance of a day, a month or the account is used up, or not paid for: no wait of minutes helps.
+    QuotaExhausted,
+}
+
+impl Refusal {
+    /// How long the vendor asks to wait, if it says.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Rate { retry_after } | Self::Concurrency { retry_after } | Self::SystemBusy { retry_after } => {
+                *retry_after
+            }
+            Self::QuotaExhausted => None,
+        }
+    }
+}
+
+/// What an error code says, whatever the vendor: each is one vendor's word, and those that speak its protocol use it too.
+const CODES: &[(&str, Kind)] = &[
+    // OpenAI, https://developers.openai.com/api/docs/guides/error-codes: "You exceeded your current quota".
+    ("insufficient_quota", Kind::Exhausted),
+    ("billing_hard_limit_reached", Kind::Exhausted),
+    ("billing_not_active", Kind::Exhausted),
+    // Anthropic, https://platform.claude.com/docs/en/api/rate-limits: usage pauses to the first of the next month.
+    ("enforced_spend_limit_reached", Kind::Exhausted),
+    // Anthropic, https://platform.claude.com/docs/en/api/errors: 402.
+    ("billing_error", Kind::Exhausted),
+    // ElevenLabs, https://help.elevenlabs.io/hc/en-us/articles/19572237925521-API-Error-Code-400-or-401.
+    ("quota_exceeded", Kind::Exhausted),
+    // ElevenLabs, https://help.elevenlabs.io/hc/en-us/articles/19571824571921-API-Error-Code-429; the second is the word of
+    // its newer replies.
+    ("too_many_concurrent_requests", Kind::Concurrency),
+    ("concurrent_limit_exceeded", Kind::Concurrency),
+    ("system_busy", Kind::Busy),
+    // Anthropic, https://platform.claude.com/docs/en/api/errors: 529.
+    ("overloaded_error", Kind::Busy),
+    // OpenAI, https://developers.openai.com/api/docs/guides/flex-processing: 429 for want of resources, not of quota.
+    ("resource_unavailable", Kind::Busy),
+    // Groq, https://console.groq.com/docs/flex-processing: 498.
+    ("capacity_exceeded", Kind::Busy),
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Rate,
+    Concurrency,
+    Busy,
+    Exhausted,
+}
+
+/// Which kind of refusal a reply is, at `now`; `None` for one that is no refusal for load.
+///
+/// What could not be read of a `Retry-After` is told by [`retry_after()`](crate::retry_after()).
+#[must_use]
+pub fn classify(
+    vendor: Vendor,
+    status: u16,
+    headers: &impl Headers,
+    body: Option<&[u8]>,
+    now: Timestamp,
+) -> Option<Refusal> {
+    if status < 400 {
+        return None;
+    }
+    let body = Body::parse(body);
+    let retry_after = retry_after::wait(headers, body.as_ref(), now).wait;
+    let kind = body.as_ref().and_then(by_body).or_else(|| by_status(vendor, status, retry_after))?;
+    Some(match kind {
+        Kind::Rate => Refusal::Rate { retry_after },
+        Kind::Concurrency => Refusal::Concurrency { retry_after },
+        Kind::Busy => Refusal::SystemBusy { retry_after },
+        Kind::Exhausted => Refusal::QuotaExhausted,
+    })
+}
+
+fn by_body(body: &Body) -> Option<Kind> {
+    // A day's quota comes with a `retryDelay` of seconds, after which it is as used up as before:
+    // https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts
+    if body.used_up_quotas().any(|quota| quota.contains("PerDay")) {
+        return Some(Kind::Exhausted);
+    }
+    body.codes().find_map(|code| CODES.iter().find(|(known, _)| *known == code).map(|(_, kind)| *kind))
+}
+
+fn by_status(vendor: Vendor, status: u16, retry_after: Option<Duration>) -> Option<Kind> {
+    match (status, vendor) {
+        (429, _) => Some(Kind::Rate),
+        (529, _) => Some(Kind::Busy),
+        // OpenAI: "the engine is currently overloaded", "slow down" (https://developers.openai.com/api/docs/guides/error-codes);
+        // Gemini: "temporarily overloaded or down" (https://ai.google.dev/gemini-api/docs/troubleshooting).
+        (503, Vendor::OpenAi | Vendor::Gemini) => Some(Kind::Busy),
+        // Who says when to come back expects to be there.
+        (503, _) => retry_after.map(|_| Kind::Busy),
+        // "Flex Tier Capacity Exceeded": https://console.groq.com/docs/errors.
+        (498, Vendor::Groq) => Some(Kind::Busy),
+        _ => None,
+    }
+}

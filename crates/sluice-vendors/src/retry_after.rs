@@ -1,0 +1,73 @@
+//! How long a refusal asks to wait.
+
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+use crate::body::Body;
+use crate::fault::{Fault, Unreadable};
+use crate::headers::Headers;
+use crate::reading::text;
+use crate::time;
+
+/// Longest wait that is believed: a day, the longest window of the limits of requests and tokens.
+///
+/// A longer one is unreadable, and not cut to a day: it is a date in another unit or a clock gone wrong, and a cool-down stops
+/// a whole fleet and cannot be taken back.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
+
+/// How long a refusal asks to wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryAfter {
+    /// At least this long, and [`MAX_RETRY_AFTER`] at most. `None` where the reply does not say, which is not zero.
+    pub wait: Option<Duration>,
+    /// What was there and could not be read, before the wait was found.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Reads how long a refusal asks to wait, at `now`. The first that is there and readable holds:
+///
+/// 1. `retry-after-ms`, which OpenAI and Azure add for the sake of precision
+///    (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>), and Azure's `x-ms-retry-after-ms`.
+/// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is no wait.
+/// 3. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes it.
+#[must_use]
+pub fn retry_after(headers: &impl Headers, body: Option<&[u8]>, now: Timestamp) -> RetryAfter {
+    wait(headers, Body::parse(body).as_ref(), now)
+}
+
+pub(crate) fn wait(headers: &impl Headers, body: Option<&Body>, now: Timestamp) -> RetryAfter {
+    let millis = |text: &str| time::milliseconds(text).ok_or(Fault::NotANumber);
+    let seconds_or_date = |text: &str| {
+        let date = || time::until_http_date(text, now);
+        time::seconds(text).or_else(date).ok_or(Fault::NeitherSecondsNorDate)
+    };
+    let mut read = RetryAfter::default();
+    read.take("retry-after-ms", text(headers, "retry-after-ms"), millis);
+    read.take("x-ms-retry-after-ms", text(headers, "x-ms-retry-after-ms"), millis);
+    read.take("retry-after", text(headers, "retry-after"), seconds_or_date);
+    read.take("retryDelay", Ok(body.and_then(Body::retry_delay)), |text| time::span(text).ok_or(Fault::NotASpan));
+    read
+}
+
+impl RetryAfter {
+    fn take(
+        &mut self,
+        name: &'static str,
+        text: Result<Option<&str>, Unreadable>,
+        parse: impl Fn(&str) -> Result<Duration, Fault>,
+    ) {
+        if self.wait.is_some() {
+            return;
+        }
+        let believed = |wait| if wait <= MAX_RETRY_AFTER { Ok(wait) } else { Err(Fault::TooLong) };
+        match text {
+            Ok(None) => {}
+            Ok(Some(text)) => match parse(text).and_then(believed) {
+                Ok(wait) => self.wait = Some(wait),
+                Err(fault) => self.unreadable.push(Unreadable { name, fault }),
+            },
+            Err(unreadable) => self.unreadable.push(unreadable),
+        }
+    }
+}
