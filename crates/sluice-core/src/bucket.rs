@@ -38,6 +38,10 @@ pub struct Bucket {
     capped: Option<Amount>,
     lots: i64,
     returned: Amount,
+    observed: Amount,
+    observed_at: Option<i64>,
+    vendor_limit: Option<Amount>,
+    adopts_limit: bool,
     note: Option<Note>,
     /// Shared: clones of a bucket are many.
     inline: Option<Arc<InlineLeases>>,
@@ -76,6 +80,10 @@ impl Bucket {
             capped: None,
             lots: 0,
             returned: Amount::ZERO,
+            observed: Amount::ZERO,
+            observed_at: None,
+            vendor_limit: None,
+            adopts_limit: false,
             note: None,
             inline: None,
         }
@@ -212,6 +220,29 @@ impl Bucket {
     /// Tokens given back so far.
     pub(crate) const fn returned(&self) -> Amount {
         self.returned
+    }
+
+    /// What replies of the vendor lowered it by so far.
+    #[must_use]
+    pub const fn observed(&self) -> Amount {
+        self.observed
+    }
+
+    /// The version of the grant whose reply lowered it last.
+    pub(crate) const fn observed_at(&self) -> Option<i64> {
+        self.observed_at
+    }
+
+    /// The limit that the vendor reported last and that was lower than the bucket's.
+    #[must_use]
+    pub const fn vendor_limit(&self) -> Option<Amount> {
+        self.vendor_limit
+    }
+
+    /// Whether such a limit becomes its own.
+    #[must_use]
+    pub const fn adopts_limit(&self) -> bool {
+        self.adopts_limit
     }
 
     pub(crate) fn less(&self, amount: Amount) -> Self {

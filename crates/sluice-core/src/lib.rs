@@ -51,11 +51,14 @@ pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
+pub use plan::cool_down::cool_down;
 pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineTake, MOST_CHANGES, ReleaseAnswer, renew_inline,
 };
+pub use plan::observe::{Observation, OnLowerLimit, Remaining, note_limit, on_lower_limit};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
+pub use plan::settle::{Settle, Settling};
 pub use plan::slots::{SlotPlanner, give_back, renew};
 pub use plan::{Factor, FactorError, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};

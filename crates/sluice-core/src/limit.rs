@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
+use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
@@ -161,6 +162,24 @@ impl Limit {
         self.cost_per_call
     }
 
+    /// The limit that the vendor reports, `reported` in each `window` (calls at once, for concurrency), where that is lower: refill
+    /// rate and burst in the same proportion. `None` where it is not lower by a hundredth at least (a refill rate is often written
+    /// with few decimals), or leaves no room for one call.
+    #[must_use]
+    pub fn lowered_to(&self, reported: Amount, window: Duration) -> Option<Self> {
+        if self.is_concurrent() {
+            let is_lower = reported < self.capacity;
+            return Self::concurrent(reported, self.cost_per_call).ok().filter(|_| is_lower);
+        }
+        let own = self.rate.accrued_floor(i64::try_from(window.as_micros()).ok()?);
+        if reported >= own.fraction(99, 100) {
+            return None;
+        }
+        let rate = Rate::per(reported, window)?;
+        let capacity = i128::from(self.capacity.micros()) * i128::from(reported.micros()) / i128::from(own.micros());
+        Self::rate(self.limit_type, Amount::clamped(capacity), rate, self.cost_per_call).ok()
+    }
+
     /// `numerator / denominator` of the limit, rounded down, for a process that is on its own; `None` where that leaves no
     /// room for one call.
     #[must_use]
@@ -238,7 +257,7 @@ impl Change {
     fn rate(bucket: &Bucket, to: &Limit, now: Timestamp) -> Update {
         let from = bucket.limit();
         // The anchor must move, so that a write planned before this change cannot pass after it.
-        let at = now.max(bucket.anchor().after(core::time::Duration::from_micros(1)));
+        let at = now.max(bucket.anchor().after(Duration::from_micros(1)));
         let span = at.micros_since(bucket.anchor());
         let brim = from.capacity.minus(from.rate.accrued_ceil(span));
         let full = bucket.tokens() > brim;

@@ -8,9 +8,13 @@ use crate::decimal::{self, DecimalError};
 use crate::timestamp::Timestamp;
 
 pub(crate) mod batch;
+pub(crate) mod cool_down;
 pub(crate) mod inline;
+pub(crate) mod lower;
+pub(crate) mod observe;
 pub(crate) mod rate;
 pub(crate) mod receipt;
+pub(crate) mod settle;
 pub(crate) mod slots;
 
 /// The wait of a refusal that no time ends by itself.

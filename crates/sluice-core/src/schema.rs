@@ -60,6 +60,16 @@ pub const INLINE_ENDS: &str = "t";
 pub const LOTS: &str = "lots";
 /// Rate bucket, optional: monotone count of the tokens given back unused.
 pub const RETURNED: &str = "returned";
+/// Rate bucket, optional: monotone sum of what it was lowered by since the vendor said that less is left.
+pub const OBSERVED: &str = "observed";
+/// Rate bucket, optional: [`VERSION`] as the grant left it whose reply lowered the bucket last. An older reply changes nothing.
+pub const OBSERVED_AT: &str = "observed_at";
+/// Bucket, optional: the limit that the vendor reported last and that is lower than the bucket's.
+pub const VENDOR_LIMIT: &str = "vendor_limit";
+/// Bucket, optional: when it did.
+pub const VENDOR_LIMIT_AT: &str = "vendor_limit_at";
+/// Bucket, optional: 1 where a lower limit that the vendor reports becomes the bucket's.
+pub const ADOPTS_LIMIT: &str = "adopts_limit";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. Where it moves as [`VERSION`] does, all
 /// writers count.
 pub const COUNTED: &str = "counted";

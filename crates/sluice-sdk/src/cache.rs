@@ -12,6 +12,7 @@ use crate::attempt::tokens::TokenLane;
 use crate::give_back::ReleaseLane;
 use crate::grant::Part;
 use crate::prefetch::Stock;
+use crate::settle::SettleLane;
 
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
 /// other processes; smaller costs a failed write each time.
@@ -51,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) inline: Arc<InlineLane>,
     /// Who gives back slots with lease rows.
     pub(crate) releases: Arc<ReleaseLane>,
+    /// Calls that are settled.
+    pub(crate) settles: Arc<SettleLane>,
     /// The lanes of sets that it is in, for those who wait there for its slots.
     rows: Mutex<Vec<Weak<RowLane>>>,
     /// Tokens taken ahead of demand, where the client does.
@@ -136,6 +139,7 @@ impl Entry {
             tokens: Arc::default(),
             inline: Arc::default(),
             releases: Arc::default(),
+            settles: Arc::default(),
             rows: Mutex::default(),
             stock: prefetched.then(Stock::default),
         }

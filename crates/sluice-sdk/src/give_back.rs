@@ -13,6 +13,7 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
 use crate::lane::{Lane, NoAnswer, Seat, Service};
+use crate::settle::settle_charged;
 use crate::store::{Attributes, Cancelled, IfAmbiguous, Store, StoreError, Transacted, Transaction, Written};
 
 /// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
@@ -219,9 +220,12 @@ fn message_of(writes: &[Write], message: String) -> (String, String) {
 
 /// Releases the parts of a grant whose call was made.
 pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
-    let releases = parts.into_iter().map(|part| {
+    let releases = parts.into_iter().map(|mut part| {
         let inner = Arc::clone(inner);
-        async move { release_part(&inner, &part).await }
+        async move {
+            settle_charged(&inner, &mut part).await;
+            release_part(&inner, &part).await
+        }
     });
     let mut released = Released::GivenBack;
     let mut failure = None;

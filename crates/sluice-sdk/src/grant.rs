@@ -190,6 +190,14 @@ impl Grant {
         &self.parts
     }
 
+    pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
+        &mut self.parts
+    }
+
+    pub(crate) fn part_mut(&mut self, dimension: &str) -> Option<&mut Part> {
+        self.parts.iter_mut().find(|part| part.entry.dimension.as_str() == dimension)
+    }
+
     pub(crate) const fn lease_for(&self) -> Duration {
         self.lease_for
     }

@@ -238,6 +238,15 @@ impl<Q, A> Seat<Q, A> {
     /// Where the last batch had several, lets everyone run first whose turn on the thread it is, as long as more come: callers
     /// that were just served come back for the next. A lone caller waits for nobody.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
+        self.next_of(most, |turn| !turn.is_left()).await
+    }
+
+    /// The same with those who have gone away: for what is to be done whether somebody hears of it or not.
+    pub(crate) async fn next_with_the_gone(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
+        self.next_of(most, |_| true).await
+    }
+
+    async fn next_of(&mut self, most: usize, counts: impl Fn(&Turn<Q, A>) -> bool) -> Option<Vec<Turn<Q, A>>> {
         let (mut here, was_busy) = {
             let line = self.lane.line();
             (line.waiting.len(), line.was_busy)
@@ -254,9 +263,9 @@ impl<Q, A> Seat<Q, A> {
         self.has_served = true;
         let mut line = self.lane.line();
         let count = line.waiting.len().min(most);
-        let mut turns: Vec<_> = line.waiting.drain(..count).filter(|turn| !turn.is_left()).collect();
+        let mut turns: Vec<_> = line.waiting.drain(..count).filter(&counts).collect();
         while turns.is_empty() && !line.waiting.is_empty() {
-            turns.extend(line.waiting.pop_front().filter(|turn| !turn.is_left()));
+            turns.extend(line.waiting.pop_front().filter(&counts));
         }
         line.is_out = !turns.is_empty();
         if !turns.is_empty() {

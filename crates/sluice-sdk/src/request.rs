@@ -151,6 +151,20 @@ impl Quantity {
         };
         cost.map_err(|source| RequestError::Cost { dimension: dimension.to_owned(), cost: self.to_string(), source })
     }
+
+    /// What was used: zero or more, rounded up.
+    pub(crate) fn used(&self) -> Result<Amount, CostError> {
+        match &self.0 {
+            Number::Whole(0) => Ok(Amount::ZERO),
+            Number::Text(text) if text.parse() == Ok(Amount::ZERO) && !text.contains(|c| matches!(c, '1'..='9')) => {
+                Ok(Amount::ZERO)
+            }
+            _ => self.parse("").map(Cost::amount).map_err(|error| match error {
+                RequestError::Cost { source, .. } => source,
+                _ => CostError::NotPositive,
+            }),
+        }
+    }
 }
 
 impl std::fmt::Display for Quantity {

@@ -11,8 +11,9 @@ use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::recount::Note;
 use crate::schema::{
-    self, ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, LAST_REFILL_AT,
-    LIMIT_TYPE, LOTS, REFILL_RATE, RETURNED, Row, RowError, TOKENS, VERSION,
+    self, ADMITTED, ADMITTED_INLINE, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED,
+    LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_AT, REFILL_RATE, RETURNED, Row, RowError, TOKENS,
+    VENDOR_LIMIT, VERSION,
 };
 
 impl Bucket {
@@ -43,6 +44,12 @@ impl Bucket {
             lots: schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0),
             returned: schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
+            observed: schema::optional(row, OBSERVED, || schema::amount(row, OBSERVED))?
+                .map_or(Amount::ZERO, |sum| sum.get()),
+            observed_at: schema::optional(row, OBSERVED_AT, || schema::count(row, OBSERVED_AT))?,
+            vendor_limit: schema::optional(row, VENDOR_LIMIT, || schema::amount(row, VENDOR_LIMIT))?
+                .map(|limit| limit.get()),
+            adopts_limit: schema::optional(row, ADOPTS_LIMIT, || schema::count(row, ADOPTS_LIMIT))? == Some(1),
             note: Note::read(row),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
         })

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
-use crate::plan::rate::{Lot, Planned, RatePlanner, span_micros};
+use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner, span_micros};
 use crate::plan::{NEVER, Plan, Reason, Refusal};
 use crate::prefetch::LEAST_CALLS;
 use crate::timestamp::Timestamp;
@@ -57,6 +57,7 @@ pub struct RateBatch<'a> {
     total: Amount,
     lowest: Amount,
     lot: Lot,
+    anchor: Anchor,
 }
 
 impl<'a> RatePlanner<'a> {
@@ -86,7 +87,8 @@ impl<'a> RatePlanner<'a> {
             false => bucket.clone(),
         };
         let lowest = Amount::from_micros(i64::MIN);
-        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest, lot: Lot::Without }
+        let (lot, anchor) = (Lot::Without, Anchor::Stays);
+        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest, lot, anchor }
     }
 }
 
@@ -103,6 +105,9 @@ impl RateBatch<'_> {
             Starts::InReply => self.base.limit().refill_rate().accrued_floor(span_micros(claim.patience)),
             Starts::Pinned => self.ahead(upto),
         };
+        if self.planner.anchor_for(claim) == Anchor::Moves {
+            self.anchor = Anchor::Moves;
+        }
         self.total = upto;
         self.lowest = self.lowest.max(upto.minus(self.planner.accrued(self.now)).minus(ahead));
     }
@@ -130,7 +135,8 @@ impl RateBatch<'_> {
     /// The write, where it takes anything.
     #[must_use]
     pub fn write(self) -> Option<Planned> {
-        (self.total > Amount::ZERO).then(|| self.planner.write(self.now, self.total, self.lowest, self.lot))
+        (self.total > Amount::ZERO)
+            .then(|| self.planner.write(self.now, self.total, self.lowest, self.lot, self.anchor))
     }
 
     /// What flows in between now and the start of the caller that ends at `upto`.

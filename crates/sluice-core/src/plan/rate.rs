@@ -6,7 +6,7 @@
 //! |-----------|--------------------------|----------------------------------------|---------------------------|
 //! | spend     | T = T - k                | A = :a and T between k - x - p and C - x | the bucket is not full    |
 //! | full      | T = C - k, A = t         | A = :a and T > C - x                   | the bucket is full        |
-//! | re-anchor | T = T + x - k, A = t     | as spend                               | A is more than 5 min old  |
+//! | re-anchor | T = T + x - k, A = t     | as spend                               | A is more than 5 min old, or k is large |
 //!
 //! A spend is relative and conditional on the anchor alone, so concurrent callers do not invalidate each other. The upper
 //! bound is what makes it exact: without it an idle bucket would pay out more than its capacity. x is rounded down in the
@@ -19,7 +19,7 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::plan::batch::{Claim, judge};
-use crate::plan::{Factor, Plan, Refusal, Take};
+use crate::plan::{Plan, Refusal, Take};
 use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
@@ -28,11 +28,15 @@ use crate::timestamp::Timestamp;
 /// costs every other process that spends on it one failed write.
 const ANCHOR_MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
+/// Of the capacity, the largest call that is booked ahead without moving the anchor (or one call's worth, where that is more). A
+/// return of tokens keeps to what fits below the brim beside any start that is still to come, and asks for the anchor of its take: so
+/// a larger call moves the anchor, and the tokens taken before it no longer come back. Larger would leave less room for returns.
+const LARGEST_BOOKING: (u32, u32) = (1, 4);
+
 /// What a contended full write leaves below the brim is at most this part of the capacity.
 const HEADROOM_SHARE: (u32, u32) = (1, 4);
 
 const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL)];
-const NAMES_UNBLOCKED: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)];
 
 const NAMES_OF_LOT: &[(&str, &str)] =
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL), ("#o", LOTS)];
@@ -67,25 +71,14 @@ static FULL: Taking = Taking {
     ),
 };
 
-/// As for a spend.
-const IF_THERE_STILL: &str = "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :t)";
 static REANCHOR: Taking = Taking {
-    alone: Statement::fixed("SET #T = #T + :d, #A = :t, #v = #v + :1", IF_THERE_STILL, NAMES),
+    alone: Statement::fixed("SET #T = #T + :d, #A = :t, #v = #v + :1", IF_THERE, NAMES),
     with_lot: Statement::fixed(
         "SET #T = #T + :d, #A = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-        IF_THERE_STILL,
+        IF_THERE,
         NAMES_OF_LOT,
     ),
 };
-
-/// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
-/// reserve would swallow the penalty.
-static PENALIZE: Statement =
-    Statement::fixed("SET #T = #T - :k, #v = #v + :1", "#A = :a AND #T <= :hi", NAMES_UNBLOCKED);
-
-/// The penalty of a full bucket: its level is C by the condition.
-static PENALIZE_FULL: Statement =
-    Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", "#A = :a AND #T > :hi", NAMES_UNBLOCKED);
 
 /// Which of the three writes takes the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +87,7 @@ pub enum Form {
     Spend,
     /// The bucket is full: a new anchor.
     Full,
-    /// Relative, and moves an old anchor.
+    /// Relative, and moves the anchor.
     Reanchor,
 }
 
@@ -103,6 +96,20 @@ pub enum Form {
 pub(super) enum Lot {
     With,
     Without,
+}
+
+/// Whether a write leaves the anchor where it is, if its age allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Stays,
+    /// Whatever was taken before is not given back on top of it.
+    Moves,
+}
+
+/// The largest call that may have a start to come while tokens that were taken before it are given back.
+pub(super) fn largest_booking(bucket: &Bucket) -> Amount {
+    let (part, of) = LARGEST_BOOKING;
+    bucket.limit().capacity().fraction(part, of).max(bucket.limit().cost_per_call().amount())
 }
 
 /// A planned write on a rate bucket.
@@ -169,30 +176,14 @@ impl<'a> RatePlanner<'a> {
     pub fn probe(self, take: Take) -> Planned {
         let ahead = self.bucket.limit().refill_rate().accrued_floor(span_micros(take.patience));
         let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
-        self.write(take.now, take.cost.amount(), lowest, Lot::Without)
+        let anchor = self.anchor_for(Claim { cost: take.cost, patience: take.patience });
+        self.write(take.now, take.cost.amount(), lowest, Lot::Without, anchor)
     }
 
-    /// The write that leaves `factor` of the present level, or `None` where there is no level to take from.
-    #[must_use]
-    pub fn penalize(self, factor: Factor, now: Timestamp) -> Option<Update> {
-        let (kept, of) = factor.ratio();
-        let brim = self.brim(now);
-        if self.bucket.tokens() > brim {
-            let left = self.bucket.limit().capacity().fraction(kept, of);
-            let values = alloc::vec![
-                (":T", Operand::number(left)),
-                (":t", Operand::number(now.max(self.bucket.anchor()))),
-                (":hi", Operand::number(brim))
-            ];
-            return Some(self.update(&PENALIZE_FULL, values));
-        }
-        let level = self.bucket.level(now);
-        if level <= Amount::ZERO {
-            return None;
-        }
-        let penalty = level.minus(level.fraction(kept, of));
-        let values = alloc::vec![(":k", Operand::number(penalty)), (":hi", Operand::number(brim))];
-        Some(self.update(&PENALIZE, values))
+    /// What `claim` asks of the anchor.
+    pub(super) fn anchor_for(self, claim: Claim) -> Anchor {
+        let is_large = claim.cost.amount() > largest_booking(self.bucket);
+        if is_large && !claim.patience.is_zero() { Anchor::Moves } else { Anchor::Stays }
     }
 
     pub(super) const fn bucket(self) -> &'a Bucket {
@@ -211,19 +202,23 @@ impl<'a> RatePlanner<'a> {
     }
 
     /// Takes `total` where the tokens are `lowest` at least.
-    pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount, lot: Lot) -> Planned {
+    pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount, lot: Lot, anchor: Anchor) -> Planned {
         let brim = self.brim(now);
         if self.bucket.tokens() > brim {
             return self.write_full(now, total, brim, lot);
         }
         let mut values = alloc::vec![(":lo", Operand::number(lowest)), (":hi", Operand::number(brim))];
-        if now.micros_since(self.bucket.anchor()) > span_micros(ANCHOR_MAX_AGE) {
-            let step = self.accrued(now).minus(total);
-            values.extend([(":d", Operand::number(step)), (":t", Operand::number(now))]);
-            let after = self.bucket.moved(self.bucket.tokens().plus(step), now);
+        values.push((":now", Operand::number(now)));
+        let is_old = now.micros_since(self.bucket.anchor()) > span_micros(ANCHOR_MAX_AGE);
+        if is_old || anchor == Anchor::Moves {
+            // It moves forward by all means, so that no other write passes on the old one.
+            let at = now.max(self.bucket.anchor().after(Duration::from_micros(1)));
+            let step = self.accrued(at).minus(total);
+            values.extend([(":d", Operand::number(step)), (":t", Operand::number(at))]);
+            let after = self.bucket.moved(self.bucket.tokens().plus(step), at);
             self.planned(&REANCHOR, lot, values, Form::Reanchor, after)
         } else {
-            values.extend([(":k", Operand::number(total)), (":now", Operand::number(now))]);
+            values.push((":k", Operand::number(total)));
             self.planned(&SPEND, lot, values, Form::Spend, self.bucket.less(total))
         }
     }

@@ -65,6 +65,7 @@ impl Item {
         match words[1] {
             "=" => left == right,
             ">" => left > right,
+            "<" => left < right,
             ">=" => left >= right,
             "<=" => left <= right,
             other => panic!("{other}"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Bucket, Cost, Lease, LeaseId, RateReceipt, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, RateReceipt, Timestamp};
 use smallvec::SmallVec;
 
 use crate::cache::Entry;
@@ -17,6 +17,8 @@ pub(crate) struct Part {
     pub(crate) cost: Cost,
     pub(crate) start_at: Timestamp,
     pub(crate) hold: Hold,
+    /// What the call used, to be settled when it is released.
+    pub(crate) used: Option<Amount>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(crate) enum Hold {
     Tokens {
         receipt: RateReceipt,
         lease: Option<Box<Lease>>,
+        /// What the call counts as: its cost, until it is settled.
+        counts: Amount,
     },
     Slots(Box<Slots>),
     Inline(Box<Inline>),
@@ -54,27 +58,46 @@ impl Part {
         lease: Option<Lease>,
     ) -> Self {
         let start_at = receipt.start_at(now);
-        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new) };
-        Self { entry: Arc::clone(entry), cost, start_at, hold }
+        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount() };
+        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None }
     }
 
     /// Tokens that are there.
     pub(crate) const fn from_stock(entry: Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
-        Self { entry, cost: receipt.cost(), start_at: now, hold: Hold::Tokens { receipt, lease: None } }
+        let cost = receipt.cost();
+        Self {
+            entry,
+            cost,
+            start_at: now,
+            hold: Hold::Tokens { receipt, lease: None, counts: cost.amount() },
+            used: None,
+        }
     }
 
     pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Arc<Bucket>, lease: Lease) -> Self {
         let start_at = lease.created_at().unwrap_or_default();
-        Self { entry: Arc::clone(entry), cost, start_at, hold: Hold::Slots(Box::new(Slots { bucket, lease })) }
+        Self {
+            entry: Arc::clone(entry),
+            cost,
+            start_at,
+            hold: Hold::Slots(Box::new(Slots { bucket, lease })),
+            used: None,
+        }
     }
 
     pub(crate) fn inline(entry: &Arc<Entry>, cost: Cost, id: LeaseId, now: Timestamp, ends: Timestamp) -> Self {
-        Self { entry: Arc::clone(entry), cost, start_at: now, hold: Hold::Inline(Box::new(Inline { id, ends })) }
+        Self {
+            entry: Arc::clone(entry),
+            cost,
+            start_at: now,
+            hold: Hold::Inline(Box::new(Inline { id, ends })),
+            used: None,
+        }
     }
 
-    /// Whether its holder has anything to give back: tokens are spent.
+    /// Whether its end takes a write: tokens that were not charged otherwise are spent.
     pub(super) const fn is_held(&self) -> bool {
-        !matches!(self.hold, Hold::Tokens { lease: None, .. })
+        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. })
     }
 
     /// Its lease's row, where it has one.

@@ -1,0 +1,47 @@
+//! Taking tokens that nobody is granted: a penalty after a 429, and what a call used beyond what it had taken.
+//!
+//! Both hold whatever else is going on: below zero, and in a cool-down.
+
+use crate::amount::Amount;
+use crate::plan::Factor;
+use crate::plan::rate::RatePlanner;
+use crate::schema::{LAST_REFILL_AT, TOKENS, VERSION};
+use crate::statement::{Operand, Statement, Update};
+use crate::timestamp::Timestamp;
+
+const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)];
+
+/// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
+/// reserve would swallow what is taken.
+static LOWER: Statement = Statement::fixed("SET #T = #T - :k, #v = #v + :1", "#A = :a AND #T <= :hi", NAMES);
+
+/// The same of a full bucket: its level is C by the condition.
+static LOWER_FULL: Statement = Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", "#A = :a AND #T > :hi", NAMES);
+
+impl RatePlanner<'_> {
+    /// The write that leaves `factor` of the present level, or `None` where there is no level to take from.
+    #[must_use]
+    pub fn penalize(self, factor: Factor, now: Timestamp) -> Option<Update> {
+        let (kept, of) = factor.ratio();
+        let level = self.bucket().level(now);
+        let penalty = level.minus(level.fraction(kept, of));
+        (level > Amount::ZERO).then(|| self.lower(penalty, now))
+    }
+
+    /// The write that takes `amount` from the level, below zero if need be.
+    #[must_use]
+    pub fn lower(self, amount: Amount, now: Timestamp) -> Update {
+        let brim = self.brim(now);
+        if self.bucket().tokens() <= brim {
+            let values = alloc::vec![(":k", Operand::number(amount)), (":hi", Operand::number(brim))];
+            return self.update(&LOWER, values);
+        }
+        let left = self.bucket().limit().capacity().minus(amount);
+        let values = alloc::vec![
+            (":T", Operand::number(left)),
+            (":t", Operand::number(now.max(self.bucket().anchor()))),
+            (":hi", Operand::number(brim)),
+        ];
+        self.update(&LOWER_FULL, values)
+    }
+}

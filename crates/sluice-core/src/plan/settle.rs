@@ -1,0 +1,85 @@
+//! Settling: a call is charged what it used, and not what it was expected to use.
+//!
+//! What was taken too much goes back, as far as it would still fit below the brim (see [`RateReceipt`]); what was taken too little is
+//! taken now, below zero if need be: a debt, which refill pays before the next call. Calls of one process that are settled at the
+//! same time share a write.
+
+use alloc::vec::Vec;
+
+use crate::amount::Amount;
+use crate::plan::rate::RatePlanner;
+use crate::plan::receipt::RateReceipt;
+use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
+use crate::statement::{Operand, Statement, Update};
+use crate::timestamp::Timestamp;
+
+/// Interleavings that the condition stops: those of a return of tokens whose start is past (A, r, o). Where they hold the bucket is
+/// not full, so that nothing in reserve swallows what is taken beside.
+static SETTLE: Statement = Statement::fixed(
+    "SET #T = #T + :d, #r = if_not_exists(#r, :0) + :r, #v = #v + :1",
+    "#A = :a AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#r", RETURNED), ("#o", LOTS)],
+);
+
+/// One call to settle.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// The grant that it was made under.
+    pub receipt: RateReceipt,
+    /// What it counts as so far, less what it used: above zero to give back, below to take.
+    pub surplus: Amount,
+}
+
+/// The plan for several calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settling {
+    /// The write; `None` where nothing is to be given back or taken.
+    pub write: Option<Update>,
+    /// For each call in order what the write gives back (above zero) or takes (below). Less than its surplus where the rest has
+    /// flowed back by itself, or has no room.
+    pub changes: Vec<Amount>,
+}
+
+impl RatePlanner<'_> {
+    /// The write that settles `calls`, judged from this reading of their bucket.
+    #[must_use]
+    pub fn settle(self, calls: &[Settle], now: Timestamp) -> Settling {
+        let bucket = self.bucket();
+        let mut changes = Vec::with_capacity(calls.len());
+        let (mut returned, mut taken) = (Amount::ZERO, Amount::ZERO);
+        // The least that any of them allows to be counted as returned afterwards.
+        let mut most = Amount::from_micros(i64::MAX);
+        for call in calls {
+            let change = if call.surplus <= Amount::ZERO {
+                taken = taken.minus(call.surplus);
+                call.surplus
+            } else {
+                let allowed = call.receipt.most_returned(now).min(most);
+                let room = allowed.minus(bucket.returned()).minus(returned);
+                let back = if call.receipt.is_on_line(bucket) { call.surplus.min(room) } else { Amount::ZERO };
+                if back > Amount::ZERO {
+                    (returned, most) = (returned.plus(back), allowed);
+                }
+                back.max(Amount::ZERO)
+            };
+            changes.push(change);
+        }
+        let write = match (returned > Amount::ZERO, taken > Amount::ZERO) {
+            (true, _) => Some(self.give_and_take(returned, taken, most)),
+            (false, true) => Some(self.lower(taken, now)),
+            (false, false) => None,
+        };
+        Settling { write, changes }
+    }
+
+    fn give_and_take(self, returned: Amount, taken: Amount, most: Amount) -> Update {
+        let values = alloc::vec![
+            (":d", Operand::number(returned.minus(taken))),
+            (":r", Operand::number(returned)),
+            (":most", Operand::number(most.minus(returned))),
+            (":o", Operand::number(self.bucket().lots())),
+            (":0", Operand::number(0)),
+        ];
+        self.update(&SETTLE, values)
+    }
+}

@@ -1,0 +1,219 @@
+//! Settling: a call is charged what it used, and not what it was expected to use.
+
+use std::sync::Arc;
+
+use sluice_core::{Amount, CostError, Dimension, LimitType, RatePlanner, Settle};
+use sluice_vendors::{Kept, Vendor};
+
+use crate::acquire::AcquireError;
+use crate::attempt::{known, saw, stopped, unknown};
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::give_back::{ReleaseError, Released};
+use crate::grant::{Grant, Hold, Part};
+use crate::lane::{Lane, NoAnswer, Seat, Service};
+use crate::request::Quantity;
+use crate::store::{IfAmbiguous, StoreError, Written};
+
+/// What settling a call did to its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// It used what it counted as: nothing was to be done.
+    AsTaken,
+    /// So much went back. Less than was left over where the rest has flowed back by itself, or has no room below the brim any more.
+    Returned(Amount),
+    /// So much was taken besides, below zero if need be.
+    Owed(Amount),
+}
+
+/// Why a call could not be settled.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The grant took nothing from it.
+    #[error("the grant holds nothing of {0:?}, so that nothing of it can be settled")]
+    NotHeld(String),
+    /// Slots come back by release, whatever the call used.
+    #[error("{0} is a concurrency limit: its slots come back by a release, and there is nothing to settle")]
+    Concurrency(Dimension),
+    /// Below zero, or not a number.
+    #[error("{used} cannot be what a call used of {dimension}: it takes zero or a number above it ({source})")]
+    Used {
+        /// The dimension.
+        dimension: Dimension,
+        /// As given.
+        used: String,
+        /// What is wrong with it.
+        source: CostError,
+    },
+    /// Other writers were faster in every try; nothing was changed.
+    #[error("settling {0} met a conflict in every try; nothing was changed")]
+    Contended(Dimension),
+    /// The bucket, its row, or the table.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+}
+
+impl SettleError {
+    /// Whether nothing was changed for certain, so that it may be tried again.
+    fn is_without_effect(&self) -> bool {
+        match self {
+            Self::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied, .. })) => !maybe_applied,
+            _ => true,
+        }
+    }
+}
+
+/// Calls of one bucket that are settled: those of a process at one time share a write.
+pub(crate) type SettleLane = Lane<Settle, Result<Amount, SettleError>>;
+
+/// Calls in one write.
+const MOST_AT_ONCE: usize = 256;
+/// Tries on a bucket that others keep moving: each failure means that one of them got on.
+const TRIES: u32 = 20;
+
+impl Grant {
+    /// Says what the call really used of `dimension`, as soon as it is known: what it took too much goes back, what it took too
+    /// little is taken now, into debt if need be, which refill pays before the next call is granted.
+    ///
+    /// One write, shared with the other calls that are settled meanwhile; none where the call used what it counts as. May be said
+    /// again (as while a stream runs), and counts from what was said before. The write is never sent twice: where its reply is lost,
+    /// what it gives back may be lost, and refills. So is what has flowed back by itself, or would lift the level above the
+    /// capacity: the longer a call ran, the less of what it took too much is there to be given back.
+    ///
+    /// # Errors
+    /// [`SettleError`]: a dimension that the grant does not hold, or of concurrency; a number below zero; a table that does not
+    /// answer.
+    pub async fn settle(&mut self, dimension: &str, used: impl Into<Quantity>) -> Result<Settled, SettleError> {
+        let used = parse(dimension, &used.into())?;
+        let inner = Arc::clone(self.inner());
+        let part = self.part_mut(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        settle_part(&inner, part, used).await
+    }
+
+    /// Ends a call that failed: what its vendor does not count of it goes back, and so does what it held.
+    ///
+    /// Most vendors count the request of a failed call and none of its tokens; [`Vendor::profile`] says what each is known to do,
+    /// and on what word. What was settled already stays as it is.
+    ///
+    /// # Errors
+    /// As of [`Grant::release`]. What could not be settled is logged.
+    pub async fn failed(mut self) -> Result<Released, ReleaseError> {
+        self.charge_failure();
+        self.release().await
+    }
+
+    /// What is settled when the grant is released.
+    pub(crate) fn charge(&mut self, dimension: &str, used: Amount) {
+        if let Some(part) = self.part_mut(dimension) {
+            part.used = Some(used);
+        }
+    }
+
+    /// Charges a failed call with what its vendor counts of it.
+    pub(crate) fn charge_failure(&mut self) {
+        for part in self.parts_mut() {
+            let is_open = matches!(part.hold, Hold::Tokens { counts, .. } if counts == part.cost.amount());
+            if is_open && part.used.is_none() && kept_by_failure(&part.entry) == Kept::Nothing {
+                part.used = Some(Amount::ZERO);
+            }
+        }
+    }
+}
+
+/// What a failed call keeps of a bucket.
+fn kept_by_failure(entry: &Entry) -> Kept {
+    let limit_type = entry.limit().map_or(LimitType::Requests, |limit| limit.limit_type());
+    Vendor::of(&entry.dimension).profile().kept_by_failure(limit_type)
+}
+
+pub(crate) fn parse(dimension: &str, used: &Quantity) -> Result<Amount, SettleError> {
+    used.used().map_err(|source| match Dimension::new(dimension) {
+        Ok(dimension) => SettleError::Used { dimension, used: used.to_string(), source },
+        Err(_) => SettleError::NotHeld(dimension.to_owned()),
+    })
+}
+
+/// Settles what was charged to the part before its release. Logged where it fails: the call is over.
+pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
+    let Some(used) = part.used.take() else { return };
+    match settle_part(inner, part, used).await {
+        Ok(settled) => tracing::debug!(event = "settle.ok", dimension = %part.entry.dimension, ?settled),
+        Err(error) => tracing::warn!(event = "settle.failed", dimension = %part.entry.dimension, %error),
+    }
+}
+
+async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
+    let Hold::Tokens { receipt, counts, .. } = &mut part.hold else {
+        return match part.hold {
+            // A share of the process's own is not worth the trouble while DynamoDB is out.
+            Hold::Local => Ok(Settled::AsTaken),
+            _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
+        };
+    };
+    let (counted, surplus) = (*counts, counts.minus(used));
+    if surplus == Amount::ZERO {
+        return Ok(Settled::AsTaken);
+    }
+    // From here on it counts as settled: dropped, the write goes on, and must not be made again.
+    *counts = used;
+    let settle = Settle { receipt: receipt.clone(), surplus };
+    match in_lane(inner, &part.entry, settle).await {
+        Ok(change) if surplus > Amount::ZERO => Ok(Settled::Returned(change)),
+        Ok(change) => Ok(Settled::Owed(change.abs())),
+        Err(error) => {
+            if error.is_without_effect() {
+                *counts = counted;
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
+    loop {
+        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
+        match entry.settles.join(settle.clone(), service).answer().await {
+            Ok(answer) => return answer,
+            Err(NoAnswer::NotServed) => {}
+            Err(NoAnswer::Lost) => return Err(AcquireError::Store(stopped("UpdateItem")).into()),
+        }
+    }
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Settle, Result<Amount, SettleError>>) {
+    // A caller that has gone away is settled all the same: its call was made.
+    while let Some(turns) = seat.next_with_the_gone(MOST_AT_ONCE).await {
+        let calls: Vec<Settle> = turns.iter().map(|turn| turn.ask.clone()).collect();
+        match write(&inner, &entry, &calls).await {
+            Ok(changes) => turns.into_iter().zip(changes).for_each(|(turn, change)| turn.answer(Ok(change))),
+            Err(error) => turns.into_iter().for_each(|turn| turn.answer(Err(error.clone()))),
+        }
+        seat.batch_is_over();
+    }
+}
+
+async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amount>, SettleError> {
+    for _ in 0..TRIES {
+        let bucket = known(inner, entry).await?.bucket;
+        if bucket.limit().is_concurrent() {
+            // Removed and made anew as another type: what was taken from the old one is gone with it.
+            return Ok(vec![Amount::ZERO; calls.len()]);
+        }
+        let settling = RatePlanner::new(&bucket).settle(calls, inner.now());
+        let Some(update) = settling.write else { return Ok(settling.changes) };
+        // Twice would be too much: after a lost reply it is left at that.
+        match inner.store.update(&update, IfAmbiguous::Stop).await.map_err(AcquireError::from)? {
+            Written::Applied(row) => {
+                let after = crate::attempt::parse(&entry.dimension, &row)?;
+                entry.wrote(Arc::new(after), inner.now());
+                return Ok(settling.changes);
+            }
+            // At once, from the row as it was a moment ago: a pause would only make it old.
+            Written::ConditionFailed(Some(row)) => drop(saw(inner, entry, &row)?),
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
+        }
+    }
+    Err(SettleError::Contended(entry.dimension.clone()))
+}
