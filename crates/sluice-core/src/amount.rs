@@ -60,6 +60,12 @@ impl Amount {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// Half of it, rounded down.
+    #[must_use]
+    pub fn half(self) -> Self {
+        self.fraction(1, 2)
+    }
+
     /// `numerator / denominator` of the amount, rounded down.
     #[must_use]
     pub(crate) fn fraction(self, numerator: u32, denominator: u32) -> Self {

@@ -61,6 +61,13 @@ impl Rate {
         Amount::clamped(micros).micros()
     }
 
+    /// How long `amount` takes to flow back, rounded up; `None` where it never does.
+    #[must_use]
+    pub fn time_for(self, amount: Amount) -> Option<Duration> {
+        let micros = self.micros_for(amount);
+        (micros < i64::MAX).then(|| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+    }
+
     /// Parses a decimal, rounding down; also says whether no digit was lost.
     pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
         let scaled = decimal::parse(text, 12)?;

@@ -12,6 +12,7 @@ use crate::attempt::tokens::TokenLane;
 use crate::give_back::ReleaseLane;
 use crate::grant::Part;
 use crate::prefetch::Stock;
+use crate::rate_limited::RateLimited;
 use crate::settle::SettleLane;
 
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
@@ -46,6 +47,10 @@ pub(crate) struct Entry {
     anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
     /// Held while the row is read for the first time, so that many callers read it once.
     pub(crate) loading: tokio::sync::Mutex<()>,
+    /// Held while a vendor's reply is held against the bucket.
+    pub(crate) observing: tokio::sync::Mutex<()>,
+    /// The 429s of late.
+    pub(crate) rate_limited: RateLimited,
     /// Who takes tokens.
     pub(crate) tokens: Arc<TokenLane>,
     /// Who takes slots with inline leases, and gives them back.
@@ -136,6 +141,8 @@ impl Entry {
             abandoned: Mutex::default(),
             anchor_conflict: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
+            observing: tokio::sync::Mutex::default(),
+            rate_limited: RateLimited::default(),
             tokens: Arc::default(),
             inline: Arc::default(),
             releases: Arc::default(),

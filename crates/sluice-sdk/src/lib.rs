@@ -28,6 +28,7 @@ mod cache;
 mod client;
 mod clock;
 mod config;
+mod cool_down;
 mod fallback;
 mod give_back;
 mod grant;
@@ -35,9 +36,11 @@ mod lane;
 mod lease_ids;
 mod leases;
 mod limits;
+mod observe;
 mod outcome;
 mod penalize;
 mod prefetch;
+mod rate_limited;
 mod renew;
 mod request;
 mod retry;
@@ -51,12 +54,15 @@ pub use acquire::AcquireError;
 pub use client::{Client, ClientBuilder};
 pub use clock::Clock;
 pub use config::{ConfigError, Leases, OnUnavailable, log_level};
+pub use cool_down::CoolDown;
 pub use give_back::{ReleaseError, Released};
 pub use grant::{Basis, Grant};
 pub use leases::LeaseRow;
 pub use limits::{Applied, BucketFault, BucketRow, LimitsError};
+pub use observe::{Observed, ObservedLevel, ObservedLimit};
 pub use outcome::{Outcome, RetryIn, RetryReason};
 pub use penalize::{PenalizeError, Penalty};
+pub use rate_limited::{Decision, Reply};
 pub use renew::RenewError;
 pub use request::{Quantity, Request, RequestError};
 pub use settle::{SettleError, Settled};
@@ -66,6 +72,7 @@ pub use sweep::{REPORT_TARGET, Restored, SweepError, SweepOptions, SweepReport};
 pub use table::{CreateTableError, create_table};
 
 pub use sluice_core as core;
+pub use sluice_vendors as vendors;
 
 /// The README's examples, compiled with the tests.
 #[cfg(doctest)]

@@ -3,8 +3,9 @@
 use sluice_core::{Amount, Dimension, Factor, FactorError, RatePlanner};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{refresh, saw};
-use crate::client::Client;
+use crate::attempt::{refresh, saw, unknown};
+use crate::cache::Entry;
+use crate::client::{Client, Inner};
 use crate::prefetch::Stock;
 use crate::request::RequestError;
 use crate::store::{IfAmbiguous, StoreError, Written};
@@ -70,35 +71,34 @@ impl Client {
         let text = factor.to_string();
         let factor: Factor = text.parse().map_err(|source| PenalizeError::Factor { factor: text, source })?;
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
-        let inner = &self.inner;
-        let entry = inner.entry(&dimension);
-        let mut bucket = refresh(inner, &entry).await?.bucket;
-        for _ in 0..TRIES {
-            if bucket.limit().is_concurrent() {
-                return Err(PenalizeError::Concurrency(dimension));
-            }
-            let now = inner.now();
-            let Some(update) = RatePlanner::new(&bucket).penalize(factor, now) else {
-                return Ok(Penalty::NothingToTake(bucket.level(now)));
-            };
-            // Twice would take more than asked: after a lost reply it is left at that.
-            match inner.store.update(&update, IfAmbiguous::Stop).await? {
-                Written::Applied(row) => {
-                    let after = saw(inner, &entry, &row)?;
-                    entry.stock.iter().for_each(Stock::clear);
-                    let level = after.level(inner.now());
-                    tracing::info!(event = "penalize.applied", %dimension, %level);
-                    return Ok(Penalty::Applied(level));
-                }
-                Written::ConditionFailed(Some(row)) => bucket = saw(inner, &entry, &row)?,
-                Written::ConditionFailed(None) => {
-                    entry.forget();
-                    let table = inner.store.table().to_owned();
-                    return Err(AcquireError::UnknownDimension { dimension, table }.into());
-                }
+        penalize(&self.inner, &self.inner.entry(&dimension), factor).await
+    }
+}
+
+pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Result<Penalty, PenalizeError> {
+    let dimension = &entry.dimension;
+    let mut bucket = refresh(inner, entry).await?.bucket;
+    for _ in 0..TRIES {
+        if bucket.limit().is_concurrent() {
+            return Err(PenalizeError::Concurrency(dimension.clone()));
+        }
+        let now = inner.now();
+        let Some(update) = RatePlanner::new(&bucket).penalize(factor, now) else {
+            return Ok(Penalty::NothingToTake(bucket.level(now)));
+        };
+        // Twice would take more than asked: after a lost reply it is left at that.
+        match inner.store.update(&update, IfAmbiguous::Stop).await? {
+            Written::Applied(row) => {
+                let after = saw(inner, entry, &row)?;
+                entry.stock.iter().for_each(Stock::clear);
+                let level = after.level(inner.now());
+                tracing::info!(event = "penalize.applied", %dimension, %level);
+                return Ok(Penalty::Applied(level));
             }
             // At once, from the row as it was a moment ago: a pause would only make it old.
+            Written::ConditionFailed(Some(row)) => bucket = saw(inner, entry, &row)?,
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
         }
-        Err(PenalizeError::Contended(dimension))
     }
+    Err(PenalizeError::Contended(dimension.clone()))
 }

@@ -1,19 +1,22 @@
 //! Slots: book a start, wait for it, run the call, and give back what it held however that ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluice_core::Timestamp;
+use sluice_core::{Amount, Dimension, Timestamp};
+use sluice_vendors::Headers;
 use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::AcquireError;
 use crate::attempt::LeaseTerm;
-use crate::client::Client;
+use crate::client::{Client, Inner};
 use crate::config::LONGEST;
 use crate::grant::{Basis, Holding};
+use crate::observe::{self, Mark, Observed};
 use crate::outcome::RetryIn;
 use crate::request::{Quantity, Request};
+use crate::settle::{self, SettleError};
 
 mod wait;
 
@@ -71,9 +74,38 @@ struct State {
     deadline: Option<Instant>,
     basis: Basis,
     lease_lost: Arc<AtomicBool>,
+    inner: Arc<Inner>,
+    marks: Vec<Mark>,
+    /// What the call used, to be settled at its end.
+    used: Mutex<Vec<(Dimension, Amount)>>,
 }
 
 impl Slot {
+    /// Says what the call really used of `dimension`. It is settled at the slot's end, whichever that is: see [`Grant::settle`](crate::Grant::settle).
+    /// Said again, the last word counts.
+    ///
+    /// # Errors
+    /// [`SettleError`]: a dimension that the slot does not take tokens from, a number below zero.
+    pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), SettleError> {
+        let used = settle::parse(dimension, &used.into())?;
+        if self.state.basis != Basis::Table {
+            return Ok(());
+        }
+        let mark = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
+        let mark = mark.ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        self.state.used.lock().unwrap_or_else(PoisonError::into_inner).push((mark.dimension.clone(), used));
+        Ok(())
+    }
+
+    /// Takes in the rate-limit headers of the reply to this call: see [`Client::observe`].
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
+    pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
+        let mark = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
+        observe::observe(&self.state.inner, dimension, headers, mark.cloned()).await
+    }
+
     /// How long DynamoDB took over it: the time of the requests, without the waits in line and for the start.
     #[must_use]
     pub fn acquiring(&self) -> Duration {
@@ -188,14 +220,22 @@ impl SlotBuilder {
             deadline,
             basis: grant.basis(),
             lease_lost: Arc::clone(&lease_lost),
+            inner: Arc::clone(&self.client.inner),
+            marks: grant.parts().iter().filter_map(Mark::of).collect(),
+            used: Mutex::default(),
         });
         let called = tokio::select! {
             biased;
-            called = call(Slot { state }) => Some(called),
+            called = call(Slot { state: Arc::clone(&state) }) => Some(called),
             () = timed_out(deadline) => None,
             () = grant.keep_alive(self.holding, &lease_lost) => None,
         };
         let names = grant.names();
+        let used = std::mem::take(&mut *state.used.lock().unwrap_or_else(PoisonError::into_inner));
+        used.iter().for_each(|(dimension, used)| grant.charge(dimension.as_str(), *used));
+        if matches!(called, Some(Err(_))) {
+            grant.charge_failure();
+        }
         // The release goes on by itself where it takes longer than anyone should wait for it.
         match tokio::time::timeout(RELEASE_WAIT, grant.release()).await {
             Ok(Ok(_)) => {}

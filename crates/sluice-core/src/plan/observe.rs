@@ -22,11 +22,11 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 /// Interleavings that the condition stops: the bucket was full since the grant, or has other limits, so that its line is another one
-/// (A); another reply lowered it meanwhile, and this would lower it for the same calls again (s); the reply to a later grant came
-/// first, and an old one must not overwrite it (g).
+/// (A); another reply lowered it meanwhile, and this would lower it for the same calls again, or an older reply overwrite a newer
+/// one (s).
 static OBSERVE: Statement = Statement::fixed(
     "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
-    "#A = :a AND (attribute_not_exists(#s) OR #s = :s) AND (attribute_not_exists(#g) OR #g <= :g)",
+    "#A = :a AND (attribute_not_exists(#s) OR #s = :s)",
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_AT)],
 );
 

@@ -18,8 +18,8 @@ struct Step {
     /// In thousandths of the capacity.
     cost: i64,
     patience_ms: u64,
-    /// Of the cost, in thousandths, used.
-    used: i64,
+    /// Of the cost, in thousandths, used; a call that was never made is given back.
+    used: Option<i64>,
     /// How long the call takes, and then its report.
     runs: i64,
     /// Settled together with those that are due by then.
@@ -36,7 +36,7 @@ fn steps(patience_ms: u64, largest: i64) -> impl Strategy<Value = Vec<Step>> {
         5 => 0..5_000_000_i64,
         1 => 0..400_000_000_i64,
     ];
-    let used = prop_oneof![1 => Just(0_i64), 3 => 0..300_i64, 2 => 0..=1_000_i64];
+    let used = prop_oneof![2 => Just(None), 3 => (0..300_i64).prop_map(Some), 2 => (0..=1_000_i64).prop_map(Some)];
     let late = prop_oneof![3 => Just(0_i64), 1 => 0..3_000_000_i64];
     let step = (gap, 0_usize..4, 1..=largest, 0..=patience_ms, used, 0..8_000_000_i64, late, any::<bool>());
     prop::collection::vec(step, 1..150).prop_map(|steps| {
@@ -68,7 +68,8 @@ struct Call {
     start: i64,
     due: i64,
     cost: i64,
-    used: i64,
+    /// `None`: it was never made.
+    used: Option<i64>,
     receipt: RateReceipt,
 }
 
@@ -95,8 +96,10 @@ impl World {
         let patience = Duration::from_millis(step.patience_ms);
         let take = Take { cost: cost(micros), now: Timestamp::from_micros(now), patience };
         let Some(granted) = self.callers[step.caller].acquire(&mut self.item, take, 0) else { return };
-        let due = granted.start + step.runs + step.late;
-        let used = granted.cost / 1_000 * step.used;
+        // A caller may leave before its start, too.
+        let from = if step.used.is_none() { now } else { granted.start };
+        let due = from + step.runs + step.late;
+        let used = step.used.map(|thousandths| granted.cost / 1_000 * thousandths);
         self.out.push(Call { start: granted.start, due, cost: granted.cost, used, receipt: granted.receipt });
     }
 
@@ -104,8 +107,19 @@ impl World {
     fn settle(&mut self, now: i64, is_stale: bool) {
         let (due, out): (Vec<_>, Vec<_>) = std::mem::take(&mut self.out).into_iter().partition(|call| call.due <= now);
         self.out = out;
-        let surplus =
-            |call: &Call| Settle { receipt: call.receipt.clone(), surplus: Amount::from_micros(call.cost - call.used) };
+        let (due, unmade): (Vec<_>, Vec<_>) = due.into_iter().partition(|call| call.used.is_some());
+        for call in unmade {
+            // As far as it came back it was never there; else its tokens count as used at its start.
+            let before = self.item.bucket().tokens();
+            let back = call.receipt.give_back(Timestamp::from_micros(now));
+            let came_back = back.is_some_and(|update| self.item.apply(&update));
+            let back = if came_back { self.item.bucket().tokens().minus(before).micros() } else { 0 };
+            self.made.push((call.start, call.cost - back));
+        }
+        let surplus = |call: &Call| Settle {
+            receipt: call.receipt.clone(),
+            surplus: Amount::from_micros(call.cost - call.used.unwrap_or(0)),
+        };
         let calls: Vec<Settle> = due.iter().map(surplus).collect();
         if !is_stale {
             self.before = self.item.bucket();
@@ -125,7 +139,7 @@ impl World {
             reading = self.item.bucket();
         }
         for (call, change) in due.iter().zip(changes) {
-            assert!(change.micros() <= call.cost - call.used, "more was given back than was left over");
+            assert!(change.micros() <= call.cost - call.used.unwrap_or(0), "more was given back than was left over");
             self.made.push((call.start, call.cost - change.micros()));
         }
     }
@@ -267,8 +281,9 @@ fn a_stale_reply_on_a_bucket_that_was_full_since_changes_nothing() {
     let (mut item, mut caller, now) = world();
     let receipt = one(&mut caller, &mut item, now);
     let said = Remaining { receipt, start: now, left: Amount::ZERO };
-    assert!(matches!(RatePlanner::new(&item.bucket()).observe(&said), Observation::Lower(..)));
+    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&said) else { panic!() };
     one(&mut caller, &mut item, now.after(Duration::from_secs(600)));
+    assert!(!item.apply(&late), "planned before, and sent after");
     assert_eq!(RatePlanner::new(&item.bucket()).observe(&said), Observation::Stale);
 }
 

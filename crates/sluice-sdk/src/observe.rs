@@ -1,0 +1,227 @@
+//! What a vendor's reply says of its limits, held against the bucket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{
+    Amount, Bucket, Change, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
+};
+use sluice_vendors::{Headers, Quota, Reported, Vendor};
+use tokio::time::timeout;
+
+use crate::acquire::AcquireError;
+use crate::attempt::{known, saw, unknown};
+use crate::cache::Entry;
+use crate::client::{Client, Inner};
+use crate::grant::{Grant, Hold, Part};
+use crate::prefetch::Stock;
+use crate::request::RequestError;
+use crate::store::{ATTEMPT_TIMEOUT, IfAmbiguous, Written};
+
+/// What a reply of the vendor said of one bucket, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Observed {
+    /// Of what is left.
+    pub level: ObservedLevel,
+    /// Of the limit.
+    pub limit: ObservedLimit,
+    /// Headers that could not be read, and changed nothing.
+    pub unreadable: usize,
+}
+
+/// What the vendor's count did to the bucket's level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObservedLevel {
+    /// The reply did not say what is left, or the bucket is one of concurrency, whose slots are counted by leases.
+    NotSaid,
+    /// No grant was named, so that it cannot be told which calls the vendor had counted.
+    NoGrant,
+    /// The bucket is as low as the vendor says, or lower, to within one call. No request was needed.
+    Agrees,
+    /// The bucket was lowered by so much.
+    Lowered(Amount),
+    /// The reply is older than what the bucket has been through since.
+    Stale,
+}
+
+/// What the vendor's limit is to the bucket's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObservedLimit {
+    /// The reply did not say.
+    NotSaid,
+    /// It is the bucket's or higher.
+    NotLower,
+    /// It is lower than the bucket's: noted in the bucket's row, for `sluice doctor`.
+    Lower(Amount),
+    /// It was lower, and is the bucket's now, as the bucket asks for (`adopt_lower_limit`).
+    Adopted(Amount),
+}
+
+/// Where a call stands among those that the bucket counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) dimension: Dimension,
+    receipt: RateReceipt,
+    start: Timestamp,
+}
+
+impl Mark {
+    pub(crate) fn of(part: &Part) -> Option<Self> {
+        let Hold::Tokens { receipt, .. } = &part.hold else { return None };
+        Some(Self { dimension: part.entry.dimension.clone(), receipt: receipt.clone(), start: part.start_at })
+    }
+}
+
+/// The window of a limit for which the vendor states none.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Tries on a bucket that others keep moving, after which the next reply will do.
+const TRIES: u32 = 8;
+
+impl Client {
+    /// Takes in the rate-limit headers of a vendor's reply to a call made under `grant`.
+    ///
+    /// Where the vendor says that less is left than the bucket counts, the bucket is lowered, by a write; it is never raised. Calls
+    /// that are in flight, and not in the vendor's count, stay counted once, whatever the order of replies. A limit that is lower
+    /// than the bucket's is reported (event `vendor.limit_lower`, metric `sluice.vendor.limit_lower`, `sluice doctor`) and becomes
+    /// the bucket's if the bucket says so. What the headers do not say, or what cannot be read, changes nothing. Where bucket and
+    /// vendor agree, no request is made.
+    ///
+    /// The vendor is told by the first part of the dimension's name, see [`Vendor::of`].
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
+    pub async fn observe(
+        &self,
+        dimension: &str,
+        headers: &impl Headers,
+        grant: Option<&Grant>,
+    ) -> Result<Observed, AcquireError> {
+        let mark = grant.and_then(|grant| grant.parts().iter().find(|part| part.entry.dimension.as_str() == dimension));
+        observe(&self.inner, dimension, headers, mark.and_then(Mark::of)).await
+    }
+}
+
+pub(crate) async fn observe(
+    inner: &Inner,
+    dimension: &str,
+    headers: &impl Headers,
+    mark: Option<Mark>,
+) -> Result<Observed, AcquireError> {
+    let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
+    let entry = inner.entry(&dimension);
+    let limit = *known(inner, &entry).await?.bucket.limit();
+    let quota = Quota::of(&dimension, limit.limit_type());
+    let reading = sluice_vendors::read(Vendor::of(&dimension), quota, headers, inner.now());
+    for unreadable in &reading.unreadable {
+        metrics::counter!("sluice.vendor.unreadable_headers", "dimension" => dimension.to_string()).increment(1);
+        tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
+    }
+    // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
+    let _in_turn = timeout(ATTEMPT_TIMEOUT, entry.observing.lock()).await;
+    let level = observe_level(inner, &entry, &limit, &reading.reported, mark).await?;
+    let limit = observe_limit(inner, &entry, &reading.reported).await?;
+    Ok(Observed { level, limit, unreadable: reading.unreadable.len() })
+}
+
+async fn observe_level(
+    inner: &Inner,
+    entry: &Entry,
+    limit: &Limit,
+    reported: &Reported,
+    mark: Option<Mark>,
+) -> Result<ObservedLevel, AcquireError> {
+    let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent() && is_of_the_bucket(limit, reported)) else {
+        return Ok(ObservedLevel::NotSaid);
+    };
+    let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
+    let said = Remaining { receipt: mark.receipt, start: mark.start, left };
+    for _ in 0..TRIES {
+        let bucket = known(inner, entry).await?.bucket;
+        let (by, update) = match RatePlanner::new(&bucket).observe(&said) {
+            Observation::Agrees => return Ok(ObservedLevel::Agrees),
+            Observation::Stale => return Ok(ObservedLevel::Stale),
+            Observation::Lower(by, update) => (by, update),
+        };
+        // Sent again after a lost reply it fails on its own condition.
+        match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => {
+                let after = crate::attempt::parse(&entry.dimension, &row)?;
+                entry.wrote(Arc::new(after), inner.now());
+                // It was taken from what the vendor does not have.
+                entry.stock.iter().for_each(Stock::clear);
+                metrics::counter!("sluice.vendor.lowered", "dimension" => entry.dimension.to_string()).increment(1);
+                tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
+                return Ok(ObservedLevel::Lowered(by));
+            }
+            Written::ConditionFailed(Some(row)) => drop(saw(inner, entry, &row)?),
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
+        }
+    }
+    Ok(ObservedLevel::Stale)
+}
+
+/// Whether what is left is of the bucket's own window: of a day's quota nothing can be told for a minute's bucket.
+fn is_of_the_bucket(limit: &Limit, reported: &Reported) -> bool {
+    let filled_in = limit.refill_rate().time_for(limit.capacity());
+    match (reported.window, filled_in) {
+        (Some(window), Some(filled_in)) => window <= filled_in.saturating_mul(2).max(MINUTE),
+        _ => true,
+    }
+}
+
+async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Result<ObservedLimit, AcquireError> {
+    let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
+    let window = reported.window.unwrap_or(MINUTE);
+    let mut bucket = known(inner, entry).await?.bucket;
+    let Some(lower) = bucket.limit().lowered_to(vendors, window) else {
+        // It was lower once, and is no more: what is noted should be true.
+        if bucket.vendor_limit().is_some_and(|noted| noted != vendors) {
+            note(inner, entry, vendors).await?;
+        }
+        return Ok(ObservedLimit::NotLower);
+    };
+    if bucket.vendor_limit() != Some(vendors) {
+        let ours = bucket.limit().capacity();
+        metrics::counter!("sluice.vendor.limit_lower", "dimension" => entry.dimension.to_string()).increment(1);
+        tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
+        bucket = note(inner, entry, vendors).await?;
+    }
+    if !bucket.adopts_limit() {
+        return Ok(ObservedLimit::Lower(vendors));
+    }
+    adopt(inner, entry, bucket, lower).await?;
+    Ok(ObservedLimit::Adopted(vendors))
+}
+
+async fn note(inner: &Inner, entry: &Entry, reported: Amount) -> Result<Arc<Bucket>, AcquireError> {
+    let update = sluice_core::note_limit(&entry.dimension, reported, inner.now());
+    match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+        Written::Applied(row) => saw(inner, entry, &row),
+        Written::ConditionFailed(_) => Err(unknown(inner, entry)),
+    }
+}
+
+async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<(), AcquireError> {
+    for _ in 0..TRIES {
+        let Ok(update) = Change::plan(&bucket, &lower, inner.now()) else { return Ok(()) };
+        match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => {
+                saw(inner, entry, &row)?;
+                tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());
+                return Ok(());
+            }
+            Written::ConditionFailed(Some(row)) => {
+                bucket = saw(inner, entry, &row)?;
+                // Another process was faster, or an operator changed it.
+                if bucket.limit().capacity() <= lower.capacity() {
+                    return Ok(());
+                }
+            }
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
+        }
+    }
+    Ok(())
+}
