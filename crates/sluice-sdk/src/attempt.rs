@@ -221,6 +221,19 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, Acqui
     }
 }
 
+/// The bucket as a reply of the last `span` showed it, or read now; many callers at once read it once.
+pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
+    let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
+    if let Some(reading) = young() {
+        return Ok(reading);
+    }
+    let _loading = timeout(ATTEMPT_TIMEOUT, entry.loading.lock()).await;
+    match young() {
+        Some(reading) => Ok(reading),
+        None => refresh(inner, entry).await,
+    }
+}
+
 /// Reads the bucket, whatever is known of it.
 pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
     let row = inner.store.read(entry.dimension.as_str()).await?;

@@ -81,6 +81,11 @@ impl Reading {
         self.bucket.limit().is_concurrent() && now.since(self.read_at) > UNREAD_AT_MOST
     }
 
+    /// Whether a reply has shown the row within `span`.
+    pub(crate) fn is_younger_than(&self, span: Duration, now: Timestamp) -> bool {
+        (0..=i64::try_from(span.as_micros()).unwrap_or(i64::MAX)).contains(&now.micros_since(self.read_at))
+    }
+
     /// Whether it is young enough to refuse by.
     pub(crate) fn may_refuse(&self, now: Timestamp) -> bool {
         let memory = if self.bucket.limit().is_concurrent() { SLOT_MEMORY } else { RATE_MEMORY };

@@ -8,6 +8,7 @@ use sluice_core::{Amount, Dimension, Timestamp};
 use tokio::runtime::Handle;
 
 use crate::attempt::Fresh;
+use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released, give_back_unused, release};
 use crate::request::Ask;
@@ -281,6 +282,16 @@ impl Uncalled {
 
     pub(crate) fn start_at(&self) -> Option<Timestamp> {
         self.0.as_ref().map(Grant::start_at)
+    }
+
+    /// How long after its grant it starts.
+    pub(crate) fn booked_wait(&self) -> Duration {
+        self.0.as_ref().map(Grant::booked_wait).unwrap_or_default()
+    }
+
+    /// The buckets that it holds a part of.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.0.iter().flat_map(|grant| &grant.parts).map(|part| Arc::clone(&part.entry)).collect()
     }
 
     /// Takes out the tokens whose start is earlier than the latest one, by more than `by`.

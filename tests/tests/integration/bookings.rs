@@ -47,7 +47,8 @@ async fn overload_is_booked_in_order_with_one_write_a_call() {
         assert!((due..=due + 2).contains(at), "call {n} at {at} ms, due at {due} ms");
     }
     let usage = world.dynamo.meter().total();
-    assert!(usage.requests <= 22, "one write a call, and one or two that the first full write overtook: {usage:?}");
+    assert!(usage.write_units <= 22, "one write a call, and one or two that the first full write overtook: {usage:?}");
+    assert!(usage.requests <= 22 + 15, "and a look for a cool-down by each that waited: {usage:?}");
 }
 
 #[tokio::test(start_paused = true)]

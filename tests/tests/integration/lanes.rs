@@ -118,7 +118,9 @@ async fn one_write_books_every_start_in_the_order_of_asking() {
         due += i64::from(cost) * 1_000_000;
         assert_eq!(call.await.unwrap().unwrap().micros_since(empty_at), due, "a call of {cost}");
     }
-    assert_eq!(world.dynamo.meter().reset().requests, 2, "the first comes alone");
+    let usage = world.dynamo.meter().reset();
+    assert_eq!(usage.write_units, 2, "the first comes alone");
+    assert_eq!(usage.requests, 2 + 5, "each looks for a cool-down before its start");
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,11 +56,13 @@ fn steps(patience_ms: u64, largest: i64) -> impl Strategy<Value = Vec<Step>> {
 
 /// Tight enough for queues: a window of some seconds.
 fn limits() -> impl Strategy<Value = Limit> {
-    (1_000_000_i64..2_000_000_000, 1_000_u64..20_000, 1_i64..400).prop_map(|(capacity, window_ms, per_call)| {
-        let whole = Amount::from_micros(capacity);
-        let rate = Rate::per(whole, Duration::from_millis(window_ms)).unwrap();
-        Limit::rate(LimitType::Tokens, whole, rate, cost((capacity / 1_000 * per_call).max(1))).unwrap()
-    })
+    (1_000_000_i64..2_000_000_000, 1_000_u64..20_000, prop_oneof![1_i64..400, 1_i64..1_000]).prop_map(
+        |(capacity, window_ms, per_call)| {
+            let whole = Amount::from_micros(capacity);
+            let rate = Rate::per(whole, Duration::from_millis(window_ms)).unwrap();
+            Limit::rate(LimitType::Tokens, whole, rate, cost((capacity / 1_000 * per_call).max(1))).unwrap()
+        },
+    )
 }
 
 /// A call under way, or over and not settled yet.
@@ -301,4 +303,44 @@ fn of_two_replies_out_of_order_the_older_changes_nothing() {
     assert!(item.apply(&write));
     assert_eq!(RatePlanner::new(&item.bucket()).observe(&older), Observation::Stale);
     assert!(!item.apply(&late));
+}
+
+/// A row of 100 tokens a minute, of which a call takes `per_call`, and what takes of it at the same moment.
+fn taken(per_call: i32, costs: &[i32]) -> (Item, Timestamp, Vec<RateReceipt>) {
+    let capacity = Amount::from_tokens(100);
+    let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
+    let tokens = |count| Cost::new(Amount::from_tokens(count)).unwrap();
+    let limit = Limit::rate(LimitType::Tokens, capacity, rate, tokens(per_call)).unwrap();
+    let (now, dimension) = start();
+    let bucket = Bucket::full(dimension, limit, now);
+    let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
+    let take = |cost: &i32| Take { cost: tokens(*cost), now, patience: Duration::from_secs(60) };
+    let receipts = costs.iter().map(|cost| caller.acquire(&mut item, take(cost), 0).unwrap().receipt).collect();
+    (item, now, receipts)
+}
+
+fn settle_unused(item: &mut Item, receipt: &RateReceipt, now: Timestamp) {
+    let call = Settle { receipt: receipt.clone(), surplus: receipt.cost().amount() };
+    let settling = RatePlanner::new(&item.bucket()).settle(&[call], now);
+    assert!(item.apply(&settling.write.unwrap()));
+}
+
+#[test]
+fn a_start_to_come_is_not_given_back_from_under_another_though_the_tokens_look_as_it_left_them() {
+    // The third is booked, the fourth behind it; then the first gives back as much as the fourth took.
+    let (mut item, now, receipts) = taken(1, &[10, 90, 20, 10]);
+    settle_unused(&mut item, &receipts[0], now);
+    assert_eq!(item.bucket().tokens(), Amount::from_tokens(-20));
+    let back = receipts[2].give_back(now).unwrap();
+    assert!(!item.apply(&back), "the fourth keeps its start, and the next caller would be given it too");
+}
+
+#[test]
+fn a_large_call_is_not_given_back_while_a_start_is_to_come_though_the_line_is_above_zero() {
+    let (mut item, now, receipts) = taken(40, &[30, 70, 40]);
+    settle_unused(&mut item, &receipts[0], now);
+    let later = now.after(Duration::from_secs(7));
+    assert!(item.bucket().level(later) > Amount::ZERO, "the third starts after 24 s all the same");
+    let back = receipts[1].give_back(later).unwrap();
+    assert!(!item.apply(&back));
 }

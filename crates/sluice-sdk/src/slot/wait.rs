@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{self, LeaseTerm, Terms, wants};
+use crate::attempt::{self, LeaseTerm, Terms, known_since, wants};
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
@@ -19,6 +19,10 @@ use crate::store::StoreError;
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken again when the call
 /// can be made: kept until then, they could come in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
+
+/// A caller whose start was further away than this looks at the bucket again, for a cool-down that another process set meanwhile.
+/// Smaller hears of it sooner, and reads more.
+const HEARD_WITHIN: Duration = Duration::from_millis(250);
 
 /// One caller that waits.
 pub(super) struct Waiting<'a> {
@@ -76,11 +80,38 @@ impl<'a> Waiting<'a> {
             }
             if !self.lease_lost.load(Ordering::Relaxed) {
                 sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
-                return held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant)));
+                match self.cooling_down(&held).await {
+                    None => return held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant))),
+                    Some(retry) => {
+                        held.cancel().await;
+                        if retry.wait > self.left() {
+                            return Ok(Err(retry));
+                        }
+                        sleep(retry.wait).await;
+                        continue;
+                    }
+                }
             }
             // The slot went to someone else before the call began, as after a long freeze: start again.
             held.cancel().await;
         }
+    }
+
+    /// Whether the vendor asked for a pause since the start was booked. Its row is read where no reply has shown it of late; where
+    /// that fails, the call is made: trouble of the limiter must not keep it.
+    async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
+        if held.booked_wait() <= HEARD_WITHIN {
+            return None;
+        }
+        for entry in held.entries() {
+            let Ok(reading) = known_since(self.inner, &entry, HEARD_WITHIN).await else { continue };
+            let now = self.inner.now();
+            if let Some(until) = reading.bucket.blocked_until().filter(|until| *until > now) {
+                let dimension = entry.dimension.clone();
+                return Some(RetryIn { wait: until.since(now), dimension, reason: RetryReason::CoolingDown });
+            }
+        }
+        None
     }
 
     /// Tells the asks for slots from those for tokens. While DynamoDB is out, what is not known is taken for tokens.
