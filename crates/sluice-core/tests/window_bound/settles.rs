@@ -305,7 +305,7 @@ fn of_two_replies_out_of_order_the_older_changes_nothing() {
     assert!(!item.apply(&late));
 }
 
-/// A row of 100 tokens a minute, of which a call takes `per_call`, and what takes of it at the same moment.
+/// A row of 100 tokens a minute, of which a call takes `per_call`, and calls at the same moment; those that fit would not wait.
 fn taken(per_call: i32, costs: &[i32]) -> (Item, Timestamp, Vec<RateReceipt>) {
     let capacity = Amount::from_tokens(100);
     let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
@@ -314,8 +314,13 @@ fn taken(per_call: i32, costs: &[i32]) -> (Item, Timestamp, Vec<RateReceipt>) {
     let (now, dimension) = start();
     let bucket = Bucket::full(dimension, limit, now);
     let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
-    let take = |cost: &i32| Take { cost: tokens(*cost), now, patience: Duration::from_secs(60) };
-    let receipts = costs.iter().map(|cost| caller.acquire(&mut item, take(cost), 0).unwrap().receipt).collect();
+    let mut receipts = Vec::new();
+    for cost in costs {
+        let fits = item.bucket().level(now) >= Amount::from_tokens(*cost);
+        let patience = if fits { Duration::ZERO } else { Duration::from_secs(60) };
+        let take = Take { cost: tokens(*cost), now, patience };
+        receipts.push(caller.acquire(&mut item, take, 0).unwrap().receipt);
+    }
     (item, now, receipts)
 }
 
