@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{acquire, bench, buckets, demo, history, leases, penalize, reconcile, run, sandbox, stress};
+use crate::{acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, run, sandbox, stress};
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
 ///
@@ -34,6 +34,10 @@ pub(crate) enum Command {
     Run(run::Options),
     /// Take a share of a bucket's level away, as after a 429
     Penalize(penalize::Options),
+    /// Grant nothing of a bucket for a while, as a vendor's Retry-After asks
+    CoolDown(cool_down::Options),
+    /// Look for what is amiss in the table, and say what to do about it
+    Doctor(doctor::Options),
     /// Give back what crashed callers held
     Reconcile(reconcile::Options),
     /// Acquire and release from many workers at once, and judge what came of it (with --history)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use sluice_sdk::core::{Amount, Bucket, Dimension, Limit, Timestamp};
+use sluice_sdk::core::{Amount, Bucket, Dimension, Limit, OnLowerLimit, Timestamp};
 use sluice_sdk::{Applied, BucketRow, Client};
 
 use crate::connect::client;
@@ -112,6 +112,8 @@ struct ChangeLine {
     change: &'static str,
     from: Option<LimitLine>,
     to: LimitLine,
+    /// Where that changes.
+    adopt_lower_limit: Option<bool>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -148,7 +150,9 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<Change
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
         let applied = client.apply_limit(dimension, limit).await.map_err(|error| declared.at(dimension, error))?;
-        changes.push(change(dimension, limit, &applied));
+        let then = declared.on_lower_limit(dimension);
+        let adopts = client.on_lower_limit(dimension, then).await.map_err(|error| declared.at(dimension, error))?;
+        changes.push(change(dimension, limit, &applied, adopts.then_some(then)));
     }
     Ok(changes)
 }
@@ -157,7 +161,10 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
         client.check_limit(dimension, limit).map_err(|error| declared.at(dimension, error))?;
-        let applied = match client.bucket(dimension).await? {
+        let then = declared.on_lower_limit(dimension);
+        let bucket = client.bucket(dimension).await?;
+        let adopts = bucket.as_ref().is_some_and(Bucket::adopts_limit) != (then == OnLowerLimit::Adopt);
+        let applied = match bucket {
             None => Applied::Created,
             Some(bucket) if bucket.limit() == limit => Applied::Unchanged,
             Some(bucket) => {
@@ -166,22 +173,25 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
                 Applied::Changed { from: *bucket.limit() }
             }
         };
-        changes.push(change(dimension, limit, &applied));
+        changes.push(change(dimension, limit, &applied, adopts.then_some(then)));
     }
     Ok(changes)
 }
 
-fn change(dimension: &Dimension, limit: &Limit, applied: &Applied) -> ChangeLine {
+/// `then`: what it does about a lower limit from now on, where that changes.
+fn change(dimension: &Dimension, limit: &Limit, applied: &Applied, then: Option<OnLowerLimit>) -> ChangeLine {
     let (change, from) = match applied {
         Applied::Created => ("created", None),
         Applied::Changed { from } => ("changed", Some(LimitLine::new(from))),
+        _ if then.is_some() => ("changed", Some(LimitLine::new(limit))),
         _ => ("unchanged", None),
     };
-    ChangeLine { dimension: dimension.to_string(), change, from, to: LimitLine::new(limit) }
+    let adopt_lower_limit = then.map(|then| then == OnLowerLimit::Adopt);
+    ChangeLine { dimension: dimension.to_string(), change, from, to: LimitLine::new(limit), adopt_lower_limit }
 }
 
 fn print_changes(changes: &[ChangeLine]) {
-    for ChangeLine { dimension, change, from, to } in changes {
+    for ChangeLine { dimension, change, from, to, adopt_lower_limit } in changes {
         let (sign, style) = match *change {
             "created" => ("+", GREEN),
             "changed" => ("~", YELLOW),
@@ -194,6 +204,11 @@ fn print_changes(changes: &[ChangeLine]) {
                 anstream::println!("{on}{sign} {dimension:<28}{off} {}", from.describe());
                 anstream::println!("  {:<28} -> {}", "", to.describe());
             }
+        }
+        match adopt_lower_limit {
+            Some(true) => anstream::println!("  {:<28} takes on a lower limit that the vendor reports", ""),
+            Some(false) => anstream::println!("  {:<28} keeps its limit, whatever the vendor reports", ""),
+            None => {}
         }
     }
 }
@@ -209,6 +224,8 @@ struct BucketLine {
     version: i64,
     blocked_until: Option<String>,
     drift: Option<String>,
+    vendor_limit: Option<String>,
+    adopt_lower_limit: bool,
 }
 
 impl BucketLine {
@@ -223,6 +240,8 @@ impl BucketLine {
             version: bucket.version(),
             blocked_until: bucket.blocked_until().map(|at| at.to_string()),
             drift: bucket.noted_drift().map(|slots| slots.to_string()),
+            vendor_limit: bucket.vendor_limit().map(|limit| limit.to_string()),
+            adopt_lower_limit: bucket.adopts_limit(),
         }
     }
 }
@@ -277,6 +296,9 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     }
     if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
         println!("  cool-down ends {}", output::relative(until, now));
+    }
+    if let Some(limit) = bucket.vendor_limit() {
+        println!("  vendor    reported a limit of {limit}");
     }
     if let Some(slots) = bucket.noted_drift() {
         let what = if slots < Amount::ZERO { "too many" } else { "lost" };

@@ -6,7 +6,9 @@ mod arguments;
 mod bench;
 mod buckets;
 mod connect;
+mod cool_down;
 mod demo;
+mod doctor;
 mod failure;
 mod figures;
 mod history;
@@ -36,6 +38,8 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Acquire(options) => acquire::run(options).await,
         Command::Run(options) => run::run(options).await,
         Command::Penalize(options) => penalize::run(options).await,
+        Command::CoolDown(options) => cool_down::run(options).await,
+        Command::Doctor(options) => doctor::run(options).await,
         Command::Reconcile(options) => reconcile::run(options).await,
         Command::Demo(options) => demo::run(options).await,
         Command::Stress(options) => stress::run(options).await,

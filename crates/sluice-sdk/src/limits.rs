@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
-use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES};
+use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES, OnLowerLimit, on_lower_limit};
 
 use crate::acquire::AcquireError;
-use crate::attempt::parse;
+use crate::attempt::{parse, refresh, saw, unknown};
 use crate::client::Client;
 use crate::config::Leases;
 use crate::store::{Consistency, IfAmbiguous, Scan, StoreError, Written};
@@ -181,6 +181,22 @@ impl Client {
             }
         }
         Err(LimitsError::Contended(dimension.clone()))
+    }
+
+    /// Whether `dimension` takes on a lower limit that its vendor reports (see [`Client::observe`]); true where that changed.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown dimension, a row that cannot be read, a table that does not answer.
+    pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, AcquireError> {
+        let entry = self.inner.entry(dimension);
+        let bucket = refresh(&self.inner, &entry).await?.bucket;
+        if bucket.adopts_limit() == (then == OnLowerLimit::Adopt) {
+            return Ok(false);
+        }
+        match self.inner.store.update(&on_lower_limit(dimension, then), IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => saw(&self.inner, &entry, &row).map(|_| true),
+            Written::ConditionFailed(_) => Err(unknown(&self.inner, &entry)),
+        }
     }
 
     /// Removes a bucket; false where there was none. Leases on it stay until a sweep finds them.

@@ -1,13 +1,13 @@
 //! The TOML file that declares buckets. What makes no sense is told with file, line, value and what it takes, before anything
 //! is applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sluice_core::{Amount, Cost, Dimension, Limit, LimitError, LimitType, Rate};
+use sluice_core::{Amount, Cost, Dimension, Limit, LimitError, LimitType, OnLowerLimit, Rate};
 use toml::{Spanned, Value};
 
 use crate::failure::Failure;
@@ -20,6 +20,8 @@ mod properties;
 pub(crate) struct BucketsFile {
     name: String,
     pub(crate) limits: Vec<(Dimension, Limit)>,
+    /// Those that take on a lower limit that their vendor reports.
+    adopting: BTreeSet<Dimension>,
     lines: BTreeMap<Dimension, usize>,
 }
 
@@ -40,6 +42,8 @@ struct Declared {
     window: Option<Spanned<String>>,
     refill_rate: Option<Spanned<Value>>,
     cost_per_call: Option<Spanned<Value>>,
+    #[serde(default)]
+    adopt_lower_limit: bool,
 }
 
 /// A place in the file.
@@ -75,7 +79,7 @@ impl BucketsFile {
         if document.bucket.is_empty() {
             return Err(Failure::new(format!("{name}: it declares no bucket; one begins with [[bucket]]")));
         }
-        let mut limits = Vec::new();
+        let (mut limits, mut adopting) = (Vec::new(), BTreeSet::new());
         let mut lines = BTreeMap::new();
         for declared in document.bucket {
             let declared = declared.into_inner();
@@ -92,9 +96,18 @@ impl BucketsFile {
             if let Some(first) = lines.insert(dimension.clone(), line) {
                 return Err(place.fault(written, "dimension", format!("declared twice, first in line {first}")));
             }
-            limits.push((dimension, limit(&place, &declared)?));
+            let limit = limit(&place, &declared)?;
+            if declared.adopt_lower_limit {
+                adopting.insert(dimension.clone());
+            }
+            limits.push((dimension, limit));
         }
-        Ok(Self { name: name.to_owned(), limits, lines })
+        Ok(Self { name: name.to_owned(), limits, adopting, lines })
+    }
+
+    /// What the bucket does about a lower limit that its vendor reports.
+    pub(crate) fn on_lower_limit(&self, dimension: &Dimension) -> OnLowerLimit {
+        if self.adopting.contains(dimension) { OnLowerLimit::Adopt } else { OnLowerLimit::Report }
     }
 
     /// An error about the bucket, with its place in the file.

@@ -1,0 +1,32 @@
+//! `sluice cool-down`: grant nothing of a bucket for a while, to anybody.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use sluice_sdk::{Clock, CoolDown};
+
+use crate::arguments::duration;
+use crate::connect::client;
+use crate::failure::Ended;
+use crate::output;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The bucket, as in openai#rpm
+    dimension: String,
+    /// For how long from now, as in 30s or 5m
+    #[arg(value_parser = duration)]
+    pause: Duration,
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let name = &options.dimension;
+    let set = client().await?.cool_down(name, options.pause).await?;
+    let ends = output::relative(set.until(), Clock::system().now());
+    match set {
+        CoolDown::LongerAlready(_) => println!("{name} cools down for longer already: it ends {ends}"),
+        _ => println!("{name} grants nothing: its cool-down ends {ends}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
