@@ -6,6 +6,7 @@ use std::time::Duration;
 
 mod batch;
 mod item;
+mod lowers;
 mod settles;
 
 use item::Item;

@@ -264,12 +264,16 @@ fn line(item: &Item, at: Timestamp) -> Amount {
     Amount::from_micros(-low)
 }
 
-fn world() -> (Item, Caller, Timestamp) {
+/// A hundred tokens a minute, of which a call takes `per_call`.
+pub(super) fn limit(per_call: i32) -> Limit {
     let capacity = Amount::from_tokens(100);
     let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
-    let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+    Limit::rate(LimitType::Tokens, capacity, rate, Cost::new(Amount::from_tokens(per_call)).unwrap()).unwrap()
+}
+
+fn world() -> (Item, Caller, Timestamp) {
     let (now, dimension) = start();
-    let bucket = Bucket::full(dimension, limit, now);
+    let bucket = Bucket::full(dimension, limit(1), now);
     (Item::of(&bucket), Caller { reading: bucket }, now)
 }
 
@@ -307,12 +311,9 @@ fn of_two_replies_out_of_order_the_older_changes_nothing() {
 
 /// A row of 100 tokens a minute, of which a call takes `per_call`, and calls at the same moment; those that fit would not wait.
 fn taken(per_call: i32, costs: &[i32]) -> (Item, Timestamp, Vec<RateReceipt>) {
-    let capacity = Amount::from_tokens(100);
-    let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
     let tokens = |count| Cost::new(Amount::from_tokens(count)).unwrap();
-    let limit = Limit::rate(LimitType::Tokens, capacity, rate, tokens(per_call)).unwrap();
     let (now, dimension) = start();
-    let bucket = Bucket::full(dimension, limit, now);
+    let bucket = Bucket::full(dimension, limit(per_call), now);
     let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
     let mut receipts = Vec::new();
     for cost in costs {

@@ -1,0 +1,47 @@
+//! Debts and penalties that meet other writers of the row, one interleaving each.
+
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Cost, RatePlanner, Settle, Take, Timestamp};
+
+use super::item::Item;
+use super::{Caller, start};
+
+/// Half of a hundred tokens a minute is taken, and a debt of ten is planned `secs` later.
+fn world(secs: u64) -> (Item, Caller, Timestamp, sluice_core::RateReceipt, sluice_core::Update) {
+    let (now, dimension) = start();
+    let bucket = Bucket::full(dimension, super::settles::limit(1), now);
+    let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
+    let half = Take { cost: Cost::new(Amount::from_tokens(50)).unwrap(), now, patience: Duration::ZERO };
+    let receipt = caller.acquire(&mut item, half, 0).unwrap().receipt;
+    let debt = RatePlanner::new(&item.bucket()).lower(Amount::from_tokens(10), now.after(Duration::from_secs(secs)));
+    (item, caller, now, receipt, debt)
+}
+
+#[test]
+fn a_debt_of_a_full_bucket_fails_where_a_clock_that_lags_spent_meanwhile() {
+    // After 40 s the line is at 116, so that the level is set; one who takes it for 1 s takes 20 of it.
+    let (mut item, mut caller, now, _, debt) = world(40);
+    let twenty = Cost::new(Amount::from_tokens(20)).unwrap();
+    let take = Take { cost: twenty, now: now.after(Duration::from_secs(1)), patience: Duration::ZERO };
+    caller.acquire(&mut item, take, 0).unwrap();
+    assert!(!item.apply(&debt), "the level is 96, and 90 would forgive most of the debt");
+    let later = now.after(Duration::from_secs(40));
+    let again = RatePlanner::new(&item.bucket()).lower(Amount::from_tokens(10), later);
+    assert!(item.apply(&again));
+    assert_eq!(item.bucket().level(later).to_string(), "86.666666");
+}
+
+#[test]
+fn a_debt_fails_where_a_clock_that_lags_gave_back_meanwhile_and_the_bucket_is_full() {
+    let (mut item, _, now, receipt, debt) = world(20);
+    let lagging = now.after(Duration::from_secs(10));
+    let unused = Settle { receipt, surplus: Amount::from_tokens(50) };
+    let settling = RatePlanner::new(&item.bucket()).settle(&[unused], lagging);
+    assert!(item.apply(&settling.write.unwrap()));
+    assert!(!item.apply(&debt), "what is above the brim would pay it");
+    let later = now.after(Duration::from_secs(20));
+    let again = RatePlanner::new(&item.bucket()).lower(Amount::from_tokens(10), later);
+    assert!(item.apply(&again));
+    assert_eq!(item.bucket().level(later), Amount::from_tokens(90));
+}
