@@ -33,6 +33,11 @@ impl Body {
         PLACES.iter().filter_map(|place| self.0.pointer(place)?.as_str())
     }
 
+    /// What the error says to a person.
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.0.pointer("/error/message")?.as_str()
+    }
+
     /// `retryDelay` of Google's `RetryInfo`, as it is written.
     pub(crate) fn retry_delay(&self) -> Option<&str> {
         self.details("google.rpc.RetryInfo").find_map(|detail| detail.get("retryDelay")?.as_str())

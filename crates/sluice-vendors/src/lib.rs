@@ -35,7 +35,7 @@ mod vendor;
 
 pub use fault::{Fault, Unreadable};
 pub use headers::Headers;
-pub use profile::{Kept, Profile, Stated};
+pub use profile::{Counted, Kept, Profile, Stated};
 pub use quota::Quota;
 pub use reading::{Reading, read};
 pub use refusal::{Refusal, classify};

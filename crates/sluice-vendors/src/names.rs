@@ -73,14 +73,13 @@ const X_PROJECT_TOKENS: Names = Names {
     ..X_REQUESTS
 };
 
-/// Azure's: OpenAI's names, resets in whole seconds, and -1 or 0 for "not known"
-/// (<https://github.com/openai/openai-dotnet/issues/838>). Requests are reported of a shorter window than a minute (50 of a
-/// limit of 300 a minute: <https://learn.microsoft.com/en-us/answers/questions/2156987>); tokens are counted by the minute
-/// (<https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/quota>).
+/// Azure's, a minute's limits: OpenAI's names, resets as bare numbers, of seconds
+/// (<https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota>), and -1 or 0 for "not known"
+/// (<https://github.com/openai/openai-dotnet/issues/838>).
 const AZURE_REQUESTS: Names = Names {
     reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)),
     unknown: Unknown::MinusOneOrZero,
-    window: Window::Unknown,
+    window: MINUTE,
     ..X_REQUESTS
 };
 const AZURE_TOKENS: Names = Names {

@@ -19,6 +19,8 @@ pub struct Profile {
     pub failed_requests: Stated<Kept>,
     /// What a failed call keeps of the tokens that it took.
     pub failed_tokens: Stated<Kept>,
+    /// Which tokens of a call it counts.
+    pub tokens: Stated<Counted>,
     /// Shorter windows over which a limit a minute may be enforced: 60 a minute as 1 a second. A bucket with a large burst may
     /// be refused although its minute has room. Empty where none are documented.
     pub enforced_over: Stated<&'static [Duration]>,
@@ -44,6 +46,16 @@ pub enum Kept {
     All,
     /// The vendor does not count it, so it goes back.
     Nothing,
+}
+
+/// Which tokens of a call a vendor counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// What the call may use, from its prompt and `max_tokens`, as it arrives. That what it did not use comes back, the vendor
+    /// does not say: who settles by what was used gives out more than the vendor has, and its headers say so.
+    Estimated,
+    /// What the call uses.
+    Used,
 }
 
 impl Vendor {

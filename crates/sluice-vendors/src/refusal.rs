@@ -45,18 +45,20 @@ impl Refusal {
     }
 }
 
-/// What an error code says, whatever the vendor: each is one vendor's word, and those that speak its protocol use it too.
+/// What an error code says, whatever the vendor: each is one vendor's word, and others that speak its protocol use it too.
 const CODES: &[(&str, Kind)] = &[
     // OpenAI, https://developers.openai.com/api/docs/guides/error-codes: "You exceeded your current quota".
     ("insufficient_quota", Kind::Exhausted),
+    ("credit_balance_exhausted", Kind::Exhausted),
+    ("organization_spend_limit_exceeded", Kind::Exhausted),
+    ("organization_usage_limit_exceeded", Kind::Exhausted),
+    ("project_spend_limit_exceeded", Kind::Exhausted),
     ("billing_hard_limit_reached", Kind::Exhausted),
     ("billing_not_active", Kind::Exhausted),
     // Anthropic, https://platform.claude.com/docs/en/api/rate-limits: usage pauses to the first of the next month.
     ("enforced_spend_limit_reached", Kind::Exhausted),
     // Anthropic, https://platform.claude.com/docs/en/api/errors: 402.
     ("billing_error", Kind::Exhausted),
-    // ElevenLabs, https://help.elevenlabs.io/hc/en-us/articles/19572237925521-API-Error-Code-400-or-401.
-    ("quota_exceeded", Kind::Exhausted),
     // ElevenLabs, https://help.elevenlabs.io/hc/en-us/articles/19571824571921-API-Error-Code-429; the second is the word of
     // its newer replies.
     ("too_many_concurrent_requests", Kind::Concurrency),
@@ -94,7 +96,8 @@ pub fn classify(
     }
     let body = Body::parse(body);
     let retry_after = retry_after::wait(headers, body.as_ref(), now).wait;
-    let kind = body.as_ref().and_then(by_body).or_else(|| by_status(vendor, status, retry_after))?;
+    let kind =
+        body.as_ref().and_then(|body| by_body(vendor, body)).or_else(|| by_status(vendor, status, retry_after))?;
     Some(match kind {
         Kind::Rate => Refusal::Rate { retry_after },
         Kind::Concurrency => Refusal::Concurrency { retry_after },
@@ -103,10 +106,22 @@ pub fn classify(
     })
 }
 
-fn by_body(body: &Body) -> Option<Kind> {
+fn by_body(vendor: Vendor, body: &Body) -> Option<Kind> {
+    // Azure tells want of capacity from want of quota by these words alone, and documents them:
+    // https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota
+    const NO_CAPACITY: &[&str] = &["experiencing high demand", "temporarily unable to process your request"];
+    let says = |words: &&str| body.message().is_some_and(|message| message.contains(*words));
+    if vendor == Vendor::AzureOpenAi && NO_CAPACITY.iter().any(says) {
+        return Some(Kind::Busy);
+    }
     // A day's quota comes with a `retryDelay` of seconds, after which it is as used up as before:
     // https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts
     if body.used_up_quotas().any(|quota| quota.contains("PerDay")) {
+        return Some(Kind::Exhausted);
+    }
+    // ElevenLabs says so for credits that are used up, others for limits a minute:
+    // https://help.elevenlabs.io/hc/en-us/articles/19572237925521-API-Error-Code-400-or-401
+    if vendor == Vendor::ElevenLabs && body.codes().any(|code| code == "quota_exceeded") {
         return Some(Kind::Exhausted);
     }
     body.codes().find_map(|code| CODES.iter().find(|(known, _)| *known == code).map(|(_, kind)| *kind))

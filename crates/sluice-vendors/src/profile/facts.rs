@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_core::Amount;
 
-use super::{Kept, Profile, Stated};
+use super::{Counted, Kept, Profile, Stated};
 use crate::quota::Quota;
 use crate::vendor::Vendor;
 
@@ -24,43 +24,47 @@ pub(super) static OTHER: Profile = Profile {
     vendor: Vendor::Other,
     failed_requests: assumed(Kept::All),
     failed_tokens: assumed(Kept::Nothing),
+    tokens: assumed(Counted::Used),
     enforced_over: assumed(&[]),
     reports: assumed(&[]),
     remaining_rounded_to: None,
 };
 
-/// "Unsuccessful requests contribute to your per-minute limit." Of tokens it does not say.
+/// "Unsuccessful requests contribute to your per-minute limit"; of a failed request's tokens it does not say. A request counts
+/// "the maximum of `max_tokens` and the estimated number of tokens based on the character count".
 pub(super) static OPENAI: Profile = Profile {
     vendor: Vendor::OpenAi,
-    failed_requests: stated(Kept::All, "https://developers.openai.com/api/docs/guides/rate-limits"),
+    failed_requests: stated(Kept::All, OPENAI_LIMITS),
+    tokens: stated(Counted::Estimated, OPENAI_LIMITS),
     enforced_over: stated(
         &[SECOND],
         "https://help.openai.com/en/articles/6891753-what-are-the-best-practices-for-managing-my-rate-limits-in-the-api",
     ),
-    reports: stated(
-        &[Quota::Requests, Quota::Tokens, Quota::ProjectTokens],
-        "https://developers.openai.com/api/docs/guides/rate-limits",
-    ),
+    reports: stated(&[Quota::Requests, Quota::Tokens, Quota::ProjectTokens], OPENAI_LIMITS),
     ..OTHER
 };
 
-/// Requests are counted as they are received, evaluated "typically [over] 1 or 10 seconds"; estimated tokens likewise.
+const OPENAI_LIMITS: &str = "https://developers.openai.com/api/docs/guides/rate-limits";
+
+/// "Unsuccessful requests still count toward your per-minute rate limit"; what a request may use is counted as it is received,
+/// "including requests that are later rejected or never billed", over "typically 1 or 10 seconds".
 pub(super) static AZURE_OPENAI: Profile = Profile {
     vendor: Vendor::AzureOpenAi,
     failed_requests: stated(Kept::All, AZURE_QUOTA),
+    failed_tokens: stated(Kept::All, AZURE_QUOTA),
+    tokens: stated(Counted::Estimated, AZURE_QUOTA),
     enforced_over: stated(&[SECOND, TEN_SECONDS], AZURE_QUOTA),
-    reports: stated(
-        &[Quota::Requests, Quota::Tokens],
-        "https://learn.microsoft.com/en-us/answers/questions/2156987/rate-limiting-inconsistent-with-x-ratelimit-remain",
-    ),
+    reports: stated(&[Quota::Requests, Quota::Tokens], AZURE_QUOTA),
     ..OTHER
 };
 
-const AZURE_QUOTA: &str = "https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/quota";
+const AZURE_QUOTA: &str = "https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota";
 
-/// Token buckets; "60 requests per minute might be enforced as 1 request per second". Of failed calls it does not say.
+/// Token buckets; "60 requests per minute might be enforced as 1 request per second". Output counts as it is produced, and
+/// `max_tokens` does not; cached input does not count. Of failed calls it does not say.
 pub(super) static ANTHROPIC: Profile = Profile {
     vendor: Vendor::Anthropic,
+    tokens: stated(Counted::Used, ANTHROPIC_LIMITS),
     enforced_over: stated(&[SECOND], ANTHROPIC_LIMITS),
     reports: stated(&[Quota::Requests, Quota::Tokens, Quota::InputTokens, Quota::OutputTokens], ANTHROPIC_LIMITS),
     remaining_rounded_to: Some(stated(Amount::from_tokens(1_000), ANTHROPIC_LIMITS)),

@@ -1,0 +1,131 @@
+//! <https://developers.openai.com/api/docs/guides/rate-limits>.
+
+use sluice_core::Amount;
+use sluice_vendors::{Fault, Quota, Refusal, Reported, Unreadable, Vendor, read};
+
+use crate::said::{MINUTE, NOW, headers, millis, refusal, reported, secs, tokens};
+
+/// The sample values of the guide's table.
+const GUIDE: &str = "
+    Retry-After: 56
+    x-ratelimit-limit-requests: 60
+    x-ratelimit-limit-tokens: 150000
+    x-ratelimit-remaining-requests: 59
+    x-ratelimit-remaining-tokens: 149984
+    x-ratelimit-reset-requests: 1s
+    x-ratelimit-reset-tokens: 6m0s
+    x-ratelimit-limit-project-tokens: 60000
+    x-ratelimit-remaining-project-tokens: 57000
+    x-ratelimit-reset-project-tokens: 3s";
+
+#[test]
+fn the_guides_sample_is_read_whole() {
+    let of = |quota| reported(Vendor::OpenAi, quota, GUIDE);
+    assert_eq!(
+        of(Quota::Requests),
+        Reported { limit: tokens(60), remaining: tokens(59), in_use: None, reset: secs(1), window: Some(MINUTE) }
+    );
+    assert_eq!(
+        of(Quota::Tokens),
+        Reported { limit: tokens(150_000), remaining: tokens(149_984), in_use: None, reset: secs(360), window: None }
+    );
+    assert_eq!(
+        of(Quota::ProjectTokens),
+        Reported {
+            limit: tokens(60_000),
+            remaining: tokens(57_000),
+            in_use: None,
+            reset: secs(3),
+            window: Some(MINUTE)
+        }
+    );
+    for quota in [Quota::InputTokens, Quota::OutputTokens, Quota::Concurrency] {
+        assert!(of(quota).is_empty(), "{quota:?}");
+    }
+}
+
+/// A reply in <https://community.openai.com/t/how-to-get-rate-limit-reset-time-for-response-api/1268905>.
+#[test]
+fn a_replys_figures_tell_the_window_that_the_guide_does_not() {
+    let lines = "
+        x-ratelimit-limit-requests: 5000
+        x-ratelimit-limit-tokens: 160000
+        x-ratelimit-limit-tokens_usage_based: 160000
+        x-ratelimit-remaining-requests: 4999
+        x-ratelimit-remaining-tokens: 159976
+        x-ratelimit-remaining-tokens_usage_based: 159976
+        x-ratelimit-reset-requests: 12ms
+        x-ratelimit-reset-tokens: 9ms
+        x-ratelimit-reset-tokens_usage_based: 9ms";
+    let requests = reported(Vendor::OpenAi, Quota::Requests, lines);
+    assert_eq!((requests.limit, requests.reset, requests.window), (tokens(5_000), millis(12), Some(MINUTE)));
+    let of_tokens = reported(Vendor::OpenAi, Quota::Tokens, lines);
+    assert_eq!((of_tokens.remaining, of_tokens.reset, of_tokens.window), (tokens(159_976), millis(9), Some(MINUTE)));
+}
+
+/// <https://community.openai.com/t/x-ratelimit-headers-missing/935514>: replies without any.
+#[test]
+fn a_reply_without_headers_tells_of_no_quota() {
+    let lines = "content-type: application/json\nopenai-processing-ms: 1032\nopenai-version: 2020-10-01";
+    for quota in [Quota::Requests, Quota::Tokens, Quota::ProjectTokens] {
+        assert_eq!(reported(Vendor::OpenAi, quota, lines), Reported::default());
+    }
+}
+
+#[test]
+fn a_header_that_cannot_be_read_changes_nothing_and_is_told() {
+    let lines = "
+        x-ratelimit-limit-requests: sixty
+        x-ratelimit-remaining-requests: -3
+        x-ratelimit-reset-requests: 20";
+    let reading = read(Vendor::OpenAi, Quota::Requests, &headers(lines), NOW);
+    assert_eq!(reading.reported, Reported::default());
+    let told = |name, fault| Unreadable { name, fault };
+    assert_eq!(
+        reading.unreadable,
+        [
+            told("x-ratelimit-limit-requests", Fault::NotANumber),
+            told("x-ratelimit-remaining-requests", Fault::Negative),
+            told("x-ratelimit-reset-requests", Fault::NotASpan),
+        ]
+    );
+    assert_eq!(reading.unreadable[1].to_string(), "cannot read x-ratelimit-remaining-requests: it is below zero");
+    let one_bad = "x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: many";
+    let reading = read(Vendor::OpenAi, Quota::Requests, &headers(one_bad), NOW);
+    assert_eq!((reading.reported.limit, reading.reported.remaining), (tokens(60), None));
+    assert_eq!(reading.unreadable.len(), 1);
+}
+
+#[test]
+fn decimals_are_read_and_round_down() {
+    let lines = "x-ratelimit-remaining-tokens: 149984.1234567";
+    assert_eq!(reported(Vendor::OpenAi, Quota::Tokens, lines).remaining, Some(Amount::from_micros(149_984_123_456)));
+}
+
+/// <https://community.openai.com/t/where-to-find-all-values-of-error-type/158707>, and the wording of
+/// <https://developers.openai.com/api/docs/guides/error-codes>.
+#[test]
+fn a_used_up_account_is_told_from_a_limit_a_minute() {
+    let used_up = r#"{"error": {"message": "You exceeded your current quota, please check your plan and billing details.",
+        "type": "insufficient_quota", "param": null, "code": null}}"#;
+    assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 1", used_up), Some(Refusal::QuotaExhausted));
+    let limited = r#"{"error": {"message": "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000",
+        "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}"#;
+    assert_eq!(
+        refusal(Vendor::OpenAi, 429, "retry-after: 56\nretry-after-ms: 55210", limited),
+        Some(Refusal::Rate { retry_after: millis(55_210) })
+    );
+    assert_eq!(refusal(Vendor::OpenAi, 429, "", "<html>"), Some(Refusal::Rate { retry_after: None }));
+}
+
+/// 503 "the engine is currently overloaded" and "slow down"; 429 for want of resources with `service_tier: flex`
+/// (<https://developers.openai.com/api/docs/guides/flex-processing>).
+#[test]
+fn an_overloaded_vendor_is_busy() {
+    assert_eq!(refusal(Vendor::OpenAi, 503, "", ""), Some(Refusal::SystemBusy { retry_after: None }));
+    let flex = r#"{"error": {"message": "Resource unavailable", "code": "resource_unavailable"}}"#;
+    assert_eq!(refusal(Vendor::OpenAi, 429, "", flex), Some(Refusal::SystemBusy { retry_after: None }));
+    for status in [200, 400, 401, 404, 500, 502, 504] {
+        assert_eq!(refusal(Vendor::OpenAi, status, "retry-after: 2", "{}"), None, "{status}");
+    }
+}

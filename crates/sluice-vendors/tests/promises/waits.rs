@@ -1,0 +1,70 @@
+//! `Retry-After` in all its forms: RFC 9110, 10.2.3; milliseconds as
+//! <https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py> reads them.
+
+use std::time::Duration;
+
+use sluice_vendors::{Fault, MAX_RETRY_AFTER, RetryAfter, retry_after};
+
+use crate::said::{NOW, headers, millis, secs};
+
+fn of(lines: &str) -> RetryAfter {
+    retry_after(&headers(lines), None, NOW)
+}
+
+fn fault(lines: &str) -> Fault {
+    let read = of(lines);
+    assert_eq!(read.wait, None, "{lines}");
+    read.unreadable[0].fault
+}
+
+#[test]
+fn seconds_decimals_milliseconds_and_dates_are_read() {
+    assert_eq!(of("Retry-After: 56").wait, secs(56));
+    assert_eq!(of("retry-after: 0").wait, secs(0));
+    assert_eq!(of("retry-after: 3.5").wait, millis(3_500));
+    assert_eq!(of("retry-after-ms: 250").wait, millis(250));
+    assert_eq!(of("retry-after-ms: 0.5").wait, Some(Duration::from_micros(500)));
+    assert_eq!(of("x-ms-retry-after-ms: 100").wait, millis(100));
+    assert_eq!(of("retry-after: Thu, 21 Aug 2025 12:41:25 GMT").wait, secs(30));
+    assert_eq!(of("retry-after: Thursday, 21-Aug-25 12:41:25 GMT").wait, secs(30));
+    assert_eq!(of("retry-after: Thu, 21 Aug 2025 12:00:00 GMT").wait, secs(0), "a date that has passed is no wait");
+}
+
+#[test]
+fn milliseconds_go_before_seconds_and_what_cannot_be_read_before_neither() {
+    assert_eq!(of("retry-after: 56\nretry-after-ms: 55210").wait, millis(55_210));
+    let read = of("retry-after: 56\nretry-after-ms: soon");
+    assert_eq!((read.wait, read.unreadable.len()), (secs(56), 1));
+}
+
+#[test]
+fn absent_is_not_zero() {
+    assert_eq!(of(""), RetryAfter::default());
+    assert_eq!(of("content-type: text/html").wait, None);
+}
+
+#[test]
+fn nonsense_is_told_and_is_no_wait() {
+    for value in ["soon", "-1", "+1", "1e3", "NaN", "infinity", "", "1 2", "2025-08-21T12:41:25Z", "Thu, 99 Aug 2025"] {
+        assert_eq!(fault(&format!("retry-after: {value}")), Fault::NeitherSecondsNorDate, "{value:?}");
+    }
+    assert_eq!(fault("retry-after-ms: 1s"), Fault::NotANumber);
+    let bytes = [("retry-after", &b"\xff\xfe"[..])];
+    assert_eq!(retry_after(&bytes, None, NOW).unreadable[0].fault, Fault::NotText);
+}
+
+#[test]
+fn no_server_stops_a_fleet_for_longer_than_a_day() {
+    assert_eq!(of("retry-after: 86400").wait, Some(MAX_RETRY_AFTER));
+    for lines in [
+        "retry-after: 86401",
+        "retry-after: 31536000",
+        "retry-after: 1755780085",
+        "retry-after-ms: 86400001",
+        "retry-after: Fri, 21 Aug 2026 12:41:25 GMT",
+    ] {
+        assert_eq!(fault(lines), Fault::TooLong, "{lines}");
+    }
+    assert_eq!(fault("retry-after: 99999999999999999999999999999999999999999999"), Fault::NeitherSecondsNorDate);
+    assert_eq!(fault(&format!("retry-after: {}", "0".repeat(200))), Fault::TooLong);
+}
