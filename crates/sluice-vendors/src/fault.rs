@@ -32,7 +32,7 @@ pub enum Fault {
     /// Neither seconds nor a date.
     #[error("it takes seconds or an HTTP date")]
     NeitherSecondsNorDate,
-    /// Further ahead than is believed.
-    #[error("it is further ahead than is believed")]
+    /// A span of time, or a text, that is longer than is believed.
+    #[error("it is longer than is believed")]
     TooLong,
 }

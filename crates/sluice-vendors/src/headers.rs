@@ -63,7 +63,7 @@ fn find<'a, K: AsRef<str> + 'a, V: AsRef<[u8]> + 'a>(
 mod tests {
     use super::*;
 
-    fn limit(headers: &impl Headers) -> Option<&[u8]> {
+    fn limit(headers: &(impl Headers + ?Sized)) -> Option<&[u8]> {
         headers.header("x-ratelimit-limit-requests")
     }
 
@@ -80,6 +80,9 @@ mod tests {
         assert_eq!(limit(&&BTreeMap::from([(NAME, b"60")])), sixty);
         let slice: &[(&str, &str)] = &[("retry-after", "1"), (NAME, "60"), (NAME, "61")];
         assert_eq!(limit(&slice), sixty, "of several, the first");
+        assert_eq!(limit(slice), sixty);
+        let any: &dyn Headers = &map;
+        assert_eq!(limit(any), sixty);
     }
 
     #[test]

@@ -33,7 +33,7 @@ const MAX_VALUE_LEN: usize = 128;
 /// Reads what a reply says of `quota`, at `now`. Of another vendor's headers, or of none, nothing follows: every field is
 /// `None`.
 #[must_use]
-pub fn read(vendor: Vendor, quota: Quota, headers: &impl Headers, now: Timestamp) -> Reading {
+pub fn read(vendor: Vendor, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> Reading {
     let mut reading = Reading::default();
     for names in names::of(vendor, quota) {
         reading.reported = Reader { headers, now, unreadable: &mut reading.unreadable }.family(names);
@@ -45,7 +45,10 @@ pub fn read(vendor: Vendor, quota: Quota, headers: &impl Headers, now: Timestamp
 }
 
 /// The text of a header, without the white space around it.
-pub(crate) fn text<'a>(headers: &'a impl Headers, name: &'static str) -> Result<Option<&'a str>, Unreadable> {
+pub(crate) fn text<'a>(
+    headers: &'a (impl Headers + ?Sized),
+    name: &'static str,
+) -> Result<Option<&'a str>, Unreadable> {
     let Some(bytes) = headers.header(name) else { return Ok(None) };
     let fault = |fault| Unreadable { name, fault };
     if bytes.len() > MAX_VALUE_LEN {
@@ -54,13 +57,13 @@ pub(crate) fn text<'a>(headers: &'a impl Headers, name: &'static str) -> Result<
     std::str::from_utf8(bytes).map(|text| Some(text.trim())).map_err(|_| fault(Fault::NotText))
 }
 
-struct Reader<'a, H> {
+struct Reader<'a, H: ?Sized> {
     headers: &'a H,
     now: Timestamp,
     unreadable: &'a mut Vec<Unreadable>,
 }
 
-impl<H: Headers> Reader<'_, H> {
+impl<H: Headers + ?Sized> Reader<'_, H> {
     fn family(&mut self, names: &Names) -> Reported {
         let limit = names.limit.and_then(|name| self.amount(name, names.unknown));
         let remaining = names.remaining.and_then(|name| self.amount(name, names.unknown));

@@ -87,7 +87,7 @@ enum Kind {
 pub fn classify(
     vendor: Vendor,
     status: u16,
-    headers: &impl Headers,
+    headers: &(impl Headers + ?Sized),
     body: Option<&[u8]>,
     now: Timestamp,
 ) -> Option<Refusal> {

@@ -32,11 +32,11 @@ pub struct RetryAfter {
 /// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is no wait.
 /// 3. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes it.
 #[must_use]
-pub fn retry_after(headers: &impl Headers, body: Option<&[u8]>, now: Timestamp) -> RetryAfter {
+pub fn retry_after(headers: &(impl Headers + ?Sized), body: Option<&[u8]>, now: Timestamp) -> RetryAfter {
     wait(headers, Body::parse(body).as_ref(), now)
 }
 
-pub(crate) fn wait(headers: &impl Headers, body: Option<&Body>, now: Timestamp) -> RetryAfter {
+pub(crate) fn wait(headers: &(impl Headers + ?Sized), body: Option<&Body>, now: Timestamp) -> RetryAfter {
     let millis = |text: &str| time::milliseconds(text).ok_or(Fault::NotANumber);
     let seconds_or_date = |text: &str| {
         let date = || time::until_http_date(text, now);
