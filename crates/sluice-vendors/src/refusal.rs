@@ -47,7 +47,9 @@ impl Refusal {
 
 /// What an error code says, whatever the vendor: each is one vendor's word, and others that speak its protocol use it too.
 const CODES: &[(&str, Kind)] = &[
-    // OpenAI, https://developers.openai.com/api/docs/guides/error-codes: "You exceeded your current quota".
+    // OpenAI, https://developers.openai.com/api/docs/guides/error-codes and
+    // https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors; the last two are the words of
+    // its older replies.
     ("insufficient_quota", Kind::Exhausted),
     ("credit_balance_exhausted", Kind::Exhausted),
     ("organization_spend_limit_exceeded", Kind::Exhausted),

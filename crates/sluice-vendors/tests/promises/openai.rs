@@ -118,6 +118,24 @@ fn a_used_up_account_is_told_from_a_limit_a_minute() {
     assert_eq!(refusal(Vendor::OpenAi, 429, "", "<html>"), Some(Refusal::Rate { retry_after: None }));
 }
 
+/// <https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors>: the code tells, whatever the type.
+#[test]
+fn each_limit_of_spending_is_known_by_its_code() {
+    for code in [
+        "credit_balance_exhausted",
+        "organization_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "project_spend_limit_exceeded",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+    ] {
+        let body = format!(r#"{{"error": {{"type": "rate_limit_error", "code": "{code}", "message": "no"}}}}"#);
+        assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 1", &body), Some(Refusal::QuotaExhausted), "{code}");
+    }
+    let too_steep = r#"{"error": {"type": "rate_limit_error", "code": "slow_down", "message": "Slow down"}}"#;
+    assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 2", too_steep), Some(Refusal::Rate { retry_after: secs(2) }));
+}
+
 /// 503 "the engine is currently overloaded" and "slow down"; 429 for want of resources with `service_tier: flex`
 /// (<https://developers.openai.com/api/docs/guides/flex-processing>).
 #[test]
