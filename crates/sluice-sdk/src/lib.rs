@@ -49,6 +49,7 @@ mod slot;
 mod store;
 mod sweep;
 mod table;
+mod tracker;
 
 pub use acquire::AcquireError;
 pub use client::{Client, ClientBuilder};
@@ -70,6 +71,9 @@ pub use slot::{Slot, SlotBuilder, SlotError};
 pub use store::StoreError;
 pub use sweep::{REPORT_TARGET, Restored, SweepError, SweepOptions, SweepReport};
 pub use table::{CreateTableError, create_table};
+pub use tracker::{
+    Reservation, ReservationConfig, ReservationError, ReservationId, ReservationTracker, StaleReport, Tracked,
+};
 
 pub use sluice_core as core;
 pub use sluice_vendors as vendors;

@@ -1,0 +1,303 @@
+//! Grants between the start and the end of a call that does not end where it began, as a stream does.
+//!
+//! The tracker is local: it writes nothing while it stores, finds and hands out, and it knows nothing of other processes. What a
+//! crashed process held comes back with its leases.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::grant::Grant;
+
+mod cleaning;
+mod index;
+mod stale;
+
+pub use index::{Reservation, ReservationId};
+pub use stale::StaleReport;
+
+use cleaning::Cleaning;
+use index::{Held, Index, New, Refused};
+use stale::Counts;
+
+/// Settings of a [`ReservationTracker`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReservationConfig {
+    /// The most grants that are held at once; 10,000 by default, one at least. Each takes about 1 kB: more cost memory, fewer refuse
+    /// calls where many streams are open.
+    pub max_reservations: usize,
+    /// The age from which a grant counts as forgotten by its call, and is given back; 300 s by default. Keep it above the
+    /// longest call: a shorter one gives slots away that are in use, a longer one keeps those of a lost call for longer.
+    ///
+    /// The tracker renews no lease. A call that outlasts its grant's lease (`SLUICE_LEASE_TTL`) loses its slot to a sweep,
+    /// whatever stands here.
+    pub max_reservation_age: Duration,
+    /// How often the background task looks for such grants; 30 s by default, 10 ms at least. More often brings them back
+    /// sooner, by at most this time, and costs a look at the oldest one each time.
+    pub cleanup_interval: Duration,
+}
+
+impl Default for ReservationConfig {
+    fn default() -> Self {
+        Self {
+            max_reservations: 10_000,
+            max_reservation_age: Duration::from_secs(300),
+            cleanup_interval: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A grant that was taken out of its tracker, with what the tracker knew of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Tracked {
+    /// What it was stored as.
+    pub reservation: Reservation,
+    /// To be released by whoever took it.
+    pub grant: Grant,
+}
+
+/// Why a grant was not stored. It is in the error: [`into_grant`](Self::into_grant) gives it back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReservationError {
+    /// As many are held as may be, and none of them is stale.
+    #[error("the tracker is full: it holds {capacity} reservations, none of them stale")]
+    AtCapacity {
+        /// [`ReservationConfig::max_reservations`].
+        capacity: usize,
+        /// What was to be stored.
+        grant: Box<Grant>,
+    },
+    /// A grant of the same request and bucket is held, and is not stale. It stays: its call may be under way.
+    #[error("request {request} holds a reservation of {bucket} already: take it first")]
+    Taken {
+        /// The request.
+        request: String,
+        /// The bucket.
+        bucket: String,
+        /// What was to be stored.
+        grant: Box<Grant>,
+    },
+}
+
+impl ReservationError {
+    /// The grant that was to be stored.
+    #[must_use]
+    pub fn into_grant(self) -> Grant {
+        match self {
+            Self::AtCapacity { grant, .. } | Self::Taken { grant, .. } => *grant,
+        }
+    }
+}
+
+/// Holds grants from the start of a call to its end, by request and bucket, where the two ends of a call do not share a scope.
+/// Cheap to clone; every clone is the same tracker. Lookups take the same time however many it holds.
+///
+/// A grant that nobody takes within [`ReservationConfig::max_reservation_age`] is stale: the background task, and a store
+/// that finds no room, take it out and release it, so that its slots and lease rows are back in the table. Rate tokens stay
+/// spent, since its call was made. [`start`](Self::start) the task, or call [`release_stale`](Self::release_stale) where no
+/// task runs between invocations, as in a Lambda. Without either, what is forgotten stays until the tracker is full.
+///
+/// When its last clone is dropped the grants go with it, and give back their slots as every dropped [`Grant`] does.
+///
+/// ```no_run
+/// # async fn example(sluice: sluice_sdk::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use sluice_sdk::ReservationConfig;
+///
+/// let tracker = sluice.reservations(ReservationConfig::default());
+/// tracker.start();
+/// if let Some(grant) = sluice.acquire("elevenlabs#concurrent").await?.granted() {
+///     tracker.store("request-7", "elevenlabs#concurrent", grant)?;
+/// }
+/// // Where the stream ends:
+/// if let Some(tracked) = tracker.take("request-7", "elevenlabs#concurrent") {
+///     tracked.grant.release().await?;
+/// }
+/// tracker.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ReservationTracker {
+    shared: Arc<Shared>,
+    cleaning: Arc<Cleaning>,
+}
+
+/// What the background task shares with the tracker, and does not keep alive.
+struct Shared {
+    index: Mutex<Index<Grant>>,
+    config: ReservationConfig,
+    clock: Clock,
+    counts: Arc<Counts>,
+}
+
+impl Client {
+    /// A tracker for grants of this client, on its clock.
+    #[must_use]
+    pub fn reservations(&self, config: ReservationConfig) -> ReservationTracker {
+        let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
+        let shared = Shared { index, config, clock: self.inner.config.clock.clone(), counts: Arc::default() };
+        ReservationTracker { shared: Arc::new(shared), cleaning: Arc::default() }
+    }
+}
+
+impl ReservationTracker {
+    /// Keeps `grant` for `request`, under `bucket`: one of its dimensions, or a name of the caller's own.
+    ///
+    /// Where there is no room, or the key is taken by a stale grant, it first takes out what is stale and gives it back.
+    ///
+    /// # Errors
+    /// [`ReservationError`], with the grant, where there still is no room, or the key is in use. A key in use is an error
+    /// and no replacement: the grant under it may belong to a call that is under way, which would then end with the wrong one.
+    pub fn store(&self, request: &str, bucket: &str, grant: Grant) -> Result<ReservationId, ReservationError> {
+        let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
+        let (stale, stored) = {
+            let mut index = self.shared.index();
+            (index.make_room(&new), index.store(&new, grant))
+        };
+        self.shared.release_soon(stale);
+        stored.map_err(|(refused, grant)| {
+            let grant = Box::new(grant);
+            match refused {
+                Refused::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
+                Refused::Taken => ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant },
+            }
+        })
+    }
+
+    /// What is known of a grant, which stays; `None` where none is held under this key. For the middle of a stream.
+    #[must_use]
+    pub fn get(&self, request: &str, bucket: &str) -> Option<Reservation> {
+        self.shared.index().get(request, bucket).cloned()
+    }
+
+    /// Takes a grant out, for the end of its call; `None` where none is held under this key, or not any more. Of many that
+    /// take at once one gets it.
+    #[must_use]
+    pub fn take(&self, request: &str, bucket: &str) -> Option<Tracked> {
+        self.shared.index().take(request, bucket).map(Tracked::from)
+    }
+
+    /// Takes out all grants of a request, the oldest first: for a request that failed.
+    #[must_use]
+    pub fn take_request(&self, request: &str) -> Vec<Tracked> {
+        let taken = self.shared.index().take_request(request);
+        taken.into_iter().map(Tracked::from).collect()
+    }
+
+    /// Takes out all grants that are stale, the oldest first, for a caller that ends them in its own way.
+    #[must_use]
+    pub fn take_stale(&self) -> Vec<Tracked> {
+        self.shared.take_stale()
+    }
+
+    /// Takes out all grants that are stale, and releases them. A caller that is dropped meanwhile has released them all the same.
+    pub async fn release_stale(&self) -> StaleReport {
+        let stale = self.shared.take_stale();
+        stale::release(Arc::clone(&self.shared.counts), stale).await
+    }
+
+    /// What became of the stale grants that were released, since the tracker was made.
+    #[must_use]
+    pub fn stale_report(&self) -> StaleReport {
+        self.shared.counts.report()
+    }
+
+    /// Takes out of the heap of ages what belongs to grants that were taken. Happens by itself once that is more than half of
+    /// it: by hand it only gives memory back sooner.
+    pub fn compact(&self) {
+        self.shared.index().compact();
+    }
+
+    /// The share of entries in the heap of ages that belong to grants that were taken, from 0 to 1. Above one half only
+    /// where the heap is small.
+    #[must_use]
+    pub fn stale_entry_ratio(&self) -> f64 {
+        let (stale, all) = {
+            let index = self.shared.index();
+            (index.stale_entries(), index.entries())
+        };
+        let count = |entries: usize| f64::from(u32::try_from(entries).unwrap_or(u32::MAX));
+        if all == 0 { 0.0 } else { count(stale) / count(all) }
+    }
+
+    /// Grants that are held.
+    #[must_use]
+    pub fn reservation_count(&self) -> usize {
+        self.shared.index().len()
+    }
+
+    /// Requests that a grant is held for.
+    #[must_use]
+    pub fn request_count(&self) -> usize {
+        self.shared.index().requests()
+    }
+
+    /// Starts the background task that releases stale grants every [`ReservationConfig::cleanup_interval`]. Where it runs
+    /// already, this does nothing. It ends with [`stop`](Self::stop), or with the last clone of the tracker.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub fn start(&self) {
+        self.cleaning.start(&self.shared);
+    }
+
+    /// Ends the background task and waits for it to end, with what it is releasing. Where none runs, this does nothing. What
+    /// is held stays: the ends of calls under way still find it.
+    pub async fn stop(&self) {
+        self.cleaning.stop().await;
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn capacity(&self) -> usize {
+        self.config.max_reservations.max(1)
+    }
+
+    /// The lock is never held over an await, nor while a grant is dropped. No panic leaves the index half changed: there is
+    /// none in it.
+    fn index(&self) -> MutexGuard<'_, Index<Grant>> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_stale(&self) -> Vec<Tracked> {
+        let now = self.now();
+        let taken = self.index().take_stale(now);
+        taken.into_iter().map(Tracked::from).collect()
+    }
+
+    /// On a task of its own. Outside of a runtime the grants are dropped, which says that their slots come back later.
+    fn release_soon(&self, stale: Vec<Held<Grant>>) {
+        if stale.is_empty() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let stale = stale.into_iter().map(Tracked::from).collect();
+            runtime.spawn(stale::release(Arc::clone(&self.counts), stale));
+        }
+    }
+}
+
+impl From<Held<Grant>> for Tracked {
+    fn from(held: Held<Grant>) -> Self {
+        Self { reservation: held.reservation, grant: held.payload }
+    }
+}
+
+impl fmt::Debug for ReservationTracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut tracker = f.debug_struct("ReservationTracker");
+        tracker.field("config", &self.shared.config).field("reservations", &self.reservation_count());
+        tracker.finish_non_exhaustive()
+    }
+}

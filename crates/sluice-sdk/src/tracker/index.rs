@@ -1,0 +1,234 @@
+//! What is held, by request and bucket and by age. No clock, no lock and no request: the tracker brings them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Timestamp};
+
+#[cfg(test)]
+mod tests;
+
+/// Names a reservation; no other of its tracker ever has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReservationId(u64);
+
+impl fmt::Display for ReservationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What is known of a grant while its tracker holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    id: ReservationId,
+    request: Arc<str>,
+    bucket: Arc<str>,
+    estimated_tokens: Option<Amount>,
+    created_at: Timestamp,
+}
+
+impl Reservation {
+    /// Unlike every other of its tracker.
+    #[must_use]
+    pub const fn id(&self) -> ReservationId {
+        self.id
+    }
+
+    /// The request that the grant is for.
+    #[must_use]
+    pub fn request(&self) -> &str {
+        &self.request
+    }
+
+    /// The bucket that it was stored under.
+    #[must_use]
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// The tokens that the grant took from that bucket; `None` where the grant has no dimension of that name.
+    #[must_use]
+    pub const fn estimated_tokens(&self) -> Option<Amount> {
+        self.estimated_tokens
+    }
+
+    /// When it was stored, by the client's clock.
+    #[must_use]
+    pub const fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+}
+
+/// What a new reservation is stored with.
+pub(super) struct New<'a> {
+    pub(super) request: &'a str,
+    pub(super) bucket: &'a str,
+    pub(super) estimated_tokens: Option<Amount>,
+    pub(super) now: Timestamp,
+}
+
+/// Why something new was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    AtCapacity,
+    Taken,
+}
+
+/// A reservation, and what it keeps: a grant, in the tracker.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Held<P> {
+    pub(super) reservation: Reservation,
+    pub(super) payload: P,
+}
+
+/// Below this a heap is not worth compacting.
+const SMALL: usize = 64;
+
+/// Reservations by key and by age. Each lookup is two hashes, whatever is held.
+///
+/// What is taken leaves its entry in the heap of ages, since a heap gives up its top alone. An entry whose id is not held any
+/// more is stale, and as ids are used once, a later reservation of the same key cannot bring it to life again.
+pub(super) struct Index<P> {
+    capacity: usize,
+    max_age: Duration,
+    next: u64,
+    held: HashMap<ReservationId, Held<P>>,
+    requests: HashMap<Arc<str>, HashMap<Arc<str>, ReservationId>>,
+    ages: BinaryHeap<Reverse<(Timestamp, ReservationId)>>,
+}
+
+impl<P> Index<P> {
+    pub(super) fn new(capacity: usize, max_age: Duration) -> Self {
+        let (held, requests, ages) = (HashMap::new(), HashMap::new(), BinaryHeap::new());
+        Self { capacity, max_age, next: 0, held, requests, ages }
+    }
+
+    /// Stores `payload` under a key that is free, or hands it back.
+    pub(super) fn store(&mut self, new: &New<'_>, payload: P) -> Result<ReservationId, (Refused, P)> {
+        let known = self.requests.get_key_value(new.request);
+        if known.is_some_and(|(_, buckets)| buckets.contains_key(new.bucket)) {
+            return Err((Refused::Taken, payload));
+        }
+        if self.len() >= self.capacity {
+            return Err((Refused::AtCapacity, payload));
+        }
+        let id = ReservationId(self.next);
+        self.next += 1;
+        let request: Arc<str> = known.map_or_else(|| new.request.into(), |(request, _)| Arc::clone(request));
+        let bucket: Arc<str> = new.bucket.into();
+        self.requests.entry(Arc::clone(&request)).or_default().insert(Arc::clone(&bucket), id);
+        self.ages.push(Reverse((new.now, id)));
+        let estimated_tokens = new.estimated_tokens;
+        let reservation = Reservation { id, request, bucket, estimated_tokens, created_at: new.now };
+        self.held.insert(id, Held { reservation, payload });
+        Ok(id)
+    }
+
+    /// Takes out what is stale, where that is what stands in the way of something new under this key.
+    pub(super) fn make_room(&mut self, new: &New<'_>) -> Vec<Held<P>> {
+        let is_full = self.len() >= self.capacity;
+        let is_stale = |of: &Reservation| is_older(new.now, of.created_at, self.max_age);
+        let in_the_way = is_full || self.get(new.request, new.bucket).is_some_and(is_stale);
+        if in_the_way { self.take_stale(new.now) } else { Vec::new() }
+    }
+
+    pub(super) fn get(&self, request: &str, bucket: &str) -> Option<&Reservation> {
+        let id = self.requests.get(request)?.get(bucket)?;
+        self.held.get(id).map(|held| &held.reservation)
+    }
+
+    pub(super) fn take(&mut self, request: &str, bucket: &str) -> Option<Held<P>> {
+        let id = *self.requests.get(request)?.get(bucket)?;
+        let held = self.remove(id);
+        self.compact_where_due();
+        held
+    }
+
+    /// Takes out all of a request, the oldest first.
+    pub(super) fn take_request(&mut self, request: &str) -> Vec<Held<P>> {
+        let mut ids: Vec<_> = self.requests.remove(request).into_iter().flat_map(HashMap::into_values).collect();
+        ids.sort_unstable();
+        let taken = ids.into_iter().filter_map(|id| self.held.remove(&id)).collect();
+        self.compact_where_due();
+        taken
+    }
+
+    /// Takes out all that is older than its largest age, the oldest first.
+    pub(super) fn take_stale(&mut self, now: Timestamp) -> Vec<Held<P>> {
+        let mut taken = Vec::new();
+        while let Some(&Reverse((created_at, id))) = self.ages.peek() {
+            // What was taken in the meantime goes as well: it would hide what is behind it.
+            let is_held = self.held.contains_key(&id);
+            if is_held && !is_older(now, created_at, self.max_age) {
+                break;
+            }
+            self.ages.pop();
+            taken.extend(self.remove(id));
+        }
+        self.compact_where_due();
+        taken
+    }
+
+    /// Takes the stale entries out of the heap, and gives back memory that nothing needs.
+    pub(super) fn compact(&mut self) {
+        let held = &self.held;
+        self.ages.retain(|Reverse((_, id))| held.contains_key(id));
+        self.ages.shrink_to(self.ages.len().max(SMALL) * 2);
+        shrink(&mut self.held);
+        shrink(&mut self.requests);
+    }
+
+    /// Entries of the heap whose reservation is gone.
+    pub(super) fn stale_entries(&self) -> usize {
+        // Each reservation that is held has one.
+        self.ages.len() - self.held.len()
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.ages.len()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn remove(&mut self, id: ReservationId) -> Option<Held<P>> {
+        let held = self.held.remove(&id)?;
+        let Reservation { request, bucket, .. } = &held.reservation;
+        if let Some(buckets) = self.requests.get_mut(request) {
+            buckets.remove(bucket);
+            if buckets.is_empty() {
+                self.requests.remove(request);
+            }
+        }
+        Some(held)
+    }
+
+    /// Once more than half of the heap is stale: as many takes have paid for it as it goes through entries.
+    fn compact_where_due(&mut self) {
+        if self.entries() > SMALL && self.stale_entries() * 2 > self.entries() {
+            self.compact();
+        }
+    }
+}
+
+/// Whether what was created then has exceeded `age`. After a clock that went back it has not.
+fn is_older(now: Timestamp, created_at: Timestamp, age: Duration) -> bool {
+    now.since(created_at) > age
+}
+
+/// After a burst. Never tightly: what is held comes and goes.
+fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > map.len().max(SMALL) * 4 {
+        map.shrink_to(map.len().max(SMALL) * 2);
+    }
+}
