@@ -47,4 +47,5 @@ mod recount;
 mod recount_races;
 mod sweep;
 mod together;
+mod tracker;
 mod world;
