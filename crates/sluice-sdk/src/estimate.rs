@@ -40,7 +40,9 @@ impl Default for EstimatorConfig {
 /// It answers with a quantile of recent calls, the p95 by default, in which a call weighs less the more calls have followed. The
 /// answer is never below that quantile and above it by less than 1.6 %, up to 16.7 million tokens a call.
 ///
-/// Local to the process, and to be shared by its callers: it takes a lock for about a microsecond.
+/// Local to the process, and to be shared by its callers. While it knows nothing, callers reserve `max_tokens`, and many that
+/// start at once book far ahead: a process that starts under load does well to let it learn from a log first. What it is worth on
+/// recorded calls, and in which settings it is worth little, stands in `docs/estimates.md`.
 ///
 /// ```
 /// use sluice_sdk::{EstimatorConfig, TokenEstimator};

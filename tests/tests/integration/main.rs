@@ -29,6 +29,7 @@ mod contention;
 mod cost;
 mod endpoint;
 mod engines;
+mod estimates;
 mod events;
 mod infra;
 mod inline_leases;
