@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, run, sandbox, stress};
+use crate::{
+    acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, run, sandbox, stress,
+};
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
 ///

@@ -91,7 +91,9 @@ fn of_bucket(bucket: &Bucket, now: Timestamp, findings: &mut Vec<Finding>) {
     {
         let ours = match limit.is_concurrent() {
             true => format!("{} at once", limit.capacity()),
-            false => format!("{} a second, {} at once", output::short(&limit.refill_rate().to_string()), limit.capacity()),
+            false => {
+                format!("{} a second, {} at once", output::short(&limit.refill_rate().to_string()), limit.capacity())
+            }
         };
         findings.push(problem(
             name,

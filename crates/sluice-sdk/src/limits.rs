@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
-use sluice_core::{Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES, OnLowerLimit, on_lower_limit};
+use sluice_core::{
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES, OnLowerLimit, on_lower_limit,
+};
 
 use crate::acquire::AcquireError;
 use crate::attempt::{parse, refresh, saw, unknown};

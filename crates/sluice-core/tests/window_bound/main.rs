@@ -7,6 +7,7 @@ use std::time::Duration;
 mod batch;
 mod item;
 mod lowers;
+mod returns;
 mod settles;
 
 use item::Item;
