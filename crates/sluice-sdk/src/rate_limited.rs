@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn refusals_in_succession_are_counted_and_forgotten() {
         let refusals = RateLimited::default();
-        let at = |secs| Timestamp::from_secs(1_709_550_002 + secs);
+        let at = |secs: u32| Timestamp::from_secs(1_709_550_002 + secs);
         assert_eq!((refusals.count(at(0)), refusals.count(at(9)), refusals.count(at(19))), (0, 1, 2));
         assert_eq!(refusals.count(at(30)), 0);
     }
