@@ -97,6 +97,12 @@ fn a_header_that_cannot_be_read_changes_nothing_and_is_told() {
 }
 
 #[test]
+fn white_space_around_a_value_is_of_no_account() {
+    let reading = read(Vendor::OpenAi, Quota::Requests, &[("x-ratelimit-limit-requests", " 60\t")], NOW);
+    assert_eq!((reading.reported.limit, reading.unreadable.len()), (tokens(60), 0));
+}
+
+#[test]
 fn decimals_are_read_and_round_down() {
     let lines = "x-ratelimit-remaining-tokens: 149984.1234567";
     assert_eq!(reported(Vendor::OpenAi, Quota::Tokens, lines).remaining, Some(Amount::from_micros(149_984_123_456)));
