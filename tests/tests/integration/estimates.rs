@@ -207,6 +207,7 @@ async fn so_they_do_where_an_answer_may_be_long_and_the_bucket_holds_a_minute() 
 
 #[tokio::test(start_paused = true)]
 #[ignore = "more than a minute: prints the table of docs/estimates.md"]
+#[allow(clippy::print_stdout)]
 async fn the_table_of_the_document() {
     for (end, start) in [(End::Release, Start::Retried), (End::Settle, Start::Booked), (End::Settle, Start::Retried)] {
         for (max_tokens, capacity_secs) in [(4_096, 10), (4_096, 60), (16_384, 10), (16_384, 60)] {
