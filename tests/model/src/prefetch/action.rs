@@ -40,6 +40,10 @@ pub(crate) enum Action {
     Begin {
         holder: usize,
     },
+    /// The same, of a call that will leave all of it unused. (What it uses besides is another booking just before.)
+    BeginUnused {
+        holder: usize,
+    },
     /// A holder gives back what is left.
     Return {
         holder: usize,
@@ -67,6 +71,7 @@ impl Action {
             }
             Self::Use { holder, tokens, clock } => format!("{} uses {tokens}{}", name(holder), off(clock)),
             Self::Begin { holder } => format!("{}'s booked call begins", name(holder)),
+            Self::BeginUnused { holder } => format!("{}'s booked call begins, and uses nothing", name(holder)),
             Self::Return { holder, clock } => format!("{} gives back{}", name(holder), off(clock)),
             Self::Drop { holder } => format!("{} crashes", name(holder)),
         }

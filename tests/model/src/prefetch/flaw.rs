@@ -22,8 +22,16 @@ pub enum Flaw {
     ReturnedOnTopUnderALot,
     /// A return does not heed what others gave back since.
     ReturnsUncounted,
-    /// A return asks nothing of the level, so that a start that was booked behind it is given away.
+    /// The return of a start that is still to come does not ask for T as its own write left it.
+    ReturnedFromTheMiddle,
+    /// The same does not ask that nobody has given back.
+    ReturnedAsItLooked,
+    /// A return keeps to the brim as the line stands, and not beside a start that is still to come.
+    ReturnedBesideStarts,
+    /// A return too large for that asks nothing of the level.
     ReturnedBelowZero,
+    /// A large call that is booked leaves the anchor where it is.
+    LargeOnTheAnchor,
     /// A return is not cut at the brim.
     ReturnedOverTheBrim,
     /// A take does not ask that the level covers it.
@@ -42,7 +50,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Those that break a promise.
-    pub const BREAKING: [Self; 13] = [
+    pub const BREAKING: [Self; 18] = [
         Self::UsedOverTheBrim,
         Self::SpilledKept,
         Self::UsedAfterReturn,
@@ -51,7 +59,12 @@ impl Flaw {
         Self::ReturnedUnderALot,
         Self::ReturnedOnTopUnderALot,
         Self::ReturnsUncounted,
+        Self::ReturnedFromTheMiddle,
+        Self::ReturnedAsItLooked,
+        Self::ReturnedBesideStarts,
         Self::ReturnedBelowZero,
+        Self::LargeOnTheAnchor,
+        Self::ReturnedToAnyAnchor,
         Self::ReturnedOverTheBrim,
         Self::TakenWithoutLevel,
         Self::SpentAboveTheBrim,
@@ -59,9 +72,8 @@ impl Flaw {
     ];
 
     /// Those that break none: a receipt's own line says how much has run over the brim, whatever became of the row and however
-    /// long it was kept. A use-by is there so that little lies idle, and for cool-downs and changed limits. Of the anchor, what
-    /// the model does not have is asked: T of another anchor is no height of this line.
-    pub const HARMLESS: [Self; 3] = [Self::NoUseBy, Self::ReturnedToAnyAnchor, Self::AnchoredBack];
+    /// long it was kept. A use-by is there so that little lies idle, and for cool-downs and changed limits.
+    pub const HARMLESS: [Self; 2] = [Self::NoUseBy, Self::AnchoredBack];
 
     /// The flaw in a few words.
     #[must_use]
@@ -76,7 +88,11 @@ impl Flaw {
             Self::UsedReturned => "a return of the whole lot, used or not",
             Self::ReturnedAgain => "a return without an answer sent again",
             Self::ReturnedToAnyAnchor => "a return without A = :a",
-            Self::ReturnedBelowZero => "a return without T = :left or T >= -x",
+            Self::ReturnedFromTheMiddle => "a return of a start to come without T = :left",
+            Self::ReturnedAsItLooked => "a return of a start to come without returned = :seen",
+            Self::ReturnedBesideStarts => "a return without room for a start to come",
+            Self::ReturnedBelowZero => "a large return without T >= -x",
+            Self::LargeOnTheAnchor => "a large booking on the anchor as it is",
             Self::TakenWithoutLevel => "a take without T >= k - x",
             Self::SpentAboveTheBrim => "a spend without T <= C - x",
             Self::FilledUnasked => "a full write without T > C - x",
@@ -89,8 +105,17 @@ impl Flaw {
     /// A small state space in which it shows.
     #[must_use]
     pub const fn shows_in(self) -> Stock {
-        let patience = if matches!(self, Self::ReturnedBelowZero) { 2 } else { 0 };
-        let clock_error = if matches!(self, Self::ReturnedToAnyAnchor | Self::AnchoredBack) { 1 } else { 0 };
-        Stock { capacity: 3, rate: 1, holders: 2, use_by: 1, clock_error, settles: true, patience }
+        let patience = match self {
+            Self::ReturnedBelowZero
+            | Self::ReturnedFromTheMiddle
+            | Self::ReturnedAsItLooked
+            | Self::ReturnedBesideStarts
+            | Self::ReturnedToAnyAnchor
+            | Self::LargeOnTheAnchor => 3,
+            _ => 0,
+        };
+        let clock_error = if matches!(self, Self::AnchoredBack) { 1 } else { 0 };
+        let holders = if patience > 0 { 3 } else { 2 };
+        Stock { capacity: 3, rate: 1, holders, use_by: 1, clock_error, settles: true, patience, largest: 1 }
     }
 }

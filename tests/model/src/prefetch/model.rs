@@ -24,6 +24,8 @@ pub struct Stock {
     pub settles: bool,
     /// How far below zero the line may be taken by those who wait for their start, in tokens.
     pub patience: i8,
+    /// The largest booked call that leaves the anchor where it is.
+    pub largest: i8,
 }
 
 /// The prefetch, or one with a flaw.
@@ -71,11 +73,13 @@ impl Prefetch {
                 return None;
             }
             next.line = state.line - tokens;
-            if form == Form::Reanchor {
-                if clock <= -state.age {
+            let is_large = tokens > self.stock.largest && patience > 0 && !self.is(Flaw::LargeOnTheAnchor);
+            if is_large || form == Form::Reanchor {
+                if clock <= -state.age && !is_large {
                     return None;
                 }
-                next.age = -clock;
+                // Forward by all means.
+                next.age = state.age.min(-clock);
                 next.receipts().for_each(|receipt| receipt.is_anchored = false);
             }
         }
@@ -124,31 +128,45 @@ impl Prefetch {
     fn give_back(&self, state: &State, holder: usize, clock: i8) -> Option<State> {
         let Holding { receipt, held, taken, left } = state.holdings[holder]?;
         let unused = if self.is(Flaw::UsedReturned) { taken } else { left };
-        let lifted = if self.is(Flaw::ReturnsUncounted) { 0 } else { receipt.lifted };
-        let tokens = match self.flaw {
-            Some(Flaw::ReturnedOverTheBrim) => unused,
-            _ => self.below_brim(receipt.bottom + lifted, unused, clock),
-        };
+        let tokens = self.may_return(state, receipt, held, unused, clock);
         let mut next = *state;
         if !(self.is(Flaw::UsedAfterReturn) && matches!(held, Held::Lot(_))) {
             next.holdings[holder] = None;
         }
         for _ in 0..if self.is(Flaw::ReturnedAgain) { 2 } else { 1 } {
-            self.returned(&mut next, receipt, tokens, clock);
+            next.line += tokens;
+            next.receipts().for_each(|receipt| receipt.lifted += tokens);
         }
         Some(next)
     }
 
-    /// A return, on its conditions.
-    fn returned(&self, next: &mut State, receipt: Receipt, tokens: i8, clock: i8) {
+    /// How much of what is unused the conditions of a return let back.
+    fn may_return(&self, state: &State, receipt: Receipt, held: Held, unused: i8, clock: i8) -> i8 {
+        let Stock { capacity, rate, largest, .. } = self.stock;
         let is_anchored = receipt.is_anchored || self.is(Flaw::ReturnedToAnyAnchor);
-        let is_top = next.line == receipt.bottom;
+        let is_top = state.line == receipt.bottom;
         let is_excused = self.is(Flaw::ReturnedUnderALot) || (is_top && self.is(Flaw::ReturnedOnTopUnderALot));
-        let is_above = next.line + clock * self.stock.rate >= 0 || self.is(Flaw::ReturnedBelowZero);
-        if is_anchored && (receipt.is_last || is_excused) && (is_top || is_above) {
-            next.line += tokens;
-            next.receipts().for_each(|receipt| receipt.lifted += tokens);
+        if !is_anchored || !(receipt.is_last || is_excused) {
+            return 0;
         }
+        let lifted = if self.is(Flaw::ReturnsUncounted) { 0 } else { receipt.lifted };
+        let is_to_come = held == Held::Booked && receipt.bottom + clock * rate < 0;
+        if is_to_come {
+            let is_as_left = is_top || self.is(Flaw::ReturnedFromTheMiddle);
+            let is_tail = is_as_left && (lifted == 0 || self.is(Flaw::ReturnedAsItLooked));
+            return if is_tail { unused } else { 0 };
+        }
+        let in_room = match self.flaw {
+            Some(Flaw::ReturnedOverTheBrim) => unused,
+            _ => self.below_brim(receipt.bottom + lifted, unused, clock),
+        };
+        let beside_starts = capacity - largest - lifted;
+        if in_room <= beside_starts || self.is(Flaw::ReturnedBesideStarts) {
+            return in_room;
+        }
+        // All of it where no start is to come, or as much as fits beside one.
+        let is_above = state.line + clock * rate >= 0 || self.is(Flaw::ReturnedBelowZero);
+        if is_above && lifted == 0 { in_room } else { beside_starts.max(0) }
     }
 
     fn tick(&self, state: &State) -> State {
@@ -210,6 +228,9 @@ impl Model for Prefetch {
             actions.push(Action::Drop { holder });
             if self.has_started(holding).0 {
                 actions.push(Action::Begin { holder });
+                if self.stock.settles {
+                    actions.push(Action::BeginUnused { holder });
+                }
             }
             actions.extend(clocks.clone().map(|clock| Action::Return { holder, clock }));
         }
@@ -240,6 +261,11 @@ impl Told for Prefetch {
             Action::Begin { holder } => {
                 let mut next = *state;
                 next.meter -= next.holdings[holder].take()?.left;
+                Some(next)
+            }
+            Action::BeginUnused { holder } => {
+                let mut next = *state;
+                next.holdings[holder].as_mut()?.held = Held::Unused;
                 Some(next)
             }
             Action::Return { holder, clock } => self.give_back(state, holder, clock),

@@ -5,7 +5,8 @@ use sluice_model::{Flaw, Stock, check_prefetch};
 use crate::mutants::survivor;
 
 /// A bucket of three tokens, of which one flows back a tick.
-const THREE: Stock = Stock { capacity: 3, rate: 1, holders: 3, use_by: 2, clock_error: 0, settles: true, patience: 0 };
+const THREE: Stock =
+    Stock { capacity: 3, rate: 1, holders: 3, use_by: 2, clock_error: 0, settles: true, patience: 0, largest: 1 };
 
 fn holds(stock: Stock) {
     let verdict = check_prefetch(stock, None);
@@ -22,6 +23,9 @@ fn no_window_uses_more_with_lots_than_without() {
 #[test]
 fn no_window_uses_more_with_lots_and_booked_starts() {
     holds(Stock { patience: 2, ..THREE });
+    holds(Stock { patience: 4, use_by: 1, ..THREE });
+    // Calls of the whole capacity.
+    holds(Stock { patience: 3, largest: 3, ..THREE });
 }
 
 #[test]
@@ -35,6 +39,7 @@ fn clocks_that_are_off_add_twice_their_error_once() {
 fn no_window_uses_more_with_three_holders_and_clocks_that_are_off() {
     holds(Stock { clock_error: 1, use_by: 1, ..THREE });
     holds(Stock { capacity: 4, use_by: 3, ..THREE });
+    holds(Stock { patience: 4, capacity: 4, largest: 2, use_by: 1, ..THREE });
 }
 
 #[test]
@@ -53,10 +58,10 @@ fn a_receipt_is_its_own_proof() {
     }
 }
 
-/// Lots alone take the counter of lots, and nothing else.
+/// Lots alone take the counter of lots, and nothing else, where nobody books.
 #[test]
-fn where_no_call_leaves_tokens_unused_returns_need_no_count() {
-    let verdict = check_prefetch(Stock { settles: false, patience: 2, ..THREE }, Some(Flaw::ReturnsUncounted));
+fn where_no_call_leaves_tokens_unused_or_is_booked_returns_need_no_count() {
+    let verdict = check_prefetch(Stock { settles: false, ..THREE }, Some(Flaw::ReturnsUncounted));
     println!("prefetch without settles: {}\n  {verdict}\n", Flaw::ReturnsUncounted.flaw());
     assert!(verdict.broken.is_none(), "{verdict}");
 }
