@@ -212,6 +212,11 @@ impl Bucket {
         self
     }
 
+    /// The same bucket as one that has taken `lots` so far.
+    pub(crate) fn with_lots(&self, lots: i64) -> Self {
+        Self { lots, ..self.clone() }
+    }
+
     /// Number of lots taken so far.
     pub(crate) const fn lots(&self) -> i64 {
         self.lots

@@ -6,7 +6,7 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::schema::{LEASE_PREFIX, LOAD_PREFIX};
+use crate::schema::{LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 
 /// The name of a bucket: `{vendor}#{metric}` or `{vendor}#{model}#{metric}`, as in `openai#rpm`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,7 @@ impl Dimension {
     ///
     /// # Errors
     /// [`DimensionError`] for a wrong number of parts, an empty part, white space or control characters, a name that is
-    /// too long, and the vendors `lease` and `load`, whose keys belong to other rows.
+    /// too long, and the vendors `lease`, `load` and `ticket`, whose keys belong to other rows.
     pub fn new(name: &str) -> Result<Self, DimensionError> {
         match fault(name) {
             None => Ok(Self(Arc::from(name))),
@@ -54,8 +54,8 @@ fn fault(name: &str) -> Option<&'static str> {
     if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Some("it has white space or a control character");
     }
-    if name.starts_with(LEASE_PREFIX) || name.starts_with(LOAD_PREFIX) {
-        return Some("the vendors \"lease\" and \"load\" are reserved");
+    if [LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX].iter().any(|reserved| name.starts_with(reserved)) {
+        return Some("the vendors \"lease\", \"load\" and \"ticket\" are reserved");
     }
     if !matches!(name.split('#').count(), 2 | 3) {
         return Some("it has not two or three parts");
@@ -103,7 +103,9 @@ mod tests {
         for name in ["openai#rpm", "openai#gpt-4o#tpm", "é#ü"] {
             assert_eq!(Dimension::new(name).unwrap().as_str(), name);
         }
-        for name in ["", "openai", "#", "openai#", "#rpm", "a##b", "a#b#c#d", "lease#x", "load#x", "a b#c", "a#b\n"] {
+        for name in
+            ["", "openai", "#", "openai#", "#rpm", "a##b", "a#b#c#d", "lease#x", "load#x", "ticket#x", "a b#c", "a#b\n"]
+        {
             assert!(Dimension::new(name).is_err(), "{name:?}");
         }
     }

@@ -40,6 +40,7 @@ mod reclaim;
 mod recount;
 pub mod schema;
 mod statement;
+mod ticket;
 mod timestamp;
 
 pub use amount::{Amount, Cost, CostError};
@@ -68,4 +69,6 @@ pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
 pub use recount::{Census, Correction, Drift, ReadAt, Returned};
 pub use schema::{Exact, Fault, Field, Row, RowError};
 pub use statement::{Delete, Names, Operand, Put, Statement, Update, Write};
+pub use ticket::row::{Booked, Judgement, TicketRow};
+pub use ticket::{MOST_DIMENSIONS, Ticket, TicketError, TicketId};
 pub use timestamp::{CLOCK_ERROR, Timestamp};

@@ -1,7 +1,8 @@
 //! The DynamoDB table: its key, its attributes, and how a row is read.
 //!
 //! One table per environment, on demand, partition key [`KEY`] (string), no sort key. Kinds of row share it, told apart by the
-//! key: a bucket (`openai#rpm`), a lease (`lease#openai#rpm#{id}`), and what sweeps keep (`load#...`). Clients in other
+//! key: a bucket (`openai#rpm`), a lease (`lease#openai#rpm#{id}`), a ticket (`ticket#{id}`), and what
+//! sweeps keep (`load#...`). Clients in other
 //! languages may share the table: the names here are theirs too.
 
 use alloc::boxed::Box;
@@ -28,6 +29,8 @@ pub const KEY: &str = "vendor_dimension";
 pub const LEASE_PREFIX: &str = "lease#";
 /// Keys of load rows start with this.
 pub const LOAD_PREFIX: &str = "load#";
+/// Keys of ticket rows start with this.
+pub const TICKET_PREFIX: &str = "ticket#";
 
 /// Bucket: most tokens it can hold.
 pub const CAPACITY: &str = "capacity";
@@ -100,6 +103,15 @@ pub const CALLER: &str = "caller";
 pub const PURGE_AT: &str = "purge_at";
 /// Time between the end of a lease and its deletion by DynamoDB: 7 days, in which any sweep may find it.
 pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
+
+/// Ticket: what it books, a map of each dimension to its [`COST`], [`START`], [`RETURNED`], [`LOTS`], [`CAPACITY`] and
+/// [`REFILL_RATE`]. The last four are the bucket's, as the booking left it.
+pub const BOOKED: &str = "booked";
+/// Ticket, in [`BOOKED`]: when the line of the bucket, as the booking left it, is at zero. That is the start where one was booked;
+/// where the tokens were there already it lies before the booking.
+pub const START: &str = "start";
+/// Ticket: who redeemed it, a text unlike any other. Without it the ticket is good.
+pub const REDEEMED_BY: &str = "redeemed_by";
 
 /// One attribute of a row, borrowed from whatever holds the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +239,7 @@ pub(crate) fn amount(row: &(impl Row + ?Sized), attribute: &'static str) -> Resu
     parsed(row, attribute, |text| Amount::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 
-pub(crate) fn rate(row: &impl Row, attribute: &'static str) -> Result<Exact<Rate>, RowError> {
+pub(crate) fn rate(row: &(impl Row + ?Sized), attribute: &'static str) -> Result<Exact<Rate>, RowError> {
     parsed(row, attribute, |text| Rate::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 
@@ -235,7 +247,7 @@ pub(crate) fn timestamp(row: &(impl Row + ?Sized), attribute: &'static str) -> R
     parsed(row, attribute, |text| Timestamp::parse(text).map(|(value, exact)| Exact::read(value, exact, text)))
 }
 
-pub(crate) fn count(row: &impl Row, attribute: &'static str) -> Result<i64, RowError> {
+pub(crate) fn count(row: &(impl Row + ?Sized), attribute: &'static str) -> Result<i64, RowError> {
     parsed(row, attribute, |text| decimal::parse(text, 0).map(|scaled| scaled.value))
 }
 

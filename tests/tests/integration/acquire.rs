@@ -59,7 +59,7 @@ async fn a_malformed_or_senseless_request_never_reaches_the_table() {
     let world = World::with_rate(RPM, 10, 60).await;
     let client = world.client();
     world.dynamo.meter().reset();
-    for name in ["lease#x", "load#x", "openai#", "#rpm", "openai", "", "a#b#c#d", "a #b"] {
+    for name in ["lease#x", "load#x", "ticket#x", "openai#", "#rpm", "openai", "", "a#b#c#d", "a #b"] {
         assert!(matches!(error(&client, name).await, AcquireError::Request(RequestError::Dimension(_))), "{name}");
     }
     for cost in [0.0, -1.0, f64::NAN, f64::INFINITY] {

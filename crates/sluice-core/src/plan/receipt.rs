@@ -68,6 +68,16 @@ impl RateReceipt {
         self.cost
     }
 
+    /// The row after the write.
+    pub(crate) const fn after(&self) -> &Arc<Bucket> {
+        &self.after
+    }
+
+    /// When the line, as this grant left it for those behind it, is at zero; `None` where it never is.
+    pub(crate) fn zero_at(&self) -> Option<Timestamp> {
+        self.after.reaches(Amount::ZERO.minus(self.behind))
+    }
+
     /// The tokens as this grant left them for those behind it.
     fn left(&self) -> Amount {
         self.after.tokens().plus(self.behind)

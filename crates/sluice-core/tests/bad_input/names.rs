@@ -10,7 +10,7 @@ use crate::row::{Item, Value};
 
 /// Names, what almost is one, and anything.
 fn name() -> impl Strategy<Value = String> {
-    let part = || prop_oneof![4 => "[a-z0-9.-]{1,8}", 1 => "\\PC{0,4}", 1 => Just("lease".to_owned()), 1 => Just("load".to_owned())];
+    let part = || prop_oneof![4 => "[a-z0-9.-]{1,8}", 1 => "\\PC{0,4}", 1 => Just("lease".to_owned()), 1 => Just("load".to_owned()), 1 => Just("ticket".to_owned())];
     prop_oneof![
         6 => prop::collection::vec(part(), 1..5).prop_map(|parts| parts.join("#")),
         1 => ".{0,20}",
@@ -23,7 +23,7 @@ fn is_name(text: &str) -> bool {
     let is_part = |part: &&str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control());
     (2..=3).contains(&parts.len())
         && parts.iter().all(is_part)
-        && !["lease", "load"].contains(&parts[0])
+        && !["lease", "load", "ticket"].contains(&parts[0])
         && text.len() <= 1_024
 }
 

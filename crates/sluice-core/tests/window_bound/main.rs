@@ -9,6 +9,7 @@ mod item;
 mod lowers;
 mod returns;
 mod settles;
+mod tickets;
 
 use item::Item;
 use proptest::prelude::*;

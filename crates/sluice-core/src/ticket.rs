@@ -1,0 +1,289 @@
+//! Tickets: a booked start that travels, as text.
+//!
+//! `1.{id}.{start}.{span}.{dimension}...`, as in `1.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`: the version, the id of the
+//! row, the start in microseconds since the epoch and the time after it in which the ticket may be redeemed at the latest, both to
+//! base 36, and the dimensions, the one with the latest start first. Letters, digits, `-` and `_` stand for themselves, any other
+//! byte of a name is `~` and two digits to base 16: nothing in it has to be escaped in a URL or a queue's attribute.
+//!
+//! The text says when it is not worth to ask; what may be used, and when, is in the row ([`TicketRow`]) alone.
+
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::dimension::Dimension;
+use crate::schema::TICKET_PREFIX;
+use crate::timestamp::Timestamp;
+
+pub(crate) mod row;
+
+#[cfg(doc)]
+use row::TicketRow;
+
+/// Most dimensions of a ticket, as of a request.
+pub const MOST_DIMENSIONS: usize = 50;
+
+const VERSION: &str = "1";
+/// Longest id, in bytes.
+const LONGEST_ID: usize = 64;
+
+/// What makes the key of a ticket unique: the last segment of `ticket#{id}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TicketId(String);
+
+impl TicketId {
+    /// An id of 1 to 64 letters, digits, `-` and `_`; any other is rejected.
+    #[must_use]
+    pub fn new(id: String) -> Option<Self> {
+        let fits = !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(is_plain);
+        fits.then_some(Self(id))
+    }
+
+    /// The partition key of the ticket's row.
+    #[must_use]
+    pub fn key(&self) -> String {
+        alloc::format!("{TICKET_PREFIX}{}", self.0)
+    }
+}
+
+/// A booked start, to be carried in a message and redeemed when it is reached, by any process.
+///
+/// Its text is short, made of letters, digits, `.`, `-`, `_` and `~`, and reads back as the same ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    id: TicketId,
+    start: Timestamp,
+    use_by: Timestamp,
+    dimensions: Vec<Dimension>,
+}
+
+/// Why a text is no ticket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed ticket {text:?}: {reason}")]
+pub struct TicketError {
+    /// The text as it was given.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl Ticket {
+    /// When it may be redeemed, and the call be made.
+    #[must_use]
+    pub const fn start_at(&self) -> Timestamp {
+        self.start
+    }
+
+    /// When it may be redeemed at the latest: what it holds would run over the brim of its bucket by then. Tokens that others
+    /// give back may bring that forward.
+    #[must_use]
+    pub const fn use_by(&self) -> Timestamp {
+        self.use_by
+    }
+
+    /// The dimensions that it holds tokens of, the one with the latest start first.
+    #[must_use]
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
+    /// The partition key of its row.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.id.key()
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = self.use_by.micros_since(self.start);
+        write!(f, "{VERSION}.{}.{}.{}", self.id.0, Base36(self.start.micros()), Base36(span))?;
+        for dimension in &self.dimensions {
+            f.write_str(".")?;
+            write_name(f, dimension.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        parse(text).map_err(|reason| TicketError { text: text.to_string(), reason })
+    }
+}
+
+fn parse(text: &str) -> Result<Ticket, &'static str> {
+    let mut parts = text.split('.');
+    match parts.next() {
+        Some(VERSION) => {}
+        _ => return Err("it begins with no version that is known here, as in \"1.\""),
+    }
+    let mut next = || parts.next().ok_or("it ends early: it takes an id, a start, a span and a dimension");
+    let id = next()?.to_string();
+    let id = TicketId::new(id).ok_or("its id is not 1 to 64 letters, digits, - and _")?;
+    let start = parse_base36(next()?).ok_or("its start is no number to base 36 within range, without leading zeros")?;
+    let span = parse_base36(next()?).ok_or("its span is no number to base 36 within range, without leading zeros")?;
+    let use_by = start.checked_add(span).ok_or("its span ends beyond the range of instants")?;
+    let mut dimensions = alloc::vec![read_name(next()?)?];
+    for part in parts {
+        dimensions.push(read_name(part)?);
+    }
+    if dimensions.len() > MOST_DIMENSIONS {
+        return Err("it names more than 50 dimensions");
+    }
+    if dimensions.iter().collect::<BTreeSet<_>>().len() < dimensions.len() {
+        return Err("it names a dimension twice");
+    }
+    Ok(Ticket { id, start: Timestamp::from_micros(start), use_by: Timestamp::from_micros(use_by), dimensions })
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    for byte in name.bytes() {
+        match is_plain(byte) {
+            true => write!(f, "{}", char::from(byte))?,
+            false => write!(f, "~{byte:02X}")?,
+        }
+    }
+    Ok(())
+}
+
+/// One text for one name: what needs no escape has none.
+fn read_name(text: &str) -> Result<Dimension, &'static str> {
+    const ESCAPE: &str =
+        "a name in it has something other than letters, digits, -, _, and ~ with two digits to base 16";
+    let mut bytes = text.bytes();
+    let mut name = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if is_plain(byte) {
+            name.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|digit| HEX.iter().position(|hex| *hex == digit));
+        let (b'~', Some(high), Some(low)) = (byte, digit(), digit()) else { return Err(ESCAPE) };
+        let escaped = u8::try_from(high * 16 + low).map_err(|_| ESCAPE)?;
+        if is_plain(escaped) {
+            return Err("a name in it escapes what needs no escape");
+        }
+        name.push(escaped);
+    }
+    let name = String::from_utf8(name).map_err(|_| "a name in it is no UTF-8")?;
+    Dimension::new(&name).map_err(|error| error.reason)
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+/// Digits of the largest instant, to base 36.
+const MOST_DIGITS: usize = 13;
+
+/// A number that is not below zero, to base 36.
+struct Base36(i64);
+
+impl fmt::Display for Base36 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut rest, mut digits) = (self.0.max(0).unsigned_abs(), [b'0'; MOST_DIGITS]);
+        let mut first = MOST_DIGITS - 1;
+        for at in (0..MOST_DIGITS).rev() {
+            let digit = usize::try_from(rest % 36).unwrap_or(0);
+            digits[at] = DIGITS[digit];
+            if digit > 0 {
+                first = at;
+            }
+            rest /= 36;
+        }
+        digits[first..].iter().try_for_each(|digit| write!(f, "{}", char::from(*digit)))
+    }
+}
+
+/// One text for one number: no leading zeros.
+fn parse_base36(text: &str) -> Option<i64> {
+    if text.is_empty() || text.len() > MOST_DIGITS || (text.len() > 1 && text.starts_with('0')) {
+        return None;
+    }
+    text.bytes().try_fold(0_i64, |sum, byte| {
+        let digit = DIGITS.iter().position(|digit| *digit == byte)?;
+        sum.checked_mul(36)?.checked_add(i64::try_from(digit).ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ticket(id: &str, start: i64, span: i64, names: &[&str]) -> Ticket {
+        Ticket {
+            id: TicketId::new(id.into()).unwrap(),
+            start: Timestamp::from_micros(start),
+            use_by: Timestamp::from_micros(start + span),
+            dimensions: names.iter().map(|name| Dimension::new(name).unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_short_and_safe_in_a_url() {
+        let text = ticket("AZqz81Rb", 1_709_550_002_123_456, 59_880_000, &["openai#gpt-4o#tpm", "é#x.y"]).to_string();
+        assert_eq!(text, "1.AZqz81Rb.gtzgffzoow.znfpc.openai~23gpt-4o~23tpm.~C3~A9~23x~2Ey");
+        assert_eq!(text.parse::<Ticket>().unwrap().key(), "ticket#AZqz81Rb");
+    }
+
+    #[test]
+    fn bad_text_is_told_what_is_wrong() {
+        for (text, says) in [
+            ("", "version"),
+            ("2.a.1.1.a~23b", "version"),
+            ("1.a.1.1", "ends early"),
+            ("1..1.1.a~23b", "id"),
+            ("1.a b.1.1.a~23b", "id"),
+            ("1.a.01.1.a~23b", "its start"),
+            ("1.a.A.1.a~23b", "its start"),
+            ("1.a.zzzzzzzzzzzzz.1.a~23b", "its start"),
+            ("1.a.1.-1.a~23b", "its span"),
+            ("1.a.1y2p0ij32e8e7.1.a~23b", "beyond the range"),
+            ("1.a.1.1.a#b", "two digits"),
+            ("1.a.1.1.a~2fb", "two digits"),
+            ("1.a.1.1.a~2", "two digits"),
+            ("1.a.1.1.a~23~61", "needs no escape"),
+            ("1.a.1.1.a~23~FF", "UTF-8"),
+            ("1.a.1.1.a", "two or three parts"),
+            ("1.a.1.1.ticket~23b", "reserved"),
+            ("1.a.1.1.a~23b.a~23b", "twice"),
+        ] {
+            let error = text.parse::<Ticket>().unwrap_err();
+            assert!(error.reason.contains(says) && error.to_string().contains(text), "{text:?}: {error}");
+        }
+        let many: Vec<String> = (0..51).map(|n| alloc::format!("a~23m{n}")).collect();
+        assert!(alloc::format!("1.a.1.1.{}", many.join(".")).parse::<Ticket>().unwrap_err().reason.contains("50"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            id in "[A-Za-z0-9_-]{1,64}", start in 0..=i64::MAX, span in 0..=i64::MAX,
+            names in prop::collection::btree_set("[^#\\s\\pC]{1,8}#[^#\\s\\pC]{1,8}(#[^#\\s\\pC]{1,8})?", 1..4),
+        ) {
+            let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| Dimension::new(name).is_ok()).collect();
+            prop_assume!(!names.is_empty());
+            let written = ticket(&id, start, span.min(i64::MAX - start), &names);
+            let text = written.to_string();
+            prop_assert!(text.bytes().all(|byte| is_plain(byte) || b".~".contains(&byte)), "{}", text);
+            prop_assert_eq!(text.parse(), Ok(written));
+        }
+
+        #[test]
+        fn no_text_panics_and_one_ticket_has_one_text(
+            text in prop_oneof!["\\PC{0,60}", "1\\.[a-z]{1,3}\\.[0-9a-z]{1,14}\\.[0-9a-z]{1,14}(\\.[a-z~0-9A-F]{1,12}){1,3}"],
+        ) {
+            if let Ok(ticket) = text.parse::<Ticket>() {
+                prop_assert_eq!(ticket.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The row of a ticket, and the judge of who redeems it.
+//!
+//! A ticket's tokens were taken by its booking. That they may be used late, and how late, rests on one number: the tokens that the
+//! vendor still allows, U. It gains R a second, never passes C, and each call that starts takes its cost. With L the line of the
+//! bucket and O the tokens of all grants whose calls have not started, `U >= L + O` holds as long as `L + O` does not pass C: else
+//! U stops at C while both go on.
+//!
+//! Let p be the earliest of these grants, s the instant at which the line, as p's take left it, is at zero. What was taken after p
+//! lowers L by as much as it raises O; once it has started, or has lapsed, it lowers the sum. What came back from takes after p
+//! raises L by what it takes from O; from takes before p, it raises L alone, and `returned` counts it. So at t
+//!
+//! `L + O <= cost + (t - s) * R + (returned now - returned then)`
+//!
+//! and p may be used as long as that is C at most: later, some of it has run over the brim. It only grows, so that what has lapsed
+//! stays so, and what has not was never over the brim; each later ticket is judged by its own line, without those that lapsed.
+//! A ticket that is never redeemed leaves U higher than it could be. At a start in time (t = s) nothing is left to be had but the
+//! cost, which is C at most: then only returns of earlier takes can stand in the way.
+//!
+//! All of it rests on the limits as they were, and on a line that nothing else lifted. A bucket whose line stands higher than p's
+//! own and the returns explain (limits raised and lowered again, a bucket made anew) is not believed.
+
+use alloc::borrow::{Cow, ToOwned as _};
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use super::{Ticket, TicketId};
+use crate::amount::{Amount, Cost};
+use crate::bucket::Bucket;
+use crate::dimension::Dimension;
+use crate::plan::receipt::RateReceipt;
+use crate::rate::Rate;
+use crate::schema::{
+    self, BOOKED, CAPACITY, COST, Field, KEY, LOTS, PURGE_AT, REDEEMED_BY, REFILL_RATE, RETURNED, Row, RowError, START,
+    TICKET_PREFIX,
+};
+use crate::statement::{Delete, Operand, Put, Statement, Update};
+use crate::timestamp::Timestamp;
+
+/// Time between the end of a ticket and its deletion by DynamoDB: more than clocks err by, and short, since every sweep reads it.
+const PURGE_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// What a ticket holds of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booked {
+    dimension: Dimension,
+    cost: Cost,
+    /// When the line, as the booking left it, is at zero, rounded up.
+    start: Timestamp,
+    returned: Amount,
+    lots: i64,
+    capacity: Amount,
+    rate: Rate,
+}
+
+/// A ticket's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketRow {
+    id: TicketId,
+    /// By name.
+    parts: Vec<Booked>,
+    redeemed_by: Option<String>,
+}
+
+/// Whether a ticket may be used now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Yes: what its grant is made of, in the order of the row.
+    Good(Vec<RateReceipt>),
+    /// Not yet, or not in a cool-down: it stays good meanwhile.
+    Wait {
+        /// From the caller's `now`.
+        wait: Duration,
+        /// Which bucket causes the wait.
+        dimension: Dimension,
+        /// Whether that is a cool-down.
+        cooling_down: bool,
+    },
+    /// No more: some of it has run over the brim, or the limits are not those that it was booked under.
+    Lapsed,
+}
+
+/// Interleaving that the condition stops: an id that was drawn twice. With a lost reply it shows a put that was applied.
+static WRITE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
+
+/// Interleavings that the condition stops: two redeem one ticket, or one message is delivered twice (by); a request that arrives
+/// after the row was removed makes it anew (pk).
+static REDEEM: Statement = Statement::fixed(
+    "SET #by = :by, #p = :p",
+    "attribute_exists(#pk) AND attribute_not_exists(#by)",
+    &[("#pk", KEY), ("#by", REDEEMED_BY), ("#p", PURGE_AT)],
+);
+
+/// Interleaving that the condition stops: the row of a ticket that nobody redeemed is removed.
+static DELETE: Statement = Statement::guard("#by = :by", &[("#by", REDEEMED_BY)]);
+
+impl TicketRow {
+    /// The row of a ticket for what was booked; `None` where it could not be used at its own start, since the start of another
+    /// part is too late for one of them, or the cost leaves no room below the brim.
+    #[must_use]
+    pub fn book<'a>(id: TicketId, receipts: impl IntoIterator<Item = &'a RateReceipt>) -> Option<Self> {
+        let booked = receipts.into_iter().map(|receipt| {
+            let (bucket, start) = (receipt.after(), receipt.zero_at()?);
+            let limit = bucket.limit();
+            Some(Booked {
+                dimension: bucket.dimension().clone(),
+                cost: receipt.cost(),
+                start,
+                returned: bucket.returned(),
+                lots: bucket.lots(),
+                capacity: limit.capacity(),
+                rate: limit.refill_rate(),
+            })
+        });
+        let mut parts = booked.collect::<Option<Vec<_>>>()?;
+        parts.sort_by(|a, b| a.dimension.cmp(&b.dimension));
+        let row = Self { id, parts, redeemed_by: None };
+        let start = row.start_at();
+        let is_usable = |part: &Booked| part.room(start) >= part.cost.amount();
+        (!row.parts.is_empty() && row.parts.iter().all(is_usable)).then_some(row)
+    }
+
+    /// Reads a ticket's row.
+    ///
+    /// # Errors
+    /// [`RowError`] names the attribute.
+    pub fn read(row: &impl Row) -> Result<Self, RowError> {
+        let key = schema::text(row, KEY)?;
+        let id = key.strip_prefix(TICKET_PREFIX).and_then(|id| TicketId::new(id.to_owned()));
+        let id = id.ok_or_else(|| RowError::bad(KEY, key, "it is no ticket's key"))?;
+        let (mut parts, mut fault) = (BTreeMap::new(), None);
+        let is_map = row.entries(BOOKED, &mut |name, entry| match read_part(name, entry) {
+            Ok(part) => drop(parts.insert(part.dimension.clone(), part)),
+            Err(error) => fault = Some(error),
+        });
+        if let Some(error) = fault {
+            return Err(error);
+        }
+        if !is_map || parts.is_empty() {
+            return Err(RowError::bad(BOOKED, "", "it takes a map of each dimension to what is booked of it"));
+        }
+        let redeemed_by = match row.field(REDEEMED_BY) {
+            None => None,
+            Some(Field::Text(by)) => Some(by.to_owned()),
+            // Whoever wrote it, it is no ticket that nobody has used.
+            Some(_) => Some(String::new()),
+        };
+        Ok(Self { id, parts: parts.into_values().collect(), redeemed_by })
+    }
+
+    /// The write that makes the row. DynamoDB deletes it an hour after its end, where nobody redeems it.
+    #[must_use]
+    pub fn put(&self) -> Put {
+        let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension.to_string()), part.operand()));
+        let item = alloc::vec![
+            (KEY, Operand::text(self.id.key())),
+            (BOOKED, Operand::Map(entries.collect())),
+            (PURGE_AT, Operand::number(self.use_by().after(PURGE_AFTER).ceil_to_second())),
+        ];
+        Put { item, statement: &WRITE }
+    }
+
+    /// The write that makes it `by`'s, who is unlike any other; DynamoDB may delete the row from then on. A second send of it
+    /// fails, and shows `by` in the row: that is success.
+    #[must_use]
+    pub fn redeem(&self, by: &str, now: Timestamp) -> Update {
+        let values = alloc::vec![(":by", Operand::text(by)), (":p", Operand::number(now.ceil_to_second()))];
+        Update { key: self.id.key(), statement: Cow::Borrowed(&REDEEM), values }
+    }
+
+    /// The delete of whoever redeemed it.
+    #[must_use]
+    pub fn delete(&self, by: &str) -> Delete {
+        Delete { key: self.id.key(), statement: &DELETE, values: alloc::vec![(":by", Operand::text(by))] }
+    }
+
+    /// The ticket, to be carried.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        let mut parts: Vec<&Booked> = self.parts.iter().collect();
+        parts.sort_by_key(|part| Reverse(part.start));
+        let dimensions = parts.into_iter().map(|part| part.dimension.clone()).collect();
+        let (start, use_by) = (self.start_at(), self.use_by());
+        Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions }
+    }
+
+    /// What it holds, by the names of the dimensions.
+    #[must_use]
+    pub fn parts(&self) -> &[Booked] {
+        &self.parts
+    }
+
+    /// Whether nobody has redeemed it.
+    #[must_use]
+    pub const fn is_good(&self) -> bool {
+        self.redeemed_by.is_none()
+    }
+
+    /// Whether it was redeemed by `by`.
+    #[must_use]
+    pub fn is_redeemed_by(&self, by: &str) -> bool {
+        self.redeemed_by.as_deref() == Some(by)
+    }
+
+    /// Whether it may be used at `now`, with `buckets` as they were read for its parts, in the order of [`parts`](Self::parts).
+    /// The reading is the instant of the start: what others do to the buckets later, they do behind it.
+    #[must_use]
+    pub fn judge(&self, buckets: &[Arc<Bucket>], now: Timestamp) -> Judgement {
+        if let Some(part) = self.parts.iter().max_by_key(|part| part.start).filter(|part| part.start > now) {
+            let (wait, dimension) = (part.start.since(now), part.dimension.clone());
+            return Judgement::Wait { wait, dimension, cooling_down: false };
+        }
+        let cooling = buckets.iter().filter_map(|bucket| Some((bucket.cooling_down(now)?, bucket.dimension())));
+        if let Some((wait, dimension)) = cooling.max_by_key(|(wait, _)| *wait) {
+            return Judgement::Wait { wait, dimension: dimension.clone(), cooling_down: true };
+        }
+        let receipts = self.parts.iter().zip(buckets).map(|(part, bucket)| part.receipt(bucket, now));
+        match receipts.collect::<Option<Vec<_>>>().filter(|receipts| receipts.len() == self.parts.len()) {
+            Some(receipts) => Judgement::Good(receipts),
+            None => Judgement::Lapsed,
+        }
+    }
+
+    /// The latest start of its parts. Never before the epoch, which a ticket's text cannot say.
+    fn start_at(&self) -> Timestamp {
+        self.parts.iter().map(|part| part.start).fold(Timestamp::from_micros(0), Timestamp::max)
+    }
+
+    fn use_by(&self) -> Timestamp {
+        self.parts.iter().map(Booked::use_by).min().unwrap_or_default()
+    }
+}
+
+impl Booked {
+    /// The bucket that it holds tokens of.
+    #[must_use]
+    pub const fn dimension(&self) -> &Dimension {
+        &self.dimension
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub const fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// The line at `now`, as the booking left it, rounded up: its zero lies up to a microsecond before what the row says.
+    fn line(&self, now: Timestamp) -> Amount {
+        self.rate.accrued_ceil(now.micros_since(self.start).saturating_add(1))
+    }
+
+    /// What is below the brim at `now`, if nothing came back.
+    fn room(&self, now: Timestamp) -> Amount {
+        self.capacity.minus(self.line(now))
+    }
+
+    fn use_by(&self) -> Timestamp {
+        let micros = self.rate.micros_for(self.capacity.minus(self.cost.amount())).max(0);
+        Timestamp::from_micros(self.start.micros().saturating_add(micros))
+    }
+
+    /// The booking's receipt, as if its write had left the row as it is now: behind it are all who took since.
+    fn receipt(&self, bucket: &Arc<Bucket>, now: Timestamp) -> Option<RateReceipt> {
+        let limit = bucket.limit();
+        let is_as_booked = *bucket.dimension() == self.dimension
+            && !limit.is_concurrent()
+            && limit.capacity() == self.capacity
+            && limit.refill_rate() == self.rate
+            && bucket.returned() >= self.returned;
+        let since = bucket.returned().minus(self.returned);
+        let behind = self.line(bucket.anchor()).plus(since).minus(bucket.tokens());
+        if !is_as_booked || behind < Amount::ZERO {
+            return None;
+        }
+        // A return of it must find that no lot was taken since the booking, not since the reading.
+        let after = match bucket.lots() == self.lots {
+            true => Arc::clone(bucket),
+            false => Arc::new(bucket.with_lots(self.lots)),
+        };
+        let receipt = RateReceipt::in_batch(after, behind, self.cost);
+        (receipt.room(now) >= self.cost.amount()).then_some(receipt)
+    }
+
+    fn operand(&self) -> Operand {
+        let values = [
+            (COST, Operand::number(self.cost)),
+            (START, Operand::number(self.start)),
+            (RETURNED, Operand::number(self.returned)),
+            (LOTS, Operand::number(self.lots)),
+            (CAPACITY, Operand::number(self.capacity)),
+            (REFILL_RATE, Operand::number(self.rate)),
+        ];
+        Operand::Map(values.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+    }
+}
+
+fn read_part(name: &str, entry: Option<&dyn Row>) -> Result<Booked, RowError> {
+    let bad = |reason: String| RowError::bad(BOOKED, name, reason);
+    let dimension = Dimension::new(name).map_err(|error| bad(error.reason.to_owned()))?;
+    let entry = entry.ok_or_else(|| bad("it is no map".to_owned()))?;
+    let read = || {
+        let cost = schema::amount(entry, COST)?.get();
+        Ok(Booked {
+            dimension,
+            cost: Cost::new(cost).map_err(|error| RowError::bad(COST, &cost.to_string(), error))?,
+            start: schema::timestamp(entry, START)?.get(),
+            returned: schema::amount(entry, RETURNED)?.get(),
+            lots: schema::count(entry, LOTS)?,
+            capacity: schema::amount(entry, CAPACITY)?.get(),
+            rate: schema::rate(entry, REFILL_RATE)?.get(),
+        })
+    };
+    read().map_err(|error: RowError| bad(error.to_string()))
+}
