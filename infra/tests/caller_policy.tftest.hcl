@@ -29,7 +29,7 @@ run "product_code_can_neither_make_nor_remove_buckets" {
           Action   = ["dynamodb:PutItem", "dynamodb:DeleteItem"]
           Resource = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table"
           Condition = {
-            "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*"] }
+            "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*", "ticket#*"] }
             Null                      = { "dynamodb:LeadingKeys" = "false" }
           }
         },

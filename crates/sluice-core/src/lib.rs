@@ -70,5 +70,5 @@ pub use recount::{Census, Correction, Drift, ReadAt, Returned};
 pub use schema::{Exact, Fault, Field, Row, RowError};
 pub use statement::{Delete, Names, Operand, Put, Statement, Update, Write};
 pub use ticket::row::{Booked, Judgement, TicketRow};
-pub use ticket::{MOST_DIMENSIONS, Ticket, TicketError, TicketId};
+pub use ticket::{Ticket, TicketError, TicketId};
 pub use timestamp::{CLOCK_ERROR, Timestamp};

@@ -23,7 +23,7 @@ pub(crate) mod row;
 use row::TicketRow;
 
 /// Most dimensions of a ticket, as of a request.
-pub const MOST_DIMENSIONS: usize = 50;
+const MOST_DIMENSIONS: usize = 50;
 
 const VERSION: &str = "1";
 /// Longest id, in bytes.

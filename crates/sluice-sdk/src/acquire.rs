@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::prefetch;
 use crate::request::{Request, RequestError};
 use crate::store::StoreError;
+use crate::ticket;
 
 /// Why an acquire could not be judged.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -75,6 +76,10 @@ impl Client {
     /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
+        if let Some(within) = request.ticket_within {
+            // On the heap: a request that asks for none pays nothing for it.
+            return Box::pin(ticket::book(inner, request.parse()?, within)).await;
+        }
         let terms = Terms::at_once(inner.config.lease_ttl);
         let known = request.only().and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
         let Some((entry, cost)) = known else {

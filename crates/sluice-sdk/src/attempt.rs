@@ -130,6 +130,22 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
     })
 }
 
+/// As [`submit`], for a caller that would carry its start: books as far ahead as `terms` say, where that takes no lease. A start
+/// that is granted locally cannot be carried.
+pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
+    Box::pin(async move {
+        let at_once = Terms { until: None, ..terms };
+        let answer = match wants(inner, asks).await {
+            Ok(wants) => {
+                let takes_lease = inner.config.leases == Leases::All || wants.iter().any(|want| want.concurrent);
+                take_wants(inner, &wants, if takes_lease { at_once } else { terms }).await
+            }
+            Err(error) => Err(error),
+        };
+        told(inner, || asks.to_vec(), at_once, answer)
+    })
+}
+
 /// What the caller hears: an outage may be answered locally.
 fn told(
     inner: &Arc<Inner>,
@@ -261,12 +277,12 @@ pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
 }
 
 pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
-    RetryIn { wait: refusal.wait, dimension: dimension.clone(), reason: refusal.reason.into() }
+    RetryIn::new(refusal.wait, dimension.clone(), refusal.reason.into())
 }
 
 pub(crate) fn contended(dimension: &Dimension) -> RetryIn {
     let reason = crate::outcome::RetryReason::Contended;
-    RetryIn { wait: Backoff::DEFAULT.cap(), dimension: dimension.clone(), reason }
+    RetryIn::new(Backoff::DEFAULT.cap(), dimension.clone(), reason)
 }
 
 /// The refusal that is told for several: the longest wait, and who causes it.

@@ -88,6 +88,11 @@ impl Grant {
         grant
     }
 
+    /// What it holds, for someone else to hold: nothing is given back with it any more.
+    pub(crate) fn into_parts(mut self) -> Parts {
+        std::mem::take(&mut self.parts)
+    }
+
     /// How long DynamoDB took over it.
     pub(crate) const fn acquiring(&self) -> Duration {
         self.acquiring

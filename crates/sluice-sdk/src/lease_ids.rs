@@ -1,9 +1,9 @@
-//! Where leases get their ids.
+//! Where leases and tickets get their ids.
 
 use std::fmt;
 use std::sync::Arc;
 
-use sluice_core::LeaseId;
+use sluice_core::{LeaseId, TicketId};
 
 /// Draws ids that no other process draws: by default UUIDs (version 7) from the system's clock and random source, in 22
 /// characters. An id that was there before would be taken for this client's own.
@@ -18,6 +18,12 @@ impl LeaseIds {
     /// The next id; a UUID where what was drawn is none, since a slot without a lease would be lost with its holder.
     pub(crate) fn next(&self) -> LeaseId {
         let drawn = LeaseId::new((self.0)()).or_else(|| LeaseId::new(uuid()));
+        drawn.unwrap_or_else(|| unreachable!("a UUID is an id"))
+    }
+
+    /// As [`next`](Self::next), for a ticket, whose id stands in a URL.
+    pub(crate) fn next_ticket(&self) -> TicketId {
+        let drawn = TicketId::new((self.0)()).or_else(|| TicketId::new(uuid()));
         drawn.unwrap_or_else(|| unreachable!("a UUID is an id"))
     }
 }
@@ -54,5 +60,6 @@ mod tests {
         assert_eq!(drawn.len(), 1_000);
         assert!(drawn.iter().all(|id| id.as_str().len() == 22));
         assert_eq!(LeaseIds::from_fn(|| "a#b".into()).next().as_str().len(), 22, "no id: a UUID");
+        assert_eq!(LeaseIds::from_fn(|| "a:b".into()).next_ticket().key().len(), "ticket#".len() + 22, "the same");
     }
 }

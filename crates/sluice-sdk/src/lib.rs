@@ -50,6 +50,7 @@ mod slot;
 mod store;
 mod sweep;
 mod table;
+mod ticket;
 mod tracker;
 
 pub use acquire::AcquireError;
@@ -73,11 +74,13 @@ pub use slot::{Slot, SlotBuilder, SlotError};
 pub use store::StoreError;
 pub use sweep::{REPORT_TARGET, Restored, SweepError, SweepOptions, SweepReport};
 pub use table::{CreateTableError, create_table};
+pub use ticket::redeem::{RedeemError, Redeemed};
 pub use tracker::{
     Reservation, ReservationConfig, ReservationError, ReservationId, ReservationTracker, StaleReport, Tracked,
 };
 
 pub use sluice_core as core;
+pub use sluice_core::{Ticket, TicketError};
 pub use sluice_vendors as vendors;
 
 /// The README's examples, compiled with the tests.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
+use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
     Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES, OnLowerLimit, on_lower_limit,
 };
@@ -111,12 +111,13 @@ impl Client {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "NOT begins_with(#pk, :lease) AND NOT begins_with(#pk, :load)".into(),
+            filter: "NOT (begins_with(#pk, :lease) OR begins_with(#pk, :load) OR begins_with(#pk, :ticket))".into(),
             consistency: Consistency::Eventual,
             names: &[("#pk", KEY)],
             values: vec![
                 (":lease".into(), AttributeValue::S(LEASE_PREFIX.into())),
                 (":load".into(), AttributeValue::S(LOAD_PREFIX.into())),
+                (":ticket".into(), AttributeValue::S(TICKET_PREFIX.into())),
             ],
             projection: None,
             page: None,

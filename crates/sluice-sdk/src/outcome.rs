@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Dimension, Reason};
+use sluice_core::{Dimension, Reason, Ticket};
 
 use crate::grant::Grant;
 
@@ -22,6 +22,7 @@ pub struct RetryIn {
     pub(crate) wait: Duration,
     pub(crate) dimension: Dimension,
     pub(crate) reason: RetryReason,
+    ticket: Option<Box<Ticket>>,
 }
 
 /// Why a caller is to come back later.
@@ -67,6 +68,16 @@ impl RetryReason {
 }
 
 impl RetryIn {
+    pub(crate) const fn new(wait: Duration, dimension: Dimension, reason: RetryReason) -> Self {
+        Self { wait, dimension, reason, ticket: None }
+    }
+
+    /// The same with a ticket, if there is one.
+    pub(crate) fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
+        self.ticket = ticket.map(Box::new);
+        self
+    }
+
     /// How long to wait from now.
     #[must_use]
     pub const fn wait(&self) -> Duration {
@@ -84,11 +95,19 @@ impl RetryIn {
     pub const fn reason(&self) -> RetryReason {
         self.reason
     }
+
+    /// The start that was booked, to be carried along and redeemed after the wait ([`Client::redeem`](crate::Client::redeem)): for a
+    /// request with [`ticket_within`](crate::Request::ticket_within), and for a ticket that was redeemed too early. A ticket that is
+    /// never redeemed wastes its tokens, which refill.
+    #[must_use]
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_deref()
+    }
 }
 
 impl std::fmt::Display for RetryIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { wait, dimension, reason } = self;
+        let Self { wait, dimension, reason, ticket: _ } = self;
         write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
 
@@ -17,6 +18,7 @@ use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
 pub struct Request<'a> {
     names: Names<'a>,
     costs: Vec<(Cow<'a, str>, Quantity)>,
+    pub(crate) ticket_within: Option<Duration>,
 }
 
 /// Most requests name one dimension, and need no list.
@@ -89,6 +91,20 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// Lets [`Client::acquire`](crate::Client::acquire) book a start up to `within` ahead, where there is none now, and answer with
+    /// a ticket for it ([`RetryIn::ticket`](crate::RetryIn::ticket)): for work that goes back into its queue until then, and need
+    /// not compete again. A longer time refuses fewer, and lets the line grow.
+    ///
+    /// For rate limits alone, whose grants write no lease row: with a concurrency bucket among the dimensions, or
+    /// `SLUICE_LEASES=all`, a refusal stays a refusal. So it does where the ticket could not be used: a call that costs all of a
+    /// bucket's capacity, or dimensions whose starts lie further apart than their buckets hold tokens. `slot` books by itself,
+    /// and ignores it.
+    #[must_use]
+    pub const fn ticket_within(mut self, within: Duration) -> Self {
+        self.ticket_within = Some(within);
+        self
+    }
+
     /// The same with names of its own.
     #[must_use]
     pub fn into_owned(self) -> Request<'static> {
@@ -98,7 +114,7 @@ impl<'a> Request<'a> {
             Names::Many(names) => Names::Many(names.into_iter().map(own).collect()),
         };
         let costs = self.costs.into_iter().map(|(name, cost)| (own(name), cost)).collect();
-        Request { names, costs }
+        Request { names, costs, ticket_within: self.ticket_within }
     }
 
     fn names(&self) -> &[Cow<'a, str>] {
@@ -208,7 +224,7 @@ impl From<Cost> for Quantity {
 
 impl<'a> From<&'a str> for Request<'a> {
     fn from(name: &'a str) -> Self {
-        Self { names: Names::One(Cow::Borrowed(name)), costs: Vec::new() }
+        Self { names: Names::One(Cow::Borrowed(name)), costs: Vec::new(), ticket_within: None }
     }
 }
 
@@ -233,7 +249,7 @@ impl<S: AsRef<str>, const N: usize> From<[S; N]> for Request<'_> {
 impl<S: AsRef<str>> From<&[S]> for Request<'_> {
     fn from(names: &[S]) -> Self {
         let owned = |name: &S| Cow::Owned(name.as_ref().to_owned());
-        Self { names: Names::Many(names.iter().map(owned).collect()), costs: Vec::new() }
+        Self { names: Names::Many(names.iter().map(owned).collect()), costs: Vec::new(), ticket_within: None }
     }
 }
 

@@ -9,7 +9,7 @@ locals {
     "dynamodb:UpdateItem",
   ]
 
-  # On lease rows alone, so that product code can neither replace a bucket nor remove one.
+  # On lease and ticket rows alone, so that product code can neither replace a bucket nor remove one.
   lease_actions = [
     "dynamodb:PutItem",
     "dynamodb:DeleteItem",
@@ -23,7 +23,7 @@ locals {
 
   # ForAllValues also holds for a request without any key; the Null test closes that gap.
   on_leases = {
-    "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*"] }
+    "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*", "ticket#*"] }
     Null                      = { "dynamodb:LeadingKeys" = "false" }
   }
 

@@ -4,15 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, table_name};
+use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREFIX, table_name};
 use sluice_reconciler::{Ended, metrics};
-use sluice_sdk::{StoreError, SweepOptions, SweepReport};
+use sluice_sdk::{Outcome, Request, StoreError, SweepOptions, SweepReport};
 use sluice_testkit::Rights;
 
 use crate::world::{World, dimension, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
 const RATE: &str = "openai#rpm";
+
+const LEASES: &[&str] = &[LEASE_PREFIX];
+const LEASES_AND_TICKETS: &[&str] = &[LEASE_PREFIX, TICKET_PREFIX];
 
 fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra").join(file);
@@ -49,8 +52,9 @@ fn terraform_and_the_schema_name_the_same_table() {
     }
     let reconciler = read("modules/reconciler/rights.tf");
     let callers = read("modules/caller-policy/main.tf");
-    for policies in [&reconciler, &callers] {
-        assert!(policies.contains(&format!("\"dynamodb:LeadingKeys\" = [\"{LEASE_PREFIX}*\"]")));
+    for (policies, keys) in [(reconciler, LEASES), (callers, LEASES_AND_TICKETS)] {
+        let keys: Vec<String> = keys.iter().map(|prefix| format!("\"{prefix}*\"")).collect();
+        assert!(policies.contains(&format!("\"dynamodb:LeadingKeys\" = [{}]", keys.join(", "))));
     }
 }
 
@@ -71,9 +75,10 @@ fn alarms_and_charts_look_at_metrics_that_are_published() {
     }
 }
 
-fn rights(on_table: &[String], on_leases: &[String]) -> Rights {
+fn rights(on_table: &[String], on_leases: &[String], keys: &[&str]) -> Rights {
     let table = on_table.iter().fold(Rights::none(), Rights::allow);
-    on_leases.iter().fold(table, |rights, action| rights.allow_on(action, format!("{LEASE_PREFIX}*")))
+    let each = on_leases.iter().flat_map(|action| keys.iter().map(move |prefix| (action, prefix)));
+    each.fold(table, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
 }
 
 /// Everything that a sweep can find: slots, a rate lease, a bucket that is gone, one that is full, a slot that is lost.
@@ -112,14 +117,14 @@ async fn a_sweep_with_the_documented_rights_alone_does_all_its_work() {
     let source = read("modules/reconciler/rights.tf");
     let (on_table, on_leases) = (list(&source, "table_actions"), list(&source, "lease_actions"));
     let world = damaged().await;
-    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES));
     world.client().warm_up().await.unwrap();
     assert!(heals(&world).await);
     for left_out in on_table.iter().chain(&on_leases) {
         let without =
             |actions: &[String]| actions.iter().filter(|action| *action != left_out).cloned().collect::<Vec<_>>();
         let world = damaged().await;
-        world.dynamo.faults().allow_only(rights(&without(&on_table), &without(&on_leases)));
+        world.dynamo.faults().allow_only(rights(&without(&on_table), &without(&on_leases), LEASES));
         assert!(!heals(&world).await, "{left_out} is granted and not needed");
     }
 }
@@ -130,10 +135,22 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_and_releases(
     let mut on_table = list(&source, "caller_actions");
     let on_leases = list(&source, "lease_actions");
     let world = damaged().await;
-    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
     let client = world.client();
     let mut held = take(&client, SLOTS).await;
     take(&client, RATE).await.release().await.unwrap();
+    let all = client.acquire(Request::from(RATE).cost(RATE, 9)).await.unwrap();
+    assert!(all.granted().is_some());
+    let Outcome::RetryIn(retry) =
+        client.acquire(Request::from(RATE).ticket_within(Duration::from_secs(60))).await.unwrap()
+    else {
+        panic!("granted")
+    };
+    world.pass(retry.wait());
+    assert!(client.redeem(retry.ticket().unwrap()).await.unwrap().granted().is_some());
+    crate::world::settle().await;
+    assert!(world.row(&retry.ticket().unwrap().key()).await.is_none());
+    world.pass(Duration::from_secs(20));
     client.penalize(RATE, 0.5).await.unwrap();
     held.renew().await.unwrap();
     held.release().await.unwrap();
@@ -144,6 +161,6 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_and_releases(
     let removed = client.remove_bucket(&dimension(RATE)).await.unwrap_err();
     assert!(matches!(removed, StoreError::AccessDenied { .. }), "{removed}");
     on_table.extend(list(&source, "sweep_actions"));
-    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
     assert!(heals(&world).await);
 }

@@ -47,6 +47,7 @@ mod reconciler;
 mod recount;
 mod recount_races;
 mod sweep;
+mod tickets;
 mod together;
 mod tracker;
 mod world;

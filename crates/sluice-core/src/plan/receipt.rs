@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
+use crate::dimension::Dimension;
 use crate::plan::rate::{RatePlanner, largest_booking};
 use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
@@ -66,6 +67,12 @@ impl RateReceipt {
     #[must_use]
     pub const fn cost(&self) -> Cost {
         self.cost
+    }
+
+    /// The bucket that it is of.
+    #[must_use]
+    pub fn dimension(&self) -> &Dimension {
+        self.after.dimension()
     }
 
     /// The row after the write.

@@ -221,5 +221,5 @@ impl<'a> Waiting<'a> {
 }
 
 fn still_in_line(ask: &Ask) -> RetryIn {
-    RetryIn { wait: Backoff::POLL.cap(), dimension: ask.dimension.clone(), reason: RetryReason::NoFreeSlot }
+    RetryIn::new(Backoff::POLL.cap(), ask.dimension.clone(), RetryReason::NoFreeSlot)
 }

@@ -1,0 +1,83 @@
+//! Tickets: a start that is booked by one process, carried in a message, and redeemed by any.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Dimension, RateReceipt, Ticket, TicketRow};
+use tokio::time::Instant;
+
+use crate::acquire::AcquireError;
+use crate::attempt::{self, LeaseTerm, Terms};
+use crate::client::Inner;
+use crate::config::LONGEST;
+use crate::give_back::give_back_unused;
+use crate::grant::{Grant, Hold, Part, Parts};
+use crate::outcome::{Outcome, RetryIn, RetryReason};
+use crate::request::Ask;
+use crate::store::{Attributes, Written};
+
+pub(crate) mod redeem;
+
+/// Takes what is asked for, or books it up to `within` ahead: a start that is not now becomes a ticket.
+pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
+    let lease = LeaseTerm { at_least: inner.config.lease_ttl, until: None };
+    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST)), lease };
+    Ok(match attempt::book(inner, &asks, terms).await? {
+        Outcome::Granted(grant) if grant.start_at() > inner.now() => Outcome::RetryIn(carry(inner, grant).await),
+        outcome => outcome,
+    })
+}
+
+/// The tokens belong to the ticket's row from now on; where there is none, they are given back, and the refusal is told.
+async fn carry(inner: &Arc<Inner>, grant: Grant) -> RetryIn {
+    let start = grant.start_at();
+    let parts = grant.into_parts();
+    let latest: Option<Dimension> =
+        parts.iter().max_by_key(|part| part.start_at).map(|part| part.entry.dimension.clone());
+    let for_task = Arc::clone(inner);
+    // On its own task: cut off in the middle, nobody would know whether the row has the tokens.
+    let ticket = match tokio::spawn(async move { put(&for_task, parts).await }).await {
+        Ok(ticket) => ticket,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => std::future::pending().await,
+    };
+    let dimension = latest.unwrap_or_else(|| unreachable!("no grant is empty"));
+    RetryIn::new(start.since(inner.now()), dimension, RetryReason::Exhausted).with_ticket(ticket)
+}
+
+async fn put(inner: &Arc<Inner>, parts: Parts) -> Option<Ticket> {
+    let receipts = parts.iter().map(|part| receipt(part)).collect::<Option<Vec<_>>>();
+    let row = receipts.and_then(|receipts| TicketRow::book(inner.config.lease_ids.next_ticket(), receipts));
+    if let Some(row) = row
+        && is_put(inner, &row).await
+    {
+        let ticket = row.ticket();
+        tracing::debug!(event = "ticket.booked", key = ticket.key(), start_at = %ticket.start_at());
+        return Some(ticket);
+    }
+    // Should the row be there all the same, after a lost reply: nobody has its ticket.
+    give_back_unused(inner, parts).await;
+    None
+}
+
+/// A lease would end before its ticket is redeemed.
+fn receipt(part: &Part) -> Option<&RateReceipt> {
+    match &part.hold {
+        Hold::Tokens { receipt, lease: None } => Some(receipt),
+        _ => None,
+    }
+}
+
+async fn is_put(inner: &Inner, row: &TicketRow) -> bool {
+    match inner.store.put(&row.put()).await {
+        Ok(Written::Applied(_)) => true,
+        // Its own, after a lost reply; else an id that was drawn twice.
+        Ok(Written::ConditionFailed(seen)) => {
+            seen.is_some_and(|seen| TicketRow::read(&Attributes(&seen)).is_ok_and(|seen| seen == *row))
+        }
+        Err(error) => {
+            tracing::warn!(event = "ticket.not_booked", %error);
+            false
+        }
+    }
+}
