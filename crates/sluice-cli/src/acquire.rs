@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sluice_sdk::{Grant, Outcome, Released, Request};
+use sluice_sdk::{Grant, Outcome, Released, Request, RetryIn};
 use tokio::time::{Instant, sleep_until};
 
 use crate::arguments::duration;
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
     #[arg(long, value_parser = duration, default_value = "0s")]
     hold: Duration,
+    /// Where there is no start now, book one up to this time ahead, and print a ticket for it, as in 5m
+    #[arg(long, value_parser = duration)]
+    ticket_within: Option<Duration>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -51,40 +54,58 @@ pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
 
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
-    match client.acquire(request(&options.dimensions)?).await? {
-        Outcome::Granted(grant) => {
-            let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
-            if !options.json {
-                anstream::println!("{}granted{} {}", GREEN.render(), GREEN.render_reset(), names.join(", "));
-            }
-            let grant = hold(grant, options.hold).await;
-            let released = grant.release().await?;
-            let note = match released {
-                Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
-                Released::AlreadyCapped => "the bucket was full already: another client restored this slot",
-                _ => "released (slots are free again; rate tokens stay spent)",
-            };
-            if options.json {
-                output::json(&json!({ "outcome": "granted", "dimensions": names, "released": note }))?;
-            } else {
-                println!("{note}");
-            }
-            Ok(ExitCode::SUCCESS)
+    let mut request = request(&options.dimensions)?;
+    if let Some(within) = options.ticket_within {
+        request = request.ticket_within(within);
+    }
+    match client.acquire(request).await? {
+        Outcome::Granted(grant) => hold_and_release(grant, options.hold, options.json).await,
+        Outcome::RetryIn(retry) => refuse(&retry, options.json),
+    }
+}
+
+/// Says what was granted, holds it, and says how its release ended.
+pub(crate) async fn hold_and_release(grant: Grant, time: Duration, json: bool) -> Ended {
+    let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
+    if !json {
+        anstream::println!("{}granted{} {}", GREEN.render(), GREEN.render_reset(), names.join(", "));
+    }
+    let grant = hold(grant, time).await;
+    let released = grant.release().await?;
+    let note = match released {
+        Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
+        Released::AlreadyCapped => "the bucket was full already: another client restored this slot",
+        _ => "released (slots are free again; rate tokens stay spent)",
+    };
+    if json {
+        output::json(&json!({ "outcome": "granted", "dimensions": names, "released": note }))?;
+    } else {
+        println!("{note}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says when to come back, and with which ticket.
+pub(crate) fn refuse(retry: &RetryIn, json: bool) -> Ended {
+    let ticket = retry.ticket().map(ToString::to_string);
+    if json {
+        let mut told = json!({
+            "outcome": "retry_in",
+            "wait_seconds": retry.wait().as_secs_f64(),
+            "dimension": retry.dimension().as_str(),
+            "reason": retry.reason().as_str(),
+        });
+        if let Some(ticket) = ticket {
+            told["ticket"] = ticket.into();
         }
-        Outcome::RetryIn(retry) => {
-            if options.json {
-                output::json(&json!({
-                    "outcome": "retry_in",
-                    "wait_seconds": retry.wait().as_secs_f64(),
-                    "dimension": retry.dimension().as_str(),
-                    "reason": retry.reason().as_str(),
-                }))?;
-            } else {
-                anstream::println!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
-            }
-            Ok(ExitCode::from(TRY_AGAIN))
+        output::json(&told)?;
+    } else {
+        anstream::println!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
+        if let Some(ticket) = ticket {
+            println!("ticket {ticket}");
         }
     }
+    Ok(ExitCode::from(TRY_AGAIN))
 }
 
 /// Holds the grant, renewing its leases before they end. A renewal that fails is tried again; a lease that is gone is told.

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, run, sandbox, stress,
+    acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, redeem, run, sandbox, stress,
 };
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Leases(leases::Options),
     /// Acquire, hold for a time, release
     Acquire(acquire::Options),
+    /// Take up a start that was booked with acquire --ticket-within, hold for a time, release
+    Redeem(redeem::Options),
     /// Run a command inside a slot, and pass its exit code on
     Run(run::Options),
     /// Take a share of a bucket's level away, as after a 429

@@ -16,6 +16,7 @@ mod leases;
 mod output;
 mod penalize;
 mod reconcile;
+mod redeem;
 mod run;
 mod sandbox;
 mod signals;
@@ -36,6 +37,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Buckets(options) => buckets::run(options).await,
         Command::Leases(options) => leases::run(options).await,
         Command::Acquire(options) => acquire::run(options).await,
+        Command::Redeem(options) => redeem::run(options).await,
         Command::Run(options) => run::run(options).await,
         Command::Penalize(options) => penalize::run(options).await,
         Command::CoolDown(options) => cool_down::run(options).await,

@@ -197,6 +197,33 @@ fn an_acquire_says_granted_or_when_to_come_back() {
 }
 
 #[test]
+fn a_ticket_is_printed_and_redeemed_once() {
+    let limits = file("ticket.toml", &LIMITS.replace("\"1h\"", "\"10s\""));
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    sandbox.stdout(&["acquire", "openai#rpm=2"]);
+    let refused = sandbox.run(&["acquire", "openai#rpm", "--ticket-within", "1m", "--json"]);
+    assert_eq!(refused.status.code(), Some(75), "EX_TEMPFAIL");
+    let answer: Value = serde_json::from_str(&text(&refused.stdout)).unwrap();
+    let ticket = answer["ticket"].as_str().unwrap();
+    let early = sandbox.run(&["redeem", ticket]);
+    assert_eq!(early.status.code(), Some(75));
+    assert!(text(&early.stdout).contains(&format!("ticket {ticket}")), "{}", text(&early.stdout));
+    wait_until("its start", || {
+        let output = sandbox.run(&["redeem", ticket]);
+        let told = text(&output.stdout);
+        match output.status.code() {
+            Some(75) => false,
+            code => code == Some(0) && told.starts_with("granted openai#rpm") || panic!("{told}"),
+        }
+    });
+    let again = sandbox.run(&["redeem", ticket, "--json"]);
+    assert_eq!((again.status.code(), text(&again.stdout).contains("spent")), (Some(1), true));
+    let bad = sandbox.run(&["redeem", "1.a.1.1.openai#rpm"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(text(&bad.stderr).contains("two digits to base 16"), "{}", text(&bad.stderr));
+}
+
+#[test]
 fn a_limit_that_is_too_large_for_inline_leases_is_told_before_anything_is_applied() {
     let sandbox = Sandbox::start(&[]);
     let bucket = |name: &str, capacity| {

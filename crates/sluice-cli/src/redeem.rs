@@ -1,0 +1,42 @@
+//! `sluice redeem`: take up a booked start, hold, release.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use sluice_sdk::{Redeemed, Ticket};
+
+use crate::acquire::{hold_and_release, refuse};
+use crate::arguments::duration;
+use crate::connect::client;
+use crate::failure::Ended;
+use crate::output::{self, YELLOW};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// A ticket, as `sluice acquire --ticket-within` prints it
+    ticket: Ticket,
+    /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
+    #[arg(long, value_parser = duration, default_value = "0s")]
+    hold: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A ticket that is good no more ends in 1, as an error does: no time will mend it.
+pub(crate) async fn run(options: Options) -> Ended {
+    let (outcome, why) = match client().await?.redeem(&options.ticket).await? {
+        Redeemed::Granted(grant) => return hold_and_release(grant, options.hold, options.json).await,
+        Redeemed::RetryIn(retry) => return refuse(&retry, options.json),
+        Redeemed::Spent => ("spent", "it was redeemed before, or its row is gone"),
+        _ => ("lapsed", "it came too late, or the limits were changed: acquire anew"),
+    };
+    if options.json {
+        output::json(&json!({ "outcome": outcome }))?;
+    } else {
+        anstream::println!("{}{outcome}{} {why}", YELLOW.render(), YELLOW.render_reset());
+    }
+    Ok(ExitCode::FAILURE)
+}
