@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, redeem, run, sandbox, stress,
+    acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, redeem, run, sandbox,
+    stress,
 };
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.

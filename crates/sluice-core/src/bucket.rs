@@ -212,9 +212,9 @@ impl Bucket {
         self
     }
 
-    /// The same bucket as one that has taken `lots` so far.
-    pub(crate) fn with_lots(&self, lots: i64) -> Self {
-        Self { lots, ..self.clone() }
+    /// The same bucket on another line, as a write left it that is not the last.
+    pub(crate) fn as_left(&self, tokens: Amount, anchor: Exact<Timestamp>, returned: Amount, lots: i64) -> Self {
+        Self { tokens, anchor, returned, lots, ..self.clone() }
     }
 
     /// Number of lots taken so far.

@@ -104,12 +104,9 @@ pub const PURGE_AT: &str = "purge_at";
 /// Time between the end of a lease and its deletion by DynamoDB: 7 days, in which any sweep may find it.
 pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
 
-/// Ticket: what it books, a map of each dimension to its [`COST`], [`START`], [`RETURNED`], [`LOTS`], [`CAPACITY`] and
-/// [`REFILL_RATE`]. The last four are the bucket's, as the booking left it.
+/// Ticket: what it books, a map of each dimension to its [`COST`], and to [`TOKENS`], [`LAST_REFILL_AT`], [`RETURNED`], [`LOTS`],
+/// [`CAPACITY`] and [`REFILL_RATE`] of its bucket, as the booking left them for those behind it.
 pub const BOOKED: &str = "booked";
-/// Ticket, in [`BOOKED`]: when the line of the bucket, as the booking left it, is at zero. That is the start where one was booked;
-/// where the tokens were there already it lies before the booking.
-pub const START: &str = "start";
 /// Ticket: who redeemed it, a text unlike any other. Without it the ticket is good.
 pub const REDEEMED_BY: &str = "redeemed_by";
 

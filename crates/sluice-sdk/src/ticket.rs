@@ -63,7 +63,7 @@ async fn put(inner: &Arc<Inner>, parts: Parts) -> Option<Ticket> {
 /// A lease would end before its ticket is redeemed.
 fn receipt(part: &Part) -> Option<&RateReceipt> {
     match &part.hold {
-        Hold::Tokens { receipt, lease: None } => Some(receipt),
+        Hold::Tokens { receipt, lease: None, .. } => Some(receipt),
         _ => None,
     }
 }

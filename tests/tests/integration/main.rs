@@ -42,6 +42,7 @@ mod limits;
 mod lost_replies;
 mod other_clients;
 mod outage;
+mod overload;
 mod prefetch;
 mod reconciler;
 mod recount;

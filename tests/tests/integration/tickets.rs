@@ -363,7 +363,8 @@ async fn a_ticket_over_several_dimensions_is_all_or_nothing() {
     let both = || Request::from([RPM, TPM]).cost(TPM, 600).ticket_within(MINUTE);
     let first = refused(&client, both()).await;
     assert_eq!((first.dimension().as_str(), first.wait().as_secs()), (TPM, 6));
-    assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("-1", "-100"));
+    assert_eq!(world.level(RPM).await, "-1");
+    assert!(world.level(TPM).await.starts_with("-100"), "{}", world.level(TPM).await);
     world.pass(first.wait());
     let ticket: Ticket = first.ticket().unwrap().to_string().parse().unwrap();
     assert_eq!(ticket.dimensions(), [dimension(TPM), dimension(RPM)], "the latest start first");

@@ -75,18 +75,8 @@ impl RateReceipt {
         self.after.dimension()
     }
 
-    /// The row after the write.
-    pub(crate) const fn after(&self) -> &Arc<Bucket> {
-        &self.after
-    }
-
-    /// When the line, as this grant left it for those behind it, is at zero; `None` where it never is.
-    pub(crate) fn zero_at(&self) -> Option<Timestamp> {
-        self.after.reaches(Amount::ZERO.minus(self.behind))
-    }
-
     /// The tokens as this grant left them for those behind it.
-    fn left(&self) -> Amount {
+    pub(crate) fn left(&self) -> Amount {
         self.after.tokens().plus(self.behind)
     }
 
@@ -177,7 +167,7 @@ impl RateReceipt {
     }
 
     /// The bucket as the write left it.
-    pub(super) fn after(&self) -> &Bucket {
+    pub(crate) fn after(&self) -> &Bucket {
         &self.after
     }
 }

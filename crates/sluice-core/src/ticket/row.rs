@@ -34,8 +34,8 @@ use crate::dimension::Dimension;
 use crate::plan::receipt::RateReceipt;
 use crate::rate::Rate;
 use crate::schema::{
-    self, BOOKED, CAPACITY, COST, Field, KEY, LOTS, PURGE_AT, REDEEMED_BY, REFILL_RATE, RETURNED, Row, RowError, START,
-    TICKET_PREFIX,
+    self, BOOKED, CAPACITY, COST, Exact, Field, KEY, LAST_REFILL_AT, LOTS, PURGE_AT, REDEEMED_BY, REFILL_RATE,
+    RETURNED, Row, RowError, TICKET_PREFIX, TOKENS,
 };
 use crate::statement::{Delete, Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -48,8 +48,9 @@ const PURGE_AFTER: Duration = Duration::from_secs(60 * 60);
 pub struct Booked {
     dimension: Dimension,
     cost: Cost,
-    /// When the line, as the booking left it, is at zero, rounded up.
-    start: Timestamp,
+    /// The line, as the booking left it for those behind it.
+    tokens: Amount,
+    anchor: Exact<Timestamp>,
     returned: Amount,
     lots: i64,
     capacity: Amount,
@@ -102,25 +103,13 @@ impl TicketRow {
     /// part is too late for one of them, or the cost leaves no room below the brim.
     #[must_use]
     pub fn book<'a>(id: TicketId, receipts: impl IntoIterator<Item = &'a RateReceipt>) -> Option<Self> {
-        let booked = receipts.into_iter().map(|receipt| {
-            let (bucket, start) = (receipt.after(), receipt.zero_at()?);
-            let limit = bucket.limit();
-            Some(Booked {
-                dimension: bucket.dimension().clone(),
-                cost: receipt.cost(),
-                start,
-                returned: bucket.returned(),
-                lots: bucket.lots(),
-                capacity: limit.capacity(),
-                rate: limit.refill_rate(),
-            })
-        });
-        let mut parts = booked.collect::<Option<Vec<_>>>()?;
+        let receipts: Vec<&RateReceipt> = receipts.into_iter().collect();
+        let mut parts: Vec<Booked> = receipts.iter().map(|receipt| Booked::of(receipt)).collect();
         parts.sort_by(|a, b| a.dimension.cmp(&b.dimension));
         let row = Self { id, parts, redeemed_by: None };
         let start = row.start_at();
-        let is_usable = |part: &Booked| part.room(start) >= part.cost.amount();
-        (!row.parts.is_empty() && row.parts.iter().all(is_usable)).then_some(row)
+        let is_usable = |receipt: &&RateReceipt| receipt.room(start) >= receipt.cost().amount();
+        (row.use_by() > start && receipts.iter().all(is_usable)).then_some(row)
     }
 
     /// Reads a ticket's row.
@@ -181,7 +170,7 @@ impl TicketRow {
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         let mut parts: Vec<&Booked> = self.parts.iter().collect();
-        parts.sort_by_key(|part| Reverse(part.start));
+        parts.sort_by_key(|part| Reverse(part.start()));
         let dimensions = parts.into_iter().map(|part| part.dimension.clone()).collect();
         let (start, use_by) = (self.start_at(), self.use_by());
         Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions }
@@ -209,8 +198,8 @@ impl TicketRow {
     /// The reading is the instant of the start: what others do to the buckets later, they do behind it.
     #[must_use]
     pub fn judge(&self, buckets: &[Arc<Bucket>], now: Timestamp) -> Judgement {
-        if let Some(part) = self.parts.iter().max_by_key(|part| part.start).filter(|part| part.start > now) {
-            let (wait, dimension) = (part.start.since(now), part.dimension.clone());
+        if let Some(part) = self.parts.iter().max_by_key(|part| part.start()).filter(|part| part.start() > now) {
+            let (wait, dimension) = (part.start().since(now), part.dimension.clone());
             return Judgement::Wait { wait, dimension, cooling_down: false };
         }
         let cooling = buckets.iter().filter_map(|bucket| Some((bucket.cooling_down(now)?, bucket.dimension())));
@@ -226,7 +215,7 @@ impl TicketRow {
 
     /// The latest start of its parts. Never before the epoch, which a ticket's text cannot say.
     fn start_at(&self) -> Timestamp {
-        self.parts.iter().map(|part| part.start).fold(Timestamp::from_micros(0), Timestamp::max)
+        self.parts.iter().map(Booked::start).fold(Timestamp::from_micros(0), Timestamp::max)
     }
 
     fn use_by(&self) -> Timestamp {
@@ -247,23 +236,36 @@ impl Booked {
         self.cost
     }
 
-    /// The line at `now`, as the booking left it, rounded up: its zero lies up to a microsecond before what the row says.
-    fn line(&self, now: Timestamp) -> Amount {
-        self.rate.accrued_ceil(now.micros_since(self.start).saturating_add(1))
+    fn of(receipt: &RateReceipt) -> Self {
+        let (bucket, limit) = (receipt.after(), receipt.after().limit());
+        Self {
+            dimension: bucket.dimension().clone(),
+            cost: receipt.cost(),
+            tokens: receipt.left(),
+            anchor: bucket.anchor_as_read().clone(),
+            returned: bucket.returned(),
+            lots: bucket.lots(),
+            capacity: limit.capacity(),
+            rate: limit.refill_rate(),
+        }
     }
 
-    /// What is below the brim at `now`, if nothing came back.
-    fn room(&self, now: Timestamp) -> Amount {
-        self.capacity.minus(self.line(now))
+    /// When the line is at zero, rounded up: the start where one was booked. Where the tokens were there it lies before.
+    fn start(&self) -> Timestamp {
+        self.reaches(Amount::ZERO)
     }
 
     fn use_by(&self) -> Timestamp {
-        let micros = self.rate.micros_for(self.capacity.minus(self.cost.amount())).max(0);
-        Timestamp::from_micros(self.start.micros().saturating_add(micros))
+        self.reaches(self.capacity.minus(self.cost.amount()))
     }
 
-    /// The booking's receipt, as if its write had left the row as it is now: behind it are all who took since.
-    fn receipt(&self, bucket: &Arc<Bucket>, now: Timestamp) -> Option<RateReceipt> {
+    fn reaches(&self, amount: Amount) -> Timestamp {
+        let micros = self.rate.micros_for(amount.minus(self.tokens));
+        Timestamp::from_micros(self.anchor.get().micros().saturating_add(micros))
+    }
+
+    /// The receipt of the booking, as far as it may be used at `now`. What it lets be given back is what the booking would have.
+    fn receipt(&self, bucket: &Bucket, now: Timestamp) -> Option<RateReceipt> {
         let limit = bucket.limit();
         let is_as_booked = *bucket.dimension() == self.dimension
             && !limit.is_concurrent()
@@ -271,23 +273,20 @@ impl Booked {
             && limit.refill_rate() == self.rate
             && bucket.returned() >= self.returned;
         let since = bucket.returned().minus(self.returned);
-        let behind = self.line(bucket.anchor()).plus(since).minus(bucket.tokens());
-        if !is_as_booked || behind < Amount::ZERO {
+        let line = self.tokens.plus(self.rate.accrued_ceil(now.micros_since(self.anchor.get())));
+        if !is_as_booked || bucket.line(now) > line.plus(since) {
             return None;
         }
-        // A return of it must find that no lot was taken since the booking, not since the reading.
-        let after = match bucket.lots() == self.lots {
-            true => Arc::clone(bucket),
-            false => Arc::new(bucket.with_lots(self.lots)),
-        };
-        let receipt = RateReceipt::in_batch(after, behind, self.cost);
-        (receipt.room(now) >= self.cost.amount()).then_some(receipt)
+        let left = bucket.as_left(self.tokens, self.anchor.clone(), self.returned, self.lots);
+        let receipt = RateReceipt::new(left, self.cost);
+        (receipt.room(now).minus(since) >= self.cost.amount()).then_some(receipt)
     }
 
     fn operand(&self) -> Operand {
         let values = [
             (COST, Operand::number(self.cost)),
-            (START, Operand::number(self.start)),
+            (TOKENS, Operand::number(self.tokens)),
+            (LAST_REFILL_AT, Operand::number(&self.anchor)),
             (RETURNED, Operand::number(self.returned)),
             (LOTS, Operand::number(self.lots)),
             (CAPACITY, Operand::number(self.capacity)),
@@ -306,7 +305,8 @@ fn read_part(name: &str, entry: Option<&dyn Row>) -> Result<Booked, RowError> {
         Ok(Booked {
             dimension,
             cost: Cost::new(cost).map_err(|error| RowError::bad(COST, &cost.to_string(), error))?,
-            start: schema::timestamp(entry, START)?.get(),
+            tokens: schema::amount(entry, TOKENS)?.get(),
+            anchor: schema::timestamp(entry, LAST_REFILL_AT)?,
             returned: schema::amount(entry, RETURNED)?.get(),
             lots: schema::count(entry, LOTS)?,
             capacity: schema::amount(entry, CAPACITY)?.get(),

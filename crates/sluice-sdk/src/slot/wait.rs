@@ -108,7 +108,7 @@ impl<'a> Waiting<'a> {
             let now = self.inner.now();
             if let Some(until) = reading.bucket.blocked_until().filter(|until| *until > now) {
                 let dimension = entry.dimension.clone();
-                return Some(RetryIn { wait: until.since(now), dimension, reason: RetryReason::CoolingDown });
+                return Some(RetryIn::new(until.since(now), dimension, RetryReason::CoolingDown));
             }
         }
         None
