@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use sluice_core::{Bucket, Cost, Dimension, Limit, Timestamp};
+use sluice_core::{Bucket, Cost, Dimension, Limit, Remaining, Timestamp};
 
 use crate::attempt::inline::InlineLane;
 use crate::attempt::rows::{self, RowLane};
@@ -47,8 +47,8 @@ pub(crate) struct Entry {
     anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
     /// Held while the row is read for the first time, so that many callers read it once.
     pub(crate) loading: tokio::sync::Mutex<()>,
-    /// Held while a vendor's reply is held against the bucket.
-    pub(crate) observing: tokio::sync::Mutex<()>,
+    /// The reply to the latest call. Held while a vendor's reply is held against the bucket.
+    pub(crate) observing: tokio::sync::Mutex<Option<Remaining>>,
     /// The 429s of late.
     pub(crate) rate_limited: RateLimited,
     /// Who takes tokens.

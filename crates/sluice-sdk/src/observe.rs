@@ -120,8 +120,8 @@ pub(crate) async fn observe(
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
     // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
-    let _in_turn = timeout(ATTEMPT_TIMEOUT, entry.observing.lock()).await;
-    let level = observe_level(inner, &entry, &limit, &reading.reported, mark).await?;
+    let mut in_turn = timeout(ATTEMPT_TIMEOUT, entry.observing.lock()).await.ok();
+    let level = observe_level(inner, &entry, &limit, &reading.reported, mark, in_turn.as_deref_mut()).await?;
     let limit = observe_limit(inner, &entry, &reading.reported).await?;
     Ok(Observed { level, limit, unreadable: reading.unreadable.len() })
 }
@@ -132,12 +132,20 @@ async fn observe_level(
     limit: &Limit,
     reported: &Reported,
     mark: Option<Mark>,
+    newest: Option<&mut Option<Remaining>>,
 ) -> Result<ObservedLevel, AcquireError> {
     let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent() && is_of_the_bucket(limit, reported)) else {
         return Ok(ObservedLevel::NotSaid);
     };
     let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
     let said = Remaining { receipt: mark.receipt, start: mark.start, left };
+    if let Some(newest) = newest {
+        // The row knows the newest reply that lowered it, and only the process those that agreed.
+        if newest.as_ref().is_some_and(|newest| said.is_older_than(newest)) {
+            return Ok(ObservedLevel::Stale);
+        }
+        *newest = Some(said.clone());
+    }
     for _ in 0..TRIES {
         let bucket = known(inner, entry).await?.bucket;
         let (by, update) = match RatePlanner::new(&bucket).observe(&said) {

@@ -50,6 +50,13 @@ pub struct Remaining {
 }
 
 impl Remaining {
+    /// Whether `other` was said of a later call, on the same line.
+    #[must_use]
+    pub fn is_older_than(&self, other: &Self) -> bool {
+        let is_same_line = self.receipt.after().anchor() == other.receipt.after().anchor();
+        is_same_line && self.receipt.version() < other.receipt.version()
+    }
+
     /// How much the bucket was above what the vendor said; zero and less where it was not.
     fn excess(&self) -> Amount {
         self.receipt.line(self.start).minus(self.left)
