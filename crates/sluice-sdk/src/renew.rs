@@ -63,15 +63,19 @@ impl Grant {
         }
     }
 
-    /// Renews the lease at half of its time, and more often while that fails. Never ends; after the lease is gone it only says
+    /// Renews the lease at half of its time (at once where that is past), and more often while that fails. Never ends; after the lease is gone it only says
     /// so in `lost`, since a failure of the limiter must not kill healthy work.
     pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
+        let mut has_failed = false;
         while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
             let left = ends.since(self.inner().now());
             let half = self.lease_for() / 2;
-            let pause = if left > half { left.saturating_sub(half) } else { half / 8 };
+            let again = if has_failed { half / 8 } else { Duration::ZERO };
+            let pause = if left > half { left.saturating_sub(half) } else { again };
             tokio::time::sleep(pause.max(SHORTEST_PAUSE)).await;
-            match self.renew().await {
+            let renewed = self.renew().await;
+            has_failed = renewed.is_err();
+            match renewed {
                 Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
                 // The others, if it has any, live on.
                 Err(RenewError::LeaseGone { .. }) => lost.store(true, Ordering::Relaxed),
