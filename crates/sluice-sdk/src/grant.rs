@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sluice_core::{Amount, Dimension, Timestamp};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use crate::attempt::Fresh;
 use crate::cache::Entry;
@@ -33,6 +34,9 @@ pub struct Grant {
     acquiring: Duration,
     basis: Basis,
 }
+
+/// The longest that a call's end is held up by its release: less than what a Lambda should leave after the timeout (5 s).
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// How long a slot is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +154,16 @@ impl Grant {
             Ok(result) => result,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Releases, and waits for it; not for longer than anyone should. It goes on by itself then.
+    pub(crate) async fn release_in_time(self) {
+        let names = self.names();
+        match timeout(RELEASE_WAIT, self.release()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(event = "release.failed", dimensions = %names, %error),
+            Err(_) => tracing::warn!(event = "release.slow", dimensions = %names),
         }
     }
 

@@ -25,9 +25,6 @@ use wait::Waiting;
 /// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
-/// The longest that a slot's end is held up by its release: less than what a Lambda should leave after the timeout (5 s).
-const RELEASE_WAIT: Duration = Duration::from_secs(3);
-
 /// A wait that ends by itself at the timeout gets this long to say why.
 const GRACE: Duration = Duration::from_millis(250);
 
@@ -236,12 +233,7 @@ impl SlotBuilder {
         if matches!(called, Some(Err(_))) {
             grant.charge_failure();
         }
-        // The release goes on by itself where it takes longer than anyone should wait for it.
-        match tokio::time::timeout(RELEASE_WAIT, grant.release()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(event = "release.failed", dimensions = %names, %error),
-            Err(_) => tracing::warn!(event = "release.slow", dimensions = %names),
-        }
+        grant.release_in_time().await;
         match called {
             Some(called) => called.map_err(SlotError::Call),
             None => {
