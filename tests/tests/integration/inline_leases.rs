@@ -65,7 +65,7 @@ fn value(operand: &Operand) -> AttributeValue {
 }
 
 /// Sends a planned write by hand; whether its condition held.
-async fn apply(world: &World, update: &Update) -> bool {
+pub(crate) async fn apply(world: &World, update: &Update) -> bool {
     let mut request = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(&update.key));
     request = request.update_expression(update.statement.update.as_ref());
     request = request.condition_expression(update.statement.condition.as_ref());

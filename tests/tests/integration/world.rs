@@ -84,6 +84,13 @@ impl World {
         self.client().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
     }
 
+    pub(crate) async fn tokens(&self, name: &str, capacity: i32, window_secs: u64) {
+        let capacity = Amount::from_tokens(capacity);
+        let rate = Rate::per(capacity, Duration::from_secs(window_secs)).unwrap();
+        let limit = Limit::rate(LimitType::Tokens, capacity, rate, Cost::ONE).unwrap();
+        self.client().apply_limit(&dimension(name), &limit).await.unwrap();
+    }
+
     /// With a network on which requests take a while, so that callers meet.
     pub(crate) fn distant(self) -> Self {
         self.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(5))));
@@ -125,6 +132,11 @@ impl World {
 
     pub(crate) async fn level(&self, name: &str) -> String {
         self.bucket(name).await.level(self.dynamo.clock().now()).to_string()
+    }
+
+    /// The level without the trickle of a bucket that hardly refills.
+    pub(crate) async fn whole_level(&self, name: &str) -> String {
+        format!("{:.0}", self.level(name).await.parse::<f64>().unwrap())
     }
 
     pub(crate) async fn leases(&self) -> usize {

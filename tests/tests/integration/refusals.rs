@@ -1,0 +1,329 @@
+//! What follows from a vendor's 429: for the whole fleet, and for the call.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+use sluice_sdk::{AcquireError, Client, CoolDown, Decision, Reply, Request, RetryReason};
+use tokio::time::{Instant, sleep};
+
+use crate::kind::Kind;
+use crate::world::{World, refusal, settle, take};
+
+const RPM: &str = "openai#rpm";
+const TPM: &str = "openai#tpm";
+const SLOTS: &str = "elevenlabs#concurrent";
+const SPEECH: &str = "elevenlabs#rpm";
+
+const NONE: [(&str, &str); 0] = [];
+const THIRTY: Duration = Duration::from_secs(30);
+
+/// 100 requests that hardly refill.
+async fn slow() -> World {
+    World::with_rate(RPM, 100, 1_000_000_000).await
+}
+
+fn inline(secs: u64) -> Decision {
+    Decision::RetryInline { wait: Duration::from_secs(secs) }
+}
+
+async fn refused(client: &Client, name: &str, headers: &[(&str, &str)], body: Option<&str>) -> Decision {
+    let reply = Reply { status: 429, headers: &headers.to_vec(), body: body.map(str::as_bytes) };
+    client.on_rate_limited(name, reply).await.unwrap()
+}
+
+async fn blocked_until(world: &World, name: &str) -> Option<Timestamp> {
+    world.bucket(name).await.blocked_until()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_granted_anything_before_a_cool_down_is_over() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = slow().await.with(kind);
+        world.slots(SLOTS, 5).await;
+        for name in [RPM, SLOTS] {
+            let (client, other) = (world.client(), world.client());
+            let _ = take(&other, name).await;
+            let until = world.dynamo.clock().now().after(THIRTY);
+            assert_eq!(client.cool_down(name, THIRTY).await.unwrap(), CoolDown::Set(until));
+            for client in [&client, &other, &world.client()] {
+                let retry = refusal(client, name).await;
+                assert_eq!((retry.reason(), retry.wait()), (RetryReason::CoolingDown, THIRTY));
+            }
+            world.pass(THIRTY - Duration::from_millis(1));
+            for client in [&client, &other, &world.client()] {
+                assert_eq!(refusal(client, name).await.reason(), RetryReason::CoolingDown);
+            }
+            world.pass(Duration::from_millis(1));
+            for client in [&client, &other, &world.client()] {
+                let _ = take(client, name).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_is_never_cut_short_and_may_be_made_longer() {
+    let world = slow().await;
+    let (client, other) = (world.client(), world.client());
+    let now = world.dynamo.clock().now();
+    let until = now.after(THIRTY);
+    client.cool_down(RPM, THIRTY).await.unwrap();
+    let shorter = other.cool_down(RPM, Duration::from_secs(10)).await.unwrap();
+    assert_eq!(shorter, CoolDown::LongerAlready(until));
+    assert_eq!(refused(&other, RPM, &[("retry-after", "1")], None).await, inline(1));
+    assert_eq!(blocked_until(&world, RPM).await, Some(until));
+    let longer = other.cool_down(RPM, THIRTY * 2).await.unwrap();
+    assert_eq!(longer, CoolDown::Set(now.after(THIRTY * 2)));
+    let unknown = client.cool_down("openai#unknown", THIRTY).await.unwrap_err();
+    assert!(matches!(unknown, AcquireError::UnknownDimension { .. }));
+    assert!(world.row("openai#unknown").await.is_none(), "nor is half a row made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_that_another_process_booked_into_a_cool_down_come_after_it() {
+    let world = World::with_rate(RPM, 1, 10).await;
+    let (client, other) = (world.client(), world.client());
+    let _ = take(&client, RPM).await;
+    let began = Instant::now();
+    let booked: Vec<_> = (0..3)
+        .map(|_| {
+            let slot = other.slot(RPM).timeout(Duration::from_secs(300));
+            tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(began.elapsed())).await.unwrap() })
+        })
+        .collect();
+    sleep(Duration::from_secs(1)).await;
+    client.cool_down(RPM, THIRTY).await.unwrap();
+    let mut starts = Vec::new();
+    for booked in booked {
+        starts.push(booked.await.unwrap());
+    }
+    starts.sort_unstable();
+    assert!(starts[0] >= Duration::from_secs(31), "{starts:?}");
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(9)), "no burst after it: {starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_before_a_cool_down_is_settled_and_released_in_it() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = World::with_slots(SLOTS, 2).await.with(kind);
+        world.tokens(TPM, 1_000, 1_000_000_000).await;
+        let client = world.client();
+        let call = Request::from([SLOTS, TPM]).cost(TPM, 400);
+        let mut grant = client.acquire(call).await.unwrap().granted().unwrap();
+        for name in [SLOTS, TPM] {
+            client.cool_down(name, THIRTY).await.unwrap();
+        }
+        grant.settle(TPM, 150).await.unwrap();
+        grant.release().await.unwrap();
+        assert_eq!((world.level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("850", "2"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_retry_after_is_a_cool_down_and_waited_for_by_the_call() {
+    for (headers, wait) in [
+        ([("retry-after", "2")], Duration::from_secs(2)),
+        ([("retry-after-ms", "2500")], Duration::from_millis(2_500)),
+        ([("retry-after", "5")], Duration::from_secs(5)),
+    ] {
+        let world = slow().await;
+        let decision = refused(&world.client(), RPM, &headers, None).await;
+        assert_eq!(decision, Decision::RetryInline { wait });
+        assert_eq!(blocked_until(&world, RPM).await, Some(world.dynamo.clock().now().after(wait)));
+        assert_eq!(world.level(RPM).await, "100", "the pause is what the vendor asks for");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_retry_after_lowers_the_bucket_besides_and_requeues_the_call() {
+    for (secs, delay_seconds) in [(6, 7), (30, 31), (2_000, 900)] {
+        let world = slow().await;
+        let (text, wait) = (secs.to_string(), Duration::from_secs(secs));
+        let decision = refused(&world.client(), RPM, &[("retry-after", &text)], None).await;
+        assert_eq!(decision, Decision::Requeue { wait, delay_seconds });
+        assert_eq!(blocked_until(&world, RPM).await, Some(world.dynamo.clock().now().after(wait)));
+        assert_eq!(world.level(RPM).await, "30");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_wait_each_refusal_in_succession_lowers_and_waits_more() {
+    let world = slow().await;
+    let client = world.client();
+    let mut seen = Vec::new();
+    for pause in [0, 1, 10, 11] {
+        world.pass(Duration::from_secs(pause));
+        let decision = refused(&client, RPM, &NONE, None).await;
+        seen.push((decision, world.level(RPM).await.split('.').next().unwrap().to_owned()));
+    }
+    let expected = [(inline(1), "80"), (inline(2), "40"), (inline(4), "20"), (inline(1), "16")];
+    assert_eq!(seen, expected.map(|(decision, level)| (decision, level.to_owned())));
+    assert_eq!(blocked_until(&world, RPM).await, None);
+}
+
+/// What the vendor refuses is more than what the bucket counts: where that leaves less than a call's worth, the wait is for that.
+#[tokio::test(start_paused = true)]
+async fn without_a_wait_the_call_waits_until_the_lowered_bucket_has_its_worth() {
+    let world = World::with_rate(RPM, 100, 1_000).await;
+    let client = world.client();
+    for _ in 0..100 {
+        let _ = take(&client, RPM).await;
+    }
+    world.pass(Duration::from_secs(1));
+    let decision = refused(&client, RPM, &NONE, None).await;
+    let Decision::Requeue { wait, delay_seconds } = decision else { panic!("{decision:?}") };
+    assert_eq!((wait.as_millis(), delay_seconds), (9_200, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_calls_at_once_lower_and_block_nothing() {
+    let world = World::with_slots(SLOTS, 5).await;
+    world.rate(SPEECH, 100, 1_000_000_000).await;
+    let client = world.client();
+    let body = br#"{"detail": {"status": "too_many_concurrent_requests", "message": "wait"}}"#;
+    let reply = Reply { status: 429, headers: &NONE, body: Some(body) };
+    assert_eq!(client.on_rate_limited([SLOTS, SPEECH], reply).await.unwrap(), inline(1));
+    assert_eq!(client.on_rate_limited(SLOTS, reply).await.unwrap(), inline(1));
+    assert_eq!((world.free(SLOTS).await.as_str(), world.level(SPEECH).await.as_str()), ("5", "100"));
+    assert_eq!((blocked_until(&world, SLOTS).await, blocked_until(&world, SPEECH).await), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_vendor_is_left_alone_for_longer_each_time_and_no_level_is_lowered() {
+    let world = World::with_rate(SPEECH, 100, 1_000_000_000).await;
+    world.slots(SLOTS, 5).await;
+    let client = world.client();
+    let busy = Some(r#"{"detail": {"status": "system_busy"}}"#);
+    for wait in [1, 2, 4] {
+        assert_eq!(refused(&client, SPEECH, &NONE, busy).await, inline(wait));
+        let until = world.dynamo.clock().now().after(Duration::from_secs(wait));
+        assert_eq!(blocked_until(&world, SPEECH).await, Some(until));
+    }
+    let decision = refused(&client, SPEECH, &[("retry-after", "40")], busy).await;
+    assert_eq!(decision, Decision::Requeue { wait: Duration::from_secs(40), delay_seconds: 41 });
+    assert_eq!(world.level(SPEECH).await, "100");
+    // A bucket of slots cools down where the call has no other.
+    assert_eq!(refused(&client, SLOTS, &NONE, busy).await, inline(1));
+    assert!(blocked_until(&world, SLOTS).await.is_some());
+    assert_eq!(world.free(SLOTS).await, "5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allowance_that_is_used_up_is_no_matter_of_waiting() {
+    let world = slow().await;
+    let exhausted = Some(r#"{"error": {"code": "insufficient_quota", "type": "insufficient_quota"}}"#);
+    let decision = refused(&world.client(), RPM, &[("retry-after", "3")], exhausted).await;
+    assert_eq!((decision, decision.wait()), (Decision::GiveUp, None));
+    assert_eq!((world.level(RPM).await.as_str(), blocked_until(&world, RPM).await), ("100", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_refusal_changes_nothing() {
+    let world = slow().await;
+    let client = world.client();
+    world.dynamo.meter().reset();
+    for status in [200, 400, 401, 404, 500, 502] {
+        let reply = Reply { status, headers: &NONE, body: None };
+        assert_eq!(client.on_rate_limited(RPM, reply).await.unwrap(), Decision::NotRefused, "{status}");
+    }
+    assert_eq!(world.dynamo.meter().reset().requests, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_the_vendor_says_is_used_up_is_lowered() {
+    let world = slow().await;
+    world.tokens(TPM, 1_000, 1_000_000_000).await;
+    let client = world.client();
+    let headers = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-remaining-tokens", "900")];
+    let reply = Reply { status: 429, headers: &headers, body: None };
+    assert_eq!(client.on_rate_limited([RPM, TPM], reply).await.unwrap(), inline(1));
+    assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("80", "1000"));
+    let silent = Reply { status: 429, headers: &NONE, body: None };
+    assert_eq!(client.on_rate_limited([RPM, TPM], silent).await.unwrap(), inline(2));
+    assert_eq!(
+        (world.level(RPM).await.as_str(), world.level(TPM).await.as_str()),
+        ("40", "500"),
+        "without a word, all"
+    );
+}
+
+/// A vendor that allows a minute's worth at once and nothing more before its window turns.
+struct Vendor {
+    began: Instant,
+    allowed: Mutex<(u64, u32)>,
+    refusals: Mutex<Vec<Duration>>,
+    served: Mutex<Vec<Duration>>,
+}
+
+impl Vendor {
+    const A_MINUTE: u32 = 40;
+
+    /// The seconds to wait, where it refuses.
+    fn call(&self) -> Result<(), u64> {
+        let at = self.began.elapsed();
+        let window = at.as_secs() / 60;
+        let mut allowed = self.allowed.lock().unwrap();
+        if allowed.0 != window {
+            *allowed = (window, Self::A_MINUTE);
+        }
+        if allowed.1 == 0 {
+            self.refusals.lock().unwrap().push(at);
+            return Err((window + 1) * 60 - at.as_secs());
+        }
+        allowed.1 -= 1;
+        self.served.lock().unwrap().push(at);
+        Ok(())
+    }
+}
+
+/// Eight processes that book 60 calls a minute of a vendor that allows 40.
+#[tokio::test(start_paused = true)]
+async fn after_the_first_429_at_most_one_more_comes_in_the_cool_down_over_all_processes() {
+    let world = World::with_rate(RPM, 5, 5).await.distant();
+    let vendor = Arc::new(Vendor {
+        began: Instant::now(),
+        allowed: Mutex::new((0, Vendor::A_MINUTE)),
+        refusals: Mutex::default(),
+        served: Mutex::default(),
+    });
+    let callers: Vec<_> = (0..8)
+        .flat_map(|_| {
+            let client = world.client();
+            (0..3).map(move |_| client.clone())
+        })
+        .map(|client| {
+            let vendor = Arc::clone(&vendor);
+            tokio::spawn(async move {
+                while vendor.began.elapsed() < Duration::from_secs(235) {
+                    let slot = client.slot(RPM).timeout(Duration::from_secs(200));
+                    let call = slot.run(async |_| {
+                        // The way there, and back.
+                        sleep(Duration::from_millis(40)).await;
+                        let answer = vendor.call();
+                        sleep(Duration::from_millis(40)).await;
+                        answer.map_err(|secs| std::io::Error::other(secs.to_string()))
+                    });
+                    if let Err(sluice_sdk::SlotError::Call(refused)) = call.await {
+                        let headers = [("retry-after", refused.to_string())];
+                        let reply = Reply { status: 429, headers: &headers, body: None };
+                        let decision = client.on_rate_limited(RPM, reply).await.unwrap();
+                        sleep(decision.wait().unwrap()).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    settle().await;
+    let (refusals, served) = (vendor.refusals.lock().unwrap(), vendor.served.lock().unwrap());
+    for window in 0..4 {
+        let within = |at: &&Duration| at.as_secs() / 60 == window;
+        let refused: Vec<_> = refusals.iter().filter(within).collect();
+        assert!((1..=2).contains(&refused.len()), "in minute {window}: {refused:?}");
+        let used = served.iter().filter(within).count();
+        assert_eq!(used, 40, "what the vendor allows is used in minute {window}");
+    }
+}
