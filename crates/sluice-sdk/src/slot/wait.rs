@@ -97,16 +97,17 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Whether the vendor asked for a pause since the start was booked. Its row is read where no reply has shown it of late; where
-    /// that fails, the call is made: trouble of the limiter must not keep it.
+    /// Whether the vendor asked for a pause since the start was booked. What this process has heard is heeded at once; after a long
+    /// wait the row is read where no reply has shown it of late. Where that fails, the call is made: trouble of the limiter must not
+    /// keep it.
     async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
-        if held.booked_wait() <= HEARD_WITHIN {
-            return None;
-        }
+        let waited_long = held.booked_wait() > HEARD_WITHIN;
         for entry in held.entries() {
-            let Ok(reading) = known_since(self.inner, &entry, HEARD_WITHIN).await else { continue };
+            let heard =
+                if waited_long { known_since(self.inner, &entry, HEARD_WITHIN).await.ok() } else { entry.reading() };
             let now = self.inner.now();
-            if let Some(until) = reading.bucket.blocked_until().filter(|until| *until > now) {
+            let until = heard.and_then(|reading| reading.bucket.blocked_until());
+            if let Some(until) = until.filter(|until| *until > now) {
                 let dimension = entry.dimension.clone();
                 return Some(RetryIn::new(until.since(now), dimension, RetryReason::CoolingDown));
             }
