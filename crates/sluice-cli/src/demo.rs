@@ -1,9 +1,11 @@
-//! `sluice demo`: several processes share a vendor's quota, one is killed while it holds slots, and the vendor judges.
+//! `sluice demo`: several processes share the quotas of three vendors, one is killed while it holds slots, two vendors allow less
+//! than was thought, and the vendors judge.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_sdk::core::Timestamp;
 use sluice_sdk::{Clock, SweepOptions};
 use sluice_testkit::EmbeddedDynamo;
 use tokio::time::{Instant, interval, sleep, sleep_until};
@@ -22,17 +24,17 @@ use crew::Crew;
 use limits::TABLE;
 use progress::{Announcer, Progress};
 use summary::Summary;
-use vendor::Vendor;
+use vendor::Vendors;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How long the callers go on; at least 6
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(6..=600))]
+    /// How long the callers go on; at least 12
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(12..=600))]
     seconds: u64,
     /// Caller processes; one of them is killed
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]
     processes: u32,
-    /// Callers in each process
+    /// Callers of the first vendor in each process
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
     callers: u32,
     /// Print the figures as JSON in the last line, and no progress
@@ -51,6 +53,14 @@ const RECOVERY_AT_MOST: Duration = Duration::from_secs(20);
 /// How long callers that are under way at the end may take to finish.
 const WIND_DOWN: Duration = Duration::from_secs(15);
 
+/// When the callers call: by the clock of the vendors, and by that of the callers.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    begin: Instant,
+    start: Timestamp,
+    length: Duration,
+}
+
 /// What the crash left, and what came of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recovery {
@@ -65,23 +75,25 @@ pub(crate) async fn run(options: Options) -> Ended {
     let dynamo = EmbeddedDynamo::new()?;
     dynamo.create_table(TABLE).await?;
     let server = dynamo.serve(([127, 0, 0, 1], 0).into()).await?;
-    let vendor = Vendor::start().await?;
-    let start = Clock::system().now().after(START_UP);
-    let length = Duration::from_secs(options.seconds);
     limits::apply(&dynamo.client(TABLE)).await?;
-    let crew = Crew::spawn(&options, &server.endpoint_url(), &vendor.url(), start, start.after(length))?;
-    let begin = Instant::now() + START_UP;
-    let mut progress = Progress::new(&options, vendor.clone(), dynamo.client(TABLE), crew.tally());
+    let (start, begin) = (Clock::system().now().after(START_UP), Instant::now() + START_UP);
+    let length = Duration::from_secs(options.seconds);
+    let vendors = Vendors::start(begin, length).await?;
+    let crew = Crew::spawn(&options, &server.endpoint_url(), &vendors.url(), start, start.after(length))?;
+    let mut progress = Progress::new(&options, vendors.clone(), dynamo.client(TABLE), crew.tally());
     let tally = crew.tally();
-    progress.opening(&server.endpoint_url(), &vendor.url());
+    progress.opening(&server.endpoint_url(), &vendors.url());
     let announcer = progress.announcer();
+    let news = tokio::spawn(news(announcer.clone(), begin, length));
     let recovery = tokio::select! {
         recovery = play(&dynamo, crew, options.callers, begin, length, &announcer) => recovery?,
         () = progress.run(begin, length) => return Err(Failure::new("the callers did not finish in time")),
         () = stop => return Ok(ExitCode::from(130)),
     };
+    news.abort();
     progress.finish();
-    let summary = Summary::new(&options, &vendor, start, &recovery, &tally, leases_left(&dynamo).await?);
+    let run = Run { begin, start, length };
+    let summary = Summary::new(&run, &vendors, &recovery, &tally, leases_left(&dynamo).await?);
     if options.json {
         crate::output::json(&summary)?;
     } else {
@@ -117,6 +129,15 @@ async fn play(
     crew.finished(WIND_DOWN).await?;
     recovery.slots_restored += sweeper.sweep(SweepOptions::default()).await?.restored;
     Ok(recovery)
+}
+
+/// Says what the vendors do of their own accord.
+async fn news(announcer: Announcer, begin: Instant, length: Duration) {
+    sleep_until(vendor::openai::drop_at(begin, length)).await;
+    let limits::Lowered { at_first, later, .. } = limits::OPENAI_REQUESTS;
+    announcer.say(&format!("openai lowers its limit from {at_first} calls a minute to {later}"));
+    sleep_until(vendor::elevenlabs::busy_at(begin, length)).await;
+    announcer.say(&format!("elevenlabs is busy for {:.1} s", vendor::elevenlabs::BUSY.as_secs_f64()));
 }
 
 /// Kills the first process with SIGKILL at a moment when it holds slots; returns how many.

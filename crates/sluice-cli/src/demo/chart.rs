@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::output::{DIM, GREEN};
 
-const HEIGHT: usize = 6;
+const HEIGHT: usize = 5;
 const MOST_COLUMNS: usize = 60;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -14,15 +14,15 @@ pub(crate) fn columns(length: Duration) -> usize {
     half_seconds.clamp(1, MOST_COLUMNS)
 }
 
-/// Prints calls a second in each part; the line marks `allowed`.
+/// Prints `title`, and calls a second in each part; the line marks `allowed`.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn print(counts: &[usize], length: Duration, allowed: f64) {
+pub(crate) fn print(title: &str, counts: &[usize], length: Duration, allowed: f64) {
     let part_secs = length.as_secs_f64() / counts.len() as f64;
     let rates: Vec<f64> = counts.iter().map(|count| *count as f64 / part_secs).collect();
     let top = rates.iter().copied().fold(allowed, f64::max) * 1.1;
     let width = if counts.len() <= MOST_COLUMNS / 2 { 2 } else { 1 };
     println!();
-    println!("vendor calls a second");
+    println!("{title}");
     let per_row = top / HEIGHT as f64;
     for row in (0..HEIGHT).rev() {
         let base = row as f64 * per_row;

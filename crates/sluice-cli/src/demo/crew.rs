@@ -13,6 +13,16 @@ use super::Options;
 use super::worker::Report;
 use crate::failure::Failure;
 
+/// Callers of the second vendor and of the third, over all processes: about as many as start within a second, and twice as many
+/// as have room at once.
+const OF_THE_OTHERS: [u32; 2] = [12, 8];
+
+/// Callers of each vendor in each process.
+pub(crate) fn callers(options: &Options) -> [u32; 3] {
+    let [second, third] = OF_THE_OTHERS.map(|callers| callers.div_ceil(options.processes));
+    [options.callers, second, third]
+}
+
 /// The name of the nth process, in its leases.
 pub(crate) fn name(n: u32) -> String {
     format!("process-{}", n + 1)
@@ -57,8 +67,11 @@ impl Crew {
         for n in 0..options.processes {
             let mut command = Command::new(&program);
             command.arg("demo-worker").args(["--name", &name(n), "--vendor", vendor]);
-            command.args(["--callers", &options.callers.to_string()]);
+            command.arg("--callers").args(callers(options).map(|callers| callers.to_string()));
             command.args(["--start", &start.micros().to_string(), "--stop", &stop.micros().to_string()]);
+            // Refusals and cool-downs are warnings, and part of the play: told by the summary, and not among the bars.
+            let level = std::env::var("SLUICE_LOG_LEVEL").unwrap_or_else(|_| "ERROR".into());
+            command.env("SLUICE_LOG_LEVEL", level);
             command.env("SLUICE_ENDPOINT_URL", endpoint).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
             let mut process = command.spawn()?;
             if let Some(lines) = process.stdout.take() {
@@ -80,7 +93,7 @@ impl Crew {
         }
         self.tally.with(|reports| {
             if let Some(first) = reports.last.first_mut() {
-                first.waiting = 0;
+                first.waiting = [0; 3];
             }
         });
         Ok(())

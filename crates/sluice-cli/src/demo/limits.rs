@@ -1,27 +1,58 @@
-//! What the vendor of the demo allows, and what the buckets are given of it.
+//! What the three vendors of the demo allow, what the buckets are given of it, and what a call takes.
 
 use sluice_sdk::Client;
-use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, OnLowerLimit, Rate};
 
 use crate::failure::Failure;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-demo";
-pub(crate) const REQUESTS: &str = "vendor#requests";
-pub(crate) const TOKENS: &str = "vendor#tokens";
-pub(crate) const CONCURRENT: &str = "vendor#concurrent";
 
-/// The vendor counts calls and tokens in any window of this length.
+/// The first vendor's API: its limits are known exactly, and it should never have to refuse.
+pub(crate) const ANTHROPIC: Api = Api {
+    path: "/anthropic",
+    limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
+    tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: None }),
+};
+
+/// The second's: it allows less than the buckets are given, and less again while the callers run.
+pub(crate) const OPENAI: Api = Api {
+    path: "/openai",
+    limits: &["openai#requests", "openai#tokens"],
+    tokens: Some(TokensOfACall { limit: "openai#tokens", used: (100, 300), reserved: Some(400) }),
+};
+
+/// The third's: it takes fewer calls at once than the bucket is given, and is busy for a while.
+pub(crate) const ELEVENLABS: Api = Api { path: "/elevenlabs", limits: &["elevenlabs#concurrent"], tokens: None };
+
+/// The three, in the order in which they are told of.
+pub(crate) const APIS: [Api; 3] = [ANTHROPIC, OPENAI, ELEVENLABS];
+
+/// What one kind of call goes to, and what it takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Api {
+    pub(crate) path: &'static str,
+    pub(crate) limits: &'static [&'static str],
+    pub(crate) tokens: Option<TokensOfACall>,
+}
+
+/// The tokens of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct TokensOfACall {
+    pub(crate) limit: &'static str,
+    /// Fewest and most that one really uses.
+    pub(crate) used: (u32, u32),
+    /// What is reserved, where that is not known beforehand; the rest is settled.
+    pub(crate) reserved: Option<u32>,
+}
+
+/// Anthropic counts calls and tokens in any window of this length.
 pub(crate) const WINDOW_SECS: u32 = 5;
 /// Calls that it takes in a window.
 pub(crate) const REQUESTS_PER_WINDOW: u32 = 300;
 /// Tokens that it takes in a window.
 pub(crate) const TOKENS_PER_WINDOW: u32 = 36_000;
 /// Calls that it takes at once.
-pub(crate) const AT_ONCE: u32 = 12;
-/// Fewest and most tokens of a call.
-pub(crate) const TOKENS_PER_CALL: (u32, u32) = (50, 150);
-/// Shortest and longest time of a call, in milliseconds.
-pub(crate) const CALL_MILLIS: (u64, u64) = (30, 90);
+pub(crate) const AT_ONCE: u32 = 16;
 
 /// A sliding window of length W in which a vendor takes N calls never sees more than C + R * W of a bucket, and up to R * j more
 /// where calls take between nothing and j to arrive. So the bucket gets C = 2 and R = (300 - 2 - 3) / 5: the 3 calls that are
@@ -31,20 +62,50 @@ const REQUEST_RATE: &str = "59";
 const TOKEN_BURST: &str = "3000";
 const TOKEN_RATE: &str = "6500";
 
-/// Applies the limits.
+/// OpenAI states its limits by the minute, and lets this many seconds' worth gather: what stands for a minute in the demo.
+pub(crate) const MINUTE_SECS: u32 = 3;
+/// Calls a minute that its bucket is given, that it takes, and that it takes after the drop.
+pub(crate) const OPENAI_REQUESTS: Lowered = Lowered { configured: 1_200, at_first: 900, later: 600 };
+/// Tokens a minute, of which it takes what the bucket is given. Were they not settled, 10 calls a second would use them up.
+pub(crate) const OPENAI_TOKENS: u32 = 240_000;
+
+/// Calls at once that the bucket of ElevenLabs is given, and that it takes.
+pub(crate) const ELEVENLABS_CONFIGURED: u32 = 6;
+pub(crate) const ELEVENLABS_AT_ONCE: u32 = 4;
+
+/// A limit that is not what it was thought to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Lowered {
+    pub(crate) configured: u32,
+    pub(crate) at_first: u32,
+    pub(crate) later: u32,
+}
+
+/// Applies the limits. Those of the vendors that allow less are to be lowered when their headers say so.
 pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
     let rate = |kind, burst: &str, rate: &str| -> Result<Limit, Failure> {
         Ok(Limit::rate(kind, burst.parse()?, rate.parse::<Rate>()?, Cost::ONE)?)
     };
-    let at_once = Amount::from_tokens(i32::try_from(AT_ONCE)?);
+    let by_the_minute = |kind, limit: u32| {
+        let second = f64::from(limit) / 60.0;
+        rate(kind, &(second * f64::from(MINUTE_SECS)).to_string(), &second.to_string())
+    };
+    let at_once = |calls: u32| -> Result<Limit, Failure> {
+        Ok(Limit::concurrent(Amount::from_tokens(i32::try_from(calls)?), Cost::ONE)?)
+    };
+    let report = OnLowerLimit::Report;
     let limits = [
-        (REQUESTS, rate(LimitType::Requests, REQUEST_BURST, REQUEST_RATE)?),
-        (TOKENS, rate(LimitType::Tokens, TOKEN_BURST, TOKEN_RATE)?),
-        (CONCURRENT, Limit::concurrent(at_once, Cost::ONE)?),
+        ("anthropic#requests", rate(LimitType::Requests, REQUEST_BURST, REQUEST_RATE)?, report),
+        ("anthropic#tokens", rate(LimitType::Tokens, TOKEN_BURST, TOKEN_RATE)?, report),
+        ("anthropic#concurrent", at_once(AT_ONCE)?, report),
+        ("openai#requests", by_the_minute(LimitType::Requests, OPENAI_REQUESTS.configured)?, OnLowerLimit::Adopt),
+        ("openai#tokens", by_the_minute(LimitType::Tokens, OPENAI_TOKENS)?, OnLowerLimit::Adopt),
+        ("elevenlabs#concurrent", at_once(ELEVENLABS_CONFIGURED)?, OnLowerLimit::Adopt),
     ];
-    for (name, limit) in limits {
+    for (name, limit, on_lower) in limits {
         let dimension = Dimension::new(name)?;
         client.apply_limit(&dimension, &limit).await?;
+        client.on_lower_limit(&dimension, on_lower).await?;
     }
     Ok(())
 }

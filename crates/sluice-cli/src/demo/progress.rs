@@ -8,13 +8,13 @@ use sluice_sdk::{Client, Clock};
 use tokio::time::{Instant, interval};
 
 use super::crew::Tally;
-use super::limits::{CONCURRENT, REQUESTS, TOKENS};
-use super::vendor::Vendor;
+use super::limits::APIS;
+use super::vendor::Vendors;
 use super::{Options, RECOVERY_AT_MOST, WIND_DOWN};
 
 pub(crate) struct Progress {
     quiet: bool,
-    vendor: Vendor,
+    vendors: Vendors,
     client: Client,
     tally: Tally,
     bars: Bars,
@@ -24,7 +24,8 @@ pub(crate) struct Progress {
 struct Bars {
     all: MultiProgress,
     time: ProgressBar,
-    buckets: [(&'static str, ProgressBar); 3],
+    /// Each bucket, with the vendor that it is of.
+    buckets: Vec<(usize, &'static str, ProgressBar)>,
 }
 
 const TICK: Duration = Duration::from_millis(200);
@@ -41,26 +42,26 @@ impl Bars {
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
                 .progress_chars("█▉▊▋▌▍▎▏ ")
         };
-        let time = all.add(ProgressBar::new(1).with_style(style("{prefix:17} {wide_bar:.dim} {msg:12}").clone()));
-        let bucket = |name| {
-            (name, all.add(ProgressBar::new(1).with_style(style("{prefix:17} {bar:8} {wide_msg}"))).with_prefix(name))
-        };
-        let buckets = [bucket(REQUESTS), bucket(TOKENS), bucket(CONCURRENT)];
+        let time = all.add(ProgressBar::new(1).with_style(style("{prefix:21} {wide_bar:.dim} {msg:12}").clone()));
+        let bar =
+            |name| all.add(ProgressBar::new(1).with_style(style("{prefix:21} {bar:8} {wide_msg}"))).with_prefix(name);
+        let buckets = APIS.iter().enumerate().flat_map(|(of, api)| api.limits.iter().map(move |name| (of, *name)));
+        let buckets = buckets.map(|(of, name)| (of, name, bar(name))).collect();
         Self { all, time, buckets }
     }
 }
 
 impl Progress {
-    pub(crate) fn new(options: &Options, vendor: Vendor, client: Client, tally: Tally) -> Self {
-        let intro =
-            format!("{} processes with {} callers each, for {} s", options.processes, options.callers, options.seconds);
-        Self { quiet: options.json, vendor, client, tally, bars: Bars::new(options.json), intro }
+    pub(crate) fn new(options: &Options, vendors: Vendors, client: Client, tally: Tally) -> Self {
+        let callers: u32 = super::crew::callers(options).iter().sum();
+        let intro = format!("{} processes with {callers} callers each, for {} s", options.processes, options.seconds);
+        Self { quiet: options.json, vendors, client, tally, bars: Bars::new(options.json), intro }
     }
 
     pub(crate) fn opening(&self, endpoint: &str, vendor: &str) {
         if !self.quiet {
             println!("DynamoDB (embedded) at {endpoint}");
-            println!("A vendor that judges for itself at {vendor}");
+            println!("Three vendors that judge for themselves at {vendor}");
             println!("{}", self.intro);
             println!();
         }
@@ -75,7 +76,7 @@ impl Progress {
     pub(crate) async fn run(&mut self, begin: Instant, length: Duration) {
         let at_most = begin + length + WIND_DOWN + RECOVERY_AT_MOST;
         let mut ticks = interval(TICK);
-        let mut taken = 0;
+        let mut taken = [0; 3];
         self.bars.time.set_length(u64::try_from(length.as_millis()).unwrap_or(1));
         while Instant::now() < at_most {
             ticks.tick().await;
@@ -84,38 +85,40 @@ impl Progress {
             self.bars.time.set_position(u64::try_from(passed.as_millis()).unwrap_or(0));
             self.bars.time.set_prefix(if now < begin { "processes start" } else { "time" });
             self.bars.time.set_message(format!("{:>4.1} s", passed.as_secs_f64()));
-            let calls = self.vendor.taken();
-            let per_sec = (calls - taken) * 5;
+            let calls = self.vendors.taken();
+            let per_sec = [0, 1, 2].map(|of: usize| (calls[of] - taken[of]) * 5);
             taken = calls;
             self.draw(per_sec).await;
         }
     }
 
-    async fn draw(&self, per_sec: usize) {
+    async fn draw(&self, per_sec: [usize; 3]) {
         let now = Clock::system().now();
-        let waiting: u64 = self.tally.with(|reports| reports.last.iter().map(|report| report.waiting).sum());
-        let (at_once, _) = self.vendor.concurrency();
-        for (name, bar) in &self.bars.buckets {
+        let waiting = |of: usize| -> u64 {
+            self.tally.with(|reports| reports.last.iter().map(|report| report.waiting[of]).sum())
+        };
+        for (of, name, bar) in &self.bars.buckets {
             let Ok(dimension) = Dimension::new(name) else { continue };
             let Ok(Some(bucket)) = self.client.bucket(&dimension).await else { continue };
             let (level, capacity) = (bucket.level(now), bucket.limit().capacity());
             bar.set_length(u64::try_from(capacity.micros()).unwrap_or(1));
             bar.set_position(u64::try_from(level.micros()).unwrap_or(0));
-            let state = if level.micros() < 0 {
+            let free = if bucket.limit().is_concurrent() { " free" } else { "" };
+            let state = if bucket.blocked_until().is_some_and(|until| until > now) {
+                "cooling down".into()
+            } else if level.micros() < 0 {
                 format!("{:>3} booked ahead", whole(-level.micros()))
             } else {
-                let free = if *name == CONCURRENT { " free" } else { "" };
                 format!("{:>4} of {}{free}", whole(level.micros()), whole(capacity.micros()))
             };
-            // A call takes from all three at once, so that they share these figures.
-            let calls = format!("{state:<16} {per_sec:>3} grants/s {waiting:>3} waiting");
-            bar.set_message(if *name == CONCURRENT { format!("{calls}, {at_once} calling") } else { calls });
+            // A call takes from all of its vendor's at once, so that they share these figures.
+            bar.set_message(format!("{state:<16} {:>3} grants/s {:>3} waiting", per_sec[*of], waiting(*of)));
         }
     }
 
     pub(crate) fn finish(&self) {
         self.bars.time.finish_and_clear();
-        for (_, bar) in &self.bars.buckets {
+        for (_, _, bar) in &self.bars.buckets {
             bar.finish_and_clear();
         }
     }

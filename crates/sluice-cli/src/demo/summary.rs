@@ -3,17 +3,25 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sluice_sdk::core::Timestamp;
 
 use super::chart;
 use super::crew::Tally;
 use super::limits::{AT_ONCE, REQUESTS_PER_WINDOW, WINDOW_SECS};
-use super::vendor::Vendor;
-use super::{Options, Recovery};
+use super::vendor::Vendors;
+use super::{Recovery, Run};
 use crate::figures::{percentile_ms, ratio, rounded};
 use crate::output::{BOLD, GREEN, RED};
 
-/// What `--json` prints.
+mod elevenlabs;
+mod openai;
+
+use elevenlabs::ElevenLabs;
+use openai::OpenAi;
+
+/// What the demo is there to show, with whether it did.
+type Claim = (String, bool);
+
+/// What `--json` prints. Where no vendor is named, of the first.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     vendor_calls: u64,
@@ -32,6 +40,8 @@ pub(crate) struct Summary {
     acquire_p99_ms: f64,
     dynamodb_requests_per_grant: f64,
     errors: u64,
+    openai: OpenAi,
+    elevenlabs: ElevenLabs,
     #[serde(skip)]
     last_error: Option<String>,
     #[serde(skip)]
@@ -44,15 +54,9 @@ pub(crate) struct Summary {
 const UTILISATION: f64 = 0.97;
 
 impl Summary {
-    pub(crate) fn new(
-        options: &Options,
-        vendor: &Vendor,
-        start: Timestamp,
-        recovery: &Recovery,
-        tally: &Tally,
-        leases_left: usize,
-    ) -> Self {
-        let stop = start.after(Duration::from_secs(options.seconds));
+    pub(crate) fn new(run: &Run, vendors: &Vendors, recovery: &Recovery, tally: &Tally, leases_left: usize) -> Self {
+        let vendor = vendors.anthropic();
+        let stop = run.start.after(run.length);
         let stop = u64::try_from(stop.micros()).unwrap_or(0);
         // The vendor's window opens with the first call.
         let first = vendor.first_call().unwrap_or(stop).min(stop);
@@ -86,33 +90,36 @@ impl Summary {
             acquire_p99_ms: p99,
             dynamodb_requests_per_grant: rounded(ratio(requests, slots)),
             errors,
+            openai: OpenAi::new(run, vendors),
+            elevenlabs: ElevenLabs::new(run, vendors),
             last_error,
             chart: vendor.taken_over_time(first, length, chart::columns(length)),
             length,
         }
     }
 
-    /// What the demo is there to show, with whether it did.
-    fn claims(&self) -> [(String, bool); 5] {
+    fn claims(&self) -> [Claim; 3] {
         let Self { vendor_calls, vendor_429, peak_concurrency, concurrency_limit, .. } = self;
-        let recovery = self.recovery_secs.map_or_else(|| "not at all".into(), |secs| format!("in {secs:.1} s"));
         [
-            (format!("the vendor answered {vendor_429} of {vendor_calls} calls with 429"), *vendor_429 == 0),
-            (
-                format!("it saw at most {peak_concurrency} calls at once; it takes {concurrency_limit}"),
-                peak_concurrency <= concurrency_limit,
-            ),
+            (format!("{vendor_429} 429s in {vendor_calls} calls"), *vendor_429 == 0),
+            (format!("at most {peak_concurrency} calls at once"), peak_concurrency <= concurrency_limit),
             (
                 format!(
-                    "{} calls of the {} that it allows in {:.1} s: {:.1} % of the quota used (wanted: {:.0} %; a busy machine lowers it)",
+                    "{:.1} % used ({} of {} calls; {:.0} % wanted, a busy machine does less)",
+                    self.utilisation * 100.0,
                     self.requests_granted,
                     self.requests_allowed,
-                    self.length.as_secs_f64(),
-                    self.utilisation * 100.0,
                     UTILISATION * 100.0
                 ),
                 self.utilisation >= UTILISATION,
             ),
+        ]
+    }
+
+    /// Of the crash, and of the table.
+    fn aftermath(&self) -> [Claim; 2] {
+        let recovery = self.recovery_secs.map_or_else(|| "not at all".into(), |secs| format!("in {secs:.1} s"));
+        [
             (
                 format!(
                     "{} slots held by the killed process, {} given back {recovery}",
@@ -127,21 +134,33 @@ impl Summary {
         ]
     }
 
+    /// The claims, each vendor's under its name.
+    fn sections(&self) -> [(String, Vec<Claim>); 4] {
+        let limits = format!("{REQUESTS_PER_WINDOW} calls in {WINDOW_SECS} s and {AT_ONCE} at once, as configured");
+        [
+            (format!("anthropic: {limits}"), self.claims().into()),
+            (format!("openai: {}", self.openai.title()), self.openai.claims().into()),
+            (format!("elevenlabs: {}", self.elevenlabs.title()), self.elevenlabs.claims().into()),
+            ("a process was killed".into(), self.aftermath().into()),
+        ]
+    }
+
     pub(crate) fn holds(&self) -> bool {
-        self.claims().iter().all(|(_, holds)| *holds)
+        self.sections().iter().flat_map(|(_, claims)| claims).all(|(_, holds)| *holds)
     }
 
     pub(crate) fn print(&self) {
         let allowed = f64::from(REQUESTS_PER_WINDOW) / f64::from(WINDOW_SECS);
-        chart::print(&self.chart, self.length, allowed);
-        println!();
-        for (claim, holds) in self.claims() {
-            let (sign, style) = if holds { ("ok  ", GREEN) } else { ("FAIL", RED) };
-            anstream::println!("{}{sign}{} {claim}", style.render(), style.render_reset());
+        chart::print("anthropic: calls a second", &self.chart, self.length, allowed);
+        for (title, claims) in self.sections() {
+            anstream::println!("{}{title}{}", BOLD.render(), BOLD.render_reset());
+            for (claim, holds) in claims {
+                let (sign, style) = if holds { ("ok  ", GREEN) } else { ("FAIL", RED) };
+                anstream::println!("  {}{sign}{} {claim}", style.render(), style.render_reset());
+            }
         }
-        println!();
         anstream::println!(
-            "{}acquire{} p50 {:.1} ms, p99 {:.1} ms, {:.1} DynamoDB requests (three limits at once)",
+            "{}acquire{} p50 {:.1} ms, p99 {:.1} ms, {:.1} DynamoDB requests a call",
             BOLD.render(),
             BOLD.render_reset(),
             self.acquire_p50_ms,

@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::{Method, Request as HttpRequest, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::{Deserialize, Serialize};
 use sluice_sdk::core::Timestamp;
-use sluice_sdk::{Client, Clock, SlotError};
+use sluice_sdk::{Client, Clock};
 use sluice_testkit::{Faults, Meter};
 use tokio::time::sleep;
 
-use super::limits::{CONCURRENT, REQUESTS, TABLE, TOKENS, TOKENS_PER_CALL};
-use super::vendor::Call;
+use super::limits::{APIS, TABLE};
 use crate::failure::{Ended, Failure};
+
+mod call;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Who it is in the leases
     #[arg(long)]
     name: String,
-    /// The vendor
+    /// The vendors
     #[arg(long)]
     vendor: String,
-    /// Callers
-    #[arg(long)]
-    callers: u32,
+    /// Callers of each vendor
+    #[arg(long, num_args = 3)]
+    callers: Vec<u32>,
     /// First call, in microseconds of Unix time
     #[arg(long)]
     start: i64,
@@ -45,9 +45,12 @@ pub(crate) struct Options {
 /// What a process reports, a line of JSON each time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Report {
-    pub(crate) waiting: u64,
+    /// Callers that wait for a slot, of each vendor.
+    pub(crate) waiting: [u64; 3],
     pub(crate) granted: u64,
     pub(crate) refused: u64,
+    /// Replies after which a bucket was lowered, or took on a lower limit.
+    pub(crate) lowered: u64,
     pub(crate) errors: u64,
     pub(crate) last_error: Option<String>,
     pub(crate) dynamodb_requests: u64,
@@ -56,16 +59,15 @@ pub(crate) struct Report {
 }
 
 const REPORT_EVERY: Duration = Duration::from_millis(200);
-/// The wait for a slot; a caller that finds none asks again.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Short leases, so that the crash is healed while someone watches; 60 s is the default.
 const LEASE_TTL: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Counts {
-    waiting: AtomicU64,
+    waiting: [AtomicU64; 3],
     granted: AtomicU64,
     refused: AtomicU64,
+    lowered: AtomicU64,
     errors: AtomicU64,
     last_error: std::sync::Mutex<Option<String>>,
     acquire_micros: std::sync::Mutex<Vec<u64>>,
@@ -90,10 +92,11 @@ pub(crate) async fn run(options: Options) -> Ended {
     });
     let now = Clock::system().now();
     sleep(Timestamp::from_micros(options.start).since(now)).await;
-    let callers: Vec<_> = (0..options.callers)
-        .map(|_| {
+    let callers = options.callers.iter().enumerate().flat_map(|(api, callers)| (0..*callers).map(move |_| api));
+    let callers: Vec<_> = callers
+        .map(|api| {
             let worker = Arc::clone(&worker);
-            tokio::spawn(async move { worker.call_until_stop().await })
+            tokio::spawn(async move { worker.call_until_stop(api, &APIS[api]).await })
         })
         .collect();
     let reporter = {
@@ -133,63 +136,16 @@ fn client(name: &str, meter: &Meter) -> Result<Client, Failure> {
 }
 
 impl Worker {
-    async fn call_until_stop(&self) {
-        while Clock::system().now() < self.stop {
-            let tokens = fastrand::u32(TOKENS_PER_CALL.0..=TOKENS_PER_CALL.1);
-            self.counts.waiting.fetch_add(1, Relaxed);
-            let slot = self.sluice.slot([REQUESTS, TOKENS, CONCURRENT]).cost(TOKENS, tokens).timeout(PATIENCE);
-            let mut waits = true;
-            let called = slot
-                .hold_until_done()
-                .run(async |slot| {
-                    self.counts.waiting.fetch_sub(1, Relaxed);
-                    waits = false;
-                    let micros = u64::try_from(slot.acquiring().as_micros()).unwrap_or(u64::MAX);
-                    self.counts.acquire_micros.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(micros);
-                    if Clock::system().now() >= self.stop {
-                        return Ok(());
-                    }
-                    self.counts.granted.fetch_add(1, Relaxed);
-                    self.call(tokens).await
-                })
-                .await;
-            if waits {
-                self.counts.waiting.fetch_sub(1, Relaxed);
-            }
-            match called {
-                Ok(()) => {}
-                Err(SlotError::Refused(retry)) => {
-                    self.counts.refused.fetch_add(1, Relaxed);
-                    sleep(retry.wait()).await;
-                }
-                Err(error) => {
-                    self.counts.errors.fetch_add(1, Relaxed);
-                    *self.counts.last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                        Some(error.to_string());
-                    sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    async fn call(&self, tokens: u32) -> Result<(), Failure> {
-        let body = serde_json::to_vec(&Call { tokens })?;
-        let request = HttpRequest::builder().method(Method::POST).uri(&self.vendor);
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::from(body))?;
-        // A 429 is counted by the vendor, whose word it is.
-        self.http.request(request).await?.into_body().collect().await?;
-        Ok(())
-    }
-
     fn report(&self, meter: &Meter) {
-        let Counts { waiting, granted, refused, errors, last_error, acquire_micros } = &self.counts;
+        let Counts { waiting, granted, refused, lowered, errors, last_error, acquire_micros } = &self.counts;
         let taken = |micros: &std::sync::Mutex<Vec<u64>>| {
             std::mem::take(&mut *micros.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
         };
         let report = Report {
-            waiting: waiting.load(Relaxed),
+            waiting: [0, 1, 2].map(|api: usize| waiting[api].load(Relaxed)),
             granted: granted.load(Relaxed),
             refused: refused.load(Relaxed),
+            lowered: lowered.load(Relaxed),
             errors: errors.load(Relaxed),
             last_error: last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
             dynamodb_requests: meter.total().requests,

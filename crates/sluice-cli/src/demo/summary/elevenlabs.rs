@@ -1,0 +1,66 @@
+//! The vendor that takes fewer calls at once than its bucket was given, and is busy for a while.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Claim;
+use crate::demo::Run;
+use crate::demo::limits::{ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
+use crate::demo::vendor::Vendors;
+
+/// What `--json` prints of it. Limits are calls at once.
+#[derive(Debug, Serialize)]
+pub(super) struct ElevenLabs {
+    configured: u32,
+    allowed: u32,
+    calls: usize,
+    peak: u32,
+    /// 429s for a call too many at once, and those of them that came when the vendor's limit had been told.
+    too_many_429: usize,
+    too_many_429_later: usize,
+    /// 429s of when the vendor was busy.
+    busy_429: usize,
+    /// The most that followed one of these within its wait.
+    more_429_in_a_wait: usize,
+}
+
+/// By then, the first replies have told its limit.
+const TOLD: Duration = Duration::from_secs(1);
+/// Most 429s that may follow one within its wait, over all processes.
+const MORE: usize = 1;
+
+impl ElevenLabs {
+    pub(super) fn new(run: &Run, vendors: &Vendors) -> Self {
+        let books = vendors.elevenlabs();
+        let (too_many_429, too_many_429_later) = books.too_many(run.begin + TOLD);
+        Self {
+            configured: ELEVENLABS_CONFIGURED,
+            allowed: ELEVENLABS_AT_ONCE,
+            calls: books.taken(),
+            peak: books.concurrency().1,
+            too_many_429,
+            too_many_429_later,
+            busy_429: books.busy().count(),
+            more_429_in_a_wait: books.busy().most_more(),
+        }
+    }
+
+    pub(super) fn title(&self) -> String {
+        format!("{} calls at once configured; it takes {}", self.configured, self.allowed)
+    }
+
+    pub(super) fn claims(&self) -> [Claim; 2] {
+        let Self { too_many_429, too_many_429_later: later, busy_429, more_429_in_a_wait: more, .. } = self;
+        [
+            (
+                format!("{too_many_429} of {} calls were too many at once, {later} after the first second", self.calls),
+                *later == 0,
+            ),
+            (
+                format!("{busy_429} 429s when it was busy; within the wait of one at most {more} more"),
+                *busy_429 > 0 && *more <= MORE,
+            ),
+        ]
+    }
+}

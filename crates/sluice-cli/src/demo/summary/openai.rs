@@ -1,0 +1,82 @@
+//! The vendor that allows less than its bucket was given, and less again later.
+
+use serde::Serialize;
+
+use super::Claim;
+use crate::demo::Run;
+use crate::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS};
+use crate::demo::vendor::Vendors;
+use crate::demo::vendor::openai::{MINUTE, drop_at};
+use crate::figures::{ratio, rounded};
+
+/// What `--json` prints of it. Limits are calls a minute.
+#[derive(Debug, Serialize)]
+pub(super) struct OpenAi {
+    configured: u32,
+    allowed_at_first: u32,
+    allowed_later: u32,
+    dropped_at_secs: f64,
+    calls: usize,
+    /// All 429s, each with a `Retry-After`.
+    vendor_429: usize,
+    /// The most that followed one within its wait.
+    more_429_in_a_wait: usize,
+    /// From what stands for a minute after the drop, to the end: seconds, calls taken, calls allowed, and the one of the other.
+    judged_secs: f64,
+    judged_calls: usize,
+    judged_allowed: f64,
+    utilisation: f64,
+}
+
+/// Least share of what the vendor really allows that must be used, a minute after it dropped.
+const UTILISATION: f64 = 0.95;
+/// Most 429s that may follow one within its wait, over all processes.
+const MORE: usize = 1;
+
+impl OpenAi {
+    pub(super) fn new(run: &Run, vendors: &Vendors) -> Self {
+        let books = vendors.openai();
+        let drop_at = drop_at(run.begin, run.length);
+        let (from, to) = (drop_at + MINUTE, run.begin + run.length);
+        let judged_calls = books.taken_between(from, to);
+        let judged_secs = to.saturating_duration_since(from).as_secs_f64();
+        let judged_allowed = judged_secs * f64::from(OPENAI_REQUESTS.later) / 60.0;
+        Self {
+            configured: OPENAI_REQUESTS.configured,
+            allowed_at_first: OPENAI_REQUESTS.at_first,
+            allowed_later: OPENAI_REQUESTS.later,
+            dropped_at_secs: rounded((drop_at - run.begin).as_secs_f64()),
+            calls: books.taken(),
+            vendor_429: books.waits().count(),
+            more_429_in_a_wait: books.waits().most_more(),
+            judged_secs: rounded(judged_secs),
+            judged_calls,
+            judged_allowed: rounded(judged_allowed),
+            utilisation: rounded(ratio(judged_calls as u64, 1) / judged_allowed),
+        }
+    }
+
+    pub(super) fn title(&self) -> String {
+        let Self { configured, allowed_at_first, allowed_later, dropped_at_secs, .. } = self;
+        format!(
+            "{configured} calls a minute configured; it takes {allowed_at_first}, {allowed_later} after {dropped_at_secs:.0} s"
+        )
+    }
+
+    pub(super) fn claims(&self) -> [Claim; 2] {
+        let Self { vendor_429, more_429_in_a_wait: more, judged_calls, judged_allowed, utilisation, .. } = self;
+        [
+            (
+                format!("{vendor_429} 429s in {} calls; within the Retry-After of one at most {more} more", self.calls),
+                *vendor_429 > 0 && *more <= MORE,
+            ),
+            (
+                format!(
+                    "{:.1} % used ({judged_calls} of {judged_allowed:.0} calls) from a minute (here {MINUTE_SECS} s) after the drop",
+                    utilisation * 100.0
+                ),
+                *utilisation >= UTILISATION,
+            ),
+        ]
+    }
+}

@@ -1,0 +1,97 @@
+//! Like ElevenLabs: a number of calls at once, and at times it is busy; its 429s say which of the two.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
+
+use super::waits::Waits;
+use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes};
+use crate::demo::limits::ELEVENLABS_AT_ONCE;
+
+/// When it begins to be busy.
+pub(crate) fn busy_at(begin: Instant, length: Duration) -> Instant {
+    begin + length * 3 / 5
+}
+
+/// For how long it is busy.
+pub(crate) const BUSY: Duration = Duration::from_millis(1_500);
+/// Shortest and longest time of a call, in milliseconds.
+const CALL_MILLIS: (u64, u64) = (500, 900);
+
+/// Everything that it knows.
+#[derive(Debug)]
+pub(crate) struct Books {
+    busy_at: Instant,
+    under_way: u32,
+    peak: u32,
+    taken: usize,
+    /// When it refused a call as one too many at once.
+    too_many: Vec<Instant>,
+    busy: Waits,
+}
+
+impl Books {
+    pub(super) fn new(busy_at: Instant) -> Self {
+        Self { busy_at, under_way: 0, peak: 0, taken: 0, too_many: Vec::new(), busy: Waits::default() }
+    }
+
+    fn judge(&mut self, now: Instant) -> Result<(), (HeaderMap, &'static str)> {
+        let mut headers = self.headers();
+        if now >= self.busy_at && now < self.busy_at + BUSY {
+            let wait = retry_after(&mut headers, self.busy_at + BUSY - now);
+            self.busy.asked(now, wait);
+            return Err((headers, r#"{"detail":{"status":"system_busy","message":"high traffic"}}"#));
+        }
+        if self.under_way >= ELEVENLABS_AT_ONCE {
+            self.too_many.push(now);
+            return Err((headers, r#"{"detail":{"status":"too_many_concurrent_requests"}}"#));
+        }
+        self.under_way += 1;
+        self.peak = self.peak.max(self.under_way);
+        self.taken += 1;
+        Ok(())
+    }
+
+    fn headers(&self) -> HeaderMap {
+        headers([
+            ("current-concurrent-requests", self.under_way.to_string()),
+            ("maximum-concurrent-requests", ELEVENLABS_AT_ONCE.to_string()),
+        ])
+    }
+
+    /// Calls taken so far.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Calls under way, now and at most.
+    pub(crate) fn concurrency(&self) -> (u32, u32) {
+        (self.under_way, self.peak)
+    }
+
+    /// Calls that were one too many at once: all, and those after `since`.
+    pub(crate) fn too_many(&self, since: Instant) -> (usize, usize) {
+        (self.too_many.len(), self.too_many.iter().filter(|at| **at > since).count())
+    }
+
+    /// The 429s of when it was busy.
+    pub(crate) fn busy(&self) -> &Waits {
+        &self.busy
+    }
+}
+
+pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(_): Json<Call>) -> Answer {
+    let judged = locked(&books).judge(Instant::now());
+    if let Err((headers, body)) = judged {
+        return (StatusCode::TOO_MANY_REQUESTS, headers, body);
+    }
+    let under_way = UnderWay(Arc::clone(&books), |books: &mut Books| books.under_way -= 1);
+    takes(CALL_MILLIS).await;
+    let headers = locked(&books).headers();
+    drop(under_way);
+    (StatusCode::OK, headers, "done")
+}

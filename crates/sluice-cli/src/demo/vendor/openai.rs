@@ -1,0 +1,201 @@
+//! Like OpenAI: limits by the minute that flow back evenly, one of requests and one of tokens. The first drops while it runs.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
+
+use super::waits::Waits;
+use super::{Answer, Call, headers, locked, retry_after, takes};
+use crate::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
+
+/// When its limit drops.
+pub(crate) fn drop_at(begin: Instant, length: Duration) -> Instant {
+    begin + length * 2 / 5
+}
+
+/// Shortest and longest time of a call, in milliseconds.
+const CALL_MILLIS: (u64, u64) = (30, 90);
+/// What stands for a minute.
+pub(crate) const MINUTE: Duration = Duration::from_secs(MINUTE_SECS as u64);
+
+/// Everything that it knows.
+#[derive(Debug)]
+pub(crate) struct Books {
+    requests: Quota,
+    tokens: Quota,
+    drop_at: Instant,
+    dropped: bool,
+    taken: Vec<Instant>,
+    waits: Waits,
+}
+
+/// A limit by the minute. What is used flows back evenly; what is there gathers up to a short time's worth.
+#[derive(Debug)]
+struct Quota {
+    per_minute: u64,
+    /// Below zero after a drop. In parts of which a minute has as many as a call has, so that no division rounds.
+    level: i128,
+    at: Instant,
+}
+
+/// Parts of one call: microseconds of a minute.
+const PARTS: i128 = 60_000_000;
+
+impl Quota {
+    fn full(per_minute: u32, at: Instant) -> Self {
+        let mut quota = Self { per_minute: per_minute.into(), level: 0, at };
+        quota.level = quota.brim();
+        quota
+    }
+
+    fn brim(&self) -> i128 {
+        i128::from(self.per_minute) * i128::from(MINUTE_SECS) * 1_000_000
+    }
+
+    fn flow(&mut self, now: Instant) {
+        let micros = now.saturating_duration_since(self.at).as_micros();
+        let flowed = i128::try_from(micros).unwrap_or(i128::MAX).saturating_mul(self.per_minute.into());
+        (self.level, self.at) = (self.level.saturating_add(flowed).min(self.brim()), self.at.max(now));
+    }
+
+    /// What is used stays used.
+    fn lower_to(&mut self, per_minute: u32) {
+        let used = self.brim() - self.level;
+        self.per_minute = per_minute.into();
+        self.level = self.brim() - used;
+    }
+
+    /// How long until `amount` is there.
+    fn wait_for(&self, amount: u32) -> Duration {
+        self.wait_until(i128::from(amount) * PARTS)
+    }
+
+    fn wait_until(&self, level: i128) -> Duration {
+        let micros = (level - self.level).max(0).unsigned_abs().div_ceil(self.per_minute.into());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    fn take(&mut self, amount: u32) {
+        self.level -= i128::from(amount) * PARTS;
+    }
+
+    /// Limit, what is left of what may be used now, and how long until that is whole, as it writes them.
+    fn says(&self) -> [String; 3] {
+        let reset = self.wait_until(self.brim());
+        [
+            self.per_minute.to_string(),
+            (self.level.max(0) / PARTS).to_string(),
+            format!("{}.{:03}s", reset.as_secs(), reset.subsec_millis()),
+        ]
+    }
+}
+
+impl Books {
+    pub(super) fn new(drop_at: Instant) -> Self {
+        let now = Instant::now();
+        Self {
+            requests: Quota::full(OPENAI_REQUESTS.at_first, now),
+            tokens: Quota::full(OPENAI_TOKENS, now),
+            drop_at,
+            dropped: false,
+            taken: Vec::new(),
+            waits: Waits::default(),
+        }
+    }
+
+    fn flow(&mut self, now: Instant) {
+        if !self.dropped && now >= self.drop_at {
+            self.requests.flow(self.drop_at);
+            self.requests.lower_to(OPENAI_REQUESTS.later);
+            self.dropped = true;
+        }
+        self.requests.flow(now);
+        self.tokens.flow(now);
+    }
+
+    /// Takes the call, or says how long to wait. One that it refuses counts as a request all the same.
+    fn judge(&mut self, call: &Call, now: Instant) -> Result<(), Duration> {
+        self.flow(now);
+        let wait = |books: &Self| books.requests.wait_for(1).max(books.tokens.wait_for(call.tokens));
+        let is_refused = !wait(self).is_zero();
+        self.requests.take(1);
+        if is_refused {
+            return Err(wait(self));
+        }
+        self.tokens.take(call.tokens);
+        self.taken.push(now);
+        Ok(())
+    }
+
+    fn headers(&mut self, now: Instant) -> HeaderMap {
+        self.flow(now);
+        let [limit, remaining, reset] = self.requests.says();
+        let [token_limit, token_remaining, token_reset] = self.tokens.says();
+        headers([
+            ("x-ratelimit-limit-requests", limit),
+            ("x-ratelimit-remaining-requests", remaining),
+            ("x-ratelimit-reset-requests", reset),
+            ("x-ratelimit-limit-tokens", token_limit),
+            ("x-ratelimit-remaining-tokens", token_remaining),
+            ("x-ratelimit-reset-tokens", token_reset),
+        ])
+    }
+
+    /// Calls taken so far.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Calls taken between two instants.
+    pub(crate) fn taken_between(&self, from: Instant, to: Instant) -> usize {
+        self.taken.iter().filter(|at| (from..to).contains(at)).count()
+    }
+
+    /// Its 429s.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+}
+
+pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> Answer {
+    let refused = {
+        let mut books = locked(&books);
+        let now = Instant::now();
+        books.judge(&call, now).err().map(|wait| {
+            let mut headers = books.headers(now);
+            let wait = retry_after(&mut headers, wait);
+            books.waits.asked(now, wait);
+            headers
+        })
+    };
+    if let Some(headers) = refused {
+        let body = r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#;
+        return (StatusCode::TOO_MANY_REQUESTS, headers, body);
+    }
+    takes(CALL_MILLIS).await;
+    let headers = locked(&books).headers(Instant::now());
+    (StatusCode::OK, headers, "done")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_flows_back_evenly_and_keeps_what_was_used_when_it_drops() {
+        let start = Instant::now();
+        let mut quota = Quota::full(600, start);
+        assert_eq!(quota.says(), ["600", "30", "0.000s"]);
+        quota.take(30);
+        assert_eq!((quota.says()[1].as_str(), quota.wait_for(1)), ("0", Duration::from_millis(100)));
+        quota.flow(start + Duration::from_millis(550));
+        assert_eq!(quota.says(), ["600", "5", "2.450s"]);
+        quota.lower_to(300);
+        assert_eq!((quota.says()[1].as_str(), quota.wait_for(1)), ("0", Duration::from_millis(2_100)));
+        quota.flow(start + Duration::from_secs(60));
+        assert_eq!(quota.says(), ["300", "15", "0.000s"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! The pauses that a vendor asked for, and whether they were kept.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Calls that were answered 429 with a `Retry-After`.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Vec<(Instant, Instant)>);
+
+impl Waits {
+    /// A call that arrived at `now` was asked to come back after `wait`.
+    pub(super) fn asked(&mut self, now: Instant, wait: Duration) {
+        self.0.push((now, now + wait));
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The most further refusals that arrived, of all processes together, between a refusal and the end of the wait that it
+    /// asked for.
+    pub(crate) fn most_more(&self) -> usize {
+        let more = |n: usize, until: Instant| self.0[n + 1..].iter().filter(|(at, _)| *at < until).count();
+        self.0.iter().enumerate().map(|(n, (_, until))| more(n, *until)).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_before_the_end_of_a_wait_is_counted() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        assert_eq!((waits.count(), waits.most_more()), (0, 0));
+        for (millis, wait) in [(0, 1), (999, 1), (1_000, 2), (1_998, 1), (2_999, 1)] {
+            waits.asked(start + Duration::from_millis(millis), Duration::from_secs(wait));
+        }
+        assert_eq!(waits.count(), 5);
+        assert_eq!(waits.most_more(), 2, "the second and the third were each followed by two");
+    }
+}

@@ -1,0 +1,120 @@
+//! One caller: a slot, the call in it, and what the vendor's reply is good for.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request as HttpRequest, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use sluice_sdk::{Clock, Decision, ObservedLevel, ObservedLimit, Reply, Slot, SlotError};
+use tokio::time::sleep;
+
+use super::Worker;
+use crate::demo::limits::Api;
+use crate::demo::vendor::Call;
+use crate::failure::Failure;
+
+/// The wait for a slot; a caller that finds none asks again.
+const PATIENCE: Duration = Duration::from_secs(10);
+const AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// How a call that was made can fail.
+enum CallError {
+    /// The vendor said 429, and this is what Sluice says to do.
+    Refused(Decision),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for CallError {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Worker {
+    pub(super) async fn call_until_stop(&self, kind: usize, api: &Api) {
+        let waiting = &self.counts.waiting[kind];
+        while Clock::system().now() < self.stop {
+            let used = api.tokens.map_or(0, |tokens| fastrand::u32(tokens.used.0..=tokens.used.1));
+            let mut slot = self.sluice.slot(api.limits).timeout(PATIENCE).hold_until_done();
+            if let Some(tokens) = api.tokens {
+                slot = slot.cost(tokens.limit, tokens.reserved.unwrap_or(used));
+            }
+            waiting.fetch_add(1, Relaxed);
+            let mut waits = true;
+            let called = slot
+                .run(async |slot| {
+                    waiting.fetch_sub(1, Relaxed);
+                    waits = false;
+                    let micros = u64::try_from(slot.acquiring().as_micros()).unwrap_or(u64::MAX);
+                    self.counts.acquire_micros.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
+                    if Clock::system().now() >= self.stop {
+                        return Ok(());
+                    }
+                    self.counts.granted.fetch_add(1, Relaxed);
+                    self.call_in(&slot, api, used).await
+                })
+                .await;
+            if waits {
+                waiting.fetch_sub(1, Relaxed);
+            }
+            match called {
+                Ok(()) => {}
+                Err(SlotError::Refused(retry)) => {
+                    self.counts.refused.fetch_add(1, Relaxed);
+                    sleep(retry.wait()).await;
+                }
+                // There is no queue here for the work to go back to: the caller waits, and takes other work.
+                Err(SlotError::Call(CallError::Refused(
+                    Decision::RetryInline { wait } | Decision::Requeue { wait, .. },
+                ))) => sleep(wait).await,
+                Err(SlotError::Call(CallError::Refused(decision))) => {
+                    self.failed(&format!("a 429 came to {decision:?}")).await;
+                }
+                Err(SlotError::Call(CallError::Failed(error))) => self.failed(&error).await,
+                Err(SlotError::SlotTimeout(after)) => self.failed(&format!("a slot timed out after {after:?}")).await,
+                Err(SlotError::Acquire(error)) => self.failed(&error).await,
+                Err(_) => self.failed(&"a slot failed in a way that is not known here").await,
+            }
+        }
+    }
+
+    async fn failed(&self, error: &impl std::fmt::Display) {
+        self.counts.errors.fetch_add(1, Relaxed);
+        *self.counts.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        sleep(AFTER_ERROR).await;
+    }
+
+    /// Calls the vendor, and lets Sluice know what its reply says.
+    async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
+        let (status, headers, body) = self.send(api, used).await?;
+        let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
+        let decision = if is_refused {
+            let reply = Reply { status: status.as_u16(), headers: &headers, body: Some(&body) };
+            Some(self.sluice.on_rate_limited(api.limits, reply).await?)
+        } else {
+            None
+        };
+        for limit in api.limits {
+            let observed = slot.observe(limit, &headers).await?;
+            let is_lowered = matches!(observed.level, ObservedLevel::Lowered(_));
+            if is_lowered || matches!(observed.limit, ObservedLimit::Adopted(_)) {
+                self.counts.lowered.fetch_add(1, Relaxed);
+            }
+        }
+        if let Some(tokens) = api.tokens {
+            slot.used(tokens.limit, if is_refused { 0 } else { used })?;
+        }
+        decision.map_or(Ok(()), |decision| Err(CallError::Refused(decision)))
+    }
+
+    async fn send(&self, api: &Api, tokens: u32) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
+        let body = serde_json::to_vec(&Call { tokens })?;
+        let url = format!("{}{}", self.vendor, api.path);
+        let request = HttpRequest::builder().method(Method::POST).uri(url);
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::from(body))?;
+        let (head, body) = self.http.request(request).await?.into_parts();
+        Ok((head.status, head.headers, body.collect().await?.to_bytes()))
+    }
+}
