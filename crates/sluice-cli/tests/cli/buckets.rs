@@ -1,0 +1,52 @@
+//! Declaring buckets.
+
+use super::*;
+
+#[test]
+fn applying_a_file_shows_the_difference_and_keeps_levels() {
+    let limits = file("apply.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    sandbox.stdout(&["acquire", "openai#rpm"]);
+    let again = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+    assert!(again.contains("= openai#rpm") && !again.contains('~'), "{again}");
+    let raised = file("raised.toml", &LIMITS.replace("capacity = 2", "capacity = 50"));
+    let dry = sandbox.json(&["buckets", "apply", "--dry-run", "--json", raised.to_str().unwrap()]);
+    assert_eq!(dry[0]["change"], "changed");
+    let changed = sandbox.stdout(&["buckets", "apply", raised.to_str().unwrap()]);
+    assert!(changed.contains("~ openai#rpm") && changed.contains("-> 50 requests"), "{changed}");
+    let bucket = sandbox.json(&["buckets", "show", "openai#rpm", "--json"]);
+    assert_eq!(bucket["capacity"], "50");
+    assert!(bucket["level"].as_str().unwrap().starts_with("1."), "{bucket}");
+    let kind =
+        LIMITS.replace("capacity = 2", "capacity = 70").replace("\"concurrent\"", "\"requests\"\nwindow = \"1m\"");
+    let kind = file("kind.toml", &kind);
+    let refused = sandbox.run(&["buckets", "apply", kind.to_str().unwrap()]);
+    assert!(text(&refused.stderr).contains("cannot change from concurrent"), "{}", text(&refused.stderr));
+    assert_eq!(sandbox.json(&["buckets", "show", "openai#rpm", "--json"])["capacity"], "50", "nothing was applied");
+    let bad = file("bad.toml", &LIMITS.replace("\"1h\"", "\"soon\""));
+    let output = sandbox.run(&["buckets", "apply", bad.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("bad.toml:6: window = soon"), "{}", text(&output.stderr));
+    assert_eq!(sandbox.stdout(&["buckets", "rm", "openai#rpm"]).trim(), "removed openai#rpm");
+    let missing = sandbox.run(&["buckets", "rm", "openai#rpm"]);
+    assert!(text(&missing.stderr).contains("no bucket openai#rpm"));
+}
+
+#[test]
+fn a_limit_that_is_too_large_for_inline_leases_is_told_before_anything_is_applied() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = |name: &str, capacity| {
+        format!("[[bucket]]\ndimension = \"{name}\"\ntype = \"concurrent\"\ncapacity = {capacity}\n")
+    };
+    let limits = file("inline.toml", &(bucket("a#concurrent", 5) + &bucket("b#concurrent", 1_000)));
+    for options in [&["--dry-run"][..], &[]] {
+        let arguments = [&["buckets", "apply", limits.to_str().unwrap()], options].concat();
+        let refused = sandbox.command(&arguments).env("SLUICE_LEASES", "inline").output().unwrap();
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success(), "{said}");
+        for part in ["b#concurrent", "1000 calls at once", "200 at most", "SLUICE_LEASES=concurrent"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(!sandbox.run(&["buckets", "show", "a#concurrent"]).status.success(), "nothing was applied");
+    }
+    sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+}

@@ -1,0 +1,112 @@
+//! The command as a person or a script meets it: the built program, against a sandbox that it serves itself.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+mod buckets;
+mod calls;
+mod operations;
+mod sandbox;
+
+fn sluice() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SLUICE_") || name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    command.env("AWS_EC2_METADATA_DISABLED", "true").stdin(Stdio::null());
+    command
+}
+
+/// A sandbox on a free port. Dropped, it is killed.
+struct Sandbox {
+    process: Child,
+    endpoint: String,
+    printed: Vec<String>,
+}
+
+impl Sandbox {
+    fn start(options: &[&str]) -> Self {
+        let mut process =
+            sluice().args(["sandbox", "--port", "0"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let (mut printed, mut endpoint) = (Vec::new(), None);
+        for line in lines.by_ref() {
+            let line = line.unwrap();
+            endpoint = endpoint.or_else(|| line.strip_prefix("export SLUICE_ENDPOINT_URL=").map(str::to_owned));
+            let ready = line.starts_with("Ctrl-C");
+            printed.push(line);
+            if ready {
+                break;
+            }
+        }
+        // What it prints while stopping must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, endpoint: endpoint.expect("the sandbox prints its endpoint"), printed }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = sluice();
+        command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", &self.endpoint);
+        command.env("AWS_ACCESS_KEY_ID", "sandbox").env("AWS_SECRET_ACCESS_KEY", "sandbox").args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn stdout(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.stdout(arguments)).unwrap()
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file of its own for each test.
+fn file(name: &str, content: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::File::create(&path).unwrap().write_all(content.as_bytes()).unwrap();
+    path
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "waited for: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const LIMITS: &str = r#"
+[[bucket]]
+dimension = "openai#rpm"
+type = "requests"
+capacity = 2
+window = "1h"
+
+[[bucket]]
+dimension = "elevenlabs#concurrent"
+type = "concurrent"
+capacity = 1
+"#;

@@ -1,0 +1,122 @@
+//! What an operator runs.
+
+use super::*;
+
+#[test]
+fn a_killed_holders_slot_comes_back_by_a_sweep() {
+    let limits = file("reconcile.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let slot = "elevenlabs#concurrent";
+    let mut holder = sandbox
+        .command(&["acquire", slot, "--hold", "1m"])
+        .env("SLUICE_LEASE_TTL", "1")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(sandbox.run(&["acquire", slot]).status.code(), Some(75));
+    wait_until("a sweep that gives the slot back", || {
+        sandbox.json(&["reconcile", "--once", "--json"])["restored"] == 1
+    });
+    sandbox.stdout(&["acquire", slot]);
+}
+
+/// Against a server that takes connections and never answers: a signal ends it in the middle, and not after the tries.
+
+#[test]
+fn a_sweep_that_is_under_way_hears_a_signal() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let mut command = sluice();
+    command.env("SLUICE_ENV", "sandbox").env("SLUICE_ENDPOINT_URL", endpoint).env("SLUICE_MAX_RETRIES", "20");
+    command.env("AWS_ACCESS_KEY_ID", "sandbox").env("AWS_SECRET_ACCESS_KEY", "sandbox");
+    let mut sweeper = command.args(["reconcile", "--interval", "1s"]).stdout(Stdio::null()).spawn().unwrap();
+    let _connection = listener.accept().unwrap();
+    let began = Instant::now();
+    Command::new("kill").arg(sweeper.id().to_string()).status().unwrap();
+    assert!(sweeper.wait().unwrap().success(), "SIGTERM is a clean end");
+    assert!(began.elapsed() < Duration::from_secs(10), "21 tries take longer");
+    let refused = sluice().env("SLUICE_ENV", "sandbox").args(["reconcile", "--interval", "0s"]).output().unwrap();
+    assert!(text(&refused.stderr).contains("one second at least"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_penalty_is_told_and_refused_where_it_makes_no_sense() {
+    let limits = file("penalize.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let told = sandbox.stdout(&["penalize", "openai#rpm", "--factor", "0.5"]);
+    assert!(told.starts_with("openai#rpm is at 1"), "{told}");
+    for (arguments, says) in [
+        (["penalize", "openai#rpm", "--factor=-1"], "between 0 and 1"),
+        (["penalize", "elevenlabs#concurrent", "--factor=0.5"], "lower its capacity"),
+    ] {
+        let output = sandbox.run(&arguments);
+        assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_missing_or_bad_environment_is_told() {
+    let error = |command: &mut Command| {
+        let began = Instant::now();
+        let output = command.args(["buckets", "list"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(began.elapsed() < Duration::from_secs(15), "bounded");
+        text(&output.stderr)
+    };
+    assert!(error(&mut sluice()).contains("SLUICE_TABLE_NAME"));
+    assert!(error(sluice().env("SLUICE_ENV", "live")).contains("sandbox, pre or prod"));
+    let no_credentials = error(
+        sluice()
+            .env("SLUICE_ENV", "sandbox")
+            .env("SLUICE_ENDPOINT_URL", "http://127.0.0.1:9")
+            .env("HOME", "/nonexistent"),
+    );
+    assert!(no_credentials.contains("AWS_ACCESS_KEY_ID"), "{no_credentials}");
+    let nobody = error(
+        sluice()
+            .env("SLUICE_ENV", "sandbox")
+            .env("SLUICE_ENDPOINT_URL", "http://127.0.0.1:9")
+            .env("AWS_ACCESS_KEY_ID", "x")
+            .env("AWS_SECRET_ACCESS_KEY", "x"),
+    );
+    assert!(nobody.contains("unavailable") && nobody.contains("nothing was applied"), "{nobody}");
+}
+
+#[test]
+fn a_reader_that_left_ends_the_program_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = sluice().args(["sandbox", "--port", "0"]).stdout(writer).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.contains("panicked")), (Some(141), false), "{said}");
+}
+
+#[test]
+fn a_doctor_finds_nothing_in_a_table_that_is_well() {
+    let sandbox = Sandbox::start(&[]);
+    let printed = sandbox.stdout(&["doctor"]);
+    assert!(printed.contains("4 buckets") && printed.ends_with("nothing to do\n"), "{printed}");
+}
+
+#[test]
+fn a_doctor_tells_what_is_amiss_and_what_to_do() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
+    let again = sandbox.stdout(&["cool-down", "openai#rpm", "1m"]);
+    assert!(again.contains("for longer already"), "{again}");
+    let findings = sandbox.json(&["doctor", "--json"]);
+    let note = |finding: &&Value| finding["of"] == "openai#rpm" && finding["weight"] == "note";
+    assert!(findings.as_array().unwrap().iter().any(|finding| note(&finding)), "{findings}");
+    let refused = sandbox.run(&["acquire", "openai#rpm"]);
+    assert_eq!(refused.status.code(), Some(75), "{}", text(&refused.stdout));
+
+    for bucket in sandbox.json(&["buckets", "list", "--json"]).as_array().unwrap() {
+        sandbox.stdout(&["buckets", "rm", bucket["dimension"].as_str().unwrap()]);
+    }
+    let output = sandbox.run(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("sluice buckets apply"), "{}", text(&output.stdout));
+}
