@@ -101,7 +101,7 @@ impl Summary {
     fn claims(&self) -> [Claim; 3] {
         let Self { vendor_calls, vendor_429, peak_concurrency, concurrency_limit, .. } = self;
         [
-            (format!("{vendor_429} 429s in {vendor_calls} calls"), *vendor_429 == 0),
+            (format!("429 to {vendor_429} of {vendor_calls} calls"), *vendor_429 == 0),
             (format!("at most {peak_concurrency} calls at once"), peak_concurrency <= concurrency_limit),
             (
                 format!(

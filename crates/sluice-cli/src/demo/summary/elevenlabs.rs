@@ -14,6 +14,7 @@ use crate::demo::vendor::Vendors;
 pub(super) struct ElevenLabs {
     configured: u32,
     allowed: u32,
+    /// Calls that arrived, taken or not.
     calls: usize,
     peak: u32,
     /// 429s for a call too many at once, and those of them that came when the vendor's limit had been told.
@@ -37,7 +38,7 @@ impl ElevenLabs {
         Self {
             configured: ELEVENLABS_CONFIGURED,
             allowed: ELEVENLABS_AT_ONCE,
-            calls: books.taken(),
+            calls: books.taken() + too_many_429 + books.busy().count(),
             peak: books.concurrency().1,
             too_many_429,
             too_many_429_later,
@@ -54,11 +55,14 @@ impl ElevenLabs {
         let Self { too_many_429, too_many_429_later: later, busy_429, more_429_in_a_wait: more, .. } = self;
         [
             (
-                format!("{too_many_429} of {} calls were too many at once, {later} after the first second", self.calls),
+                format!(
+                    "429 to {too_many_429} of {} calls: too many at once; after the first second to {later}",
+                    self.calls
+                ),
                 *later == 0,
             ),
             (
-                format!("{busy_429} 429s when it was busy; within the wait of one at most {more} more"),
+                format!("429 to {busy_429} while busy; before a Retry-After was over, to {more} more at most"),
                 *busy_429 > 0 && *more <= MORE,
             ),
         ]

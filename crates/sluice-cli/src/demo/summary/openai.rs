@@ -16,6 +16,7 @@ pub(super) struct OpenAi {
     allowed_at_first: u32,
     allowed_later: u32,
     dropped_at_secs: f64,
+    /// Calls that arrived, taken or not.
     calls: usize,
     /// All 429s, each with a `Retry-After`.
     vendor_429: usize,
@@ -46,7 +47,7 @@ impl OpenAi {
             allowed_at_first: OPENAI_REQUESTS.at_first,
             allowed_later: OPENAI_REQUESTS.later,
             dropped_at_secs: rounded((drop_at - run.begin).as_secs_f64()),
-            calls: books.taken(),
+            calls: books.taken() + books.waits().count(),
             vendor_429: books.waits().count(),
             more_429_in_a_wait: books.waits().most_more(),
             judged_secs: rounded(judged_secs),
@@ -67,7 +68,10 @@ impl OpenAi {
         let Self { vendor_429, more_429_in_a_wait: more, judged_calls, judged_allowed, utilisation, .. } = self;
         [
             (
-                format!("{vendor_429} 429s in {} calls; within the Retry-After of one at most {more} more", self.calls),
+                format!(
+                    "429 to {vendor_429} of {} calls; before a Retry-After was over, to {more} more at most",
+                    self.calls
+                ),
                 *vendor_429 > 0 && *more <= MORE,
             ),
             (
