@@ -1,0 +1,242 @@
+//! Tickets when something goes wrong: lost replies, callers that leave, rows that cannot be made or read; and what they cost.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn whatever_reply_is_lost_a_ticket_is_granted_once_and_spent_after() {
+    use Operation::{DeleteItem, GetItem, PutItem, UpdateItem};
+    for (operation, fault) in [
+        (PutItem, Fault::LoseReply),
+        (PutItem, Fault::LoseRequest),
+        (PutItem, Fault::Repeat),
+        (PutItem, Fault::FailAfterwards),
+        (PutItem, Fault::throttled()),
+        (GetItem, Fault::LoseReply),
+        (UpdateItem, Fault::LoseReply),
+        (UpdateItem, Fault::LoseRequest),
+        (UpdateItem, Fault::FailAfterwards),
+        (UpdateItem, Fault::Late(Duration::from_secs(5))),
+        (UpdateItem, Fault::throttled()),
+        (DeleteItem, Fault::LoseReply),
+        (DeleteItem, Fault::LoseRequest),
+    ] {
+        let world = drained().await;
+        if operation == PutItem {
+            world.dynamo.faults().next(operation, fault.clone());
+        }
+        let ticket = carried(&world.client()).await;
+        world.pass(Duration::from_secs(1));
+        if operation != PutItem {
+            world.dynamo.faults().next(operation, fault.clone());
+        }
+        assert!(is_granted(&world.client(), &ticket).await, "{operation:?} {fault:?}");
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent), "{operation:?} {fault:?}");
+        assert!(world.row(&ticket.key()).await.is_none(), "{operation:?} {fault:?}: its row is gone");
+    }
+}
+
+/// Sent twice and told of once, the second would find its own mark and grant twice, were marks not unlike each other.
+#[tokio::test(start_paused = true)]
+async fn a_redemption_that_arrives_twice_is_one_and_keeps_others_out() {
+    let world = drained().await;
+    let ticket = carried(&world.client()).await;
+    world.pass(Duration::from_secs(1));
+    world.dynamo.faults().next(Operation::UpdateItem, Fault::Repeat);
+    assert!(is_granted(&world.client(), &ticket).await);
+    assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_its_redeemer_cannot_remove_is_for_the_ttl_and_stays_spent() {
+    let world = drain({
+        let world = World::embedded().await;
+        world.rate(RPM, 10, 10).await;
+        world
+    })
+    .await;
+    let ticket = carried(&world.client()).await;
+    world.pass(Duration::from_secs(1));
+    world.dynamo.faults().always(Operation::DeleteItem, Fault::LoseRequest);
+    assert!(is_granted(&world.client(), &ticket).await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent));
+    assert_eq!(world.dynamo.sweep_ttl().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_whose_row_cannot_be_made_is_a_refusal_and_its_booking_goes_back() {
+    for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::throttled()] {
+        let world = drained().await;
+        world.dynamo.faults().always(Operation::PutItem, fault.clone());
+        let began = world.dynamo.clock().now();
+        let refused = refused(&world.client(), booking()).await;
+        let passed = world.dynamo.clock().now().since(began);
+        assert_eq!(
+            (refused.ticket(), refused.wait()),
+            (None, Duration::from_secs(1).saturating_sub(passed)),
+            "{fault:?}"
+        );
+        let level: f64 = world.level(RPM).await.parse().unwrap();
+        assert!((level - passed.as_secs_f64()).abs() < 0.001, "{fault:?}: {level} after {passed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_could_not_use_its_ticket_gets_none() {
+    let world = drained().await;
+    world.slots("openai#concurrent", 1).await;
+    world.rate(TPM, 1_000, 1).await;
+    world.rate("openai#rpd", 10, 86_400).await;
+    let client = world.client();
+    let all_leases = world.client_with(|settings| settings.leases(Leases::All));
+    for (client, request) in [
+        // Its tokens would run over as soon as they are there.
+        (&client, booking().cost(RPM, 10)),
+        // A second's worth of tokens would have run over ten times by the start of the other.
+        (&client, Request::from([RPM, TPM]).cost(RPM, 9).cost(TPM, 500).ticket_within(MINUTE)),
+        (&client, Request::from([RPM, "openai#concurrent"]).ticket_within(MINUTE)),
+        (&all_leases, booking()),
+    ] {
+        let told = format!("{request:?}");
+        assert_eq!(refused(client, request).await.ticket(), None, "{told}");
+        settle().await;
+        assert_eq!(world.level(RPM).await, "0", "{told}");
+        assert_eq!((world.level(TPM).await.as_str(), world.free("openai#concurrent").await.as_str()), ("1000", "1"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_over_several_dimensions_is_all_or_nothing() {
+    let world = drained().await;
+    let tokens = Limit::rate(
+        LimitType::Tokens,
+        Amount::from_tokens(1_000),
+        Rate::per(Amount::from_tokens(1_000), MINUTE).unwrap(),
+        Cost::ONE,
+    );
+    world.client().apply_limit(&dimension(TPM), &tokens.unwrap()).await.unwrap();
+    let client = world.client();
+    let half = client.acquire(Request::from(TPM).cost(TPM, 500)).await.unwrap();
+    assert!(half.granted().is_some());
+    let both = || Request::from([RPM, TPM]).cost(TPM, 600).ticket_within(MINUTE);
+    let first = refused(&client, both()).await;
+    assert_eq!((first.dimension().as_str(), first.wait().as_secs()), (TPM, 6));
+    assert_eq!(world.level(RPM).await, "-1");
+    assert!(world.level(TPM).await.starts_with("-100"), "{}", world.level(TPM).await);
+    world.pass(first.wait());
+    let ticket: Ticket = first.ticket().unwrap().to_string().parse().unwrap();
+    assert_eq!(ticket.dimensions(), [dimension(TPM), dimension(RPM)], "the latest start first");
+    // Changed on the way.
+    let other: Ticket = ticket.to_string().replace("tpm", "rpd").parse().unwrap();
+    world.rate("openai#rpd", 10, 86_400).await;
+    let altered = world.client().redeem(&other).await.unwrap_err();
+    assert!(matches!(altered, RedeemError::Altered { .. }), "{altered}");
+    let grant = redeem(&world.client(), &ticket).await.granted().unwrap();
+    assert_eq!((grant.cost(RPM), grant.cost(TPM)), (Some(Amount::from_tokens(1)), Some(Amount::from_tokens(600))));
+    let before = (world.level(RPM).await, world.level(TPM).await);
+    let second = refused(&client, both()).await;
+    assert_eq!((second.dimension().as_str(), second.wait().as_secs()), (TPM, 36));
+    assert_eq!(second.ticket(), None, "the call that it has would have run over by then");
+    assert_eq!((world.level(RPM).await, world.level(TPM).await), before, "both went back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redeemer_that_goes_away_gives_back_what_it_redeemed() {
+    let world = drained().await;
+    let (client, ticket) = (world.client(), carried(&world.client()).await);
+    world.pass(Duration::from_secs(1));
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let redeeming = begin(client.redeem(&ticket)).await;
+    gate.reached().await;
+    drop(redeeming);
+    gate.open();
+    settle().await;
+    assert_eq!(world.level(RPM).await, "1");
+    assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_while_its_ticket_is_made_loses_it_and_nothing_is_spent_twice() {
+    let world = drained().await;
+    let client = world.client();
+    let _known = carried(&client).await;
+    let gate = world.dynamo.faults().hold_next(Operation::PutItem);
+    let acquiring = begin(client.acquire(booking())).await;
+    tokio::select! {
+        () = gate.reached() => {}
+        _ = acquiring => panic!("it waits at the gate"),
+    }
+    gate.open();
+    settle().await;
+    assert_eq!(world.level(RPM).await, "-2", "its row has the tokens, until they have refilled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_good_after_an_outage() {
+    let world = drained().await;
+    let (client, ticket) = (world.client(), carried(&world.client()).await);
+    world.pass(Duration::from_secs(1));
+    for operation in [Operation::GetItem, Operation::UpdateItem] {
+        world.dynamo.faults().always(operation, Fault::LoseRequest);
+        let error = client.redeem(&ticket).await.unwrap_err();
+        let RedeemError::Acquire(AcquireError::Store(error)) = error else { panic!("{error}") };
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        world.dynamo.faults().clear();
+    }
+    world.dynamo.faults().always(Operation::GetItem, Fault::throttled());
+    let Redeemed::RetryIn(retry) = redeem(&client, &ticket).await else { panic!() };
+    assert_eq!((retry.reason(), retry.ticket()), (RetryReason::Contended, Some(&ticket)));
+    world.dynamo.faults().clear();
+    assert!(is_granted(&client, &ticket).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_read_is_told_with_the_attribute() {
+    let world = drained().await;
+    let ticket = carried(&world.client()).await;
+    world.pass(Duration::from_secs(1));
+    let mut row = world.row(&ticket.key()).await.unwrap();
+    row.insert("booked".into(), number("5"));
+    world.put(row).await;
+    let error = world.client().redeem(&ticket).await.unwrap_err();
+    assert!(matches!(error, RedeemError::CorruptTicket { .. }), "{error}");
+    assert!(error.to_string().contains(&ticket.key()) && error.to_string().contains("booked"), "{error}");
+    world.client().remove_bucket(&dimension(RPM)).await.unwrap();
+    let gone = world.client().redeem(&ticket).await.unwrap_err();
+    assert!(matches!(gone, RedeemError::CorruptTicket { .. }), "{gone}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_is_one_more_write_to_book_and_one_to_redeem_and_one_to_remove() {
+    let world = drain({
+        let world = World::embedded().await;
+        world.rate(RPM, 10, 10).await;
+        world
+    })
+    .await;
+    let client = world.client();
+    let _known = carried(&client).await;
+    let meter = world.dynamo.meter();
+    meter.reset();
+    let ticket = carried(&client).await;
+    assert_eq!(meter.reset(), Usage { requests: 2, write_units: 2, read_units: 0.0 });
+    world.pass(Duration::from_secs(3));
+    assert!(is_granted(&client, &ticket).await);
+    settle().await;
+    assert_eq!(meter.of(Operation::GetItem), Usage { requests: 2, write_units: 0, read_units: 2.0 });
+    assert_eq!(meter.reset(), Usage { requests: 4, write_units: 2, read_units: 2.0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn tickets_and_callers_in_line_share_one_order() {
+    let world = drained().await;
+    let client = world.client();
+    let ticket = carried(&client).await;
+    let began = tokio::time::Instant::now();
+    client.slot(RPM).run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 2, "behind the ticket");
+    assert!(is_granted(&client, &ticket).await);
+    let refused = refused(&client, RPM).await;
+    assert_eq!((refused.ticket(), refused.wait().as_millis()), (None, 1_000 - began.elapsed().as_millis() % 1_000));
+}
