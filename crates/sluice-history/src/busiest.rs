@@ -26,7 +26,7 @@ pub(crate) fn check(grants: &[Entry], timeline: &Timeline, errors: Errors) -> (O
     for n in by_start {
         let last = &grants[n];
         edges.advance(last.start_at);
-        edges.credit(position[n], i128::from(last.cost) * UNITS);
+        edges.credit(position[n], i128::from(last.used) * UNITS);
         let flowed = timeline.flowed(last.start_at.saturating_add(errors.clock));
         let worst = edges.worst_until(position[n]);
         let excess = worst.worth - flowed;

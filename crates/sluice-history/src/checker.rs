@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::event::{Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Refused, Released};
+use crate::event::{Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Refused, Released, Returned, Settled};
 use crate::fault::{Fault, FaultKind};
-use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Starts};
+use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Return, Starts};
 use crate::timeline::Timeline;
 use crate::verdict::{BucketFigures, Verdict, Violation};
 use crate::{busiest, live, order};
@@ -51,6 +51,8 @@ impl Checker {
             Event::Limit(limit) => self.limit(&limit),
             Event::Granted(granted) => self.granted(granted),
             Event::Released(released) => self.released(released),
+            Event::Settled(settled) => self.settled(settled),
+            Event::Returned(returned) => self.returned(&returned),
             Event::Refused(refused) => self.refused(&refused),
         }
     }
@@ -89,7 +91,7 @@ impl Checker {
                 kind,
                 grants: log.grants.len() as u64,
                 unused: log.grants.iter().filter(|grant| grant.unused).count() as u64,
-                granted: used.map(|grant| i128::from(grant.cost)).sum(),
+                granted: used.map(|grant| i128::from(grant.used)).sum(),
                 busiest: None,
                 peak: None,
             };
@@ -179,6 +181,7 @@ impl Checker {
             id: Arc::clone(&id),
             process,
             cost: granted.cost_micros,
+            used: granted.cost_micros,
             asked_at: granted.asked_at_micros,
             granted_at: granted.granted_at_micros,
             judged_from: judged_from.min(granted.start_at_micros),
@@ -213,6 +216,33 @@ impl Checker {
             Ending::Released | Ending::LeaseGone => entry.released_at = at,
         }
         self.in_order(&id, ("granted_at_micros", granted_at), ("at_micros", at));
+    }
+
+    fn settled(&mut self, settled: Settled) {
+        let Settled { id, dimension, used_micros: used, .. } = settled;
+        let bucket = self.bucket(&dimension);
+        let Some(place) = self.part(self.ids.get(id.as_str()).copied(), bucket) else {
+            self.fault(FaultKind::SettledWithoutGrant { id, dimension });
+            return;
+        };
+        if used < 0 {
+            self.amount(&id, "used_micros", used);
+            return;
+        }
+        let entry = self.entry(place);
+        entry.used = used.min(entry.cost);
+    }
+
+    fn returned(&mut self, returned: &Returned) {
+        let (amount, from) = (returned.amount_micros, returned.from_micros);
+        let by = returned.by_micros.unwrap_or(from);
+        if amount <= 0 {
+            self.amount(&returned.dimension, "amount_micros", amount);
+            return;
+        }
+        self.in_order(&returned.dimension, ("from_micros", from), ("by_micros", by));
+        let bucket = self.bucket(&returned.dimension);
+        self.buckets[bucket].returns.push(Return { amount, from, by });
     }
 
     fn refused(&mut self, refused: &Refused) {

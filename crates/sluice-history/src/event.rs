@@ -17,6 +17,10 @@ pub enum Event {
     Granted(Granted),
     /// A caller gave something back, or never will.
     Released(Released),
+    /// What a call really used.
+    Settled(Settled),
+    /// Tokens went back into a bucket.
+    Returned(Returned),
     /// A caller asked and was granted nothing.
     Refused(Refused),
 }
@@ -184,6 +188,34 @@ pub enum Ending {
     Died,
 }
 
+/// What a call really used of a rate bucket, where that is less than its grant took. Said again, the last word counts.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Settled {
+    /// The grant.
+    pub id: String,
+    /// The bucket.
+    pub dimension: String,
+    /// When it was said.
+    pub at_micros: i64,
+    /// What was used, in millionths. What is above the cost was not known when the call began, and counts as the cost.
+    pub used_micros: i64,
+}
+
+/// Tokens that went back into a rate bucket: of calls that used less, or were not made. They are for whoever books next, so that
+/// its start may be earlier than one that was booked before.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Returned {
+    /// The bucket.
+    pub dimension: String,
+    /// What went back, in millionths.
+    pub amount_micros: i64,
+    /// When it was sent.
+    pub from_micros: i64,
+    /// By when it was there; `from_micros` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_micros: Option<i64>,
+}
+
 /// An ask that ended without a grant. Needed where the caller was willing to wait: it may have booked a start and left it, for
 /// another caller of its process to take over.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -210,6 +242,8 @@ impl Event {
             Self::Limit(limit) => Some(limit.from_micros),
             Self::Granted(granted) => Some(granted.granted_at_micros),
             Self::Released(released) => Some(released.at_micros),
+            Self::Settled(settled) => Some(settled.at_micros),
+            Self::Returned(returned) => Some(returned.from_micros),
             Self::Refused(refused) => Some(refused.at_micros),
         }
     }

@@ -30,6 +30,14 @@ pub enum FaultKind {
         /// The bucket.
         dimension: String,
     },
+    /// What was used of what was not granted before.
+    #[error("{id} is settled in {dimension} and was not granted there")]
+    SettledWithoutGrant {
+        /// The grant.
+        id: String,
+        /// The bucket.
+        dimension: String,
+    },
     /// A second release.
     #[error("{id} is released in {dimension} a second time")]
     ReleasedTwice {

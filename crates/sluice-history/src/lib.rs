@@ -32,7 +32,7 @@ mod verdict;
 mod write;
 
 pub use checker::Checker;
-pub use event::{Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Refused, Released};
+pub use event::{Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Refused, Released, Returned, Settled};
 pub use fault::{Fault, FaultKind};
 pub use merge::merge;
 pub use rate::{RateError, pico_per_sec};

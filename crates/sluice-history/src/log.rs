@@ -29,6 +29,7 @@ pub(crate) struct BucketLog {
     pub(crate) limits: Vec<LimitEntry>,
     pub(crate) grants: Vec<Entry>,
     pub(crate) left: Vec<Left>,
+    pub(crate) returns: Vec<Return>,
     /// Of the first grant.
     pub(crate) first_line: u64,
     pub(crate) first_file: Option<Arc<str>>,
@@ -53,6 +54,8 @@ pub(crate) struct Entry {
     pub(crate) id: Arc<str>,
     pub(crate) process: u32,
     pub(crate) cost: i64,
+    /// What of the cost was used.
+    pub(crate) used: i64,
     pub(crate) asked_at: i64,
     pub(crate) granted_at: i64,
     pub(crate) judged_from: i64,
@@ -67,6 +70,14 @@ pub(crate) struct Entry {
     pub(crate) several: bool,
     /// The part of the same id that was told before.
     pub(crate) before: Option<Place>,
+}
+
+/// Tokens that went back, sent at `from` and there by `by`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Return {
+    pub(crate) amount: i64,
+    pub(crate) from: i64,
+    pub(crate) by: i64,
 }
 
 /// A process whose callers may have left a booked start to others of it.

@@ -2,12 +2,13 @@
 //!
 //! A booking is one write that lowers the bucket's line, and its start is where the line stands at zero after it. A later write
 //! lowers the line further, so that its start is later. For two grants A and B of one bucket, B asked for after A was
-//! answered, that means: B does not start before A by more than the clocks of both may err. What may move the line back up
-//! or let a start change hands is left out: see each condition below.
+//! answered, that means: B does not start before A by more than the clocks of both may err, and by what went back meanwhile: tokens
+//! that are given back are for whoever books next, and bring its start forward by their amount over the rate. What else may
+//! move the line back up or let a start change hands is left out: see each condition below.
 
 use std::collections::HashMap;
 
-use crate::log::{BucketLog, Entry, Errors, Left, Starts};
+use crate::log::{BucketLog, Entry, Errors, Left, Return, Starts};
 use crate::timeline::changes;
 use crate::verdict::Violation;
 
@@ -31,18 +32,23 @@ fn candidates<'a>(log: &'a BucketLog, errors: Errors) -> Vec<Passed<'a>> {
     let mut laters: Vec<&Entry> = used().collect();
     laters.sort_by_key(|grant| grant.asked_at);
     let mut firsts = firsts.into_iter().peekable();
-    let mut latest: Option<(usize, &Entry)> = None;
+    let returns = Returns::new(log, errors);
+    let mut latest: Option<(usize, i64, &Entry)> = None;
     let mut passed = Vec::new();
     for later in laters {
         let answered = |first: &&Entry| first.granted_at.saturating_add(2 * errors.stamp) < later.asked_at;
         while let Some(first) = firsts.next_if(answered) {
             let Some(epoch) = epochs.of(first) else { continue };
-            if latest.is_none_or(|(of, known)| of < epoch || known.start_at < first.start_at) {
-                latest = Some((epoch, first));
+            // The one that returns since explain the least of.
+            let start = first.start_at.saturating_add(returns.forward(epoch, returns.by(first.asked_at)));
+            if latest.is_none_or(|(of, known, _)| of < epoch || known < start) {
+                latest = Some((epoch, start, first));
             }
         }
-        let Some((epoch, first)) = latest else { continue };
-        let overtakes = first.start_at > later.start_at.saturating_add(2 * errors.clock);
+        let Some((epoch, start, first)) = latest else { continue };
+        // What went back since the first was asked for may have gone to the later one.
+        let forward = returns.forward(epoch, returns.from(later.granted_at));
+        let overtakes = start > later.start_at.saturating_add(forward).saturating_add(2 * errors.clock);
         // What was given back after its start lifts the line for a caller whose write was under way; by then every start in
         // the bucket is past.
         let is_ahead = first.start_at > later.granted_at.saturating_add(errors.both());
@@ -51,6 +57,52 @@ fn candidates<'a>(log: &'a BucketLog, errors: Errors) -> Vec<Passed<'a>> {
         }
     }
     passed
+}
+
+/// What went back into the bucket, by time.
+struct Returns {
+    /// When each was sent, with the sum until then; and the same when it was there.
+    sent: Vec<(i64, i64)>,
+    there: Vec<(i64, i64)>,
+    /// By epoch, in 10^-12 tokens a second.
+    rates: Vec<i64>,
+    slack: i64,
+}
+
+impl Returns {
+    fn new(log: &BucketLog, errors: Errors) -> Self {
+        let sums = |at: fn(&Return) -> i64| {
+            let mut all: Vec<(i64, i64)> = log.returns.iter().map(|one| (at(one), one.amount)).collect();
+            all.sort_unstable();
+            let mut sum = 0_i64;
+            all.iter_mut().for_each(|(_, amount)| {
+                sum = sum.saturating_add(*amount);
+                *amount = sum;
+            });
+            all
+        };
+        let rates = changes(&log.limits).iter().map(|limit| limit.rate).collect();
+        Self { sent: sums(|one| one.from), there: sums(|one| one.by), rates, slack: 2 * errors.stamp }
+    }
+
+    /// What may have been sent by `at`.
+    fn from(&self, at: i64) -> i64 {
+        let until = self.sent.partition_point(|(from, _)| *from <= at.saturating_add(self.slack));
+        self.sent[..until].last().map_or(0, |(_, sum)| *sum)
+    }
+
+    /// What was there before `at` by all means.
+    fn by(&self, at: i64) -> i64 {
+        let until = self.there.partition_point(|(by, _)| *by < at.saturating_sub(self.slack));
+        self.there[..until].last().map_or(0, |(_, sum)| *sum)
+    }
+
+    /// The time by which so much brings starts forward, in microseconds, rounded up.
+    fn forward(&self, epoch: usize, amount: i64) -> i64 {
+        let rate = i128::from(self.rates.get(epoch).copied().unwrap_or(0)).max(1);
+        let micros = (i128::from(amount) * 1_000_000_000_000 + rate - 1) / rate;
+        i64::try_from(micros).unwrap_or(i64::MAX)
+    }
 }
 
 /// Leaves those that no start explains that a caller of the same process left before: the next caller takes it over.

@@ -13,6 +13,9 @@ pub(crate) struct Account {
     pub(crate) excused: Micros,
     /// For rounding: each take of a line may lose a millionth.
     pub(crate) takes: u64,
+    /// What its calls said that they had not used, and what of it went back.
+    pub(crate) surplus: Micros,
+    settled: Micros,
     /// What was taken and not told yet.
     pub(crate) bookings: Vec<Booking>,
 }
@@ -71,13 +74,32 @@ impl Account {
             |booking: &Booking| at >= booking.planned - 2 && at <= latest(booking) && booking.has_room_for(at, cost);
         let off = |booking: &Booking| (at - at.clamp(booking.planned, booking.last())).abs();
         let fitting = self.bookings.iter().enumerate().filter(|(_, booking)| fits(booking));
-        // What it just fits into is the likeliest.
-        let nearest = fitting.min_by_key(|(_, booking)| (off(booking), (at - booking.planned).abs()));
+        // What was taken for it alone, and is there just then; else what it just fits into.
+        let is_other = |booking: &Booking| booking.taken > cost + 2 || (at - booking.last()).abs() > 2;
+        let nearest =
+            fitting.min_by_key(|(_, booking)| (is_other(booking), off(booking), (at - booking.planned).abs()));
         let Some((found, _)) = nearest else {
             return Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.bookings));
         };
         self.bookings[found].told.push((at, cost));
         Ok(self.bookings[found].told.len())
+    }
+
+    /// A call says that it did not use so much of what it took: that may go back, once.
+    pub(crate) fn settles(&mut self, surplus: Micros) {
+        self.surplus += surplus;
+        self.kept -= surplus;
+        // Less goes back where the rest has flowed back by itself.
+        self.excused += surplus;
+    }
+
+    /// A write gave back what calls had not used.
+    pub(crate) fn settled(&mut self, process: &str, bucket: &str, returned: Micros) -> Result<(), String> {
+        self.settled += returned;
+        if self.settled > self.surplus {
+            return Err(format!("{bucket}: {process} settled more than its calls had left, or twice: {self:?}"));
+        }
+        Ok(())
     }
 
     pub(crate) fn booked(&mut self, booking: Booking) {

@@ -1,13 +1,10 @@
 //! What product code does: acquire, slots, cancellations, and every way to end badly.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
-use sluice_sdk::{Basis, Grant, Outcome, Request, SlotBuilder, SlotError};
+use sluice_sdk::{Basis, Outcome, Request};
 use tokio::time::{sleep, timeout};
 
 use crate::process::Process;
@@ -15,6 +12,13 @@ use crate::record::Grip;
 use crate::row::Micros;
 use crate::scenario::BucketPlan;
 use crate::universe::Universe;
+
+mod calls;
+mod dying;
+mod holding;
+mod slots;
+
+use dying::Dying;
 
 /// Nothing takes longer: not an acquire under the worst of faults, nor a slot with the longest timeout.
 const NO_HANG: Duration = Duration::from_secs(120);
@@ -43,6 +47,9 @@ impl Caller {
         while !self.universe.is_over() && self.process.is_alive() {
             let need = self.need();
             self.universe.act("a call begins", &format!("{} wants {:?}", self.process.name, need.parts));
+            if self.rng.u32(0..30) == 0 {
+                self.cools_down(&need).await;
+            }
             let call = async {
                 match self.rng.u32(0..10) {
                     0..=3 => self.acquire(&need).await,
@@ -98,124 +105,6 @@ impl Caller {
         }
     }
 
-    /// Calls the vendor under a grant, and ends as calls do.
-    async fn hold(&mut self, need: &Need, asked_at: Micros, mut grant: Grant) {
-        let lease_ends = grant.lease_ends().map_or(i64::MAX, |ends| ends.micros());
-        let transacted = grant.lease_ends().is_some();
-        let id = self.granted(
-            need,
-            Grip { asked_at, start_at: grant.start_at().micros(), lease_ends, booked: false, transacted },
-        );
-        let call = Duration::from_millis(self.rng.u64(0..1_500));
-        match self.rng.u32(0..20) {
-            0..=10 => sleep(call).await,
-            // Beyond its lease: whoever needs the slot may have it by then.
-            11 if need.concurrent => {
-                self.abandons(need);
-                sleep(self.universe.scenario.lease_ttl * 3).await;
-            }
-            12 | 13 => {
-                for _ in 0..self.rng.u32(1..5) {
-                    sleep(self.universe.scenario.lease_ttl.mul_f64(0.6)).await;
-                    self.universe.act("renewal", &self.process.name);
-                    let _ = grant.renew().await;
-                }
-            }
-            14 | 15 => {
-                self.universe.record(|record| record.released(&id, self.universe.time()));
-                return drop(grant);
-            }
-            16 if need.concurrent => {
-                // The crash that the reconciler is for.
-                self.universe.act("holder vanishes", &self.process.name);
-                self.abandons(need);
-                return std::mem::forget(grant);
-            }
-            _ => {}
-        }
-        self.universe.record(|record| record.released(&id, self.universe.time()));
-        let release = Dying::new(grant.release(), self.dies_at());
-        if release.await.is_none() {
-            self.universe.act("dropped at an await", &format!("{}: release", self.process.name));
-        }
-    }
-
-    /// Leaves the leases of a call to whoever sweeps.
-    fn abandons(&self, need: &Need) {
-        let has_lease = |name: &String| {
-            self.has_leases || self.universe.scenario.bucket(name).is_some_and(BucketPlan::is_concurrent)
-        };
-        let parts = u64::try_from(need.parts.iter().filter(|(name, _)| has_lease(name)).count()).unwrap();
-        self.universe.ledger(|ledger| *ledger.abandoned.entry(self.process.name.to_string()).or_default() += parts);
-    }
-
-    async fn slot(&mut self, need: &Need) {
-        let patience = Duration::from_millis(self.rng.u64(200..=6_000));
-        let slot = self.process.client.slot(need.request()).timeout(patience);
-        let call = Duration::from_millis(self.rng.u64(0..1_000));
-        let gives_up_after = (self.rng.u32(0..3) == 0).then(|| Duration::from_millis(self.rng.u64(0..5_000)));
-        self.run(need, slot, patience, call, gives_up_after).await;
-    }
-
-    /// Held as long as the call takes, beyond its lease: renewed meanwhile.
-    async fn long_slot(&mut self, need: &Need) {
-        let patience = Duration::from_secs(self.rng.u64(1..=4));
-        let slot = self.process.client.slot(need.request()).timeout(patience).hold_until_done();
-        let call = self.universe.scenario.lease_ttl.mul_f64(self.rng.f64() * 3.0);
-        // What is known of its lease is that it was written for the usual time.
-        self.run(need, slot, Duration::ZERO, call, None).await;
-    }
-
-    async fn run(
-        &mut self,
-        need: &Need,
-        slot: SlotBuilder,
-        timeout_known: Duration,
-        call: Duration,
-        gives_up_after: Option<Duration>,
-    ) {
-        let asked_at = self.universe.time();
-        let fails = self.rng.u32(0..6) == 0;
-        let dies_at = self.dies_at();
-        let begun = AtomicBool::new(false);
-        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap();
-        let (timeout_known, ttl) = (micros(timeout_known), micros(self.universe.scenario.lease_ttl));
-        let lease_ends = Grip::slot_lease(asked_at, timeout_known, ttl, self.universe.scenario.clock_error);
-        let run = slot.run(async |slot| {
-            begun.store(true, Ordering::SeqCst);
-            let start_at = slot.start_at().micros();
-            let grip = Grip { asked_at, start_at, lease_ends, booked: true, transacted: self.has_leases };
-            let id = match slot.basis() {
-                Basis::Table => Some(self.granted(need, grip)),
-                _ => {
-                    self.came_to_nothing(need);
-                    None
-                }
-            };
-            let _end = Ended { universe: &self.universe, id };
-            sleep(call).await;
-            if fails { Err(std::io::Error::other("the vendor failed")) } else { Ok(()) }
-        });
-        let outcome = match gives_up_after {
-            Some(after) => timeout(after, run).await.ok(),
-            None => Dying::new(run, dies_at).await,
-        };
-        match outcome {
-            None => self.universe.act("slot dropped", &self.process.name),
-            Some(Err(SlotError::Acquire(error))) => self.failed(need, &error.to_string()),
-            Some(_) => {}
-        }
-        if !begun.load(Ordering::SeqCst) {
-            let now = self.universe.time();
-            self.universe.record(|record| record.left(&self.process.name, need, asked_at, now));
-        }
-        // Of several buckets, what one gave may flow back while another is asked again. A single booking that is dropped before
-        // its start has no excuse: it must be given back.
-        if need.parts.len() > 1 {
-            self.came_to_nothing(need);
-        }
-    }
-
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
@@ -237,7 +126,30 @@ impl Caller {
         if shared {
             self.universe.count("one write, several callers");
         }
+        if grip.booked {
+            self.left_for_a_cool_down(need, grip.asked_at, now);
+        }
         self.universe.record(|record| record.granted(&self.process.name, need, now, grip))
+    }
+
+    /// Whoever booked a start into a cool-down leaves it, and books anew.
+    fn left_for_a_cool_down(&self, need: &Need, asked_at: Micros, now: Micros) {
+        let of_need = |name: &String| need.parts.iter().any(|(part, _)| part == name);
+        let began = self.universe.ledger(|ledger| {
+            let since = ledger.cool_downs.iter().rev().take_while(|(_, at)| *at >= asked_at);
+            since.filter(|(name, _)| of_need(name)).count()
+        });
+        for _ in 0..began {
+            self.universe.record(|record| record.left(&self.process.name, need, asked_at, now));
+        }
+    }
+
+    /// A pause that the vendor asked for by other means than a refusal.
+    async fn cools_down(&mut self, need: &Need) {
+        let pause = Duration::from_millis(self.rng.u64(20..=2_500));
+        let (name, _) = self.rng.choice(&need.parts).cloned().unwrap();
+        self.universe.act("a cool-down is set", &format!("{}: {name} for {pause:?}", self.process.name));
+        let _ = self.process.client.cool_down(&name, pause).await;
     }
 
     /// A request that may have taken something, of which nothing was used. What flows back by itself in a moment is not given
@@ -272,57 +184,5 @@ impl Need {
     fn request(&self) -> Request<'_> {
         let names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
         self.parts.iter().fold(Request::from(names), |request, (name, cost)| request.cost(name.as_str(), *cost))
-    }
-}
-
-/// Writes the end of a slot's call into the history, however it ends.
-struct Ended<'a> {
-    universe: &'a Universe,
-    id: Option<String>,
-}
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            self.universe.record(|record| record.released(&id, self.universe.time()));
-        }
-    }
-}
-
-/// A future that is dropped at one of its awaits.
-struct Dying<F> {
-    future: Option<Pin<Box<F>>>,
-    polls_left: Option<u32>,
-}
-
-impl<F: Future> Dying<F> {
-    fn new(future: F, polls_left: Option<u32>) -> Self {
-        Self { future: Some(Box::pin(future)), polls_left }
-    }
-}
-
-impl<F: Future> Future for Dying<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(left) = &mut self.polls_left {
-            if *left == 0 {
-                self.future = None;
-                return Poll::Ready(None);
-            }
-            *left -= 1;
-        }
-        let Some(future) = &mut self.future else { return Poll::Ready(None) };
-        match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            // One that waits for nothing but one event would never be polled again to die.
-            Poll::Pending => {
-                if self.polls_left == Some(0) {
-                    self.future = None;
-                    return Poll::Ready(None);
-                }
-                Poll::Pending
-            }
-        }
     }
 }

@@ -7,8 +7,13 @@ use serde_json::Value;
 
 use crate::account::{Account, Booking};
 use crate::row::{BucketRow, LeaseRow, Micros};
+use crate::wire::Purpose;
 
 mod inline;
+mod vendor;
+
+use vendor::Heard;
+pub(crate) use vendor::Said;
 
 /// Who wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,12 @@ pub(crate) struct Ledger {
     pub(crate) judgements: Vec<&'static str>,
     /// Buckets whose limits changed, for the history.
     pub(crate) changed: Vec<(String, BucketRow)>,
+    /// Tokens that went back, by bucket, for the history.
+    pub(crate) given_back: Vec<(String, Micros)>,
+    /// What vendors said, and the rows that it may be of.
+    heard: Heard,
+    /// When cool-downs began, by bucket.
+    pub(crate) cool_downs: Vec<(String, Micros)>,
 }
 
 /// What is given back is given back within this time.
@@ -66,12 +77,7 @@ const LONGEST_WAIT: Micros = 6_000_000;
 pub(crate) struct Touched {
     pub(crate) key: String,
     pub(crate) row: Option<Value>,
-    /// The moment for which a take from the line was planned, by the clock of its client.
-    pub(crate) planned_at: Option<Micros>,
-    /// The anchor of the line to which tokens are given back.
-    pub(crate) returned_to: Option<Micros>,
-    /// The moment for which any take was planned.
-    pub(crate) starts_at: Option<Micros>,
+    pub(crate) purpose: Purpose,
 }
 
 impl Ledger {
@@ -110,6 +116,7 @@ impl Ledger {
     ) -> Result<(), String> {
         let mut touched: Vec<String> = Vec::new();
         let mut taking = false;
+        let blocked: Vec<_> = rows.iter().filter_map(|change| self.is_blocked_for(change)).collect();
         for change in rows {
             let dimension = if change.key.starts_with("lease#") {
                 let change = self.lease_changed(writer, &change.key, change.row.as_ref(), now)?;
@@ -120,6 +127,12 @@ impl Ledger {
                 self.bucket_changed(writer, &change, now + error)?
             };
             touched.extend(dimension);
+        }
+        // What takes slots shows in their leases.
+        for (key, until, at, concurrent) in blocked {
+            if matches!(writer, Writer::Process(_)) && (taking || !concurrent) {
+                return Err(format!("{key}: {} was granted at {at} what is blocked until {until}", writer.name()));
+            }
         }
         for dimension in touched {
             self.slots_add_up(writer, &dimension, taking)?;
@@ -179,6 +192,12 @@ impl Ledger {
         };
         let before = self.buckets.insert(key.clone(), after.clone());
         let Some(before) = before else { return Ok(Some(key.clone())) };
+        if after.blocked_until < before.blocked_until {
+            return Err(format!("{key}: {by} cut a cool-down short: {before:?}, {after:?}"));
+        }
+        if after.blocked_until > before.blocked_until {
+            self.cooled_down(key, latest);
+        }
         if after.version == before.version && after.tokens == before.tokens && after.anchor == before.anchor {
             return Ok(None);
         }
@@ -196,6 +215,7 @@ impl Ledger {
             self.changed.push((key.clone(), after.clone()));
         }
         if !after.concurrent {
+            self.heard.written(key, &before, &after);
             self.is_within_the_brim(writer, change, &before, &after)?;
             self.rate_changed(writer, change, &before, &after, latest)?;
         }
@@ -212,8 +232,7 @@ impl Ledger {
     ) -> Result<(), String> {
         let (key, by) = (&change.key, writer.name());
         if matches!(writer, Writer::Process(_))
-            && after.anchor == before.anchor
-            && let Some(at) = change.planned_at
+            && let Purpose::Take { now: at, from_line: true } = change.purpose
         {
             self.judgements.push("judged: the brim");
             let over = before.line(at) - before.capacity;
@@ -226,8 +245,9 @@ impl Ledger {
         if after.anchor != before.anchor && (moved_back || before.line(after.anchor) > before.capacity) {
             self.filled.insert(key.clone(), after.anchor);
         }
-        self.judgements.extend(change.returned_to.map(|_| "judged: a return"));
-        match (change.returned_to, self.filled.get(key)) {
+        let returned_to = change.purpose.returned_to();
+        self.judgements.extend(returned_to.map(|_| "judged: a return"));
+        match (returned_to, self.filled.get(key)) {
             (Some(line), Some(filled)) if line < *filled => {
                 Err(format!("{key}: {by} gave back to the line of {line} what had flowed back by {filled}"))
             }
@@ -249,30 +269,46 @@ impl Ledger {
             return Err(format!("{key}: {} moved the anchor back", writer.name()));
         }
         let Writer::Process(process) = writer else { return Ok(()) };
-        let level = match after.anchor == before.anchor {
-            true => before.tokens,
-            false => before.line(after.anchor).min(before.capacity),
-        };
+        // A line that moves its anchor ahead of a clock that lags is no fuller for it.
+        let is_line = after.anchor == before.anchor || matches!(change.purpose, Purpose::Take { from_line: true, .. });
+        let level = before.line(after.anchor).min(if is_line { Micros::MAX } else { before.capacity });
         let taken = level - after.tokens;
         let account = self.accounts.entry((process.to_owned(), key.clone())).or_default();
-        if taken < 0 {
-            account.returned -= taken;
-            // What flowed back by itself meanwhile is not returned.
-            account.excused += before.flows_back_in(RETURNED_SOON);
-        } else {
-            account.taken += taken;
-            account.takes += 1;
-            if let Some(planned) = change.starts_at {
-                account.booked(Booking::new(planned, after.clone(), taken));
+        match change.purpose {
+            Purpose::Settle { returned, .. } => {
+                self.given_back.push((key.clone(), returned));
+                self.judgements.push("judged: a settle");
+                account.returned += returned;
+                account.settled(process, key, returned)?;
             }
-            if after.anchor != before.anchor {
-                // A full bucket under contention is left a little below the brim.
-                account.excused += after.capacity / 4;
+            Purpose::Return { .. } => {
+                self.given_back.push((key.clone(), -taken));
+                account.returned -= taken;
+                // What flowed back by itself meanwhile is not returned.
+                account.excused += before.flows_back_in(RETURNED_SOON);
             }
-            let furthest = latest + LONGEST_WAIT;
-            if after.line(furthest) < -2 {
-                return Err(format!("{key}: {process} booked further ahead than it may wait: {after:?}"));
+            Purpose::Observe { by, version } => {
+                self.judgements.push("judged: a vendor's reply");
+                return self.heard.lowered(process, key, (before, after), by, version);
             }
+            Purpose::Take { now, .. } => {
+                account.taken += taken;
+                account.takes += 1;
+                account.booked(Booking::new(now, after.clone(), taken));
+                if after.anchor != before.anchor {
+                    // A full bucket under contention is left a little below the brim.
+                    account.excused += after.capacity / 4;
+                }
+                let furthest = latest + LONGEST_WAIT;
+                if after.line(furthest) < -2 {
+                    return Err(format!("{key}: {process} booked further ahead than it may wait: {after:?}"));
+                }
+            }
+            // A penalty, or what a call used beyond its cost.
+            Purpose::Other if taken < 0 => {
+                return Err(format!("{key}: {process} raised the level by {} for no reason: {after:?}", -taken));
+            }
+            Purpose::Other => return Ok(()),
         }
         account.balance(process, key)
     }

@@ -20,6 +20,7 @@ mod run;
 mod scenario;
 mod universe;
 mod vandal;
+mod vendors;
 mod wire;
 
 use std::collections::BTreeMap;

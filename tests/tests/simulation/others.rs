@@ -16,6 +16,7 @@ use crate::row::BucketRow;
 use crate::scenario::BucketPlan;
 use crate::universe::{TABLE, Universe};
 use crate::vandal;
+use crate::vendors;
 
 /// Sweeps, again and again, some with little time.
 pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: Rng) {
@@ -218,6 +219,7 @@ pub(crate) fn ttl_sweep(universe: &Arc<Universe>) {
 /// Everyone beside the callers, as the scenario says.
 pub(crate) fn everyone(universe: &Arc<Universe>, rng: &mut Rng, tasks: &mut tokio::task::JoinSet<()>) {
     let scenario = &universe.scenario;
+    tasks.spawn(vendors::whims(Arc::clone(universe), rng.fork()));
     for at in 0..scenario.sweepers {
         let process = universe.process(&format!("sweeper-{at}"), Role::Sweeper, |client| client);
         if scenario.clock_error > 0 {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sluice_core::{Limit, LimitType, USE_BY};
-use sluice_history::{Checker, Ending, Event, Granted, Header, Kind, Refused, Released, Writer, pico_per_sec};
+use sluice_history::{
+    Checker, Ending, Event, Granted, Header, Kind, Refused, Released, Returned, Settled, Writer, pico_per_sec,
+};
 
 use crate::callers::Need;
 use crate::row::{BucketRow, Micros};
@@ -117,6 +119,19 @@ impl Record {
             let (id, at_micros) = (id.to_owned(), micros(now));
             self.events.push(Event::Released(Released { id, dimension, at_micros, how: Ending::Released }));
         }
+    }
+
+    /// A call used so many millionths of what it took.
+    pub(crate) fn settled(&mut self, id: &str, dimension: &str, used: Micros, now: Micros) {
+        let (id, dimension) = (id.to_owned(), dimension.to_owned());
+        let (at_micros, used_micros) = (micros(now), micros(used));
+        self.events.push(Event::Settled(Settled { id, dimension, at_micros, used_micros }));
+    }
+
+    /// Tokens went back into a bucket.
+    pub(crate) fn returned(&mut self, dimension: &str, amount: Micros, now: Micros) {
+        let (dimension, amount_micros, from_micros) = (dimension.to_owned(), micros(amount), micros(now));
+        self.events.push(Event::Returned(Returned { dimension, amount_micros, from_micros, by_micros: None }));
     }
 
     /// A caller that was willing to wait left, and may have left a start behind.

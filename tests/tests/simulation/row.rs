@@ -17,6 +17,11 @@ pub(crate) struct BucketRow {
     pub(crate) anchor: Micros,
     pub(crate) version: i128,
     pub(crate) concurrent: bool,
+    /// Until when nothing may be granted.
+    pub(crate) blocked_until: Option<Micros>,
+    /// What replies of the vendor lowered so far, and after which write its last one counted.
+    pub(crate) observed: Micros,
+    pub(crate) observed_at: Micros,
     /// The leases in it, by their ids.
     pub(crate) inline: BTreeMap<String, InlineRow>,
 }
@@ -51,6 +56,9 @@ impl BucketRow {
             anchor: number(row, "last_refill_at", 6)?,
             version: number(row, "version", 0)?,
             concurrent: row["limit_type"]["S"].as_str()? == "concurrent",
+            blocked_until: number(row, "blocked_until", 6),
+            observed: number(row, "observed", 6).unwrap_or(0),
+            observed_at: number(row, "observed_at", 0).unwrap_or(0),
             inline: row["leases"]["M"].as_object().into_iter().flatten().filter_map(InlineRow::read).collect(),
         })
     }

@@ -13,9 +13,10 @@ use crate::faults;
 use crate::ledger::{Ledger, Touched};
 use crate::process::{Process, Role};
 use crate::record::Record;
-use crate::row::{Micros, number};
+use crate::row::Micros;
 use crate::scenario::{START, Scenario};
-use crate::wire::{self, is_give_back, keys_of, name_of, update_of, verdict_of};
+use crate::vendors::Vendors;
+use crate::wire::{self, Purpose, is_give_back, keys_of, name_of, update_of, verdict_of};
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
 
@@ -27,6 +28,7 @@ pub(crate) struct Universe {
     pub(crate) scenario: Scenario,
     pub(crate) dynamo: EmbeddedDynamo,
     state: Mutex<State>,
+    pub(crate) vendors: Mutex<Vendors>,
     steps: AtomicU64,
     quiet: AtomicBool,
     broken: AtomicBool,
@@ -64,10 +66,12 @@ impl Universe {
             violation: None,
             spoiled: BTreeMap::new(),
         };
+        let vendors = Mutex::new(Vendors::new(&scenario.buckets));
         Arc::new(Self {
             scenario,
             dynamo,
             state: Mutex::new(state),
+            vendors,
             steps: AtomicU64::new(0),
             quiet: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -190,6 +194,9 @@ impl Universe {
         for (name, bucket) in std::mem::take(&mut ledger.changed) {
             record.limit_changed(&name, &bucket, now);
         }
+        for (name, amount) in std::mem::take(&mut ledger.given_back) {
+            record.returned(&name, amount, now);
+        }
         drop(state);
         if let Err(violation) = judged {
             self.violated(violation);
@@ -209,10 +216,7 @@ impl Universe {
                 spoiled.remove(&key);
             }
         }
-        // A take from a full bucket has no lower bound: it sets the level to what it knows.
-        let when = |has: &str, value: &str| values[has].is_object().then(|| number(values, value, 6)).flatten();
-        let starts_at = when(":hi", ":now").or_else(|| when(":d", ":t"));
-        Touched { key, row, planned_at: when(":lo", ":now"), returned_to: when(":left", ":a"), starts_at }
+        Touched { key, row, purpose: Purpose::of(values) }
     }
 
     /// Counts what happened within a step.

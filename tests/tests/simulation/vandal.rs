@@ -34,7 +34,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 18] = [
+const SPOILABLE: [&str; 22] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -53,6 +53,10 @@ const SPOILABLE: [&str; 18] = [
     "admitted_inline",
     "lots",
     "returned",
+    "blocked_until",
+    "observed",
+    "observed_at",
+    "vendor_limit",
 ];
 
 /// Puts a value where it makes no sense, past the ledger.

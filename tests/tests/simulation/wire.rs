@@ -4,11 +4,51 @@ use serde_json::Value;
 use sluice_core::schema::KEY;
 use sluice_testkit::{Answered, Call, Operation};
 
-/// Whether it is the write with which tokens are given back unused.
+use crate::row::{Micros, number};
+
+/// What a write of a bucket is for, told by its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Tokens or slots for callers, planned for the moment `now` by the clock of the client; `from_line` where it was not full.
+    Take { now: Micros, from_line: bool },
+    /// Tokens that were not used go back to the line of this anchor.
+    Return { line: Micros },
+    /// Calls are settled that used less: so much is returned.
+    Settle { line: Micros, returned: Micros },
+    /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for.
+    Observe { by: Micros, version: Micros },
+    /// Limits, penalties, debts, cool-downs, notes, and what other clients write.
+    Other,
+}
+
+impl Purpose {
+    pub(crate) fn of(values: &Value) -> Self {
+        let has = |value: &str| values[value].is_object();
+        let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
+        let line = read(":a", 6);
+        if let (Some(line), true) = (line, has(":most")) {
+            return read(":r", 6).map_or(Self::Return { line }, |returned| Self::Settle { line, returned });
+        }
+        if let (Some(by), Some(version)) = (read(":d", 6), read(":g", 0)) {
+            return Self::Observe { by, version };
+        }
+        read(":now", 6).map_or(Self::Other, |now| Self::Take { now, from_line: has(":lo") })
+    }
+
+    /// The anchor of the line to which tokens are given back.
+    pub(crate) const fn returned_to(self) -> Option<Micros> {
+        match self {
+            Self::Return { line } | Self::Settle { line, .. } => Some(line),
+            _ => None,
+        }
+    }
+}
+
+/// Whether it is a write that gives back tokens: it must not be made twice.
 pub(crate) fn is_give_back(call: Call<'_>) -> bool {
     call.operation == Operation::UpdateItem && {
         let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
-        request["ExpressionAttributeValues"][":left"].is_object()
+        Purpose::of(&request["ExpressionAttributeValues"]).returned_to().is_some()
     }
 }
 

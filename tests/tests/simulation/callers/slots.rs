@@ -1,0 +1,103 @@
+//! Calls in a slot.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_sdk::{Basis, SlotBuilder, SlotError};
+use tokio::time::{sleep, timeout};
+
+use super::{Caller, Dying, Need};
+use crate::record::Grip;
+use crate::universe::Universe;
+
+impl Caller {
+    pub(super) async fn slot(&mut self, need: &Need) {
+        let patience = Duration::from_millis(self.rng.u64(200..=6_000));
+        let slot = self.process.client.slot(need.request()).timeout(patience);
+        let call = Duration::from_millis(self.rng.u64(0..1_000));
+        let gives_up_after = (self.rng.u32(0..3) == 0).then(|| Duration::from_millis(self.rng.u64(0..5_000)));
+        self.run(need, slot, patience, call, gives_up_after).await;
+    }
+
+    /// Held as long as the call takes, beyond its lease: renewed meanwhile.
+    pub(super) async fn long_slot(&mut self, need: &Need) {
+        let patience = Duration::from_secs(self.rng.u64(1..=4));
+        let slot = self.process.client.slot(need.request()).timeout(patience).hold_until_done();
+        let call = self.universe.scenario.lease_ttl.mul_f64(self.rng.f64() * 3.0);
+        // What is known of its lease is that it was written for the usual time.
+        self.run(need, slot, Duration::ZERO, call, None).await;
+    }
+
+    async fn run(
+        &mut self,
+        need: &Need,
+        slot: SlotBuilder,
+        timeout_known: Duration,
+        call: Duration,
+        gives_up_after: Option<Duration>,
+    ) {
+        let asked_at = self.universe.time();
+        let fails = self.rng.u32(0..6) == 0;
+        let dies_at = self.dies_at();
+        let mut rng = self.rng.fork();
+        let begun = AtomicBool::new(false);
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap();
+        let (timeout_known, ttl) = (micros(timeout_known), micros(self.universe.scenario.lease_ttl));
+        let lease_ends = Grip::slot_lease(asked_at, timeout_known, ttl, self.universe.scenario.clock_error);
+        let run = slot.run(async |slot| {
+            begun.store(true, Ordering::SeqCst);
+            let start_at = slot.start_at().micros();
+            let grip = Grip { asked_at, start_at, lease_ends, booked: true, transacted: self.has_leases };
+            let id = match slot.basis() {
+                Basis::Table => Some(self.granted(need, grip)),
+                _ => {
+                    self.came_to_nothing(need);
+                    None
+                }
+            };
+            let end = Ended { universe: &self.universe, id };
+            let used = self.calls_vendors_by(need, &mut rng);
+            sleep(call).await;
+            if let Some(id) = &end.id {
+                self.hears_in_slot(&slot, &used, &mut rng).await;
+                let told = self.says_what_it_used(id, &slot, &used, &mut rng);
+                if fails {
+                    self.fails(id, need, &used, &told);
+                }
+            }
+            if fails { Err(std::io::Error::other("the vendor failed")) } else { Ok(()) }
+        });
+        let outcome = match gives_up_after {
+            Some(after) => timeout(after, run).await.ok(),
+            None => Dying::new(run, dies_at).await,
+        };
+        match outcome {
+            None => self.universe.act("slot dropped", &self.process.name),
+            Some(Err(SlotError::Acquire(error))) => self.failed(need, &error.to_string()),
+            Some(_) => {}
+        }
+        if !begun.load(Ordering::SeqCst) {
+            let now = self.universe.time();
+            self.universe.record(|record| record.left(&self.process.name, need, asked_at, now));
+        }
+        // Of several buckets, what one gave may flow back while another is asked again. A single booking that is dropped before
+        // its start has no excuse: it must be given back.
+        if need.parts.len() > 1 {
+            self.came_to_nothing(need);
+        }
+    }
+}
+
+/// Writes the end of a slot's call into the history, however it ends.
+struct Ended<'a> {
+    universe: &'a Universe,
+    id: Option<String>,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.universe.record(|record| record.released(&id, self.universe.time()));
+        }
+    }
+}

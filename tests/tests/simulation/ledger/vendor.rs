@@ -1,0 +1,96 @@
+//! What vendors say: cool-downs that hold for everyone, and replies that lower a bucket.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Ledger, Touched};
+use crate::row::{BucketRow, Micros};
+use crate::wire::Purpose;
+
+/// Writes of a bucket, and replies, that are remembered: more than happen while a call lasts.
+const REMEMBERED: usize = 600;
+
+/// What a reply said is left, after a call of `cost` that began at `start` by the clock of its client.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) process: String,
+    pub(crate) bucket: String,
+    pub(crate) left: Micros,
+    pub(crate) start: Micros,
+    pub(crate) cost: Micros,
+}
+
+/// Replies, and the rows as writes left them.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    said: VecDeque<Said>,
+    rows: BTreeMap<String, VecDeque<(BucketRow, Micros)>>,
+}
+
+impl Ledger {
+    /// A process takes in what its vendor says.
+    pub(crate) fn said(&mut self, said: Said) {
+        self.heard.said.push_back(said);
+        if self.heard.said.len() > REMEMBERED {
+            self.heard.said.pop_front();
+        }
+    }
+
+    /// A take, of a bucket that was blocked at the moment for which it was planned: bucket, end of the cool-down, moment, and whether
+    /// it is of slots.
+    pub(super) fn is_blocked_for(&self, change: &Touched) -> Option<(String, Micros, Micros, bool)> {
+        let Purpose::Take { now, .. } = change.purpose else { return None };
+        let before = self.buckets.get(&change.key)?;
+        let until = before.blocked_until.filter(|until| *until > now)?;
+        Some((change.key.clone(), until, now, before.concurrent))
+    }
+
+    pub(super) fn cooled_down(&mut self, bucket: &str, at: Micros) {
+        self.judgements.push("a cool-down begins");
+        self.cool_downs.push((bucket.to_owned(), at));
+    }
+}
+
+impl Heard {
+    pub(super) fn written(&mut self, bucket: &str, before: &BucketRow, after: &BucketRow) {
+        let rows = self.rows.entry(bucket.to_owned()).or_default();
+        let taken = before.line(after.anchor).min(before.capacity) - after.tokens;
+        rows.push_back((after.clone(), taken.max(0)));
+        if rows.len() > REMEMBERED {
+            rows.pop_front();
+        }
+    }
+
+    /// A reply lowers a bucket to what the vendor said, less what was taken since, and no further, whatever other replies did; and
+    /// never after a reply to a later call.
+    pub(super) fn lowered(
+        &self,
+        process: &str,
+        bucket: &str,
+        (before, after): (&BucketRow, &BucketRow),
+        by: Micros,
+        version: Micros,
+    ) -> Result<(), String> {
+        if after.tokens >= before.tokens || after.anchor != before.anchor {
+            return Err(format!("{bucket}: a reply of the vendor raised or moved {before:?} to {after:?}"));
+        }
+        if before.observed_at > version {
+            return Err(format!("{bucket}: {process} believed an old reply, of {version}: {before:?}"));
+        }
+        let mut rows = self.rows.get(bucket).into_iter().flatten();
+        let Some((row, taken)) = rows.find(|(row, _)| row.version == version) else { return Ok(()) };
+        if row.anchor != before.anchor {
+            return Err(format!("{bucket}: {process} believed a reply of another line, {row:?}: {before:?}"));
+        }
+        let lowered = before.observed + by - row.observed;
+        let mine = |said: &&Said| said.process == process && said.bucket == bucket;
+        // What the write took for others besides is behind the call.
+        let too_high = |said: &Said| row.line(said.start) + (taken - said.cost).max(0) - said.left + 2;
+        let most = self.said.iter().filter(mine).map(too_high).max();
+        if most.is_none_or(|most| lowered > most) {
+            return Err(format!(
+                "{bucket}: {process} lowered it by {lowered} since {version}, and its replies said {most:?}: {before:?}"
+            ));
+        }
+        Ok(())
+    }
+}
