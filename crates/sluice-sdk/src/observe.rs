@@ -42,7 +42,8 @@ pub enum ObservedLevel {
     Agrees,
     /// The bucket was lowered by so much.
     Lowered(Amount),
-    /// The reply is older than what the bucket has been through since.
+    /// The reply is older than what the bucket has been through since; or its grant was taken in a transaction
+    /// (`SLUICE_LEASES=all`, or a slot with its tokens), of which it is not known where it left the bucket.
     Stale,
 }
 

@@ -70,7 +70,8 @@ pub enum Observation {
     Lower(Amount, Update),
     /// It is as low as the vendor says, or lower, to within one call.
     Agrees,
-    /// The reply is older than what the bucket has been through since: it says nothing of the line as it is.
+    /// The reply is older than what the bucket has been through since: it says nothing of the line as it is. Or where the line was
+    /// right after the grant is not known, since a transaction took it: what others had spent before would be taken away again.
     Stale,
 }
 
@@ -81,7 +82,10 @@ impl RatePlanner<'_> {
         let bucket = self.bucket();
         let before = said.receipt.after();
         let version = said.receipt.version();
-        if bucket.anchor() != before.anchor() || bucket.observed_at().is_some_and(|last| last > version) {
+        if !said.receipt.is_shown()
+            || bucket.anchor() != before.anchor()
+            || bucket.observed_at().is_some_and(|last| last > version)
+        {
             return Observation::Stale;
         }
         let lowered_since = bucket.observed().minus(before.observed());

@@ -48,6 +48,14 @@ pub struct RateReceipt {
     /// What the same write took for those that came later.
     behind: Amount,
     cost: Cost,
+    row: Shown,
+}
+
+/// Where the row of a receipt is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    InReply,
+    Foreseen,
 }
 
 impl RateReceipt {
@@ -60,7 +68,19 @@ impl RateReceipt {
     /// A grant of `cost` by a write for several, which took `behind` for those that came later.
     #[must_use]
     pub const fn in_batch(after: Arc<Bucket>, behind: Amount, cost: Cost) -> Self {
-        Self { after, behind, cost }
+        Self { after, behind, cost, row: Shown::InReply }
+    }
+
+    /// The same of a write whose reply does not show the row (a transaction): `after` is what it should be. Others may have spent
+    /// since the reading that it was planned by, so that the line may be lower than it says.
+    #[must_use]
+    pub const fn foreseen(after: Arc<Bucket>, behind: Amount, cost: Cost) -> Self {
+        Self { after, behind, cost, row: Shown::Foreseen }
+    }
+
+    /// Whether a reply showed the row: else its line is an upper bound.
+    pub(super) fn is_shown(&self) -> bool {
+        self.row == Shown::InReply
     }
 
     /// What was granted.

@@ -226,7 +226,7 @@ impl Batch<'_> {
                 (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
                 (lease, _) => {
                     let behind = sent.totals[at].minus(served.upto[at]);
-                    Part::tokens(entry, cost, RateReceipt::in_batch(after, behind, cost), sent.now, lease.clone())
+                    Part::tokens(entry, cost, RateReceipt::foreseen(after, behind, cost), sent.now, lease.clone())
                 }
             }
         })
