@@ -43,7 +43,7 @@ pub enum ObservedLevel {
     /// The bucket was lowered by so much.
     Lowered(Amount),
     /// The reply is older than what the bucket has been through since; or its grant was taken in a transaction
-    /// (`SLUICE_LEASES=all`, or a slot with its tokens), of which it is not known where it left the bucket.
+    /// (`SLUICE_LEASES=all`, or a slot with its tokens) or carried as a ticket, so that it is not known whom the vendor counted.
     Stale,
 }
 

@@ -17,8 +17,12 @@ mod calls;
 mod dying;
 mod holding;
 mod slots;
+mod streams;
+mod tickets;
+mod tracked;
 
 use dying::Dying;
+pub(crate) use tickets::Message;
 
 /// Nothing takes longer: not an acquire under the worst of faults, nor a slot with the longest timeout.
 const NO_HANG: Duration = Duration::from_secs(120);
@@ -46,13 +50,17 @@ impl Caller {
     pub(crate) async fn live(mut self) {
         while !self.universe.is_over() && self.process.is_alive() {
             let need = self.need();
+            if self.rng.u32(0..4) == 0 {
+                self.redeem().await;
+            }
             self.universe.act("a call begins", &format!("{} wants {:?}", self.process.name, need.parts));
             if self.rng.u32(0..30) == 0 {
                 self.cools_down(&need).await;
             }
             let call = async {
-                match self.rng.u32(0..10) {
-                    0..=3 => self.acquire(&need).await,
+                match self.rng.u32(0..12) {
+                    10 | 11 if !need.concurrent => self.ticket(&need).await,
+                    0..=3 | 10 | 11 => self.acquire(&need).await,
                     4..=8 => self.slot(&need).await,
                     _ => self.long_slot(&need).await,
                 }
@@ -80,15 +88,25 @@ impl Caller {
     }
 
     async fn acquire(&mut self, need: &Need) {
+        self.acquire_as(need, need.request()).await;
+    }
+
+    async fn acquire_as(&mut self, need: &Need, request: Request<'_>) {
         let asked_at = self.universe.time();
         let dying = self.dies_at();
-        let acquire = Dying::new(self.process.client.acquire(need.request()), dying);
+        let client = self.process.client.clone();
+        let acquire = Dying::new(client.acquire(request), dying);
         let Some(answer) = acquire.await else {
             self.universe.act("dropped at an await", &format!("{}: acquire", self.process.name));
             return self.came_to_nothing(need);
         };
         match answer {
-            Ok(Outcome::Granted(grant)) if grant.basis() == Basis::Table => self.hold(need, asked_at, grant).await,
+            Ok(Outcome::Granted(grant)) if grant.basis() == Basis::Table => {
+                let start_at = grant.start_at().micros();
+                let grip =
+                    Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
+                self.hold(need, grip, grant).await;
+            }
             Ok(Outcome::Granted(grant)) => {
                 self.universe.act("granted without the table", &format!("{:?}", grant.basis()));
                 self.came_to_nothing(need);
@@ -98,6 +116,7 @@ impl Caller {
                 if need.parts.len() > 1 {
                     self.came_to_nothing(need);
                 }
+                self.carries(need, asked_at, &retry);
                 let wait = retry.wait().min(Duration::from_secs(3));
                 sleep(wait.mul_f64(self.rng.f64())).await;
             }
@@ -115,7 +134,7 @@ impl Caller {
                 let account = ledger.account(&self.process.name, name);
                 if self.universe.scenario.bucket(name).is_some_and(|bucket| !bucket.is_concurrent()) {
                     account.kept += cost;
-                    if need.parts.len() == 1 && !self.has_leases {
+                    if need.parts.len() == 1 && !self.has_leases && !grip.redeemed {
                         shared |= account.told_start(name, (Micros::from(grip.start_at), cost), now, error)? > 1;
                     }
                 }
@@ -167,6 +186,11 @@ impl Caller {
 
     fn failed(&self, need: &Need, error: &str) {
         self.universe.act("call failed", &format!("{}: {error}", self.process.name));
+        self.excuse(need);
+    }
+
+    /// It may have taken tokens, and nobody hears of it.
+    fn excuse(&self, need: &Need) {
         self.universe.ledger(|ledger| {
             for (name, cost) in &need.parts {
                 ledger.account(&self.process.name, name).excused += Micros::from(*cost) * 1_000_000;

@@ -46,7 +46,9 @@ pub(crate) const CONFLICT_BESIDE_CONDITION: &str = "a conflict beside a failed c
 /// Draws a kind until one fits the request. `told` is called when an answer turns out to be one that can be altered.
 pub(crate) fn draw(rng: &mut Rng, call: Call<'_>, told: impl Fn() + Clone + Send + Sync + 'static) -> Drawn {
     loop {
-        let name = KINDS[rng.usize(0..KINDS.len())];
+        // It shows where a condition fails besides, which is rare enough.
+        let is_rare = call.operation == Operation::TransactWriteItems && rng.u32(0..6) == 0;
+        let name = if is_rare { CONFLICT_BESIDE_CONDITION } else { KINDS[rng.usize(0..KINDS.len())] };
         let fault = match name {
             CONFLICT_BESIDE_CONDITION if call.operation == Operation::TransactWriteItems => {
                 Some(conflict_beside_condition(told.clone()))

@@ -1,7 +1,7 @@
 //! The ledger: it sees every write in the order in which the engine applied it, and says at once which of them no promise
 //! allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -10,8 +10,10 @@ use crate::row::{BucketRow, LeaseRow, Micros};
 use crate::wire::Purpose;
 
 mod inline;
+mod tickets;
 mod vendor;
 
+use tickets::TicketRow;
 use vendor::Heard;
 pub(crate) use vendor::Said;
 
@@ -46,6 +48,9 @@ impl Writer<'_> {
 pub(crate) struct Ledger {
     buckets: BTreeMap<String, BucketRow>,
     leases: BTreeMap<String, LeaseRow>,
+    tickets: BTreeMap<String, TicketRow>,
+    /// Tickets that a caller was granted.
+    taken_up: BTreeSet<String>,
     /// By process and bucket.
     pub(crate) accounts: BTreeMap<(String, String), Account>,
     /// Slots lost (above zero) or minted by hand, or with a lease that DynamoDB's TTL deleted, by bucket.
@@ -118,7 +123,10 @@ impl Ledger {
         let mut taking = false;
         let blocked: Vec<_> = rows.iter().filter_map(|change| self.is_blocked_for(change)).collect();
         for change in rows {
-            let dimension = if change.key.starts_with("lease#") {
+            let dimension = if change.key.starts_with("ticket#") {
+                self.ticket_changed(writer, &change.key, change.row.as_ref())?;
+                None
+            } else if change.key.starts_with("lease#") {
                 let change = self.lease_changed(writer, &change.key, change.row.as_ref(), now)?;
                 taking |= matches!(change, Some((_, Grip::Taken)));
                 change.map(|(dimension, _)| dimension)

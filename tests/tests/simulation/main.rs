@@ -91,11 +91,21 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 25] = [
+const ACTS: [&str; 38] = [
+    "a call fails",
+    "a client outlives its runtime",
+    "a cool-down begins",
     "a lot taken ahead",
+    "a stream begins",
+    "a stream is dropped",
+    "a ticket is booked",
+    "a ticket is no good any more",
+    "a ticket is redeemed",
+    "a tracked grant is forgotten",
+    "a tracked grant was stale",
+    "a vendor refuses",
     "another client",
     "call failed",
-    "a client outlives its runtime",
     "clock jumps",
     "dropped at an await",
     "holder vanishes",
@@ -103,6 +113,8 @@ const ACTS: [&str; 25] = [
     "inline: several take in one write",
     "inline: take and release in one write",
     "judged: a return",
+    "judged: a settle",
+    "judged: a vendor's reply",
     "judged: the brim",
     "limit changed",
     "one write, several callers",
@@ -111,6 +123,7 @@ const ACTS: [&str; 25] = [
     "renewal",
     "row spoiled",
     "runtime dropped",
+    "settled twice",
     "slot dropped",
     "slot edited by hand",
     "sweeper dies",

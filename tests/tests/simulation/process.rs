@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use sluice_sdk::Client;
+use sluice_sdk::{Client, ReservationTracker};
 use sluice_testkit::EmbeddedDynamo;
 
 use crate::ledger::Writer;
@@ -38,6 +38,8 @@ pub(crate) struct Process {
     pub(crate) dynamo: EmbeddedDynamo,
     pub(crate) clock_error: Arc<AtomicI64>,
     pub(crate) alive: Arc<AtomicBool>,
+    /// What its calls leave for their ends.
+    pub(crate) tracker: Option<ReservationTracker>,
 }
 
 impl Process {

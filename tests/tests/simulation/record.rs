@@ -39,6 +39,8 @@ pub(crate) struct Grip {
     pub(crate) lease_ends: i64,
     /// Whether its caller was willing to wait.
     pub(crate) booked: bool,
+    /// Whether its start travelled as a ticket.
+    pub(crate) redeemed: bool,
     /// Whether it may have been a transaction, which tells no start of its own.
     pub(crate) transacted: bool,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_history::Event;
-use sluice_sdk::{Client, Leases, SweepOptions};
+use sluice_sdk::{Client, Leases, ReservationConfig, SweepOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -149,7 +149,14 @@ impl Breeder {
         let settings = |client: sluice_sdk::ClientBuilder| {
             client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl).prefetch(&prefetched)
         };
-        let process = self.universe.process(&format!("process-{}", self.born), Role::Process, settings);
+        let mut process = self.universe.process(&format!("process-{}", self.born), Role::Process, settings);
+        // A lease outlasts it: what is forgotten is given back by its own process.
+        let mut patience = ReservationConfig::default();
+        patience.max_reservations = self.rng.usize(1..=6);
+        (patience.max_reservation_age, patience.cleanup_interval) = (ttl / 3, Duration::from_millis(200));
+        let tracker = process.client.reservations(patience);
+        tracker.start();
+        process.tracker = Some(tracker);
         self.born += 1;
         let most = scenario.clock_error;
         process.set_clock_error(self.rng.i64(-most..=most));
@@ -226,6 +233,10 @@ fn accounts_add_up(universe: &Universe, processes: &[Process]) {
             if !universe.scenario.upheaval && !universe.scenario.prefetches {
                 universe.check(account.is_used_up(name, bucket));
             }
+        }
+        let kept = process.tracker.as_ref().map_or(0, sluice_sdk::ReservationTracker::reservation_count);
+        if kept > 0 {
+            universe.violated(format!("the tracker of {} still holds {kept} grants", process.name));
         }
         let orderly = calm && !universe.scenario.upheaval && !universe.scenario.vandal;
         let (swept, abandoned) = universe.ledger(|ledger| {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{Answered, Call, EmbeddedDynamo, Fault, Faults, Operation, TestClock};
 
+use crate::callers::Message;
 use crate::faults;
 use crate::ledger::{Ledger, Touched};
 use crate::process::{Process, Role};
@@ -29,6 +30,8 @@ pub(crate) struct Universe {
     pub(crate) dynamo: EmbeddedDynamo,
     state: Mutex<State>,
     pub(crate) vendors: Mutex<Vendors>,
+    /// Work that waits for its start, with its tickets.
+    pub(crate) queue: Mutex<VecDeque<Message>>,
     steps: AtomicU64,
     quiet: AtomicBool,
     broken: AtomicBool,
@@ -72,6 +75,7 @@ impl Universe {
             dynamo,
             state: Mutex::new(state),
             vendors,
+            queue: Mutex::default(),
             steps: AtomicU64::new(0),
             quiet: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -111,7 +115,7 @@ impl Universe {
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
         let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock).lease_ids(ids);
         let client = settings.dynamodb(dynamo.dynamodb());
-        Process { name, client, dynamo, clock_error, alive }
+        Process { name, client, dynamo, clock_error, alive, tracker: None }
     }
 
     /// The fate of a request, or its latency.

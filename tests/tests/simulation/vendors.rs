@@ -123,9 +123,9 @@ fn headers(bucket: &str, quota: &Quota, whole: Micros, rng: &mut Rng) -> Vec<(St
 /// Changes what vendors allow while everyone calls them.
 pub(crate) async fn whims(universe: Arc<Universe>, mut rng: Rng) {
     while !universe.is_over() {
-        sleep(Duration::from_millis(rng.u64(500..=5_000))).await;
+        sleep(Duration::from_millis(rng.u64(300..=4_000))).await;
         let bucket = rng.choice(&universe.scenario.buckets).cloned().unwrap();
-        let percent = [40, 75, 100, 100][rng.usize(0..4)];
+        let percent = [25, 40, 75, 100][rng.usize(0..4)];
         universe.act("a vendor's limit changes", &format!("{} to {percent} %", bucket.name()));
         universe.vendors.lock().unwrap().change(bucket.name(), percent, universe.time());
     }

@@ -71,7 +71,8 @@ pub enum Observation {
     /// It is as low as the vendor says, or lower, to within one call.
     Agrees,
     /// The reply is older than what the bucket has been through since: it says nothing of the line as it is. Or where the line was
-    /// right after the grant is not known, since a transaction took it: what others had spent before would be taken away again.
+    /// right after the grant is not known, since a transaction took it (what others had spent before would be taken away again), or
+    /// its start travelled as a ticket.
     Stale,
 }
 

@@ -278,7 +278,8 @@ impl Booked {
             return None;
         }
         let left = bucket.as_left(self.tokens, self.anchor.clone(), self.returned, self.lots);
-        let receipt = RateReceipt::new(left, self.cost);
+        // Foreseen: who booked behind it may have called before it does, so that a vendor's reply does not tell whom it counts.
+        let receipt = RateReceipt::foreseen(Arc::new(left), Amount::ZERO, self.cost);
         (receipt.room(now).minus(since) >= self.cost.amount()).then_some(receipt)
     }
 

@@ -21,6 +21,16 @@ pub(super) struct Used {
     answer: Answer,
 }
 
+impl Used {
+    pub(super) fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    pub(super) const fn used(&self) -> Micros {
+        self.used
+    }
+}
+
 impl Caller {
     pub(super) fn calls_vendors(&mut self, need: &Need) -> Vec<Used> {
         let mut rng = self.rng.fork();
@@ -48,7 +58,7 @@ impl Caller {
     /// Takes in what the vendors said, some of it late; whether the call counts as failed.
     pub(super) async fn hears(&mut self, need: &Need, used: &[Used], grant: &Grant) -> bool {
         for call in used {
-            if self.rng.u32(0..3) > 0 {
+            if self.rng.u32(0..3) == 0 {
                 continue;
             }
             if self.rng.u32(0..4) == 0 {
@@ -67,7 +77,7 @@ impl Caller {
 
     pub(super) async fn hears_in_slot(&self, slot: &Slot, used: &[Used], rng: &mut Rng) {
         for call in used {
-            if rng.u32(0..3) == 0 {
+            if rng.u32(0..3) > 0 {
                 self.said(call, slot.start_at().micros());
                 let _ = slot.observe(&call.bucket, &call.answer.headers).await;
             }
@@ -157,7 +167,7 @@ impl Caller {
     }
 
     /// From here on what it did not use may go back. Returns how much.
-    fn begins_to_settle(&self, id: &str, call: &Used) -> Micros {
+    pub(super) fn begins_to_settle(&self, id: &str, call: &Used) -> Micros {
         let (now, surplus) = (self.universe.time(), (call.cost - call.used).max(0));
         self.universe.record(|record| record.settled(id, &call.bucket, call.used.min(call.cost), now));
         self.universe.ledger(|ledger| ledger.account(&self.process.name, &call.bucket).settles(surplus));
@@ -165,6 +175,6 @@ impl Caller {
     }
 }
 
-fn amount(micros: Micros) -> sluice_core::Amount {
+pub(super) fn amount(micros: Micros) -> sluice_core::Amount {
     sluice_core::Amount::from_micros(i64::try_from(micros).unwrap())
 }

@@ -7,20 +7,21 @@ use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
 use crate::record::Grip;
-use crate::row::Micros;
 use crate::scenario::BucketPlan;
 
 impl Caller {
     /// Calls the vendor under a grant, and ends as calls do.
-    pub(super) async fn hold(&mut self, need: &Need, asked_at: Micros, mut grant: Grant) {
+    pub(super) async fn hold(&mut self, need: &Need, grip: Grip, mut grant: Grant) {
         let lease_ends = grant.lease_ends().map_or(i64::MAX, |ends| ends.micros());
         let transacted = grant.lease_ends().is_some();
-        let id = self.granted(
-            need,
-            Grip { asked_at, start_at: grant.start_at().micros(), lease_ends, booked: false, transacted },
-        );
+        let id = self.granted(need, Grip { lease_ends, transacted, ..grip });
         let call = Duration::from_millis(self.rng.u64(0..1_500));
         let used = self.calls_vendors(need);
+        match self.rng.u32(0..8) {
+            0 => return self.streams(&id, need, used, grant).await,
+            1 => return self.tracks(&id, need, grant).await,
+            _ => {}
+        }
         match self.rng.u32(0..20) {
             0..=10 => sleep(call).await,
             // Beyond its lease: whoever needs the slot may have it by then.

@@ -47,7 +47,8 @@ impl Caller {
         let run = slot.run(async |slot| {
             begun.store(true, Ordering::SeqCst);
             let start_at = slot.start_at().micros();
-            let grip = Grip { asked_at, start_at, lease_ends, booked: true, transacted: self.has_leases };
+            let grip =
+                Grip { asked_at, start_at, lease_ends, booked: true, redeemed: false, transacted: self.has_leases };
             let id = match slot.basis() {
                 Basis::Table => Some(self.granted(need, grip)),
                 _ => {

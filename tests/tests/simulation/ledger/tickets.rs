@@ -1,0 +1,61 @@
+//! Tickets: whose tokens travel, and who has taken them up.
+
+use serde_json::Value;
+
+use super::{Ledger, Writer};
+use crate::row::{Micros, number};
+
+/// A ticket's row.
+#[derive(Clone, Debug)]
+pub(super) struct TicketRow {
+    booked_by: String,
+    /// What it holds, by bucket.
+    parts: Vec<(String, Micros)>,
+    is_redeemed: bool,
+}
+
+impl Ledger {
+    pub(super) fn ticket_changed(&mut self, writer: Writer<'_>, key: &str, row: Option<&Value>) -> Result<(), String> {
+        let by = writer.name();
+        let before = self.tickets.remove(key);
+        let Some(row) = row else {
+            return match before {
+                Some(ticket) if !ticket.is_redeemed => Err(format!("{by} removed {key}, which nobody redeemed")),
+                _ => Ok(()),
+            };
+        };
+        let entries = row["booked"]["M"].as_object().into_iter().flatten();
+        let parts = entries.filter_map(|(name, part)| Some((name.clone(), number(&part["M"], "cost", 6)?)));
+        let after = TicketRow {
+            booked_by: before.as_ref().map_or(by, |ticket| &ticket.booked_by).to_owned(),
+            parts: parts.collect(),
+            is_redeemed: row["redeemed_by"]["S"].is_string(),
+        };
+        match before {
+            None if after.is_redeemed => return Err(format!("{by} made {key} anew, which was removed")),
+            None => self.judgements.push("a ticket is booked"),
+            Some(before) if before.is_redeemed => {
+                return Err(format!("{by} redeemed {key}, which was redeemed before: {row}"));
+            }
+            Some(before) => {
+                self.judgements.push("a ticket is redeemed");
+                // What one process took another has from now on.
+                for (bucket, cost) in before.parts {
+                    self.account(&before.booked_by, &bucket).taken -= cost;
+                    let account = self.account(by, &bucket);
+                    (account.taken, account.excused) = (account.taken + cost, account.excused + cost);
+                }
+            }
+        }
+        self.tickets.insert(key.to_owned(), after);
+        Ok(())
+    }
+
+    /// A caller was granted a ticket: the only one.
+    pub(crate) fn took_up(&mut self, key: &str) -> Result<(), String> {
+        if self.taken_up.insert(key.to_owned()) {
+            return Ok(());
+        }
+        Err(format!("{key} was granted twice"))
+    }
+}
