@@ -39,8 +39,9 @@ impl Ledger {
     /// it is of slots.
     pub(super) fn is_blocked_for(&self, change: &Touched) -> Option<(String, Micros, Micros, bool)> {
         let Purpose::Take { now, .. } = change.purpose else { return None };
-        let before = self.buckets.get(&change.key)?;
-        let until = before.blocked_until.filter(|until| *until > now)?;
+        let (before, after) = (self.buckets.get(&change.key)?, BucketRow::read(change.row.as_ref()?)?);
+        // A transaction that arrives a second time changes nothing.
+        let until = before.blocked_until.filter(|until| *until > now && after.version != before.version)?;
         Some((change.key.clone(), until, now, before.concurrent))
     }
 
