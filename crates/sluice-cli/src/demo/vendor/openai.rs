@@ -198,4 +198,23 @@ mod tests {
         quota.flow(start + Duration::from_secs(60));
         assert_eq!(quota.says(), ["300", "15", "0.000s"]);
     }
+
+    #[test]
+    fn after_the_drop_it_refuses_until_what_was_used_has_flowed_back() {
+        let drop_at = Instant::now() + Duration::from_secs(1);
+        let mut books = Books::new(drop_at);
+        let call = Call { tokens: 1 };
+        let (most, fewer) = (OPENAI_REQUESTS.at_first / 60 * MINUTE_SECS, OPENAI_REQUESTS.later / 60 * MINUTE_SECS);
+        for _ in 0..most {
+            assert_eq!(books.judge(&call, drop_at - Duration::from_micros(1)), Ok(()));
+        }
+        let (owed, per_sec) = (most - fewer, OPENAI_REQUESTS.later / 60);
+        let wait = books.judge(&call, drop_at).unwrap_err();
+        // The refused one counts, and the next needs one.
+        let expected = Duration::from_secs(1) * (owed + 2) / per_sec;
+        assert!(wait <= expected && wait > expected - Duration::from_millis(1), "{wait:?}");
+        assert!(books.judge(&call, drop_at + wait - Duration::from_millis(1)).is_err());
+        assert_eq!(books.judge(&call, drop_at + wait + Duration::from_millis(100)), Ok(()), "a second one had counted");
+        assert_eq!(books.taken_between(drop_at, drop_at + Duration::from_secs(60)), 1);
+    }
 }
