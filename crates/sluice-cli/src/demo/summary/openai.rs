@@ -72,7 +72,7 @@ impl OpenAi {
                     "429 to {vendor_429} of {} calls; before a Retry-After was over, to {more} more at most",
                     self.calls
                 ),
-                *vendor_429 > 0 && *more <= MORE,
+                *more <= MORE,
             ),
             (
                 format!(
