@@ -196,6 +196,35 @@ async fn many_settles_at_once_share_a_write() {
     assert_eq!(world.level(TPM).await.split('.').next(), Some("300"));
 }
 
+/// Near the brim each may return only what it found room for, and the others' returns take of that.
+#[tokio::test(start_paused = true)]
+async fn settles_at_once_return_as_much_as_one_after_the_other() {
+    for newest_first in [false, true] {
+        let world = world().await;
+        let client = world.client();
+        let mut grants = Vec::new();
+        for _ in 0..50 {
+            grants.push(call(&client, 10).await);
+        }
+        if newest_first {
+            grants.reverse();
+        }
+        let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+        let settling: Vec<_> = grants
+            .into_iter()
+            .map(|mut grant| tokio::spawn(async move { grant.settle(TPM, 5).await.unwrap() }))
+            .collect();
+        gate.reached().await;
+        settle().await;
+        gate.open();
+        let mut back = 0;
+        for settling in settling {
+            back += i32::from(settling.await.unwrap() == returned(5));
+        }
+        assert_eq!((back, world.level(TPM).await.as_str()), (50, "750"), "newest first: {newest_first}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn settles_of_several_processes_and_takes_in_between_add_up() {
     let world = world().await;

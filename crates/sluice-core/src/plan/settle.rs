@@ -45,38 +45,41 @@ impl RatePlanner<'_> {
     #[must_use]
     pub fn settle(self, calls: &[Settle], now: Timestamp) -> Settling {
         let bucket = self.bucket();
-        let mut changes = Vec::with_capacity(calls.len());
+        let mut changes = alloc::vec![Amount::ZERO; calls.len()];
         let (mut returned, mut taken) = (Amount::ZERO, Amount::ZERO);
-        // The least that any of them allows to be counted as returned afterwards.
-        let mut most = Amount::from_micros(i64::MAX);
-        for call in calls {
-            let change = if call.surplus <= Amount::ZERO {
+        let mut returns: Vec<(Amount, Amount, &mut Amount)> = Vec::new();
+        for (call, change) in calls.iter().zip(&mut changes) {
+            if call.surplus <= Amount::ZERO {
                 taken = taken.minus(call.surplus);
-                call.surplus
-            } else {
-                let allowed = call.receipt.most_returned(now).min(most);
-                let room = allowed.minus(bucket.returned()).minus(returned);
-                let back = if call.receipt.is_on_line(bucket) { call.surplus.min(room) } else { Amount::ZERO };
-                if back > Amount::ZERO {
-                    (returned, most) = (returned.plus(back), allowed);
-                }
-                back.max(Amount::ZERO)
-            };
-            changes.push(change);
+                *change = call.surplus;
+            } else if call.receipt.is_on_line(bucket) {
+                returns.push((call.receipt.most_returned(now), call.surplus, change));
+            }
+        }
+        // As one after the other, each within its own bound: those with the least room first, whose room the others would take.
+        returns.sort_by_key(|(allowed, ..)| *allowed);
+        let mut most_before = Amount::from_micros(i64::MAX);
+        for (allowed, surplus, change) in returns {
+            let back = surplus.min(allowed.minus(bucket.returned()).minus(returned));
+            if back > Amount::ZERO {
+                returned = returned.plus(back);
+                most_before = most_before.min(allowed.minus(returned));
+                *change = back;
+            }
         }
         let write = match (returned > Amount::ZERO, taken > Amount::ZERO) {
-            (true, _) => Some(self.give_and_take(returned, taken, most)),
+            (true, _) => Some(self.give_and_take(returned, taken, most_before)),
             (false, true) => Some(self.lower(taken, now)),
             (false, false) => None,
         };
         Settling { write, changes }
     }
 
-    fn give_and_take(self, returned: Amount, taken: Amount, most: Amount) -> Update {
+    fn give_and_take(self, returned: Amount, taken: Amount, most_before: Amount) -> Update {
         let values = alloc::vec![
             (":d", Operand::number(returned.minus(taken))),
             (":r", Operand::number(returned)),
-            (":most", Operand::number(most.minus(returned))),
+            (":most", Operand::number(most_before)),
             (":o", Operand::number(self.bucket().lots())),
             (":0", Operand::number(0)),
         ];
