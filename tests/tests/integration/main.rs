@@ -49,6 +49,7 @@ mod recount;
 mod recount_races;
 mod refusals;
 mod settle;
+mod settled_together;
 mod streams;
 mod sweep;
 mod tickets;
