@@ -102,6 +102,15 @@ pub(super) struct Index<P> {
     ages: BinaryHeap<Reverse<(Timestamp, ReservationId)>>,
 }
 
+/// What is still held goes in the order in which it came, and not in that of a map's hashes: one seed of a simulation replays one run.
+impl<P> Drop for Index<P> {
+    fn drop(&mut self) {
+        let mut held: Vec<_> = self.held.drain().collect();
+        held.sort_unstable_by_key(|(id, _)| *id);
+        held.into_iter().for_each(drop);
+    }
+}
+
 impl<P> Index<P> {
     pub(super) fn new(capacity: usize, max_age: Duration) -> Self {
         let (held, requests, ages) = (HashMap::new(), HashMap::new(), BinaryHeap::new());
