@@ -27,12 +27,23 @@ pub(crate) struct Booking {
     pub(crate) planned: Micros,
     pub(crate) after: BucketRow,
     pub(crate) taken: Micros,
-    /// Starts that callers were told, with their costs.
-    told: Vec<(Micros, Micros)>,
+    /// Starts that callers were told.
+    told: Vec<Told>,
+}
+
+/// A start that a caller was told at `now`.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    at: Micros,
+    cost: Micros,
+    now: Micros,
 }
 
 /// Told starts that lie further back are not checked any more: what was taken is long used, or lost.
 const BOOKINGS_KEPT: usize = 64;
+
+/// Starts that may turn out to be of another write for the sake of one.
+const MOVES: u32 = 2;
 
 impl Booking {
     pub(crate) const fn new(planned: Micros, after: BucketRow, taken: Micros) -> Self {
@@ -46,15 +57,29 @@ impl Booking {
 
     /// Whether what was told, and this besides, is there when it is told: the callers of one write share what it took, and each
     /// starts when its part is there.
-    fn has_room_for(&self, at: Micros, cost: Micros) -> bool {
+    fn has_room_for(&self, start: Told) -> bool {
         let mut told = self.told.clone();
-        told.push((at, cost));
-        told.sort_unstable();
+        told.push(start);
+        told.sort_unstable_by_key(|told| (told.at, told.cost));
         let mut sum = 0;
-        told.iter().all(|(at, cost)| {
-            sum += cost;
-            sum <= self.taken + 2 && self.after.line(*at) + self.taken - sum >= -2 - told.len() as Micros
+        told.iter().all(|told| {
+            sum += told.cost;
+            sum <= self.taken + 2 && self.after.line(told.at) + self.taken - sum >= -2 - self.told.len() as Micros - 1
         })
+    }
+
+    /// Whether it may be told of this write. A clock that went back since the asking may tell it later, by twice its error.
+    fn is_in_time(&self, start: Told, error: Micros) -> bool {
+        let latest = self.last().max(start.now + error) + 2 + 2 * error;
+        start.at >= self.planned - 2 && start.at <= latest
+    }
+
+    /// How likely a start is of this write, the less the likelier: what was taken for it alone, and is there just then; else what it
+    /// just fits into.
+    fn distance(&self, start: Told) -> (bool, Micros, Micros) {
+        let is_other = self.taken > start.cost + 2 || (start.at - self.last()).abs() > 2;
+        let off = (start.at - start.at.clamp(self.planned, self.last())).abs();
+        (is_other, off, (start.at - self.planned).abs())
     }
 }
 
@@ -69,20 +94,36 @@ impl Account {
         now: Micros,
         error: Micros,
     ) -> Result<usize, String> {
-        let latest = |booking: &Booking| booking.last().max(now + error) + 2 + 2 * error;
-        let fits =
-            |booking: &Booking| at >= booking.planned - 2 && at <= latest(booking) && booking.has_room_for(at, cost);
-        let off = |booking: &Booking| (at - at.clamp(booking.planned, booking.last())).abs();
-        let fitting = self.bookings.iter().enumerate().filter(|(_, booking)| fits(booking));
-        // What was taken for it alone, and is there just then; else what it just fits into.
-        let is_other = |booking: &Booking| booking.taken > cost + 2 || (at - booking.last()).abs() > 2;
-        let nearest =
-            fitting.min_by_key(|(_, booking)| (is_other(booking), off(booking), (at - booking.planned).abs()));
-        let Some((found, _)) = nearest else {
+        let start = Told { at, cost, now };
+        let Some(found) = self.place(start, error, MOVES) else {
             return Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.bookings));
         };
-        self.bookings[found].told.push((at, cost));
         Ok(self.bookings[found].told.len())
+    }
+
+    /// Finds a write for a start, where others may have to be of another write than they seemed to be.
+    fn place(&mut self, start: Told, error: Micros, moves: u32) -> Option<usize> {
+        let mut nearest: Vec<usize> =
+            (0..self.bookings.len()).filter(|at| self.bookings[*at].is_in_time(start, error)).collect();
+        nearest.sort_by_key(|at| self.bookings[*at].distance(start));
+        if let Some(found) = nearest.iter().copied().find(|at| self.bookings[*at].has_room_for(start)) {
+            self.bookings[found].told.push(start);
+            return Some(found);
+        }
+        for at in nearest.into_iter().filter(|_| moves > 0) {
+            for nth in 0..self.bookings[at].told.len() {
+                let other = self.bookings[at].told.remove(nth);
+                if self.bookings[at].has_room_for(start) {
+                    self.bookings[at].told.push(start);
+                    if self.place(other, error, moves - 1).is_some() {
+                        return Some(at);
+                    }
+                    self.bookings[at].told.pop();
+                }
+                self.bookings[at].told.insert(nth, other);
+            }
+        }
+        None
     }
 
     /// A call says that it did not use so much of what it took: that may go back, once.
