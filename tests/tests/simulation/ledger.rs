@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::account::{Account, Booking};
+use crate::account::Account;
 use crate::row::{BucketRow, LeaseRow, Micros};
 use crate::wire::Purpose;
 
 mod inline;
+mod rates;
 mod tickets;
 mod vendor;
 
@@ -71,12 +72,6 @@ pub(crate) struct Ledger {
     /// When cool-downs began, by bucket.
     pub(crate) cool_downs: Vec<(String, Micros)>,
 }
-
-/// What is given back is given back within this time.
-const RETURNED_SOON: Micros = 2_000_000;
-
-/// No caller of the simulation books further ahead.
-const LONGEST_WAIT: Micros = 6_000_000;
 
 /// A row that a write may have changed, as it is now.
 pub(crate) struct Touched {
@@ -228,97 +223,6 @@ impl Ledger {
             self.rate_changed(writer, change, &before, &after, latest)?;
         }
         Ok(after.concurrent.then(|| key.clone()))
-    }
-
-    /// What runs over the brim is gone: nobody is paid with it, and nobody gives it back.
-    fn is_within_the_brim(
-        &mut self,
-        writer: Writer<'_>,
-        change: &Touched,
-        before: &BucketRow,
-        after: &BucketRow,
-    ) -> Result<(), String> {
-        let (key, by) = (&change.key, writer.name());
-        if matches!(writer, Writer::Process(_))
-            && let Purpose::Take { now: at, from_line: true } = change.purpose
-        {
-            self.judgements.push("judged: the brim");
-            let over = before.line(at) - before.capacity;
-            if over > 2 {
-                return Err(format!("{key}: {by} was paid {over} millionths that ran over the brim"));
-            }
-        }
-        // A client in another language may move the anchor back.
-        let moved_back = self.filled.get(key).is_some_and(|filled| after.anchor < *filled);
-        if after.anchor != before.anchor && (moved_back || before.line(after.anchor) > before.capacity) {
-            self.filled.insert(key.clone(), after.anchor);
-        }
-        let returned_to = change.purpose.returned_to();
-        self.judgements.extend(returned_to.map(|_| "judged: a return"));
-        match (returned_to, self.filled.get(key)) {
-            (Some(line), Some(filled)) if line < *filled => {
-                Err(format!("{key}: {by} gave back to the line of {line} what had flowed back by {filled}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Books what a write took of a rate bucket, or gave back, by the process that wrote it.
-    fn rate_changed(
-        &mut self,
-        writer: Writer<'_>,
-        change: &Touched,
-        before: &BucketRow,
-        after: &BucketRow,
-        latest: Micros,
-    ) -> Result<(), String> {
-        let key = &change.key;
-        if after.anchor < before.anchor && writer != Writer::Stranger {
-            return Err(format!("{key}: {} moved the anchor back", writer.name()));
-        }
-        let Writer::Process(process) = writer else { return Ok(()) };
-        // A line that moves its anchor ahead of a clock that lags is no fuller for it.
-        let is_line = after.anchor == before.anchor || matches!(change.purpose, Purpose::Take { from_line: true, .. });
-        let level = before.line(after.anchor).min(if is_line { Micros::MAX } else { before.capacity });
-        let taken = level - after.tokens;
-        let account = self.accounts.entry((process.to_owned(), key.clone())).or_default();
-        match change.purpose {
-            Purpose::Settle { returned, .. } => {
-                self.given_back.push((key.clone(), returned));
-                self.judgements.push("judged: a settle");
-                account.returned += returned;
-                account.settled(process, key, returned)?;
-            }
-            Purpose::Return { .. } => {
-                self.given_back.push((key.clone(), -taken));
-                account.returned -= taken;
-                // What flowed back by itself meanwhile is not returned.
-                account.excused += before.flows_back_in(RETURNED_SOON);
-            }
-            Purpose::Observe { by, version } => {
-                self.judgements.push("judged: a vendor's reply");
-                return self.heard.lowered(process, key, (before, after), by, version);
-            }
-            Purpose::Take { now, .. } => {
-                account.taken += taken;
-                account.takes += 1;
-                account.booked(Booking::new(now, after.clone(), taken));
-                if after.anchor != before.anchor {
-                    // A full bucket under contention is left a little below the brim.
-                    account.excused += after.capacity / 4;
-                }
-                let furthest = latest + LONGEST_WAIT;
-                if after.line(furthest) < -2 {
-                    return Err(format!("{key}: {process} booked further ahead than it may wait: {after:?}"));
-                }
-            }
-            // A penalty, or what a call used beyond its cost.
-            Purpose::Other if taken < 0 => {
-                return Err(format!("{key}: {process} raised the level by {} for no reason: {after:?}", -taken));
-            }
-            Purpose::Other => return Ok(()),
-        }
-        account.balance(process, key)
     }
 
     /// A slot is free or a lease holds it, and no write of the SDK makes that less true.

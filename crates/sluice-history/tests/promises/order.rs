@@ -90,3 +90,17 @@ fn clocks_may_turn_the_order_by_twice_their_error() {
     story(200).holds();
     assert!(story(199).told().contains("b, asked for"));
 }
+
+#[test]
+fn what_went_back_meanwhile_brings_a_later_caller_forward_by_as_much() {
+    // One a second: half a token is half a second.
+    let is_passed = |(from, by), start| {
+        let story = queue().returned("v#rpm", 500, from, by).booked("d", "v#rpm", 10_030, start);
+        story.check().violations.iter().any(|violation| matches!(violation, Violation::Overtaken { .. }))
+    };
+    assert!(!is_passed((10_025, 10_028), 11_500));
+    assert!(is_passed((10_025, 10_028), 11_499));
+    // It was there before the first was asked for, or was sent after the later one had its answer.
+    assert!(is_passed((10_015, 10_019), 11_500));
+    assert!(is_passed((10_031, 10_035), 11_500));
+}

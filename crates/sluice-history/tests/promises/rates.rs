@@ -112,3 +112,14 @@ fn the_busiest_window_holds_something_however_long_a_grant_was_under_way() {
     let busiest = verdict.buckets[0].busiest.clone().unwrap();
     assert_eq!((busiest.granted, busiest.allowed, busiest.first_id.as_str()), (2_000_000, 2_500_000, "b"));
 }
+
+#[test]
+fn a_call_counts_what_it_used_and_never_more_than_it_took() {
+    let story = || bucket().grant("a", "v#rpm", 10_000).grant("b", "v#rpm", 10_000);
+    assert!(story().grant("c", "v#rpm", 10_500).told().contains("3 granted"));
+    let settled = story().settled("a", "v#rpm", 10_200, 0).grant("c", "v#rpm", 10_500);
+    assert_eq!(settled.holds().buckets[0].granted, 2 * i128::from(TOKEN));
+    // The last word counts, and what is above the cost is a debt of later calls.
+    assert!(settled.settled("a", "v#rpm", 10_600, 5).told().contains("3 granted"));
+    assert!(bucket().settled("a", "v#rpm", 10_600, 1).told().contains("a is settled in v#rpm and was not granted"));
+}

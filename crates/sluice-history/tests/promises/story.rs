@@ -1,6 +1,8 @@
 //! Short histories, written as one reads them: whole tokens and milliseconds.
 
-use sluice_history::{Checker, Ending, Event, Granted, Header, Kind, Limit, Refused, Released, Verdict};
+use sluice_history::{
+    Checker, Ending, Event, Granted, Header, Kind, Limit, Refused, Released, Returned, Settled, Verdict,
+};
 
 pub(crate) const TOKEN: i64 = 1_000_000;
 pub(crate) const PER_SEC: i64 = 1_000_000_000_000;
@@ -48,6 +50,21 @@ impl Story {
     pub(crate) fn released(mut self, id: &str, name: &str, ms: i64, how: Ending) -> Self {
         let (id, dimension) = (id.to_owned(), name.to_owned());
         self.0.push(Event::Released(Released { id, dimension, at_micros: ms * MS, how }));
+        self
+    }
+
+    /// A call used so many whole tokens.
+    pub(crate) fn settled(mut self, id: &str, name: &str, ms: i64, used: i64) -> Self {
+        let (id, dimension) = (id.to_owned(), name.to_owned());
+        self.0.push(Event::Settled(Settled { id, dimension, at_micros: ms * MS, used_micros: used * TOKEN }));
+        self
+    }
+
+    /// So many thousandths of a token went back, sent at `from_ms` and there by `by_ms`.
+    pub(crate) fn returned(mut self, name: &str, thousandths: i64, from_ms: i64, by_ms: i64) -> Self {
+        let (dimension, amount_micros) = (name.to_owned(), thousandths * 1_000);
+        let (from_micros, by_micros) = (from_ms * MS, Some(by_ms * MS));
+        self.0.push(Event::Returned(Returned { dimension, amount_micros, from_micros, by_micros }));
         self
     }
 
