@@ -240,7 +240,7 @@ impl BucketLine {
             version: bucket.version(),
             blocked_until: bucket.blocked_until().map(|at| at.to_string()),
             drift: bucket.noted_drift().map(|slots| slots.to_string()),
-            vendor_limit: bucket.vendor_limit().map(|limit| limit.to_string()),
+            vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
             adopt_lower_limit: bucket.adopts_limit(),
         }
     }
@@ -298,7 +298,7 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
         println!("  cool-down ends {}", output::relative(until, now));
     }
     if let Some(limit) = bucket.vendor_limit() {
-        println!("  vendor    reported a limit of {limit}");
+        println!("  vendor    reported a limit of {} {}", limit.limit, output::relative(limit.at, now));
     }
     if let Some(slots) = bucket.noted_drift() {
         let what = if slots < Amount::ZERO { "too many" } else { "lost" };

@@ -85,10 +85,11 @@ async fn examine(client: &Client, now: Timestamp) -> Result<Vec<Finding>, Failur
 fn of_bucket(bucket: &Bucket, now: Timestamp, findings: &mut Vec<Finding>) {
     let name = bucket.dimension();
     let limit = bucket.limit();
-    let window = Duration::from_secs(60);
     if let Some(reported) = bucket.vendor_limit()
-        && limit.lowered_to(reported, window).is_some()
+        && limit.lowered_to(reported.limit, reported.window).is_some()
     {
+        let per = if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
+        let (reported, when) = (reported.limit, output::relative(reported.at, now));
         let ours = match limit.is_concurrent() {
             true => format!("{} at once", limit.capacity()),
             false => {
@@ -97,7 +98,7 @@ fn of_bucket(bucket: &Bucket, now: Timestamp, findings: &mut Vec<Finding>) {
         };
         findings.push(problem(
             name,
-            format!("its vendor reported a limit of {reported}, and it gives {ours}"),
+            format!("its vendor reported a limit of {reported}{per} {when}, and it gives {ours}"),
             "lower it in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
         ));
     }

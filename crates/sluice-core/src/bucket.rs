@@ -9,6 +9,7 @@ use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::Limit;
+use crate::plan::observe::VendorLimit;
 use crate::rate::Rate;
 use crate::recount::Note;
 use crate::schema::{CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
@@ -39,8 +40,8 @@ pub struct Bucket {
     lots: i64,
     returned: Amount,
     observed: Amount,
-    observed_at: Option<i64>,
-    vendor_limit: Option<Amount>,
+    observed_version: Option<i64>,
+    vendor_limit: Option<VendorLimit>,
     adopts_limit: bool,
     note: Option<Note>,
     /// Shared: clones of a bucket are many.
@@ -81,7 +82,7 @@ impl Bucket {
             lots: 0,
             returned: Amount::ZERO,
             observed: Amount::ZERO,
-            observed_at: None,
+            observed_version: None,
             vendor_limit: None,
             adopts_limit: false,
             note: None,
@@ -234,13 +235,13 @@ impl Bucket {
     }
 
     /// The version of the grant whose reply lowered it last.
-    pub(crate) const fn observed_at(&self) -> Option<i64> {
-        self.observed_at
+    pub(crate) const fn observed_version(&self) -> Option<i64> {
+        self.observed_version
     }
 
-    /// The limit that the vendor reported last and that was lower than the bucket's.
+    /// The lowest limit that the vendor reported of late and that was lower than the bucket's.
     #[must_use]
-    pub const fn vendor_limit(&self) -> Option<Amount> {
+    pub const fn vendor_limit(&self) -> Option<VendorLimit> {
         self.vendor_limit
     }
 

@@ -56,7 +56,7 @@ pub use plan::cool_down::cool_down;
 pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineTake, MOST_CHANGES, ReleaseAnswer, renew_inline,
 };
-pub use plan::observe::{Observation, OnLowerLimit, Remaining, note_limit, on_lower_limit};
+pub use plan::observe::{Observation, OnLowerLimit, Remaining, VendorLimit, note_limit, on_lower_limit};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Settle, Settling};

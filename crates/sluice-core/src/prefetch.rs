@@ -65,7 +65,8 @@ impl Lot {
             return None;
         }
         self.left = self.left.minus(cost.amount());
-        Some(RateReceipt::in_batch(Arc::clone(&self.after), self.left, cost))
+        // Others may have taken theirs, and called, between the lot and its use.
+        Some(RateReceipt::foreseen(Arc::clone(&self.after), self.left, cost))
     }
 
     /// Whether nothing is left of it.

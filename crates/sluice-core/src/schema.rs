@@ -66,9 +66,11 @@ pub const RETURNED: &str = "returned";
 /// Rate bucket, optional: monotone sum of what it was lowered by since the vendor said that less is left.
 pub const OBSERVED: &str = "observed";
 /// Rate bucket, optional: [`VERSION`] as the grant left it whose reply lowered the bucket last. An older reply changes nothing.
-pub const OBSERVED_AT: &str = "observed_at";
-/// Bucket, optional: the limit that the vendor reported last and that is lower than the bucket's.
+pub const OBSERVED_VERSION: &str = "observed_version";
+/// Bucket, optional: the lowest limit that the vendor reported of late and that was lower than the bucket's.
 pub const VENDOR_LIMIT: &str = "vendor_limit";
+/// Bucket, optional: the window of [`VENDOR_LIMIT`], in seconds; 0 for concurrency.
+pub const VENDOR_LIMIT_WINDOW: &str = "vendor_limit_window";
 /// Bucket, optional: when it did.
 pub const VENDOR_LIMIT_AT: &str = "vendor_limit_at";
 /// Bucket, optional: 1 where a lower limit that the vendor reports becomes the bucket's.

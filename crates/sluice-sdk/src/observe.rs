@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
+    Amount, Bucket, Change, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, Timestamp, VendorLimit,
 };
 use sluice_vendors::{Headers, Quota, Reported, Vendor};
 use tokio::time::timeout;
 
 use crate::acquire::AcquireError;
-use crate::attempt::{known, saw, unknown};
+use crate::attempt::{known, refresh, saw, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::grant::{Grant, Hold, Part};
-use crate::prefetch::Stock;
 use crate::request::RequestError;
 use crate::store::{ATTEMPT_TIMEOUT, IfAmbiguous, Written};
 
@@ -78,6 +77,9 @@ impl Mark {
 
 /// The window of a limit for which the vendor states none.
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long the lowest of several limits that a vendor reports is kept in the row. Longer is more often out of date; shorter writes
+/// more, where they take turns.
+const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 /// Tries on a bucket that others keep moving, after which the next reply will do.
 const TRIES: u32 = 8;
 
@@ -135,7 +137,7 @@ async fn observe_level(
     mark: Option<Mark>,
     newest: Option<&mut Option<Remaining>>,
 ) -> Result<ObservedLevel, AcquireError> {
-    let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent() && is_of_the_bucket(limit, reported)) else {
+    let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent() && is_same_window(limit, reported)) else {
         return Ok(ObservedLevel::NotSaid);
     };
     let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
@@ -145,11 +147,13 @@ async fn observe_level(
         if newest.as_ref().is_some_and(|newest| said.is_older_than(newest)) {
             return Ok(ObservedLevel::Stale);
         }
-        *newest = Some(said.clone());
+        if said.receipt.is_shown() {
+            *newest = Some(said.clone());
+        }
     }
     for _ in 0..TRIES {
         let bucket = known(inner, entry).await?.bucket;
-        let (by, update) = match RatePlanner::new(&bucket).observe(&said) {
+        let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.now()) {
             Observation::Agrees => return Ok(ObservedLevel::Agrees),
             Observation::Stale => return Ok(ObservedLevel::Stale),
             Observation::Lower(by, update) => (by, update),
@@ -159,8 +163,6 @@ async fn observe_level(
             Written::Applied(row) => {
                 let after = crate::attempt::parse(&entry.dimension, &row)?;
                 entry.wrote(Arc::new(after), inner.now());
-                // It was taken from what the vendor does not have.
-                entry.stock.iter().for_each(Stock::clear);
                 metrics::counter!("sluice.vendor.lowered", "dimension" => entry.dimension.to_string()).increment(1);
                 tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
                 return Ok(ObservedLevel::Lowered(by));
@@ -172,65 +174,77 @@ async fn observe_level(
     Ok(ObservedLevel::Stale)
 }
 
-/// Whether what is left is of the bucket's own window: of a day's quota nothing can be told for a minute's bucket.
-fn is_of_the_bucket(limit: &Limit, reported: &Reported) -> bool {
-    let filled_in = limit.refill_rate().time_for(limit.capacity());
-    match (reported.window, filled_in) {
-        (Some(window), Some(filled_in)) => window <= filled_in.saturating_mul(2).max(MINUTE),
-        _ => true,
-    }
+/// Whether a quota is counted over the bucket's own window, or near it: what is left of a day says nothing of a minute's bucket, and
+/// the other way about. A bucket may hold much less than a window allows, to keep bursts small, and hardly more than twelve times as
+/// much. Where no window is told it counts as a minute's, and fits a longer one.
+pub(crate) fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
+    let window = reported.window.unwrap_or(MINUTE);
+    let Some(filled_in) = limit.refill_rate().time_for(limit.capacity()) else { return true };
+    let is_long_enough = reported.window.is_none() || filled_in <= window.saturating_mul(12);
+    window <= filled_in.saturating_mul(2).max(MINUTE) && is_long_enough
 }
 
 async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Result<ObservedLimit, AcquireError> {
-    let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
-    let window = reported.window.unwrap_or(MINUTE);
     let mut bucket = known(inner, entry).await?.bucket;
-    let Some(lower) = bucket.limit().lowered_to(vendors, window) else {
-        // It was lower once, and is no more: what is noted should be true.
-        if bucket.vendor_limit().is_some_and(|noted| noted != vendors) {
-            note(inner, entry, vendors).await?;
-        }
-        return Ok(ObservedLimit::NotLower);
+    let is_concurrent = bucket.limit().is_concurrent();
+    let Some(vendors) = reported.limit.filter(|_| is_concurrent || is_same_window(bucket.limit(), reported)) else {
+        return Ok(ObservedLimit::NotSaid);
     };
-    if bucket.vendor_limit() != Some(vendors) {
+    let window = if is_concurrent { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
+    if bucket.limit().lowered_to(vendors, window).is_none() {
+        return Ok(ObservedLimit::NotLower);
+    }
+    let now = inner.now();
+    // Of limits that take turns, as of several models behind one bucket, the lowest is kept for a while.
+    let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
+    if !bucket.vendor_limit().is_some_and(is_noted) {
         let ours = bucket.limit().capacity();
         metrics::counter!("sluice.vendor.limit_lower", "dimension" => entry.dimension.to_string()).increment(1);
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
-        bucket = note(inner, entry, vendors).await?;
+        bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }
-    if !bucket.adopts_limit() {
+    // What a reply seems to say of a day is not made a minute's limit.
+    let may_adopt = is_concurrent || reported.window.is_some() || Vendor::of(&entry.dimension) == Vendor::Other;
+    if !may_adopt || !bucket.adopts_limit() {
         return Ok(ObservedLimit::Lower(vendors));
     }
-    adopt(inner, entry, bucket, lower).await?;
-    Ok(ObservedLimit::Adopted(vendors))
+    // An operator may have switched it off, or another process was faster.
+    bucket = refresh(inner, entry).await?.bucket;
+    let lower = bucket.limit().lowered_to(vendors, window).filter(|_| bucket.adopts_limit());
+    let is_adopted = match lower {
+        Some(lower) => adopt(inner, entry, bucket, lower).await?,
+        None => false,
+    };
+    Ok(if is_adopted { ObservedLimit::Adopted(vendors) } else { ObservedLimit::Lower(vendors) })
 }
 
-async fn note(inner: &Inner, entry: &Entry, reported: Amount) -> Result<Arc<Bucket>, AcquireError> {
-    let update = sluice_core::note_limit(&entry.dimension, reported, inner.now());
+async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc<Bucket>, AcquireError> {
+    let update = sluice_core::note_limit(&entry.dimension, reported);
     match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
         Written::Applied(row) => saw(inner, entry, &row),
         Written::ConditionFailed(_) => Err(unknown(inner, entry)),
     }
 }
 
-async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<(), AcquireError> {
+/// Whether the bucket has the lower limit now.
+async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
     for _ in 0..TRIES {
-        let Ok(update) = Change::plan(&bucket, &lower, inner.now()) else { return Ok(()) };
+        let Ok(update) = Change::plan(&bucket, &lower, inner.now()) else { return Ok(false) };
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
                 saw(inner, entry, &row)?;
                 tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());
-                return Ok(());
+                return Ok(true);
             }
             Written::ConditionFailed(Some(row)) => {
                 bucket = saw(inner, entry, &row)?;
                 // Another process was faster, or an operator changed it.
                 if bucket.limit().capacity() <= lower.capacity() {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
             Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
         }
     }
-    Ok(())
+    Ok(false)
 }

@@ -114,7 +114,7 @@ impl Grant {
     /// Charges a failed call with what its vendor counts of it.
     pub(crate) fn charge_failure(&mut self) {
         for part in self.parts_mut() {
-            let is_open = matches!(part.hold, Hold::Tokens { counts, .. } if counts == part.cost.amount());
+            let is_open = matches!(part.hold, Hold::Tokens { is_settled: false, .. });
             if is_open && part.used.is_none() && kept_by_failure(&part.entry) == Kept::Nothing {
                 part.used = Some(Amount::ZERO);
             }
@@ -145,7 +145,7 @@ pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
 }
 
 async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
-    let Hold::Tokens { receipt, counts, .. } = &mut part.hold else {
+    let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
         return match part.hold {
             // A share of the process's own is not worth the trouble while DynamoDB is out.
             Hold::Local => Ok(Settled::AsTaken),
@@ -158,9 +158,14 @@ async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Resul
     }
     // From here on it counts as settled: dropped, the write goes on, and must not be made again.
     *counts = used;
+    *is_settled = true;
     let settle = Settle { receipt: receipt.clone(), surplus };
     match in_lane(inner, &part.entry, settle).await {
-        Ok(change) if surplus > Amount::ZERO => Ok(Settled::Returned(change)),
+        // What found no room is still counted, and may find it when settled again.
+        Ok(change) if surplus > Amount::ZERO => {
+            *counts = counted.minus(change);
+            Ok(Settled::Returned(change))
+        }
         Ok(change) => Ok(Settled::Owed(change.abs())),
         Err(error) => {
             if error.is_without_effect() {
@@ -206,8 +211,9 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
         // Twice would be too much: after a lost reply it is left at that.
         match inner.store.update(&update, IfAmbiguous::Stop).await.map_err(AcquireError::from)? {
             Written::Applied(row) => {
-                let after = crate::attempt::parse(&entry.dimension, &row)?;
-                entry.wrote(Arc::new(after), inner.now());
+                // A row that cannot be read is the next caller's trouble: this write is made.
+                let after = crate::attempt::parse(&entry.dimension, &row);
+                after.into_iter().for_each(|after| entry.wrote(Arc::new(after), inner.now()));
                 return Ok(settling.changes);
             }
             // At once, from the row as it was a moment ago: a pause would only make it old.

@@ -94,7 +94,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes in the rate-limit headers of the reply to this call: see [`Client::observe`].
+    /// Takes in the rate-limit headers of the reply to this call: see [`Client::observe`]. An error is trouble of the limiter; do not
+    /// let it fail a call that was made.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.

@@ -21,7 +21,7 @@ pub(crate) struct BucketRow {
     pub(crate) blocked_until: Option<Micros>,
     /// What replies of the vendor lowered so far, and after which write its last one counted.
     pub(crate) observed: Micros,
-    pub(crate) observed_at: Micros,
+    pub(crate) observed_version: Micros,
     /// The leases in it, by their ids.
     pub(crate) inline: BTreeMap<String, InlineRow>,
 }
@@ -58,7 +58,7 @@ impl BucketRow {
             concurrent: row["limit_type"]["S"].as_str()? == "concurrent",
             blocked_until: number(row, "blocked_until", 6),
             observed: number(row, "observed", 6).unwrap_or(0),
-            observed_at: number(row, "observed_at", 0).unwrap_or(0),
+            observed_version: number(row, "observed_version", 0).unwrap_or(0),
             inline: row["leases"]["M"].as_object().into_iter().flatten().filter_map(InlineRow::read).collect(),
         })
     }

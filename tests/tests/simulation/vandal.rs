@@ -55,7 +55,7 @@ const SPOILABLE: [&str; 22] = [
     "returned",
     "blocked_until",
     "observed",
-    "observed_at",
+    "observed_version",
     "vendor_limit",
 ];
 

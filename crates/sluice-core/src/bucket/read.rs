@@ -2,19 +2,22 @@
 
 use alloc::string::ToString as _;
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use super::Bucket;
 use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
+use crate::plan::observe::VendorLimit;
 use crate::rate::Rate;
 use crate::recount::Note;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED,
-    LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_AT, REFILL_RATE, RETURNED, Row, RowError, TOKENS,
-    VENDOR_LIMIT, VERSION,
+    LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, RETURNED, Row, RowError, TOKENS,
+    VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
+use crate::timestamp::Timestamp;
 
 impl Bucket {
     /// Reads a bucket row.
@@ -46,14 +49,23 @@ impl Bucket {
                 .map_or(Amount::ZERO, |sum| sum.get()),
             observed: schema::optional(row, OBSERVED, || schema::amount(row, OBSERVED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
-            observed_at: schema::optional(row, OBSERVED_AT, || schema::count(row, OBSERVED_AT))?,
-            vendor_limit: schema::optional(row, VENDOR_LIMIT, || schema::amount(row, VENDOR_LIMIT))?
-                .map(|limit| limit.get()),
+            observed_version: schema::optional(row, OBSERVED_VERSION, || schema::count(row, OBSERVED_VERSION))?,
+            vendor_limit: schema::optional(row, VENDOR_LIMIT, || read_vendor_limit(row))?,
             adopts_limit: schema::optional(row, ADOPTS_LIMIT, || schema::count(row, ADOPTS_LIMIT))? == Some(1),
             note: Note::read(row),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
         })
     }
+}
+
+fn read_vendor_limit(row: &impl Row) -> Result<VendorLimit, RowError> {
+    let window = schema::optional(row, VENDOR_LIMIT_WINDOW, || schema::count(row, VENDOR_LIMIT_WINDOW))?.unwrap_or(0);
+    let at = schema::optional(row, VENDOR_LIMIT_AT, || schema::timestamp(row, VENDOR_LIMIT_AT))?;
+    Ok(VendorLimit {
+        limit: schema::amount(row, VENDOR_LIMIT)?.get(),
+        window: Duration::from_secs(u64::try_from(window).unwrap_or(0)),
+        at: at.map_or(Timestamp::from_micros(0), |at| at.get()),
+    })
 }
 
 fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, RowError> {

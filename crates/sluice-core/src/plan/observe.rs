@@ -5,18 +5,24 @@
 //! what it is: T -= d leaves each call that is in flight, and not in the vendor's count yet, counted once. The vendor counts when a
 //! call arrives, not when its answer does: reckoned from the answer, the refill of a whole call would be taken away each time.
 //!
+//! Where the line of the bucket right after g is not known (the bucket was full since and has another, a transaction or a lot took g,
+//! g travelled as a ticket), a weaker bound holds all the same: calls since only lower the vendor further, so that at t it has
+//! m + (t - start) * R at most. A level above that comes down to it, as long as the reply is younger than the bucket takes to fill.
+//!
 //! Lowered, never raised. What earlier replies lowered since g counts (`observed`, monotone), and a reply to an earlier grant than the
-//! last one that lowered it changes nothing (`observed_at`).
+//! last one that lowered it changes nothing (`observed_version`).
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
+use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::plan::rate::RatePlanner;
 use crate::plan::receipt::RateReceipt;
 use crate::schema::{
-    ADOPTS_LIMIT, KEY, LAST_REFILL_AT, OBSERVED, OBSERVED_AT, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VERSION,
+    ADOPTS_LIMIT, KEY, LAST_REFILL_AT, OBSERVED, OBSERVED_VERSION, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT,
+    VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -27,15 +33,22 @@ use crate::timestamp::Timestamp;
 static OBSERVE: Statement = Statement::fixed(
     "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
     "#A = :a AND (attribute_not_exists(#s) OR #s = :s)",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_AT)],
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
+);
+
+/// The same of a full bucket: its level is C by the condition.
+static OBSERVE_FULL: Statement = Statement::fixed(
+    "SET #T = :T, #A = :t, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
+    "#A = :a AND #T > :hi AND (attribute_not_exists(#s) OR #s = :s)",
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
 );
 
 /// Interleaving that the condition stops: the bucket was removed, and the write would make half a row of it. The version stays, as
 /// no other client reads the attribute.
 static NOTE_LIMIT: Statement = Statement::fixed(
-    "SET #l = :l, #t = :t",
+    "SET #l = :l, #w = :w, #t = :t",
     "attribute_exists(#pk)",
-    &[("#l", VENDOR_LIMIT), ("#t", VENDOR_LIMIT_AT), ("#pk", KEY)],
+    &[("#l", VENDOR_LIMIT), ("#w", VENDOR_LIMIT_WINDOW), ("#t", VENDOR_LIMIT_AT), ("#pk", KEY)],
 );
 
 /// What the vendor said is left after the call of a grant.
@@ -70,37 +83,58 @@ pub enum Observation {
     Lower(Amount, Update),
     /// It is as low as the vendor says, or lower, to within one call.
     Agrees,
-    /// The reply is older than what the bucket has been through since: it says nothing of the line as it is. Or where the line was
-    /// right after the grant is not known, since a transaction took it (what others had spent before would be taken away again), or
-    /// its start travelled as a ticket.
+    /// The reply is older than the last that lowered the bucket, or than what the bucket has been through since: it says nothing of the
+    /// level as it is.
     Stale,
 }
 
 impl RatePlanner<'_> {
     /// What to make of `said`. Less than one call's worth too high counts as agreement: it would cost a write for every reply.
     #[must_use]
-    pub fn observe(self, said: &Remaining) -> Observation {
-        let bucket = self.bucket();
-        let before = said.receipt.after();
-        let version = said.receipt.version();
-        if !said.receipt.is_shown()
-            || bucket.anchor() != before.anchor()
-            || bucket.observed_at().is_some_and(|last| last > version)
-        {
+    pub fn observe(self, said: &Remaining, now: Timestamp) -> Observation {
+        let (bucket, before, version) = (self.bucket(), said.receipt.after(), said.receipt.version());
+        // A row that was made anew counts its versions anew.
+        let is_older_row = version > bucket.version();
+        if is_older_row || bucket.observed_version().is_some_and(|last| last > version) {
             return Observation::Stale;
         }
-        let lowered_since = bucket.observed().minus(before.observed());
-        let excess = said.excess().minus(lowered_since);
+        let is_on_line = said.receipt.is_shown() && bucket.anchor() == before.anchor();
+        let excess = if is_on_line {
+            said.excess().minus(bucket.observed().minus(before.observed()))
+        } else {
+            match self.most_left(said, now) {
+                Some(most) => bucket.level(now).minus(most),
+                None => return Observation::Stale,
+            }
+        };
         if excess < said.receipt.cost().amount().max(bucket.limit().cost_per_call().amount()) {
             return Observation::Agrees;
         }
-        let values = alloc::vec![
+        let mut values = alloc::vec![
             (":d", Operand::number(excess)),
             (":s", Operand::number(bucket.observed())),
             (":g", Operand::number(version)),
             (":0", Operand::number(0)),
         ];
-        Observation::Lower(excess, self.update(&OBSERVE, values))
+        let brim = self.brim(now);
+        if is_on_line || bucket.tokens() <= brim {
+            return Observation::Lower(excess, self.update(&OBSERVE, values));
+        }
+        values.extend([
+            (":T", Operand::number(bucket.limit().capacity().minus(excess))),
+            (":t", Operand::number(now.max(bucket.anchor()))),
+            (":hi", Operand::number(brim)),
+        ]);
+        Observation::Lower(excess, self.update(&OBSERVE_FULL, values))
+    }
+
+    /// What the vendor can have left at `now`; `None` where it may have begun anew since.
+    fn most_left(self, said: &Remaining, now: Timestamp) -> Option<Amount> {
+        let limit = self.bucket().limit();
+        let age = now.since(said.start);
+        let is_young = limit.refill_rate().time_for(limit.capacity()).is_some_and(|filled_in| age < filled_in);
+        let flowed = limit.refill_rate().accrued_ceil(now.micros_since(said.start).max(0));
+        is_young.then(|| said.left.plus(flowed))
     }
 }
 
@@ -125,9 +159,24 @@ pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&ADOPT_LIMITS), values }
 }
 
+/// A limit that a vendor reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VendorLimit {
+    /// Requests or tokens in each window; calls at once, for concurrency.
+    pub limit: Amount,
+    /// The window, in whole seconds; nothing, for concurrency.
+    pub window: Duration,
+    /// When it was reported.
+    pub at: Timestamp,
+}
+
 /// The write that notes, in the bucket's row, a limit that the vendor reports and that is lower than the bucket's.
 #[must_use]
-pub fn note_limit(dimension: &Dimension, reported: Amount, now: Timestamp) -> Update {
-    let values = alloc::vec![(":l", Operand::number(reported)), (":t", Operand::number(now))];
+pub fn note_limit(dimension: &Dimension, reported: VendorLimit) -> Update {
+    let values = alloc::vec![
+        (":l", Operand::number(reported.limit)),
+        (":w", Operand::number(reported.window.as_secs())),
+        (":t", Operand::number(reported.at)),
+    ];
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&NOTE_LIMIT), values }
 }

@@ -78,8 +78,9 @@ impl RateReceipt {
         Self { after, behind, cost, row: Shown::Foreseen }
     }
 
-    /// Whether a reply showed the row: else its line is an upper bound.
-    pub(super) fn is_shown(&self) -> bool {
+    /// Whether a reply showed the row as the take left it: else its line is an upper bound, or from before others took theirs.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
         self.row == Shown::InReply
     }
 

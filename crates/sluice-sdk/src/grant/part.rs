@@ -28,6 +28,8 @@ pub(crate) enum Hold {
         lease: Option<Box<Lease>>,
         /// What the call counts as: its cost, until it is settled.
         counts: Amount,
+        /// Whether its caller has said what it used.
+        is_settled: bool,
     },
     Slots(Box<Slots>),
     Inline(Box<Inline>),
@@ -58,7 +60,7 @@ impl Part {
         lease: Option<Lease>,
     ) -> Self {
         let start_at = receipt.start_at(now);
-        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount() };
+        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
         Self { entry: Arc::clone(entry), cost, start_at, hold, used: None }
     }
 
@@ -69,7 +71,7 @@ impl Part {
             entry,
             cost,
             start_at: now,
-            hold: Hold::Tokens { receipt, lease: None, counts: cost.amount() },
+            hold: Hold::Tokens { receipt, lease: None, counts: cost.amount(), is_settled: false },
             used: None,
         }
     }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::acquire::AcquireError;
 use crate::attempt::{self, LeaseTerm, Terms, known_since, wants};
+use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
@@ -23,6 +24,9 @@ const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 /// A caller whose start was further away than this looks at the bucket again, for a cool-down that another process set meanwhile.
 /// Smaller hears of it sooner, and reads more.
 const HEARD_WITHIN: Duration = Duration::from_millis(250);
+
+/// How long that may hold up a start: a read takes a fifth of it.
+const LOOK_AT_MOST: Duration = Duration::from_millis(50);
 
 /// One caller that waits.
 pub(super) struct Waiting<'a> {
@@ -103,8 +107,7 @@ impl<'a> Waiting<'a> {
     async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
         let waited_long = held.booked_wait() > HEARD_WITHIN;
         for entry in held.entries() {
-            let heard =
-                if waited_long { known_since(self.inner, &entry, HEARD_WITHIN).await.ok() } else { entry.reading() };
+            let heard = if waited_long { self.look(&entry).await } else { entry.reading() };
             let now = self.inner.now();
             let until = heard.and_then(|reading| reading.bucket.blocked_until());
             if let Some(until) = until.filter(|until| *until > now) {
@@ -113,6 +116,11 @@ impl<'a> Waiting<'a> {
             }
         }
         None
+    }
+
+    /// Reads the bucket where no reply has shown it of late; `None` where that takes too long, or fails.
+    async fn look(&self, entry: &Entry) -> Option<Reading> {
+        timeout(LOOK_AT_MOST, known_since(self.inner, entry, HEARD_WITHIN)).await.ok()?.ok()
     }
 
     /// Tells the asks for slots from those for tokens. While DynamoDB is out, what is not known is taken for tokens.
