@@ -89,7 +89,7 @@ impl From<StoreError> for LimitsError {
     }
 }
 
-/// Tries of a change. Callers move an anchor once a minute, and that of a full bucket at every call: each failure means that one
+/// Tries of a change. Callers move an anchor every five minutes, and that of a full bucket at every call: each failure means that one
 /// of them got on.
 const TRIES: u32 = 50;
 

@@ -96,15 +96,16 @@ impl Worker {
         } else {
             None
         };
+        if let Some(tokens) = api.tokens {
+            slot.used(tokens.limit, if is_refused { 0 } else { used })?;
+        }
         for limit in api.limits {
-            let observed = slot.observe(limit, &headers).await?;
+            // Trouble of the limiter is none of the call's.
+            let Ok(observed) = slot.observe(limit, &headers).await else { continue };
             let is_lowered = matches!(observed.level, ObservedLevel::Lowered(_));
             if is_lowered || matches!(observed.limit, ObservedLimit::Adopted(_)) {
                 self.counts.lowered.fetch_add(1, Relaxed);
             }
-        }
-        if let Some(tokens) = api.tokens {
-            slot.used(tokens.limit, if is_refused { 0 } else { used })?;
         }
         decision.map_or(Ok(()), |decision| Err(CallError::Refused(decision)))
     }
