@@ -1,11 +1,13 @@
 //! Renewal: a holder that goes on keeps its lease.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_core::{Bucket, Timestamp, Update};
 
-use crate::grant::{Grant, Hold, Holding, Part};
+use crate::client::Inner;
+use crate::grant::{Grant, Hold, Holding, Part, Parts};
 use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Why a lease could not be renewed.
@@ -34,32 +36,31 @@ impl Grant {
     /// [`RenewError::LeaseGone`] where a lease ended and was given back: the holder should stop calling the vendor, or go on
     /// knowing that it is not counted. The grant stays usable; what else it holds is still given back by a release.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
-        let ends = self.inner().now().after(self.lease_for()).ceil_to_second();
-        let (mut gone, mut failure) = (None, None);
-        let renewals: Vec<(String, Update)> = self.parts().iter().filter_map(|part| renewal(part, ends)).collect();
-        // One that fails or is gone does not keep the others from being renewed.
-        for (key, update) in renewals {
-            // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
-            // later already.
-            match self.inner().store.update(&update, IfAmbiguous::SendAgain).await {
-                Ok(Written::Applied(_)) => {}
-                Ok(Written::ConditionFailed(Some(row))) if still_holds(self.parts(), &key, &row) => {}
-                Ok(Written::ConditionFailed(_)) => gone = Some(key),
-                Err(error) => failure = Some(error),
-            }
-        }
+        let renewal = self.renewal();
+        let Renewed { mut gone, failure } = renewal.send().await;
         if let Some(error) = failure {
             return Err(error.into());
         }
-        if let Some(before) = self.lease_ends() {
-            self.renewed_until(ends.max(before));
-        }
-        match gone {
+        self.was_renewed(&renewal);
+        match gone.pop() {
             Some(key) => {
                 tracing::warn!(event = "lease.gone", lease = key);
                 Err(RenewError::LeaseGone { key })
             }
             None => Ok(()),
+        }
+    }
+
+    /// The writes that renew its leases, apart from it: who keeps many grants sends them without holding any.
+    pub(crate) fn renewal(&self) -> Renewal {
+        let ends = self.inner().now().after(self.lease_for()).ceil_to_second();
+        Renewal { inner: Arc::clone(self.inner()), parts: self.parts().into(), ends }
+    }
+
+    /// Takes note of the end that a renewal gave its leases.
+    pub(crate) fn was_renewed(&mut self, renewal: &Renewal) {
+        if let Some(before) = self.lease_ends() {
+            self.renewed_until(renewal.ends.max(before));
         }
     }
 
@@ -83,6 +84,50 @@ impl Grant {
             }
         }
         std::future::pending().await
+    }
+}
+
+/// A renewal of what a grant held when it was made.
+pub(crate) struct Renewal {
+    inner: Arc<Inner>,
+    parts: Parts,
+    ends: Timestamp,
+}
+
+/// What came of a renewal: the leases that were gone, by name, and why others could not be renewed.
+pub(crate) struct Renewed {
+    pub(crate) gone: Vec<String>,
+    pub(crate) failure: Option<StoreError>,
+}
+
+impl Renewal {
+    /// Leaves out the leases of these names.
+    pub(crate) fn without(mut self, gone: &[String]) -> Self {
+        let ends = self.ends;
+        self.parts.retain(|part| renewal(part, ends).is_some_and(|(key, _)| !gone.contains(&key)));
+        self
+    }
+
+    /// Whether nothing is left to be renewed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// One that fails or is gone does not keep the others from being renewed.
+    pub(crate) async fn send(&self) -> Renewed {
+        let mut renewed = Renewed { gone: Vec::new(), failure: None };
+        let renewals: Vec<(String, Update)> = self.parts.iter().filter_map(|part| renewal(part, self.ends)).collect();
+        for (key, update) in renewals {
+            // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
+            // later already.
+            match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
+                Ok(Written::Applied(_)) => {}
+                Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {}
+                Ok(Written::ConditionFailed(_)) => renewed.gone.push(key),
+                Err(error) => renewed.failure = Some(error),
+            }
+        }
+        renewed
     }
 }
 

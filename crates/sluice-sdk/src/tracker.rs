@@ -1,7 +1,7 @@
 //! Grants between the start and the end of a call that does not end where it began, as a stream does.
 //!
-//! The tracker is local: it writes nothing while it stores, finds and hands out, and it knows nothing of other processes. What a
-//! crashed process held comes back with its leases.
+//! The tracker is local: it writes nothing while it stores, finds and hands out, and it knows nothing of other processes. Its
+//! background task renews the leases of what it holds. What a crashed process held comes back with its leases.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use crate::grant::Grant;
 
 mod cleaning;
 mod index;
+mod renewing;
 mod stale;
 
 pub use index::{Reservation, ReservationId};
@@ -22,6 +23,7 @@ pub use stale::StaleReport;
 
 use cleaning::Cleaning;
 use index::{Held, Index, New, Refused};
+use renewing::{Due, Kept};
 use stale::Counts;
 
 /// Settings of a [`ReservationTracker`].
@@ -34,8 +36,9 @@ pub struct ReservationConfig {
     /// The age from which a grant counts as forgotten by its call, and is given back; 300 s by default. Keep it above the
     /// longest call: a shorter one gives slots away that are in use, a longer one keeps those of a lost call for longer.
     ///
-    /// The tracker renews no lease. A call that outlasts its grant's lease (`SLUICE_LEASE_TTL`) loses its slot to a sweep,
-    /// whatever stands here.
+    /// Leases (`SLUICE_LEASE_TTL`) are shorter: until this age the background task renews them. Where it is not
+    /// [started](ReservationTracker::start), a call that outlasts its grant's lease loses its slot to a sweep, whatever stands
+    /// here.
     pub max_reservation_age: Duration,
     /// How often the background task looks for such grants; 30 s by default, 10 ms at least. More often brings them back
     /// sooner, by at most this time, and costs a look at the oldest one each time.
@@ -104,6 +107,10 @@ impl ReservationError {
 /// spent, since its call was made. [`start`](Self::start) the task, or call [`release_stale`](Self::release_stale) where no
 /// task runs between invocations, as in a Lambda. Without either, what is forgotten stays until the tracker is full.
 ///
+/// The task also renews the leases of what is held and not stale, as soon as half of their time is past: one write for each
+/// lease and half of its time, none for rate tokens without a lease row. Nothing else renews them. A lease that is gone all the same, as
+/// after a freeze, is logged once (`lease.gone`), and its grant stays for its call, which may be under way.
+///
 /// When its last clone is dropped the grants go with it, and give back their slots as every dropped [`Grant`] does.
 ///
 /// ```no_run
@@ -131,8 +138,10 @@ pub struct ReservationTracker {
 
 /// What the background task shares with the tracker, and does not keep alive.
 struct Shared {
-    index: Mutex<Index<Grant>>,
+    index: Mutex<Index<Kept>>,
     config: ReservationConfig,
+    /// Of the client, for how often to look.
+    lease_ttl: Duration,
     clock: Clock,
     counts: Arc<Counts>,
 }
@@ -142,7 +151,8 @@ impl Client {
     #[must_use]
     pub fn reservations(&self, config: ReservationConfig) -> ReservationTracker {
         let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
-        let shared = Shared { index, config, clock: self.inner.config.clock.clone(), counts: Arc::default() };
+        let (clock, lease_ttl) = (self.inner.config.clock.clone(), self.inner.config.lease_ttl);
+        let shared = Shared { index, config, lease_ttl, clock, counts: Arc::default() };
         ReservationTracker { shared: Arc::new(shared), cleaning: Arc::default() }
     }
 }
@@ -159,11 +169,11 @@ impl ReservationTracker {
         let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
         let (stale, stored) = {
             let mut index = self.shared.index();
-            (index.make_room(&new), index.store(&new, grant))
+            (index.make_room(&new), index.store(&new, Kept::new(grant)))
         };
         self.shared.release_soon(stale);
-        stored.map_err(|(refused, grant)| {
-            let grant = Box::new(grant);
+        stored.map_err(|(refused, kept)| {
+            let grant = Box::new(kept.grant);
             match refused {
                 Refused::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
                 Refused::Taken => ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant },
@@ -239,8 +249,8 @@ impl ReservationTracker {
         self.shared.index().requests()
     }
 
-    /// Starts the background task that releases stale grants every [`ReservationConfig::cleanup_interval`]. Where it runs
-    /// already, this does nothing. It ends with [`stop`](Self::stop), or with the last clone of the tracker.
+    /// Starts the background task that releases stale grants every [`ReservationConfig::cleanup_interval`], and renews the leases
+    /// of the others. Where it runs already, this does nothing. It ends with [`stop`](Self::stop), or with the last clone of the tracker.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -248,8 +258,8 @@ impl ReservationTracker {
         self.cleaning.start(&self.shared);
     }
 
-    /// Ends the background task and waits for it to end, with what it is releasing. Where none runs, this does nothing. What
-    /// is held stays: the ends of calls under way still find it.
+    /// Ends the background task and waits for it to end, with what it is releasing and renewing. Where none runs, this does
+    /// nothing. What is held stays, and is not renewed any more: the ends of calls under way still find it.
     pub async fn stop(&self) {
         self.cleaning.stop().await;
     }
@@ -266,7 +276,7 @@ impl Shared {
 
     /// The lock is never held over an await, nor while a grant is dropped. No panic leaves the index half changed: there is
     /// none in it.
-    fn index(&self) -> MutexGuard<'_, Index<Grant>> {
+    fn index(&self) -> MutexGuard<'_, Index<Kept>> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -276,8 +286,19 @@ impl Shared {
         taken.into_iter().map(Tracked::from).collect()
     }
 
+    /// The renewals that are due, the oldest grant's first: a map's order would make a seed of the simulation two runs.
+    fn due(&self) -> Vec<Due> {
+        let now = self.now();
+        let index = self.index();
+        let due = |held: &Held<Kept>| Due::of(held.reservation.id(), &held.payload, now);
+        let mut due: Vec<Due> = index.young(now).filter_map(due).collect();
+        drop(index);
+        due.sort_unstable_by_key(Due::id);
+        due
+    }
+
     /// On a task of its own. Outside of a runtime the grants are dropped, which says that their slots come back later.
-    fn release_soon(&self, stale: Vec<Held<Grant>>) {
+    fn release_soon(&self, stale: Vec<Held<Kept>>) {
         if stale.is_empty() {
             return;
         }
@@ -288,9 +309,9 @@ impl Shared {
     }
 }
 
-impl From<Held<Grant>> for Tracked {
-    fn from(held: Held<Grant>) -> Self {
-        Self { reservation: held.reservation, grant: held.payload }
+impl From<Held<Kept>> for Tracked {
+    fn from(held: Held<Kept>) -> Self {
+        Self { reservation: held.reservation, grant: held.payload.grant }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Shared, stale};
+use super::{Shared, renewing, stale};
 
 /// Between two looks at the oldest grant, at least.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -38,7 +38,18 @@ impl Cleaning {
         let before = state.ended.replace(ended);
         state.keep_running = Some(keep_running);
         let interval = shared.config.cleanup_interval.max(SHORTEST_INTERVAL);
-        tokio::spawn(run(Arc::downgrade(shared), interval, before, stopped, alive));
+        let cleaning = clean(Arc::downgrade(shared), interval, stopped.clone());
+        // Side by side: neither waits for requests of the other.
+        let renewing = renewing::run(Arc::downgrade(shared), shared.lease_ttl, stopped);
+        tokio::spawn(async move {
+            // A stop that was given up leaves a task that is still releasing: a later stop waits for both.
+            if let Some(before) = before {
+                gone(before).await;
+            }
+            tokio::join!(cleaning, renewing);
+            // It goes when this does, however it ends.
+            drop(alive);
+        });
     }
 
     pub(super) async fn stop(&self) {
@@ -58,12 +69,7 @@ impl Cleaning {
     }
 }
 
-/// `alive` goes when this does, however it ends.
-async fn run(shared: Weak<Shared>, interval: Duration, before: Option<Gone>, mut stopped: Gone, alive: Alive) {
-    // A stop that was given up leaves a task that is still releasing: a later stop waits for both.
-    if let Some(before) = before {
-        gone(before).await;
-    }
+async fn clean(shared: Weak<Shared>, interval: Duration, mut stopped: Gone) {
     loop {
         tokio::select! {
             biased;
@@ -77,7 +83,6 @@ async fn run(shared: Weak<Shared>, interval: Duration, before: Option<Gone>, mut
         };
         stale::release(counts, stale).await;
     }
-    drop(alive);
 }
 
 async fn gone(mut other: Gone) {

@@ -183,6 +183,17 @@ impl<P> Index<P> {
         taken
     }
 
+    /// What is not older than its largest age, in no order.
+    pub(super) fn young(&self, now: Timestamp) -> impl Iterator<Item = &Held<P>> {
+        let is_young = move |held: &&Held<P>| !is_older(now, held.reservation.created_at, self.max_age);
+        self.held.values().filter(is_young)
+    }
+
+    /// What a reservation keeps, while it is held.
+    pub(super) fn payload_mut(&mut self, id: ReservationId) -> Option<&mut P> {
+        self.held.get_mut(&id).map(|held| &mut held.payload)
+    }
+
     /// Takes the stale entries out of the heap, and gives back memory that nothing needs.
     pub(super) fn compact(&mut self) {
         let held = &self.held;
