@@ -25,6 +25,8 @@ pub struct GrantedStream<S: TryStream> {
     tell: Option<oneshot::Sender<End>>,
     /// Kept back until the grant is given back.
     error: Option<S::Error>,
+    /// Whether a piece came, so that the vendor has worked.
+    has_begun: bool,
     lease_lost: Arc<AtomicBool>,
 }
 
@@ -45,8 +47,9 @@ struct End {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// It is over, or nobody reads on.
+    /// It is over, nobody reads on, or it broke off in the middle.
     Made,
+    /// Before its first piece.
     Failed,
 }
 
@@ -81,8 +84,9 @@ impl Grant {
     /// what it held is given back:
     ///
     /// - At the end of `reply`, before `None` is returned; within 3 s, after which it goes on by itself.
-    /// - At its first error, as by [`Grant::failed`], and before the error is returned. `reply` is dropped, and nothing comes after
-    ///   the error: a slot that is given back should not be in use.
+    /// - At its first error, before the error is returned. `reply` is dropped, and nothing comes after the error: a slot that is
+    ///   given back should not be in use. Where no piece came before, the call ends as by [`Grant::failed`]; else the vendor has
+    ///   been at work, and tokens of a dimension of which nothing was said stay as they were taken.
     /// - Where it is dropped, on a task of the runtime. Slots come back. Tokens of a dimension of which nothing was said stay as they
     ///   were taken, since the vendor has been at work.
     ///
@@ -99,6 +103,7 @@ impl Grant {
             holding: Some(tokio::spawn(hold(self, told, Arc::clone(&lease_lost)))),
             tell: Some(tell),
             error: None,
+            has_begun: false,
             lease_lost,
         }
     }
@@ -159,6 +164,7 @@ impl<S: TryStream> Stream for GrantedStream<S> {
         if let Some(reply) = &mut this.reply {
             match ready!(reply.as_mut().try_poll_next(context)) {
                 Some(Ok(piece)) => {
+                    this.has_begun = true;
                     for meter in &mut this.meters {
                         meter.said = (meter.read)(&piece).or_else(|| meter.said.take());
                     }
@@ -166,7 +172,7 @@ impl<S: TryStream> Stream for GrantedStream<S> {
                 }
                 Some(Err(error)) => {
                     this.error = Some(error);
-                    this.end(Call::Failed);
+                    this.end(if this.has_begun { Call::Made } else { Call::Failed });
                 }
                 None => this.end(Call::Made),
             }

@@ -98,17 +98,24 @@ async fn a_stream_never_gives_back_more_than_it_took_and_takes_what_it_used_beyo
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_ends_the_call_as_failed_before_it_is_told() {
+async fn an_error_before_the_first_piece_is_a_failed_call_and_one_after_it_keeps_what_was_taken() {
     let world = world(Kind::Rows).await;
     let client = world.client();
-    let pieces = reply(vec![Ok(None), Err(Error::other("vendor")), Ok(Some(900))]);
-    let mut stream = call(&client).await.stream(pieces).used(TPM, |piece| *piece);
-    assert_eq!(stream.try_next().await.unwrap(), Some(None));
-    assert_eq!(stream.try_next().await.unwrap_err().to_string(), "vendor");
-    assert_eq!((world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("1000", "1"));
-    assert!(stream.next().await.is_none(), "nothing comes under a slot that is given back");
-    drop(stream);
-    assert_eq!(left(&world).await, is("1000", "1"));
+    for (before, level) in [(vec![], "1000"), (vec![Ok(None)], "600")] {
+        let pieces = before.len();
+        let after = [Err(Error::other("vendor")), Ok(Some(900))];
+        let pieces_and_error = reply(before.into_iter().chain(after).collect());
+        let mut stream = call(&client).await.stream(pieces_and_error).used(TPM, |piece| *piece);
+        for _ in 0..pieces {
+            assert_eq!(stream.try_next().await.unwrap(), Some(None));
+        }
+        assert_eq!(stream.try_next().await.unwrap_err().to_string(), "vendor");
+        let now = (world.whole_level(TPM).await, world.free(SLOTS).await);
+        assert_eq!(now, is(level, "1"), "before the error is told");
+        assert!(stream.next().await.is_none(), "nothing comes under a slot that is given back");
+        drop(stream);
+        assert_eq!(left(&world).await, is(level, "1"));
+    }
 }
 
 #[tokio::test(start_paused = true)]
