@@ -95,6 +95,11 @@ static REDEEM: Statement = Statement::fixed(
     &[("#pk", KEY), ("#by", REDEEMED_BY), ("#p", PURGE_AT)],
 );
 
+/// Interleaving that the condition stops: sent twice, the second send arrives when someone else has redeemed the ticket since, and
+/// would let it be redeemed once more.
+static TAKE_BACK: Statement =
+    Statement::fixed("REMOVE #by SET #p = :p", "#by = :by", &[("#by", REDEEMED_BY), ("#p", PURGE_AT)]);
+
 /// Interleaving that the condition stops: the row of a ticket that nobody redeemed is removed.
 static DELETE: Statement = Statement::guard("#by = :by", &[("#by", REDEEMED_BY)]);
 
@@ -147,7 +152,7 @@ impl TicketRow {
         let item = alloc::vec![
             (KEY, Operand::text(self.id.key())),
             (BOOKED, Operand::Map(entries.collect())),
-            (PURGE_AT, Operand::number(self.use_by().after(PURGE_AFTER).ceil_to_second())),
+            (PURGE_AT, Operand::number(self.purge_at())),
         ];
         Put { item, statement: &WRITE }
     }
@@ -158,6 +163,14 @@ impl TicketRow {
     pub fn redeem(&self, by: &str, now: Timestamp) -> Update {
         let values = alloc::vec![(":by", Operand::text(by)), (":p", Operand::number(now.ceil_to_second()))];
         Update { key: self.id.key(), statement: Cow::Borrowed(&REDEEM), values }
+    }
+
+    /// The write of whoever redeemed it and may not call, as in a cool-down: the ticket is good again. A second send of it fails,
+    /// and shows a row that is nobody's: that is success.
+    #[must_use]
+    pub fn take_back(&self, by: &str) -> Update {
+        let values = alloc::vec![(":by", Operand::text(by)), (":p", Operand::number(self.purge_at()))];
+        Update { key: self.id.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
     }
 
     /// The delete of whoever redeemed it.
@@ -216,6 +229,10 @@ impl TicketRow {
     /// The latest start of its parts. Never before the epoch, which a ticket's text cannot say.
     fn start_at(&self) -> Timestamp {
         self.parts.iter().map(Booked::start).fold(Timestamp::from_micros(0), Timestamp::max)
+    }
+
+    fn purge_at(&self) -> Timestamp {
+        self.use_by().after(PURGE_AFTER).ceil_to_second()
     }
 
     fn use_by(&self) -> Timestamp {

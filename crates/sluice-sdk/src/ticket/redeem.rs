@@ -21,7 +21,7 @@ pub enum Redeemed {
     /// Call the vendor. The ticket is spent.
     Granted(Grant),
     /// Not yet: its start is still to come, or a bucket cools down. The ticket stays good, and is carried along
-    /// ([`RetryIn::ticket`]).
+    /// ([`RetryIn::ticket`]). Where it is not, since the table failed in the middle, acquire anew after the wait.
     RetryIn(RetryIn),
     /// It was redeemed before, or its time has long passed and its row is gone. Nothing to do where a message was delivered
     /// twice; acquire anew where the work is not done.
@@ -61,7 +61,8 @@ impl From<StoreError> for RedeemError {
 
 impl Client {
     /// Takes up a start that was booked with [`ticket_within`](crate::Request::ticket_within), by this process or another, without
-    /// acquiring again. Never waits. One round trip of reads and one write; too early or too late by its own text, no request.
+    /// acquiring again. Never waits. One round trip of reads, one write, and one more of reads, for a cool-down that came between; too
+    /// early or too late by its own text, no request.
     ///
     /// However often a ticket is redeemed, and however many do so at once, it is granted once. It is good from its start until what
     /// it holds would run over the brim of its bucket, at most `(capacity - cost) / refill_rate` later, see
@@ -161,16 +162,39 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
             return Ok(Claim::Not(Redeemed::RetryIn(retry(ticket, wait, &dimension, reason))));
         }
     };
-    if !claim(inner, &row).await? {
+    let by = inner.config.lease_ids.next();
+    if !claim(inner, &row, by.as_str()).await? {
         return Ok(Claim::Not(Redeemed::Spent));
     }
-    // The write may have taken its time, and the process may have been frozen: what was good then may have lapsed.
+    if let Some((wait, dimension)) = cooling_down(inner, &entries).await {
+        let ticket = match take_back(inner, &row, by.as_str()).await {
+            Back::Good => Some(ticket.clone()),
+            Back::SomeoneElses => return Ok(Claim::Not(Redeemed::Spent)),
+            Back::Lost => None,
+        };
+        let told = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
+        return Ok(Claim::Not(Redeemed::RetryIn(told)));
+    }
+    delete_soon(inner, &row, by.as_str());
+    // The requests may have taken their time, and the process may have been frozen: what was good then may have lapsed.
     let good = match row.judge(&buckets, inner.now()) {
         Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
         Judgement::Good(good) => good,
         Judgement::Wait { .. } => good,
     };
     Ok(Claim::Mine(grant(inner, good, began.elapsed())))
+}
+
+/// Whether the vendor asked for a pause between the readings and the claim: the longest wait, and the bucket that causes it. Where
+/// that cannot be read, the call is made: trouble of the limiter must not keep it.
+async fn cooling_down(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Option<(Duration, Dimension)> {
+    let buckets = read(inner, entries).await.ok()?;
+    let now = inner.now();
+    let wait = |bucket: Arc<Bucket>| {
+        let until = bucket.blocked_until().filter(|until| *until > now)?;
+        Some((until.since(now), bucket.dimension().clone()))
+    };
+    buckets.into_iter().filter_map(wait).max_by_key(|(wait, _)| *wait)
 }
 
 /// The buckets as they are, read side by side.
@@ -192,25 +216,49 @@ fn in_order(row: &TicketRow, mut buckets: Vec<Arc<Bucket>>) -> Option<Vec<Arc<Bu
     of_row.eq(buckets.iter().map(|bucket| bucket.dimension())).then_some(buckets)
 }
 
-/// Makes the ticket this call's own. False where it is someone else's.
-async fn claim(inner: &Arc<Inner>, row: &TicketRow) -> Result<bool, StoreError> {
-    let by = inner.config.lease_ids.next();
-    let by = by.as_str();
+/// Makes the ticket `by`'s own. False where it is someone else's.
+async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreError> {
     let is_mine = |seen: &Item| TicketRow::read(&Attributes(seen)).is_ok_and(|seen| seen.is_redeemed_by(by));
-    match inner.store.update(&row.redeem(by, inner.now()), IfAmbiguous::SendAgain).await? {
-        Written::Applied(_) => {}
+    Ok(match inner.store.update(&row.redeem(by, inner.now()), IfAmbiguous::SendAgain).await? {
+        Written::Applied(_) => true,
         // An earlier send of this very request, whose reply was lost.
-        Written::ConditionFailed(Some(seen)) if is_mine(&seen) => {}
-        Written::ConditionFailed(_) => return Ok(false),
+        Written::ConditionFailed(seen) => seen.is_some_and(|seen| is_mine(&seen)),
+    })
+}
+
+/// What has become of a ticket whose claim was taken back.
+enum Back {
+    Good,
+    /// Taken back by a send whose reply was lost, and redeemed by someone else since.
+    SomeoneElses,
+    /// Nobody knows, or its row is gone: what it holds refills.
+    Lost,
+}
+
+async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> Back {
+    let seen = match inner.store.update(&row.take_back(by), IfAmbiguous::SendAgain).await {
+        Ok(Written::Applied(row)) => Some(row),
+        Ok(Written::ConditionFailed(seen)) => seen,
+        Err(error) => {
+            tracing::warn!(event = "ticket.lost", key = row.ticket().key(), %error);
+            None
+        }
+    };
+    match seen.map(|seen| TicketRow::read(&Attributes(&seen))) {
+        Some(Ok(seen)) if seen.is_good() => Back::Good,
+        Some(Ok(_)) => Back::SomeoneElses,
+        Some(Err(_)) | None => Back::Lost,
     }
-    // Nobody waits for it: DynamoDB deletes the row by itself, if later.
+}
+
+/// Nobody waits for it: DynamoDB deletes the row by itself, if later.
+fn delete_soon(inner: &Arc<Inner>, row: &TicketRow, by: &str) {
     let (inner, delete) = (Arc::clone(inner), row.delete(by));
     tokio::spawn(async move {
         if let Err(error) = inner.store.delete(&delete).await {
             tracing::debug!(event = "ticket.row_left", key = delete.key, %error);
         }
     });
-    Ok(true)
 }
 
 fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Uncalled {

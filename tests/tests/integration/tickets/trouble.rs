@@ -156,6 +156,64 @@ async fn a_redeemer_that_goes_away_gives_back_what_it_redeemed() {
     assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent));
 }
 
+/// Redeems while `fault` meets the write that takes the claim back, which a cool-down calls for that is set between the reads and
+/// the claim.
+async fn redeem_into_a_cool_down(world: &World, ticket: &Ticket, fault: Option<Fault>) -> Redeemed {
+    let claiming = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let redeeming = {
+        let (client, ticket) = (world.client(), ticket.clone());
+        tokio::spawn(async move { redeem(&client, &ticket).await })
+    };
+    claiming.reached().await;
+    world.client().cool_down(RPM, Duration::from_secs(3)).await.unwrap();
+    fault.into_iter().for_each(|fault| world.dynamo.faults().next(Operation::UpdateItem, fault));
+    claiming.open();
+    redeeming.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_that_is_set_between_the_reads_and_the_claim_keeps_the_ticket_good() {
+    for fault in [None, Some(Fault::LoseReply), Some(Fault::LoseRequest), Some(Fault::Repeat)] {
+        let world = drained().await;
+        let ticket = carried(&world.client()).await;
+        world.pass(Duration::from_secs(1));
+        let told = format!("{fault:?}");
+        let Redeemed::RetryIn(retry) = redeem_into_a_cool_down(&world, &ticket, fault).await else { panic!("{told}") };
+        assert_eq!((retry.reason(), retry.ticket()), (RetryReason::CoolingDown, Some(&ticket)), "{told}");
+        assert!(retry.wait() > Duration::from_secs(2) && retry.wait() <= Duration::from_secs(3), "{told}");
+        settle().await;
+        world.pass(retry.wait());
+        assert!(is_granted(&world.client(), &ticket).await, "{told}");
+        settle().await;
+        assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_cannot_be_taken_back_leaves_no_ticket_and_its_tokens_refill() {
+    let world = drained().await;
+    let ticket = carried(&world.client()).await;
+    world.pass(Duration::from_secs(1));
+    let claiming = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let redeeming = {
+        let (client, ticket) = (world.client(), ticket.clone());
+        tokio::spawn(async move { redeem(&client, &ticket).await })
+    };
+    claiming.reached().await;
+    world.client().cool_down(RPM, Duration::from_secs(3)).await.unwrap();
+    let reading = world.dynamo.faults().hold_next(Operation::GetItem);
+    claiming.open();
+    reading.reached().await;
+    world.dynamo.faults().always(Operation::UpdateItem, Fault::LoseRequest);
+    reading.open();
+    let Redeemed::RetryIn(retry) = redeeming.await.unwrap() else { panic!() };
+    assert_eq!((retry.reason(), retry.ticket()), (RetryReason::CoolingDown, None));
+    world.dynamo.faults().clear();
+    world.pass(Duration::from_secs(10));
+    assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent | Redeemed::Lapsed));
+    assert_eq!(world.level(RPM).await, "10");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_while_its_ticket_is_made_loses_it_and_nothing_is_spent_twice() {
     let world = drained().await;
@@ -224,8 +282,8 @@ async fn a_ticket_is_one_more_write_to_book_and_one_to_redeem_and_one_to_remove(
     world.pass(Duration::from_secs(3));
     assert!(is_granted(&client, &ticket).await);
     settle().await;
-    assert_eq!(meter.of(Operation::GetItem), Usage { requests: 2, write_units: 0, read_units: 2.0 });
-    assert_eq!(meter.reset(), Usage { requests: 4, write_units: 2, read_units: 2.0 });
+    assert_eq!(meter.of(Operation::GetItem), Usage { requests: 3, write_units: 0, read_units: 3.0 });
+    assert_eq!(meter.reset(), Usage { requests: 5, write_units: 2, read_units: 3.0 });
 }
 
 #[tokio::test(start_paused = true)]
