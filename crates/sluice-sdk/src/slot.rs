@@ -12,7 +12,7 @@ use crate::acquire::AcquireError;
 use crate::attempt::LeaseTerm;
 use crate::client::{Client, Inner};
 use crate::config::LONGEST;
-use crate::grant::{Basis, Holding};
+use crate::grant::{Basis, Grant, Hold, Holding};
 use crate::observe::{self, Mark, Observed};
 use crate::outcome::RetryIn;
 use crate::request::{Quantity, Request};
@@ -73,6 +73,8 @@ struct State {
     lease_lost: Arc<AtomicBool>,
     inner: Arc<Inner>,
     marks: Vec<Mark>,
+    /// The concurrency limits that it holds slots of.
+    slots: Vec<Dimension>,
     /// What the call used, to be settled at its end.
     used: Mutex<Vec<(Dimension, Amount)>>,
 }
@@ -82,11 +84,14 @@ impl Slot {
     /// Said again, the last word counts.
     ///
     /// # Errors
-    /// [`SettleError`]: a dimension that the slot does not take tokens from, a number below zero.
+    /// [`SettleError`]: a dimension that the slot does not hold, or of concurrency; a number below zero.
     pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), SettleError> {
         let used = settle::parse(dimension, &used.into())?;
         if self.state.basis != Basis::Table {
             return Ok(());
+        }
+        if let Some(slots) = self.state.slots.iter().find(|slots| slots.as_str() == dimension) {
+            return Err(SettleError::Concurrency(slots.clone()));
         }
         let mark = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
         let mark = mark.ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
@@ -182,6 +187,10 @@ impl SlotBuilder {
     /// Concurrency slots are taken first, in the order of asking within the process, and kept while a start is booked on the
     /// rate limits: their tokens are taken last, so that none is kept for long before it is used.
     ///
+    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check of it fails, a stream breaks off)
+    /// should have said [`Slot::used`] before: of a failed call the tokens go back, as by [`Grant::failed`](crate::Grant::failed),
+    /// and a vendor that counted them would be called above its limit. What was said counts, however the closure ends.
+    ///
     /// # Errors
     /// [`SlotError::Refused`] where no start is to be had within the wait, [`SlotError::SlotTimeout`] where the call outlasts
     /// the timeout, [`SlotError::Call`] with the closure's own error. A release that fails is logged and no error: the sweep
@@ -220,6 +229,7 @@ impl SlotBuilder {
             lease_lost: Arc::clone(&lease_lost),
             inner: Arc::clone(&self.client.inner),
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
+            slots: slots_of(&grant),
             used: Mutex::default(),
         });
         let called = tokio::select! {
@@ -243,6 +253,11 @@ impl SlotBuilder {
             }
         }
     }
+}
+
+fn slots_of(grant: &Grant) -> Vec<Dimension> {
+    let slots = grant.parts().iter().filter(|part| matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)));
+    slots.map(|part| part.entry.dimension.clone()).collect()
 }
 
 async fn timed_out(deadline: Option<Instant>) {

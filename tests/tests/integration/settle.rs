@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Client, Grant, Request, SettleError, Settled, StoreError};
+use sluice_sdk::{AcquireError, Client, Grant, Request, SettleError, Settled, SlotError, StoreError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -263,7 +263,7 @@ async fn a_slot_is_not_settled_and_the_error_says_what_to_do() {
     grant.release().await.unwrap();
     assert_eq!(world.free(SLOTS).await, "2");
     let in_slot = world.client().slot([SLOTS, TPM]).run(async |slot| slot.used(SLOTS, 0)).await;
-    assert!(in_slot.is_err());
+    assert!(matches!(in_slot, Err(SlotError::Call(SettleError::Concurrency(_)))), "{in_slot:?}");
 }
 
 #[tokio::test(start_paused = true)]
