@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_core::{
-    Amount, Bucket, CancellationReason, Chunk, ChunkStep, Cost, Lease, MAX_LEASES_PER_TRANSACTION, Returned, Verdict,
-    Write,
-};
+use sluice_core::{Bucket, Chunk, Cost, Lease, MAX_LEASES_PER_TRANSACTION};
 
 use crate::attempt::{in_parallel, inline, stopped};
 use crate::cache::Entry;
@@ -14,7 +11,11 @@ use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
 use crate::lane::{Lane, NoAnswer, Seat, Service};
 use crate::settle::settle_charged;
-use crate::store::{Attributes, Cancelled, IfAmbiguous, Store, StoreError, Transacted, Transaction, Written};
+use crate::store::{Attributes, IfAmbiguous, StoreError, Written};
+
+mod carry_out;
+
+pub(crate) use carry_out::{Tally, carry_out};
 
 /// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,170 +54,6 @@ pub enum ReleaseError {
 
 /// A release tries longer than an acquire: where it gives up, a slot is out of use until its lease ends.
 pub(crate) const RELEASE_TRIES: u32 = 20;
-
-/// Plans of a chunk made again for a bucket that others keep moving, before it is left to a sweep.
-const REPLANS: u32 = 20;
-
-/// What came of giving chunks back.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    /// Leases whose slots (or rows) were given back.
-    pub(crate) restored: usize,
-    /// Of those, leases of slots.
-    pub(crate) restored_slots: usize,
-    /// The same in slots, for the recount.
-    pub(crate) returned: Returned,
-    /// Leases deleted without all of their slots, since the bucket had no room for them.
-    pub(crate) already_capped: usize,
-    /// Leases that were gone or renewed.
-    pub(crate) lost_races: usize,
-    /// Times that a conflict or throttling was waited out.
-    pub(crate) conflicts_retried: usize,
-    /// Leases that conflicts or the deadline left for another time.
-    pub(crate) left: usize,
-    /// Leases whose chunk can never pass: its first lease, and the message.
-    pub(crate) failed: Vec<(String, String)>,
-    /// What became of each lease that is settled, by its key; kept where somebody asks.
-    pub(crate) ends: Option<HashMap<String, Released>>,
-}
-
-impl Tally {
-    fn committed(&mut self, chunk: &Chunk) {
-        let leases = chunk.leases().len();
-        let released = if chunk.is_already_capped() {
-            self.already_capped += leases;
-            Released::AlreadyCapped
-        } else {
-            self.restored += leases;
-            Released::GivenBack
-        };
-        if chunk.restores_slots() {
-            self.restored_slots += leases;
-        }
-        self.ended(chunk.leases().iter().map(|lease| lease.key().to_owned()), released);
-        self.returned.add(chunk.returned());
-    }
-
-    fn ended(&mut self, keys: impl Iterator<Item = String>, released: Released) {
-        if let Some(ends) = &mut self.ends {
-            ends.extend(keys.map(|key| (key, released)));
-        }
-    }
-}
-
-/// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
-pub(crate) async fn settle(
-    store: &Store,
-    chunk: Chunk,
-    tries: u32,
-    more_time: impl Fn() -> bool,
-    tally: &mut Tally,
-) -> Result<(), StoreError> {
-    let mut queue = vec![(chunk, 0, 0)];
-    while let Some((chunk, attempt, replans)) = queue.pop() {
-        let writes = chunk.writes();
-        let sent = Transaction::new(&writes);
-        if !more_time() {
-            tally.left += chunk.leases().len();
-            continue;
-        }
-        let reasons = match send(store, &writes, &sent).await {
-            Err(StoreError::Contended { .. }) if tally.ends.is_some() && attempt < tries => {
-                // Somebody waits for it: throttling passes sooner than a lease ends.
-                store.back_off(attempt).await;
-                queue.push((chunk, attempt + 1, replans));
-                continue;
-            }
-            Err(StoreError::Contended { .. }) => {
-                // The store has waited as long as is worth it: throttled as a whole.
-                tally.left += chunk.leases().len();
-                continue;
-            }
-            Err(error) => {
-                tally.left +=
-                    chunk.leases().len() + queue.iter().map(|(chunk, ..)| chunk.leases().len()).sum::<usize>();
-                return Err(error);
-            }
-            Ok(Transacted::Committed) => {
-                tally.committed(&chunk);
-                continue;
-            }
-            Ok(Transacted::Cancelled(reasons)) => reasons,
-        };
-        let (leases, cost) = (chunk.leases().len(), chunk.cost());
-        let keys: Vec<String> = chunk.leases().iter().map(|lease| lease.key().to_owned()).collect();
-        let step = match after(store, chunk, reasons).await {
-            Ok(step) => step,
-            Err(error) => {
-                tally.left += leases + queue.iter().map(|(chunk, ..)| chunk.leases().len()).sum::<usize>();
-                return if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
-            }
-        };
-        match step {
-            ChunkStep::Continue { chunks, lost_races } => {
-                tally.lost_races += lost_races;
-                let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
-                tally.ended(keys.into_iter().filter(|key| !stays(key)), Released::LeaseGone);
-                let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
-                tally.returned.lost = tally.returned.lost.plus(cost.minus(left));
-                // Planned again, at once, from the row as it was a moment ago: each failure means that another writer got on.
-                let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
-                if replans > REPLANS {
-                    tally.left += chunks.iter().map(|chunk| chunk.leases().len()).sum::<usize>();
-                    continue;
-                }
-                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt, replans)));
-            }
-            ChunkStep::BackOff(chunks) if attempt >= tries => {
-                tally.left += chunks.iter().map(|chunk| chunk.leases().len()).sum::<usize>();
-            }
-            ChunkStep::BackOff(chunks) => {
-                tally.conflicts_retried += 1;
-                store.back_off(attempt).await;
-                queue.extend(chunks.into_iter().map(|chunk| (chunk, attempt + 1, replans)));
-            }
-            ChunkStep::Fail(message) => {
-                tally.failed.extend(std::iter::repeat_n(message_of(&writes, message), leases.max(1)));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A lone delete is a single write at half the price of a transaction.
-async fn send(store: &Store, writes: &[Write], transaction: &Transaction) -> Result<Transacted, StoreError> {
-    let [Write::Delete(delete)] = writes else { return store.transact(transaction).await };
-    let failed = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
-    Ok(match store.delete(delete).await? {
-        Written::Applied(_) => Transacted::Committed,
-        Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason: failed, row }]),
-    })
-}
-
-async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Result<ChunkStep, StoreError> {
-    let Some(dimension) = chunk.leases().first().map(|lease| lease.dimension().clone()) else {
-        return Ok(ChunkStep::Continue { chunks: Vec::new(), lost_races: 0 });
-    };
-    let mut row = None;
-    if let Some(of_bucket) = reasons.get_mut(chunk.leases().len()) {
-        row = of_bucket.row.take();
-        if row.is_none() && of_bucket.reason.verdict == Verdict::ConditionFailed {
-            // A bucket counts as gone only when a read says so: its slots would be lost on a mere omission.
-            row = store.read(dimension.as_str()).await?;
-        }
-    }
-    let bucket = row.map(|row| Bucket::read(&dimension, &Attributes(&row)));
-    let reasons: Vec<CancellationReason> = reasons.into_iter().map(|cancelled| cancelled.reason).collect();
-    Ok(chunk.after(&reasons, bucket))
-}
-
-fn message_of(writes: &[Write], message: String) -> (String, String) {
-    let key = writes.iter().find_map(|write| match write {
-        Write::Delete(delete) => Some(delete.key.clone()),
-        _ => None,
-    });
-    (key.unwrap_or_default(), message)
-}
 
 /// Releases the parts of a grant whose call was made.
 pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
@@ -261,8 +98,8 @@ pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
     loop {
         let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
-        let ticket = entry.releases.join(slots.clone(), service);
-        match ticket.answer().await {
+        let place = entry.releases.join(slots.clone(), service);
+        match place.answer().await {
             Ok(released) => return released,
             Err(NoAnswer::NotServed) => {}
             Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
@@ -285,14 +122,14 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Resul
 async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result<Released, ReleaseError>> {
     let mut tally = Tally { ends: Some(HashMap::new()), ..Tally::default() };
     let leases = chunk.leases().to_vec();
-    let settled = settle(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await;
+    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.slot_freed(slots);
     }
     let ends = tally.ends.take().unwrap_or_default();
     let released = leases.iter().map(|lease| {
         let key = lease.key().to_owned();
-        match (ends.get(&key), &settled) {
+        match (ends.get(&key), &carried_out) {
             (Some(released), _) => Ok(*released),
             (None, Err(error)) => Err(ReleaseError::Store(error.clone())),
             (None, Ok(())) => Err(match tally.failed.iter().find(|(of, _)| *of == key) {

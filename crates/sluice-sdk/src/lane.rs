@@ -68,9 +68,9 @@ enum Reply<A> {
     Again,
 }
 
-/// Waits for the answer to one turn. Dropped, it leaves the line.
+/// A caller's place in line: waits for the answer to its turn. Dropped, it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Ticket<A> {
+pub(crate) struct Place<A> {
     reply: oneshot::Receiver<Reply<A>>,
     alone: Option<Arc<Alone>>,
 }
@@ -87,7 +87,7 @@ pub(crate) enum NoAnswer {
 /// Callers of a batch who would rather wait than be refused, and what for.
 pub(crate) type Waiting<Q, A> = Option<(Vec<Turn<Q, A>>, RetryIn)>;
 
-/// The place of who serves a lane. Dropped, those in line are told to ask again.
+/// The seat of who serves a lane. Dropped, those in line are told to ask again.
 #[derive(Debug)]
 pub(crate) struct Seat<Q, A> {
     lane: Arc<Lane<Q, A>>,
@@ -114,7 +114,7 @@ impl<Q, A> Turn<Q, A> {
     }
 }
 
-impl<A> Ticket<A> {
+impl<A> Place<A> {
     pub(crate) async fn answer(mut self) -> Result<A, NoAnswer> {
         let answer = std::future::poll_fn(|context| {
             if let Some(alone) = &self.alone
@@ -133,7 +133,7 @@ impl<A> Ticket<A> {
 }
 
 /// What is under way goes on.
-impl<A> Drop for Ticket<A> {
+impl<A> Drop for Place<A> {
     fn drop(&mut self) {
         self.alone.take().into_iter().for_each(|alone| alone.move_out());
     }
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Alone {
 
 impl<Q, A> Lane<Q, A> {
     /// Joins the end of the line. Where nobody serves the lane, `serve` makes who does.
-    pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Seat<Q, A>) -> Service) -> Ticket<A> {
+    pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Seat<Q, A>) -> Service) -> Place<A> {
         let (turn, reply) = oneshot::channel();
         let mut line = self.line();
         line.waiting.push_back(Turn { ask, reply: turn });
@@ -181,12 +181,12 @@ impl<Q, A> Lane<Q, A> {
             drop(line);
             // Not alone any more. Whoever ran the service may not be polled for long.
             alone.into_iter().for_each(|alone| alone.move_out());
-            return Ticket { reply, alone: None };
+            return Place { reply, alone: None };
         }
         let service = serve(Seat { lane: Arc::clone(self), has_served: false, is_left: false });
         let alone = Arc::new(Alone { service: Mutex::new(Some(service)), runtime: Handle::try_current().ok() });
         line.alone = Some(Arc::clone(&alone));
-        Ticket { reply, alone: Some(alone) }
+        Place { reply, alone: Some(alone) }
     }
 
     /// Whether nobody is in line or being served.

@@ -118,11 +118,11 @@ pub(crate) async fn release(inner: &Arc<Inner>, entry: &Arc<Entry>, id: &LeaseId
 async fn join(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: InlineAsk) -> Result<Reply, NoAnswer> {
     let gives = matches!(ask, InlineAsk::Release(_));
     let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
-    let ticket = entry.inline.join(ask, service);
+    let place = entry.inline.join(ask, service);
     if gives {
         entry.inline.wake();
     }
-    ticket.answer().await
+    place.answer().await
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, Reply>) {

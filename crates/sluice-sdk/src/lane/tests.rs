@@ -33,8 +33,8 @@ async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
     gate.notify_one();
     assert_eq!((&mut first).await.unwrap(), Ok(1));
     gate.notify_one();
-    for ticket in later {
-        assert_eq!(ticket.answer().await, Ok(3));
+    for place in later {
+        assert_eq!(place.answer().await, Ok(3));
     }
     tokio::task::yield_now().await;
     while !lane.is_idle() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease, Timestamp};
 
 use super::{Deadlines, is_over};
-use crate::give_back::{Tally, settle};
+use crate::give_back::{Tally, carry_out};
 use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// Conflicts that a lease is waited for before it is left to the next sweep: at most half a second.
@@ -101,7 +101,7 @@ impl Sweep {
             }
         };
         for chunk in Chunk::reclaim(bucket, leases) {
-            settle(&self.store, chunk, TRIES, || !is_over(self.deadlines.work), tally).await?;
+            carry_out(&self.store, chunk, TRIES, || !is_over(self.deadlines.work), tally).await?;
         }
         Ok(())
     }

@@ -1,0 +1,204 @@
+//! Chunks on their way: sent until they are done, split where they must be.
+
+use std::collections::HashMap;
+
+use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Returned, Verdict, Write};
+
+use crate::store::{Attributes, Cancelled, Store, StoreError, Transacted, Transaction, Written};
+
+use super::Released;
+
+/// Plans of a chunk made again for a bucket that others keep moving, before it is left to a sweep.
+const REPLANS: u32 = 20;
+
+/// What came of giving chunks back.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Leases whose slots (or rows) were given back.
+    pub(crate) restored: usize,
+    /// Of those, leases of slots.
+    pub(crate) restored_slots: usize,
+    /// The same in slots, for the recount.
+    pub(crate) returned: Returned,
+    /// Leases deleted without all of their slots, since the bucket had no room for them.
+    pub(crate) already_capped: usize,
+    /// Leases that were gone or renewed.
+    pub(crate) lost_races: usize,
+    /// Times that a conflict or throttling was waited out.
+    pub(crate) conflicts_retried: usize,
+    /// Leases that conflicts or the deadline left for another time.
+    pub(crate) left: usize,
+    /// Leases whose chunk can never pass: its first lease, and the message.
+    pub(crate) failed: Vec<(String, String)>,
+    /// What became of each lease that is settled, by its key; kept where somebody asks.
+    pub(crate) ends: Option<HashMap<String, Released>>,
+}
+
+impl Tally {
+    fn committed(&mut self, chunk: &Chunk) {
+        let leases = chunk.leases().len();
+        let released = if chunk.is_already_capped() {
+            self.already_capped += leases;
+            Released::AlreadyCapped
+        } else {
+            self.restored += leases;
+            Released::GivenBack
+        };
+        if chunk.restores_slots() {
+            self.restored_slots += leases;
+        }
+        self.ended(chunk.leases().iter().map(|lease| lease.key().to_owned()), released);
+        self.returned.add(chunk.returned());
+    }
+
+    /// Of what was `cost` under `keys` before, `chunks` stay; the others were gone or renewed.
+    fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount) {
+        self.lost_races += lost_races;
+        let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
+        self.ended(keys.into_iter().filter(|key| !stays(key)), Released::LeaseGone);
+        let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
+        self.returned.lost = self.returned.lost.plus(cost.minus(left));
+    }
+
+    fn leave(&mut self, chunks: &[Chunk]) {
+        self.left += chunks.iter().map(|chunk| chunk.leases().len()).sum::<usize>();
+    }
+
+    fn ended(&mut self, keys: impl Iterator<Item = String>, released: Released) {
+        if let Some(ends) = &mut self.ends {
+            ends.extend(keys.map(|key| (key, released)));
+        }
+    }
+}
+
+/// A chunk that is to be sent, and how often it was in vain: for conflicts, and for a plan that was too old.
+struct Queued {
+    chunk: Chunk,
+    attempt: u32,
+    replans: u32,
+}
+
+/// Where chunks are sent, and how often each is tried.
+struct Sender<'a> {
+    store: &'a Store,
+    tries: u32,
+    queue: Vec<Queued>,
+    tally: &'a mut Tally,
+}
+
+/// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
+pub(crate) async fn carry_out(
+    store: &Store,
+    chunk: Chunk,
+    tries: u32,
+    more_time: impl Fn() -> bool,
+    tally: &mut Tally,
+) -> Result<(), StoreError> {
+    let mut sender = Sender { store, tries, queue: vec![Queued { chunk, attempt: 0, replans: 0 }], tally };
+    while let Some(next) = sender.queue.pop() {
+        if !more_time() {
+            sender.tally.left += next.chunk.leases().len();
+            continue;
+        }
+        if let Err(error) = sender.send(next).await {
+            sender.tally.left += sender.queue.iter().map(|queued| queued.chunk.leases().len()).sum::<usize>();
+            return if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
+impl Sender<'_> {
+    async fn send(&mut self, next: Queued) -> Result<(), StoreError> {
+        let writes = next.chunk.writes();
+        let leases = next.chunk.leases().len();
+        match send(self.store, &writes, &Transaction::new(&writes)).await {
+            Ok(Transacted::Committed) => self.tally.committed(&next.chunk),
+            Ok(Transacted::Cancelled(reasons)) => self.cancelled(next, &writes, reasons).await?,
+            Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < self.tries => {
+                // Somebody waits for it: throttling passes sooner than a lease ends.
+                self.store.back_off(next.attempt).await;
+                self.queue.push(Queued { attempt: next.attempt + 1, ..next });
+            }
+            // The store has waited as long as is worth it: throttled as a whole.
+            Err(StoreError::Contended { .. }) => self.tally.left += leases,
+            Err(error) => {
+                self.tally.left += leases;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn cancelled(
+        &mut self,
+        Queued { chunk, attempt, replans }: Queued,
+        writes: &[Write],
+        reasons: Vec<Cancelled>,
+    ) -> Result<(), StoreError> {
+        let (leases, cost) = (chunk.leases().len(), chunk.cost());
+        let keys: Vec<String> = chunk.leases().iter().map(|lease| lease.key().to_owned()).collect();
+        let step = after(self.store, chunk, reasons).await.inspect_err(|_| self.tally.left += leases)?;
+        match step {
+            ChunkStep::Continue { chunks, lost_races } => {
+                self.tally.lost(&chunks, lost_races, keys, cost);
+                // Planned again, at once, from the row as it was a moment ago: each failure means that another writer got on.
+                let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
+                if replans > REPLANS {
+                    self.tally.leave(&chunks);
+                } else {
+                    self.put_back(chunks, attempt, replans);
+                }
+            }
+            ChunkStep::BackOff(chunks) if attempt >= self.tries => self.tally.leave(&chunks),
+            ChunkStep::BackOff(chunks) => {
+                self.tally.conflicts_retried += 1;
+                self.store.back_off(attempt).await;
+                self.put_back(chunks, attempt + 1, replans);
+            }
+            ChunkStep::Fail(message) => {
+                self.tally.failed.extend(std::iter::repeat_n(message_of(writes, message), leases.max(1)));
+            }
+        }
+        Ok(())
+    }
+
+    fn put_back(&mut self, chunks: Vec<Chunk>, attempt: u32, replans: u32) {
+        self.queue.extend(chunks.into_iter().map(|chunk| Queued { chunk, attempt, replans }));
+    }
+}
+
+/// A lone delete is a single write at half the price of a transaction.
+async fn send(store: &Store, writes: &[Write], transaction: &Transaction) -> Result<Transacted, StoreError> {
+    let [Write::Delete(delete)] = writes else { return store.transact(transaction).await };
+    let failed = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
+    Ok(match store.delete(delete).await? {
+        Written::Applied(_) => Transacted::Committed,
+        Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason: failed, row }]),
+    })
+}
+
+async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Result<ChunkStep, StoreError> {
+    let Some(dimension) = chunk.leases().first().map(|lease| lease.dimension().clone()) else {
+        return Ok(ChunkStep::Continue { chunks: Vec::new(), lost_races: 0 });
+    };
+    let mut row = None;
+    if let Some(of_bucket) = reasons.get_mut(chunk.leases().len()) {
+        row = of_bucket.row.take();
+        if row.is_none() && of_bucket.reason.verdict == Verdict::ConditionFailed {
+            // A bucket counts as gone only when a read says so: its slots would be lost on a mere omission.
+            row = store.read(dimension.as_str()).await?;
+        }
+    }
+    let bucket = row.map(|row| Bucket::read(&dimension, &Attributes(&row)));
+    let reasons: Vec<CancellationReason> = reasons.into_iter().map(|cancelled| cancelled.reason).collect();
+    Ok(chunk.after(&reasons, bucket))
+}
+
+fn message_of(writes: &[Write], message: String) -> (String, String) {
+    let key = writes.iter().find_map(|write| match write {
+        Write::Delete(delete) => Some(delete.key.clone()),
+        _ => None,
+    });
+    (key.unwrap_or_default(), message)
+}
