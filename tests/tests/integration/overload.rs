@@ -123,3 +123,13 @@ async fn five_processes_at_twice_the_limit_keep_one_line() {
     let (log, there) = run(5, false).await;
     check(&log, there);
 }
+
+/// A start that is left behind others' bookings can be taken over within its process alone: with more processes more is lost
+/// (`docs/semantics.md`, *Booked starts*).
+#[tokio::test(start_paused = true)]
+async fn a_fifth_that_goes_away_on_the_way_loses_little_between_two_processes() {
+    let (log, there) = run(2, true).await;
+    check(&log, there);
+    let share = log.cancelled * 100 / log.asked;
+    assert!((12..=25).contains(&share), "{share} % went away");
+}
