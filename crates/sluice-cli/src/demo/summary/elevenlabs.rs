@@ -63,8 +63,30 @@ impl ElevenLabs {
             ),
             (
                 format!("429 to {busy_429} while busy; before a Retry-After was over, to {more} more at most"),
-                *more <= MORE,
+                // Without a 429 no pause was shown.
+                *busy_429 > 0 && *more <= MORE,
             ),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vendor_that_was_never_found_busy_shows_nothing() {
+        let run = |busy_429| ElevenLabs {
+            configured: 8,
+            allowed: 6,
+            calls: 100,
+            peak: 6,
+            too_many_429: 2,
+            too_many_429_later: 0,
+            busy_429,
+            more_429_in_a_wait: 0,
+        };
+        let holds = |run: ElevenLabs| run.claims().iter().all(|(_, holds)| *holds);
+        assert!(holds(run(1)) && !holds(run(0)));
     }
 }

@@ -72,7 +72,8 @@ impl OpenAi {
                     "429 to {vendor_429} of {} calls; before a Retry-After was over, to {more} more at most",
                     self.calls
                 ),
-                *more <= MORE,
+                // Without a 429 no pause was shown.
+                *vendor_429 > 0 && *more <= MORE,
             ),
             (
                 format!(
@@ -82,5 +83,34 @@ impl OpenAi {
                 *utilisation >= UTILISATION,
             ),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(vendor_429: usize, more_429_in_a_wait: usize) -> OpenAi {
+        OpenAi {
+            configured: 800,
+            allowed_at_first: 600,
+            allowed_later: 300,
+            dropped_at_secs: 5.0,
+            calls: 100,
+            vendor_429,
+            more_429_in_a_wait,
+            judged_secs: 10.0,
+            judged_calls: 50,
+            judged_allowed: 50.0,
+            utilisation: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_pause_that_was_not_shown_is_not_claimed() {
+        let holds = |run: OpenAi| run.claims().iter().all(|(_, holds)| *holds);
+        assert!(holds(run(3, 1)));
+        assert!(!holds(run(0, 0)), "nobody was told to wait");
+        assert!(!holds(run(3, 2)), "a wait was not heard of");
     }
 }
