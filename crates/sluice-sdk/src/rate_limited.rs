@@ -1,18 +1,23 @@
 //! After a 429: what the fleet does about it, and what becomes of the call.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Factor, Timestamp};
-use sluice_vendors::{Headers, Refusal, Vendor, classify};
+use sluice_core::{Amount, Dimension, Factor, Limit, Timestamp};
+use sluice_vendors::{Headers, Quota, Refusal, Reported, Vendor, classify};
 
 use crate::acquire::AcquireError;
 use crate::attempt::known;
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::cool_down::cool_down;
-use crate::penalize::{PenalizeError, penalize};
-use crate::request::Request;
+use crate::penalize::{PenalizeError, Penalty, penalize};
+use crate::request::{Ask, Request};
+
+mod succession;
+
+pub(crate) use succession::RateLimited;
+use succession::{Counted, Kind};
 
 /// A vendor's reply, as far as its refusals need it.
 #[derive(Clone, Copy, Debug)]
@@ -62,34 +67,18 @@ impl Decision {
 /// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>).
 const LONGEST_DELAY_SECS: u64 = 900;
 
-/// Refusals this close together are one trouble, and each takes more away than the one before.
-const IN_SUCCESSION: Duration = Duration::from_secs(10);
+/// A quota that is used up is waited for no longer than this: one of a day has other calls before it is whole again.
+const LONGEST_RESET: Duration = Duration::from_secs(60);
 
-/// The wait after a first refusal that names none; doubled for each that follows in succession.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The window of a limit for which the vendor states none.
+const MINUTE: Duration = Duration::from_secs(60);
 
-/// The refusals of one bucket in this process.
-#[derive(Debug, Default)]
-pub(crate) struct RateLimited(Mutex<Option<Succession>>);
-
-#[derive(Clone, Copy, Debug)]
-struct Succession {
-    last: Timestamp,
-    count: u32,
-}
-
-impl RateLimited {
-    /// Counts a refusal; returns how many came before it in succession.
-    fn count(&self, now: Timestamp) -> u32 {
-        let mut succession = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match *succession {
-            Some(Succession { last, count }) if now.since(last) <= IN_SUCCESSION => count,
-            _ => 0,
-        };
-        *succession = Some(Succession { last: now, count: before.saturating_add(1) });
-        before
-    }
+/// A bucket that the refused call asked for.
+#[derive(Debug)]
+struct Asked {
+    ask: Ask,
+    entry: Arc<Entry>,
+    is_concurrent: bool,
 }
 
 /// How far a refusal lowers a bucket.
@@ -117,14 +106,20 @@ impl Blow {
 impl Client {
     /// Does what is to be done about a refusal of the vendor, for the fleet and for the call, whose dimensions `request` names.
     ///
-    /// - A limit in a window of time, with a wait (`Retry-After` in each of its forms): a cool-down of that length for every process;
-    ///   where it is longer than `SLUICE_INLINE_RETRY_THRESHOLD`, the buckets keep 0.3 of their level besides. Without a wait: they
-    ///   keep 0.8 of it, and 0.5 where another refusal came within ten seconds.
+    /// - A limit in a window of time, with a wait (`Retry-After` in each of its forms, above zero): a cool-down of that length for
+    ///   every process; where it is longer than `SLUICE_INLINE_RETRY_THRESHOLD`, the buckets keep 0.3 of their level besides. Without
+    ///   a wait: they keep 0.8 of it, and 0.5 in succession; one that has nothing to take cools down for the pause. The call waits
+    ///   for the pause (a second, doubled each time in succession up to a minute), until its own cost is there, and until the reset
+    ///   of a quota that the reply says is used up, a minute at most.
     /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in line.
-    /// - The vendor is busy: a cool-down, of a second where it names no wait, doubled each time in succession; no level is lowered.
+    /// - The vendor is busy: a cool-down, of the pause where it names no wait; no level is lowered.
     ///
-    /// Buckets of concurrency cool down only where the request names no other. Those of other quotas that the reply says are not used
-    /// up keep their level.
+    /// Refusals of one kind that come before a pause is over are one trouble: they wait for its end, and lower nothing more. In
+    /// succession is what comes within ten seconds after it. No call waits for less than a cool-down that holds already.
+    ///
+    /// Buckets of concurrency cool down only where the request names no other. Those of other quotas of which the reply says that
+    /// half the vendor's limit or more is left, in the bucket's own window, keep their level. A wait that cannot be read is counted
+    /// (`sluice.vendor.unreadable_headers`), and is none.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a table that does not answer. What was decided for one bucket stays.
@@ -136,87 +131,171 @@ impl Client {
         let inner = &self.inner;
         let now = inner.now();
         let asks = request.into().parse()?;
-        let vendor = asks.first().map_or(Vendor::Other, |ask| Vendor::of(&ask.dimension));
-        let Some(refusal) = classify(vendor, reply.status, reply.headers, reply.body, now) else {
+        let dimension = asks[0].dimension.clone();
+        tell_unreadable(&dimension, &reply, now);
+        let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
             return Ok(Decision::NotRefused);
         };
-        let mut entries = Vec::with_capacity(asks.len());
-        for ask in &asks {
+        let mut all = Vec::with_capacity(asks.len());
+        for ask in asks {
             let entry = inner.entry(&ask.dimension);
             let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
-            entries.push((entry, is_concurrent));
+            all.push(Asked { ask, entry, is_concurrent });
         }
-        if entries.iter().any(|(_, is_concurrent)| !is_concurrent) {
-            entries.retain(|(_, is_concurrent)| !is_concurrent);
-        }
-        let before = entries.iter().map(|(entry, _)| entry.rate_limited.count(now)).max().unwrap_or(0);
-        let pause = FIRST_PAUSE.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE);
-        tracing::warn!(event = "vendor.refused", dimension = %asks[0].dimension, ?refusal, in_succession = before);
-        let wait = match refusal {
-            Refusal::QuotaExhausted => return Ok(Decision::GiveUp),
-            Refusal::Concurrency { retry_after } => retry_after.unwrap_or(pause),
-            Refusal::SystemBusy { retry_after } => {
-                let wait = retry_after.unwrap_or(pause);
-                for (entry, _) in &entries {
-                    cool_down(inner, entry, now.after(wait)).await?;
-                }
-                wait
+        let is_alone = all.iter().all(|asked| asked.is_concurrent);
+        let asked: Vec<&Asked> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
+        tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
+        // To come back at once is no wait: call and refusal would go round without a pause.
+        let named = refusal.retry_after().filter(|wait| !wait.is_zero());
+        let wait = match (refusal, named) {
+            (Refusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
+            (Refusal::Concurrency { .. }, _) => pause_of(&asked, Kind::Concurrency, now, named),
+            (Refusal::SystemBusy { .. }, _) => {
+                let pause = pause_of(&asked, Kind::Busy, now, named);
+                cool_all(inner, &asked, now, pause).await?
             }
-            Refusal::Rate { retry_after: Some(wait) } => {
-                let is_long = wait > inner.config.inline_retry_threshold;
-                for (entry, is_concurrent) in &entries {
-                    cool_down(inner, entry, now.after(wait)).await?;
-                    if is_long && !is_concurrent {
-                        lower(inner, entry, Blow::Long).await?;
-                    }
+            (_, Some(wait)) => {
+                let until_over = cool_all(inner, &asked, now, wait).await?;
+                if wait > inner.config.inline_retry_threshold {
+                    lower_by_long(inner, &asked, now, wait).await?;
                 }
-                wait
+                until_over
             }
-            _ => self.lower_all(&entries, &reply, before, pause).await?,
+            (_, None) => lower_all(inner, &asked, reply.headers, now).await?,
         };
-        Ok(decide(wait, inner.config.inline_retry_threshold))
+        Ok(decide(wait.max(blocked_for(inner, &all, now).await?), inner.config.inline_retry_threshold))
     }
+}
 
-    /// The vendor named no wait: the buckets are believed less, and say when a call is worth another try.
-    async fn lower_all<H: Headers>(
-        &self,
-        entries: &[(Arc<Entry>, bool)],
-        reply: &Reply<'_, H>,
-        before: u32,
-        pause: Duration,
-    ) -> Result<Duration, AcquireError> {
-        let blow = if before == 0 { Blow::First } else { Blow::Repeated };
-        let mut wait = pause;
-        for (entry, is_concurrent) in entries {
-            if *is_concurrent || has_some_left(&self.inner, entry, reply.headers).await? {
-                continue;
-            }
-            lower(&self.inner, entry, blow).await?;
-            let bucket = known(&self.inner, entry).await?.bucket;
-            let there = bucket.reaches(bucket.limit().cost_per_call().amount());
-            wait = wait.max(there.map_or(Duration::ZERO, |there| there.since(self.inner.now())));
-        }
-        Ok(wait)
+/// A wait that cannot be read is no wait, and somebody should know.
+fn tell_unreadable<H: Headers>(dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
+    if reply.status < 400 {
+        return;
     }
+    for unreadable in sluice_vendors::retry_after(reply.headers, reply.body, now).unreadable {
+        metrics::counter!("sluice.vendor.unreadable_headers", "dimension" => dimension.to_string()).increment(1);
+        tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
+    }
+}
+
+/// Counts the refusal for each bucket; the longest of their pauses.
+fn pause_of(asked: &[&Asked], kind: Kind, now: Timestamp, named: Option<Duration>) -> Duration {
+    let pauses = asked.iter().map(|asked| asked.entry.rate_limited.count(kind, now, named).pause);
+    pauses.max().unwrap_or_default()
+}
+
+/// A pause for every process; how long until it is over, or a longer one that holds already.
+async fn cool_all(inner: &Inner, asked: &[&Asked], now: Timestamp, pause: Duration) -> Result<Duration, AcquireError> {
+    let mut wait = pause;
+    for asked in asked {
+        wait = wait.max(cool_down(inner, &asked.entry, now.after(pause)).await?.until().since(now));
+    }
+    Ok(wait)
+}
+
+async fn lower_by_long(inner: &Inner, asked: &[&Asked], now: Timestamp, wait: Duration) -> Result<(), AcquireError> {
+    for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
+        if asked.entry.rate_limited.count(Kind::Long, now, Some(wait)).before.is_some() {
+            // Where there is nothing to take, the cool-down is all there is to do.
+            let _ = lower(inner, &asked.entry, Blow::Long).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The vendor named no wait: the buckets are believed less, and say when a call is worth another try.
+async fn lower_all(
+    inner: &Inner,
+    asked: &[&Asked],
+    headers: &impl Headers,
+    now: Timestamp,
+) -> Result<Duration, AcquireError> {
+    let mut wait = Duration::ZERO;
+    let mut blamed = Vec::with_capacity(asked.len());
+    for asked in asked {
+        let limit = *known(inner, &asked.entry).await?.bucket.limit();
+        let reported = reported(&asked.entry, &limit, headers, now);
+        if let (Some(Amount::ZERO), Some(reset)) = (reported.remaining, reported.reset) {
+            wait = wait.max(reset.min(LONGEST_RESET));
+        }
+        if asked.is_concurrent || !has_some_left(&limit, &reported) {
+            blamed.push(*asked);
+        }
+    }
+    if blamed.is_empty() {
+        // A quota that no bucket stands for. To lower any would not help; to wait longer each time does.
+        wait = wait.max(pause_of(asked, Kind::Rate, now, None));
+    }
+    for asked in blamed {
+        let counted = asked.entry.rate_limited.count(Kind::Rate, now, None);
+        wait = wait.max(counted.pause);
+        if !asked.is_concurrent {
+            lower_or_cool(inner, &asked.entry, now, counted).await?;
+        }
+    }
+    for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
+        let bucket = known(inner, &asked.entry).await?.bucket;
+        let there = bucket.reaches(asked.ask.cost_or(bucket.limit().cost_per_call()).amount());
+        wait = wait.max(there.map_or(Duration::ZERO, |there| there.since(now)));
+    }
+    Ok(wait)
+}
+
+/// What the answer to one trouble is, once.
+async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Counted) -> Result<(), AcquireError> {
+    let blow = match counted.before {
+        None => return Ok(()),
+        Some(0) => Blow::First,
+        Some(_) => Blow::Repeated,
+    };
+    if let Some(Penalty::NothingToTake(_)) = lower(inner, entry, blow).await? {
+        // It is used as fast as it fills, and that is too fast: only a pause lets the vendor recover.
+        cool_down(inner, entry, now.after(counted.pause)).await?;
+    }
+    Ok(())
+}
+
+/// How long nothing is granted of one of the buckets, as far as is known.
+async fn blocked_for(inner: &Inner, asked: &[Asked], now: Timestamp) -> Result<Duration, AcquireError> {
+    let mut longest = Duration::ZERO;
+    for asked in asked {
+        let until = known(inner, &asked.entry).await?.bucket.blocked_until();
+        longest = longest.max(until.map_or(Duration::ZERO, |until| until.since(now)));
+    }
+    Ok(longest)
+}
+
+/// What the refusal says of the bucket's quota.
+fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Reported {
+    let quota = Quota::of(&entry.dimension, limit.limit_type());
+    sluice_vendors::read(Vendor::of(&entry.dimension), quota, headers, now).reported
 }
 
 /// Whether the vendor says that this quota is not what was too much.
-async fn has_some_left(inner: &Inner, entry: &Entry, headers: &impl Headers) -> Result<bool, AcquireError> {
-    let limit = *known(inner, entry).await?.bucket.limit();
-    let quota = sluice_vendors::Quota::of(&entry.dimension, limit.limit_type());
-    let reading = sluice_vendors::read(Vendor::of(&entry.dimension), quota, headers, inner.now());
-    Ok(reading.reported.remaining.is_some_and(|left| left >= limit.capacity().half()))
+fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
+    let half = reported.limit.unwrap_or_else(|| limit.capacity()).half();
+    let is_plenty = |left| left > Amount::ZERO && left >= half;
+    is_same_window(limit, reported) && reported.remaining.is_some_and(is_plenty)
 }
 
-async fn lower(inner: &Inner, entry: &Entry, blow: Blow) -> Result<(), AcquireError> {
-    let Some(factor) = blow.factor() else { return Ok(()) };
+// To be replaced by the function of this name in `observe`.
+/// Whether the vendor's figures are of the bucket's own window: what is left of a day's quota tells nothing of a minute's.
+fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
+    let window = reported.window.unwrap_or(MINUTE);
+    let filled_in = limit.refill_rate().time_for(limit.capacity());
+    filled_in.is_some_and(|filled_in| filled_in >= window / 12 && filled_in <= window.saturating_mul(2))
+}
+
+/// `None` where others were faster in every try.
+async fn lower(inner: &Inner, entry: &Entry, blow: Blow) -> Result<Option<Penalty>, AcquireError> {
+    let Some(factor) = blow.factor() else { return Ok(None) };
     match penalize(inner, entry, factor).await {
-        Ok(_) => Ok(()),
+        Ok(penalty) => Ok(Some(penalty)),
         Err(PenalizeError::Acquire(error)) => Err(error),
         // Others move the bucket all the time: the next refusal lowers it, if there is one.
         Err(error) => {
             tracing::warn!(event = "penalize.failed", dimension = %entry.dimension, %error);
-            Ok(())
+            Ok(None)
         }
     }
 }
@@ -242,13 +321,5 @@ mod tests {
         assert!(matches!(requeued(898_999), Decision::Requeue { delay_seconds: 899, .. }));
         assert!(matches!(requeued(899_000), Decision::Requeue { delay_seconds: 900, .. }));
         assert!(matches!(requeued(86_400_000), Decision::Requeue { delay_seconds: 900, .. }));
-    }
-
-    #[test]
-    fn refusals_in_succession_are_counted_and_forgotten() {
-        let refusals = RateLimited::default();
-        let at = |secs: u32| Timestamp::from_secs(1_709_550_002 + secs);
-        assert_eq!((refusals.count(at(0)), refusals.count(at(9)), refusals.count(at(19))), (0, 1, 2));
-        assert_eq!(refusals.count(at(30)), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use serde_json::Value;
-use sluice_sdk::SweepOptions;
+use sluice_sdk::{Reply, SweepOptions};
 use sluice_testkit::{Fault, Operation};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -62,6 +62,8 @@ async fn every_documented_event_is_logged_with_its_fields() {
     let late = late.run(async |_| Ok::<_, std::io::Error>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
     assert!(late.is_err());
     client.sweep(SweepOptions::default()).await.unwrap();
+    let unreadable = Reply { status: 429, headers: &[("retry-after", "soon")], body: None };
+    client.on_rate_limited("a#rpm", unreadable).await.unwrap();
     let events = events();
     for (event, fields) in [
         ("acquire.granted", vec!["dimensions", "booked_ms"]),
@@ -70,6 +72,8 @@ async fn every_documented_event_is_logged_with_its_fields() {
         ("slot.timeout", vec!["dimensions", "timeout_ms"]),
         ("release.ok", vec!["dimension"]),
         ("penalize.applied", vec!["dimension", "level"]),
+        ("vendor.refused", vec!["dimension", "refusal"]),
+        ("vendor.unreadable_header", vec!["dimension", "unreadable"]),
         ("reconciler.complete", vec!["restored", "dimensions", "already_capped", "expired", "deadline_hit"]),
     ] {
         let line = events.get(event).unwrap_or_else(|| panic!("{event} is missing of {:?}", events.keys()));

@@ -48,6 +48,7 @@ mod reconciler;
 mod recount;
 mod recount_races;
 mod refusals;
+mod refusals_together;
 mod settle;
 mod settled_together;
 mod streams;

@@ -10,29 +10,29 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{World, refusal, take};
 
-const RPM: &str = "openai#rpm";
-const TPM: &str = "openai#tpm";
-const SLOTS: &str = "elevenlabs#concurrent";
+pub(crate) const RPM: &str = "openai#rpm";
+pub(crate) const TPM: &str = "openai#tpm";
+pub(crate) const SLOTS: &str = "elevenlabs#concurrent";
 const SPEECH: &str = "elevenlabs#rpm";
 
-const NONE: [(&str, &str); 0] = [];
+pub(crate) const NONE: [(&str, &str); 0] = [];
 const THIRTY: Duration = Duration::from_secs(30);
 
 /// 100 requests that hardly refill.
-async fn slow() -> World {
+pub(crate) async fn slow() -> World {
     World::with_rate(RPM, 100, 1_000_000_000).await
 }
 
-fn inline(secs: u64) -> Decision {
+pub(crate) fn inline(secs: u64) -> Decision {
     Decision::RetryInline { wait: Duration::from_secs(secs) }
 }
 
-async fn refused(client: &Client, name: &str, headers: &[(&str, &str)], body: Option<&str>) -> Decision {
+pub(crate) async fn refused(client: &Client, name: &str, headers: &[(&str, &str)], body: Option<&str>) -> Decision {
     let reply = Reply { status: 429, headers: &headers.to_vec(), body: body.map(str::as_bytes) };
     client.on_rate_limited(name, reply).await.unwrap()
 }
 
-async fn blocked_until(world: &World, name: &str) -> Option<Timestamp> {
+pub(crate) async fn blocked_until(world: &World, name: &str) -> Option<Timestamp> {
     world.bucket(name).await.blocked_until()
 }
 
@@ -71,7 +71,8 @@ async fn a_cool_down_is_never_cut_short_and_may_be_made_longer() {
     client.cool_down(RPM, THIRTY).await.unwrap();
     let shorter = other.cool_down(RPM, Duration::from_secs(10)).await.unwrap();
     assert_eq!(shorter, CoolDown::LongerAlready(until));
-    assert_eq!(refused(&other, RPM, &[("retry-after", "1")], None).await, inline(1));
+    let decision = refused(&other, RPM, &[("retry-after", "1")], None).await;
+    assert_eq!(decision, Decision::Requeue { wait: THIRTY, delay_seconds: 31 });
     assert_eq!(blocked_until(&world, RPM).await, Some(until));
     let longer = other.cool_down(RPM, THIRTY * 2).await.unwrap();
     assert_eq!(longer, CoolDown::Set(now.after(THIRTY * 2)));
@@ -152,7 +153,7 @@ async fn without_a_wait_each_refusal_in_succession_lowers_and_waits_more() {
     let world = slow().await;
     let client = world.client();
     let mut seen = Vec::new();
-    for pause in [0, 1, 10, 11] {
+    for pause in [0, 1, 10, 15] {
         world.pass(Duration::from_secs(pause));
         let decision = refused(&client, RPM, &NONE, None).await;
         seen.push((decision, world.level(RPM).await.split('.').next().unwrap().to_owned()));
@@ -199,6 +200,7 @@ async fn a_busy_vendor_is_left_alone_for_longer_each_time_and_no_level_is_lowere
         assert_eq!(refused(&client, SPEECH, &NONE, busy).await, inline(wait));
         let until = world.dynamo.clock().now().after(Duration::from_secs(wait));
         assert_eq!(blocked_until(&world, SPEECH).await, Some(until));
+        world.pass(Duration::from_secs(wait));
     }
     let decision = refused(&client, SPEECH, &[("retry-after", "40")], busy).await;
     assert_eq!(decision, Decision::Requeue { wait: Duration::from_secs(40), delay_seconds: 41 });
@@ -232,18 +234,20 @@ async fn what_is_no_refusal_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn only_what_the_vendor_says_is_used_up_is_lowered() {
-    let world = slow().await;
-    world.tokens(TPM, 1_000, 1_000_000_000).await;
+    let world = World::with_rate(RPM, 100, 60).await;
+    world.tokens(TPM, 1_000, 60).await;
     let client = world.client();
     let headers = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-remaining-tokens", "900")];
     let reply = Reply { status: 429, headers: &headers, body: None };
     assert_eq!(client.on_rate_limited([RPM, TPM], reply).await.unwrap(), inline(1));
     assert_eq!((world.level(RPM).await.as_str(), world.level(TPM).await.as_str()), ("80", "1000"));
+    // The bucket is full again, and more than its pause and the ten seconds behind it have passed.
+    world.pass(Duration::from_secs(60));
     let silent = Reply { status: 429, headers: &NONE, body: None };
-    assert_eq!(client.on_rate_limited([RPM, TPM], silent).await.unwrap(), inline(2));
+    assert_eq!(client.on_rate_limited([RPM, TPM], silent).await.unwrap(), inline(1));
     assert_eq!(
         (world.level(RPM).await.as_str(), world.level(TPM).await.as_str()),
-        ("40", "500"),
+        ("80", "800"),
         "without a word, all"
     );
 }

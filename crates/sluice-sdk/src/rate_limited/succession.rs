@@ -1,0 +1,139 @@
+//! Which refusals are one trouble, and which follow in succession.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+/// Refusals this soon after a pause say that it was too short: the next is longer, and takes more away.
+const IN_SUCCESSION: Duration = Duration::from_secs(10);
+
+/// The wait after a first refusal that names none; doubled for each that follows in succession.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What is counted apart, since one kind says nothing of another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A limit in a window, without a wait.
+    Rate,
+    /// A limit in a window, with a long wait.
+    Long,
+    /// The vendor is overloaded.
+    Busy,
+    /// Too many calls at once.
+    Concurrency,
+}
+
+/// The refusals of one bucket in this process.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimited(Mutex<Troubles>);
+
+#[derive(Debug, Default)]
+struct Troubles {
+    rate: Option<Trouble>,
+    long: Option<Trouble>,
+    busy: Option<Trouble>,
+    concurrency: Option<Trouble>,
+}
+
+/// One or more refusals of a kind that came before the pause was over that the first of them set.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    pause: Duration,
+    until: Timestamp,
+    /// This one, and those that it followed in succession.
+    count: u32,
+}
+
+/// What a refusal is among the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// How many troubles it follows in succession; `None` where it belongs to one that is answered already.
+    pub(super) before: Option<u32>,
+    /// From now, to the end of the trouble's pause; where the refusal names one, so long.
+    pub(super) pause: Duration,
+}
+
+impl RateLimited {
+    /// Counts a refusal at `now` that asks for a pause of `named`. Calls that were in flight together are refused together: a refusal
+    /// within the pause of another tells nothing new.
+    pub(super) fn count(&self, kind: Kind, now: Timestamp, named: Option<Duration>) -> Counted {
+        let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = troubles.of(kind);
+        if let Some(last) = trouble.filter(|last| last.holds(now)) {
+            let until = named.map_or(last.until, |named| last.until.max(now.after(named)));
+            *trouble = Some(Trouble { until, pause: last.pause.max(until.since(now)), ..last });
+            return Counted { before: None, pause: named.unwrap_or(until.since(now)) };
+        }
+        let before = trouble.filter(|last| now.since(last.until) <= IN_SUCCESSION).map_or(0, |last| last.count);
+        let pause = named.unwrap_or(FIRST_PAUSE.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE));
+        *trouble = Some(Trouble { pause, until: now.after(pause), count: before.saturating_add(1) });
+        Counted { before: Some(before), pause }
+    }
+}
+
+impl Troubles {
+    const fn of(&mut self, kind: Kind) -> &mut Option<Trouble> {
+        match kind {
+            Kind::Rate => &mut self.rate,
+            Kind::Long => &mut self.long,
+            Kind::Busy => &mut self.busy,
+            Kind::Concurrency => &mut self.concurrency,
+        }
+    }
+}
+
+impl Trouble {
+    /// Whether its pause is not over. One that began after `now` was set by a clock that was put back since.
+    fn holds(&self, now: Timestamp) -> bool {
+        let left = self.until.since(now);
+        !left.is_zero() && left <= self.pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_micros((1_709_550_000_000 + millis) * 1_000)
+    }
+
+    #[test]
+    fn what_comes_within_a_pause_is_one_trouble_and_what_comes_soon_after_it_the_next() {
+        let refusals = RateLimited::default();
+        let count = |millis| {
+            let Counted { before, pause } = refusals.count(Kind::Rate, at(millis), None);
+            (before, pause.as_millis())
+        };
+        assert_eq!([count(0), count(0), count(999)], [(Some(0), 1_000), (None, 1_000), (None, 1)]);
+        assert_eq!([count(1_000), count(2_999)], [(Some(1), 2_000), (None, 1)]);
+        assert_eq!(count(13_000), (Some(2), 4_000), "ten seconds after the pause");
+        assert_eq!(count(27_001), (Some(0), 1_000), "later");
+        assert_eq!(count(-60_000), (Some(1), 2_000), "a clock that was put back does not wait for what it was");
+    }
+
+    #[test]
+    fn pauses_grow_to_a_minute() {
+        let refusals = RateLimited::default();
+        let mut now = at(0);
+        let pauses = [(); 9].map(|()| {
+            let Counted { pause, .. } = refusals.count(Kind::Busy, now, None);
+            now = now.after(pause);
+            pause.as_secs()
+        });
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(refusals.count(Kind::Rate, now, None).before, Some(0), "each kind apart");
+    }
+
+    #[test]
+    fn the_longest_pause_that_was_named_holds() {
+        let refusals = RateLimited::default();
+        let named = |millis, secs| refusals.count(Kind::Long, at(millis), Some(Duration::from_secs(secs)));
+        assert_eq!(named(0, 30), Counted { before: Some(0), pause: Duration::from_secs(30) });
+        assert_eq!(named(10_000, 60), Counted { before: None, pause: Duration::from_secs(60) });
+        assert_eq!(named(69_999, 6).before, None);
+        assert_eq!(named(75_999, 6).before, Some(1));
+    }
+}
