@@ -11,6 +11,7 @@ use crate::attempt::known;
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::cool_down::cool_down;
+use crate::observe::is_same_window;
 use crate::penalize::{PenalizeError, Penalty, penalize};
 use crate::request::{Ask, Request};
 
@@ -69,9 +70,6 @@ const LONGEST_DELAY_SECS: u64 = 900;
 
 /// A quota that is used up is waited for no longer than this: one of a day has other calls before it is whole again.
 const LONGEST_RESET: Duration = Duration::from_secs(60);
-
-/// The window of a limit for which the vendor states none.
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// A bucket that the refused call asked for.
 #[derive(Debug)]
@@ -276,14 +274,6 @@ fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
     let half = reported.limit.unwrap_or_else(|| limit.capacity()).half();
     let is_plenty = |left| left > Amount::ZERO && left >= half;
     is_same_window(limit, reported) && reported.remaining.is_some_and(is_plenty)
-}
-
-// To be replaced by the function of this name in `observe`.
-/// Whether the vendor's figures are of the bucket's own window: what is left of a day's quota tells nothing of a minute's.
-fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
-    let window = reported.window.unwrap_or(MINUTE);
-    let filled_in = limit.refill_rate().time_for(limit.capacity());
-    filled_in.is_some_and(|filled_in| filled_in >= window / 12 && filled_in <= window.saturating_mul(2))
 }
 
 /// `None` where others were faster in every try.
