@@ -8,10 +8,13 @@ use crate::row::{Micros, number};
 /// A ticket's row.
 #[derive(Clone, Debug)]
 pub(super) struct TicketRow {
-    booked_by: String,
+    /// Who took what it holds: by its booking, or by a claim that was taken back.
+    taken_by: String,
     /// What it holds, by bucket.
     parts: Vec<(String, Micros)>,
     is_redeemed: bool,
+    /// Who wrote that it is.
+    redeemed_by: String,
 }
 
 impl Ledger {
@@ -26,14 +29,23 @@ impl Ledger {
         };
         let entries = row["booked"]["M"].as_object().into_iter().flatten();
         let parts = entries.filter_map(|(name, part)| Some((name.clone(), number(&part["M"], "cost", 6)?)));
-        let after = TicketRow {
-            booked_by: before.as_ref().map_or(by, |ticket| &ticket.booked_by).to_owned(),
+        let mut after = TicketRow {
+            taken_by: before.as_ref().map_or(by, |ticket| &ticket.taken_by).to_owned(),
             parts: parts.collect(),
             is_redeemed: row["redeemed_by"]["S"].is_string(),
+            redeemed_by: by.to_owned(),
         };
         match before {
             None if after.is_redeemed => return Err(format!("{by} made {key} anew, which was removed")),
             None => self.judgements.push("a ticket is booked"),
+            // A cool-down came between: its redeemer, who has what it holds, leaves it to the next.
+            Some(before) if before.is_redeemed && !after.is_redeemed => {
+                if before.redeemed_by != by || self.taken_up.contains(key) {
+                    return Err(format!("{by} took back {key}, which was granted or someone else's: {row}"));
+                }
+                self.judgements.push("a claim of a ticket is taken back");
+                by.clone_into(&mut after.taken_by);
+            }
             Some(before) if before.is_redeemed => {
                 return Err(format!("{by} redeemed {key}, which was redeemed before: {row}"));
             }
@@ -41,7 +53,7 @@ impl Ledger {
                 self.judgements.push("a ticket is redeemed");
                 // What one process took another has from now on.
                 for (bucket, cost) in before.parts {
-                    self.account(&before.booked_by, &bucket).taken -= cost;
+                    self.account(&before.taken_by, &bucket).taken -= cost;
                     let account = self.account(by, &bucket);
                     (account.taken, account.excused) = (account.taken + cost, account.excused + cost);
                 }
