@@ -80,8 +80,9 @@ struct State {
 }
 
 impl Slot {
-    /// Says what the call really used of `dimension`. It is settled at the slot's end, whichever that is: see [`Grant::settle`](crate::Grant::settle).
-    /// Said again, the last word counts.
+    /// Says what the call really used of `dimension`. It is settled when the closure has ended, or timed out: see
+    /// [`Grant::settle`](crate::Grant::settle). Said again, the last word counts. Where the future of `run` is dropped, tokens stay
+    /// as they were taken.
     ///
     /// # Errors
     /// [`SettleError`]: a dimension that the slot does not hold, or of concurrency; a number below zero.
