@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, Timestamp, VendorLimit,
+    Amount, Bucket, Change, Dimension, Limit, LimitType, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
+    VendorLimit,
 };
 use sluice_vendors::{Headers, Quota, Reported, Vendor};
 use tokio::time::timeout;
@@ -141,6 +142,10 @@ async fn observe_level(
         return Ok(ObservedLevel::NotSaid);
     };
     let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
+    // Half of what the vendor rounds to may be left besides.
+    let rounded_to = Vendor::of(&entry.dimension).profile().remaining_rounded_to.map(|to| to.value);
+    let rounded_to = rounded_to.filter(|_| limit.limit_type() == LimitType::Tokens).unwrap_or_default();
+    let left = left.plus(rounded_to.half());
     let said = Remaining { receipt: mark.receipt, start: mark.start, left };
     if let Some(newest) = newest {
         // The row knows the newest reply that lowered it, and only the process those that agreed.

@@ -49,6 +49,7 @@ mod recount;
 mod recount_races;
 mod refusals;
 mod refusals_together;
+mod rounding;
 mod settle;
 mod settled_together;
 mod streams;
