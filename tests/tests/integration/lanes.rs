@@ -120,11 +120,12 @@ async fn one_write_books_every_start_in_the_order_of_asking() {
         assert_eq!(call.await.unwrap().unwrap().micros_since(empty_at), due, "a call of {cost}");
     }
     let usage = world.dynamo.meter().reset();
-    assert_eq!(usage.write_units, 2, "the first comes alone");
+    // Units are not told by every engine, and of one that is not in virtual time the answer to a look may come too late.
     if endpoint::url().is_none() {
-        // Of an engine that is not in virtual time the answer comes too late.
+        assert_eq!(usage.write_units, 2, "the first comes alone");
         assert_eq!(usage.requests, 2 + 5, "each looks for a cool-down before its start");
     }
+    assert!(usage.requests <= 2 + 5, "{usage:?}");
 }
 
 #[tokio::test(start_paused = true)]
