@@ -36,6 +36,13 @@ static OBSERVE: Statement = Statement::fixed(
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
 );
 
+/// The same, from the level as it was read: others spent since (lo), of whom the vendor may or may not know.
+static OBSERVE_LEVEL: Statement = Statement::fixed(
+    "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
+    "#A = :a AND #T >= :lo AND (attribute_not_exists(#s) OR #s = :s)",
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
+);
+
 /// The same of a full bucket: its level is C by the condition.
 static OBSERVE_FULL: Statement = Statement::fixed(
     "SET #T = :T, #A = :t, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
@@ -117,8 +124,12 @@ impl RatePlanner<'_> {
             (":0", Operand::number(0)),
         ];
         let brim = self.brim(now);
-        if is_on_line || bucket.tokens() <= brim {
+        if is_on_line {
             return Observation::Lower(excess, self.update(&OBSERVE, values));
+        }
+        if bucket.tokens() <= brim {
+            values.push((":lo", Operand::number(bucket.tokens())));
+            return Observation::Lower(excess, self.update(&OBSERVE_LEVEL, values));
         }
         values.extend([
             (":T", Operand::number(bucket.limit().capacity().minus(excess))),
