@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, RatePlanner, Settle, Take, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Observation, RatePlanner, Remaining, Settle, Take, Timestamp};
 
 use super::item::Item;
 use super::{Caller, start};
@@ -44,4 +44,21 @@ fn a_debt_fails_where_a_clock_that_lags_gave_back_meanwhile_and_the_bucket_is_fu
     let again = RatePlanner::new(&item.bucket()).lower(Amount::from_tokens(10), later);
     assert!(item.apply(&again));
     assert_eq!(item.bucket().level(later), Amount::from_tokens(90));
+}
+
+#[test]
+fn a_reply_whose_line_is_not_known_lowers_the_level_that_was_read_and_not_what_others_left_of_it() {
+    let (mut item, mut caller, now, receipt, _) = world(0);
+    // Full again: another line, on which the vendor's word bounds the level alone.
+    let later = now.after(Duration::from_secs(50));
+    let ten = Take { cost: Cost::new(Amount::from_tokens(10)).unwrap(), now: later, patience: Duration::ZERO };
+    caller.acquire(&mut item, ten, 0).unwrap();
+    let read = item.bucket();
+    let said = Remaining { receipt, start: now, left: Amount::from_tokens(-60) };
+    let Observation::Lower(_, write) = RatePlanner::new(&read).observe(&said, later) else { panic!() };
+    caller.acquire(&mut item, ten, 0).unwrap();
+    assert!(!item.apply(&write), "it would take away again what the other call took");
+    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&said, later) else { panic!() };
+    assert!(item.apply(&write));
+    assert_eq!(item.bucket().level(later).plus(by), Amount::from_tokens(80));
 }
