@@ -208,9 +208,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }
-    // What a reply seems to say of a day is not made a minute's limit.
-    let may_adopt = is_concurrent || reported.window.is_some() || Vendor::of(&entry.dimension) == Vendor::Other;
-    if !may_adopt || !bucket.adopts_limit() {
+    if !bucket.adopts_limit() {
         return Ok(ObservedLimit::Lower(vendors));
     }
     // An operator may have switched it off, or another process was faster.
