@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod admission;
 mod amount;
 mod bucket;
 mod decimal;
@@ -32,6 +33,7 @@ mod directory;
 mod inline;
 mod lease;
 mod limit;
+mod load;
 mod plan;
 mod prefetch;
 mod rate;
@@ -40,9 +42,11 @@ mod reclaim;
 mod recount;
 pub mod schema;
 mod statement;
+mod sweep_log;
 mod ticket;
 mod timestamp;
 
+pub use admission::{Admission, Pressure, ShedReason, admit, retry_after};
 pub use amount::{Amount, Cost, CostError};
 pub use bucket::Bucket;
 pub use decimal::DecimalError;
@@ -51,6 +55,7 @@ pub use directory::Directory;
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::{Change, Limit, LimitError, LimitType};
+pub use load::{Before, HEAL_EVERY, LEAKED_AFTER, Load, Measured, Sample, mark, note_outlived};
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;
 pub use plan::inline::{
@@ -69,6 +74,7 @@ pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
 pub use recount::{Census, Correction, Drift, ReadAt, Returned};
 pub use schema::{Exact, Fault, Field, Row, RowError};
 pub use statement::{Delete, Names, Operand, Put, Statement, Update, Write};
+pub use sweep_log::{SweepLog, SweepRecord, SweepRecordError};
 pub use ticket::row::{Booked, Judgement, TicketRow};
 pub use ticket::{Ticket, TicketError, TicketId};
 pub use timestamp::{CLOCK_ERROR, Timestamp};

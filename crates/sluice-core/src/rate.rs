@@ -74,6 +74,18 @@ impl Rate {
         if scaled.value < 0 { Err(DecimalError::OutOfRange) } else { Ok((Self(scaled.value), scaled.exact)) }
     }
 
+    /// The rate at `of` instead of `to`, rounded down.
+    pub(crate) fn scaled(self, of: Amount, to: Amount) -> Self {
+        let product = i128::from(self.0) * i128::from(of.micros().max(0));
+        Self(Amount::clamped(product.div_euclid(i128::from(to.micros().max(1)))).micros())
+    }
+
+    /// `kept / one` of the rate and the rest of `other`, rounded down.
+    pub(crate) fn weighted(self, other: Self, kept: u64, one: u64) -> Self {
+        let apart = (i128::from(self.0) - i128::from(other.0)) * i128::from(kept);
+        Self(Amount::clamped(i128::from(other.0) + apart.div_euclid(i128::from(one.max(1)))).micros())
+    }
+
     /// `numerator / denominator` of the rate, rounded down.
     pub(crate) fn fraction(self, numerator: u32, denominator: u32) -> Self {
         Self(Amount::from_micros(self.0).fraction(numerator, denominator).micros())

@@ -90,6 +90,34 @@ pub const DIRECTORY_KEY: &str = "load#directory";
 /// Directory: the names of the concurrency buckets, with a space between them.
 pub const BUCKETS: &str = "buckets";
 
+/// The key of the row that keeps the last sweeps. No load row has it either.
+pub const SWEEPS_KEY: &str = "load#sweeps";
+/// The last sweeps: one line for each, the latest first.
+pub const SWEEPS: &str = "sweeps";
+
+/// Load: cost of the leases that lived at the last measurement.
+pub const PENDING: &str = "pending";
+/// Load: slots that were not free then.
+pub const TAKEN: &str = "taken";
+/// Load: what departs a second while work is pending, averaged; 0 while it is not known.
+pub const DRAIN_RATE: &str = "drain_rate";
+/// Load: when it was measured last.
+pub const MEASURED_AT: &str = "measured_at";
+/// Load: number of measurements.
+pub const SEQUENCE: &str = "sequence";
+/// Load: since when work has been pending; 0 while there is none.
+pub const PENDING_SINCE: &str = "pending_since";
+/// Load: the last measurement that found something departed; 0 before the first.
+pub const DEPARTED_AT: &str = "departed_at";
+/// Load: since when slots are taken and nothing was granted or departed; 0 while something is.
+pub const STILL_SINCE: &str = "still_since";
+/// Load, optional: when a refused caller last took it upon itself to sweep the bucket.
+pub const HEALED_AT: &str = "healed_at";
+/// Load, optional: monotone count of the refusals that callers told with that.
+pub const REFUSED: &str = "refused";
+/// Load, optional: monotone count of holders that were found alive after their lease had ended.
+pub const OUTLIVED: &str = "outlived";
+
 /// Lease: the bucket that it holds a part of.
 pub const DIMENSION: &str = "dimension";
 /// Lease: what it holds.

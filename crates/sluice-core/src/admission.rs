@@ -1,0 +1,103 @@
+//! Admission: whether a request is worth taking on, or is told at once to come back later.
+
+use core::time::Duration;
+
+use crate::amount::{Amount, Cost};
+use crate::rate::Rate;
+use crate::timestamp::Timestamp;
+
+/// What a request meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// What is to be done before it is: the cost of the calls under way, of those who wait and of the caller's own queue.
+    pub pending: Amount,
+    /// What the request itself takes.
+    pub request: Cost,
+    /// What departs a second; `None` where nothing is known of it, and then no wait is.
+    pub rate: Option<Rate>,
+    /// The longest wait that is of use to the caller; `None` where it wants its turn however late, and is never shed.
+    pub slo: Option<Duration>,
+    /// When something departed last, as far as is known.
+    pub last_completion: Option<Timestamp>,
+    /// Since when work has been pending without a pause; `None` while there is none.
+    pub queue_nonempty_since: Option<Timestamp>,
+    /// With work pending and nothing departing for so long, the vendor counts as down.
+    pub staleness: Duration,
+    /// The caller's time.
+    pub now: Timestamp,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Admission {
+    /// It is taken on; it will be done in about so long, where that is known.
+    Admit {
+        /// From now until it is done.
+        wait: Option<Duration>,
+    },
+    /// It is not: it would be done in so long.
+    Shed {
+        /// From now until it would be done; the staleness time where nothing departs and no rate is known.
+        wait: Duration,
+        /// Why.
+        reason: ShedReason,
+    },
+}
+
+/// Why a request is shed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ShedReason {
+    /// It would be done later than its caller can use.
+    OverSlo,
+    /// Work is pending, and nothing has departed for the staleness time.
+    UpstreamDown,
+}
+
+impl ShedReason {
+    /// The reason as logs and metrics name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OverSlo => "over_slo",
+            Self::UpstreamDown => "upstream_down",
+        }
+    }
+}
+
+/// Whether a request is taken on: `wait = (pending + request) / rate`, against what the caller can use.
+///
+/// The staleness time runs from the last completion, or from when work became pending if that is later: after an idle hour the
+/// last completion is an hour old, and the vendor is well.
+#[must_use]
+pub fn admit(pressure: &Pressure) -> Admission {
+    let wait = pressure.rate.and_then(|rate| rate.time_for(pressure.pending.plus(pressure.request.amount())));
+    let Some(slo) = pressure.slo else { return Admission::Admit { wait } };
+    if is_down(pressure) {
+        let wait = wait.unwrap_or_default().max(pressure.staleness);
+        return Admission::Shed { wait, reason: ShedReason::UpstreamDown };
+    }
+    match wait {
+        Some(wait) if wait > slo => Admission::Shed { wait, reason: ShedReason::OverSlo },
+        _ => Admission::Admit { wait },
+    }
+}
+
+fn is_down(pressure: &Pressure) -> bool {
+    let Some(since) = pressure.queue_nonempty_since.filter(|_| pressure.pending > Amount::ZERO) else { return false };
+    let quiet_since = pressure.last_completion.map_or(since, |completion| completion.max(since));
+    pressure.now.since(quiet_since) >= pressure.staleness
+}
+
+/// A shed request comes back no sooner than this.
+const SOONEST: Duration = Duration::from_secs(1);
+
+/// When a request that is shed should come back: after the part of `wait` that is over its `slo`, a second at least, and up to 30 %
+/// later, so that the shed do not all return together. `random` is any number.
+#[must_use]
+pub fn retry_after(wait: Duration, slo: Duration, random: u32) -> Duration {
+    let over = wait.saturating_sub(slo).max(SOONEST);
+    // Thousandths: the jitter need not be finer.
+    over.saturating_add(over / 1_000 * (random % 301))
+}

@@ -1,0 +1,196 @@
+//! The load of a concurrency bucket: what is pending, and how fast it departs. One row a bucket, written by sweeps.
+//!
+//! Pending is the cost of the leases that live, counted anew by each sweep, so that nothing can leak into it. What departed
+//! between two sweeps follows by conservation: `departures = max(0, admitted2 - admitted1 - (pending2 - pending1))`; nobody
+//! has to tell of an end. The drain rate is the average of `departures / time`, each sample weighing more the longer it took.
+//!
+//! A bucket that stood idle for a part of that time drained slower than it could have: its departures say how much came. So a
+//! sample of a time with nothing pending at either end may raise the rate, and never lowers it; with nothing pending at both, there
+//! is none. An idle bucket keeps its last rate.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use crate::amount::Amount;
+use crate::dimension::Dimension;
+use crate::rate::Rate;
+use crate::schema::{
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, HEALED_AT, LOAD_PREFIX, MEASURED_AT, OUTLIVED, PENDING, PENDING_SINCE,
+    REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, optional,
+};
+use crate::timestamp::Timestamp;
+
+mod average;
+mod mark;
+mod measure;
+
+pub use mark::{HEAL_EVERY, mark, note_outlived};
+pub use measure::{Before, Measured, Sample};
+
+/// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
+pub const LEAKED_AFTER: Duration = Duration::from_secs(15 * 60);
+
+/// A load row, parsed. A bucket that no sweep has measured has none, or one with a caller's mark alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    dimension: Dimension,
+    measured: Option<Measurement>,
+    healed_at: Option<Timestamp>,
+    refused: i64,
+    outlived: i64,
+}
+
+/// What a sweep measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Measurement {
+    pending: Amount,
+    taken: Amount,
+    admitted: Option<Amount>,
+    drain_rate: Option<Rate>,
+    at: Timestamp,
+    sequence: i64,
+    pending_since: Option<Timestamp>,
+    departed_at: Option<Timestamp>,
+    still_since: Option<Timestamp>,
+}
+
+impl Load {
+    /// Reads the row.
+    ///
+    /// # Errors
+    /// [`RowError`] for an attribute that is there and cannot be read. Sweeps replace it.
+    pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
+        let time = |name| {
+            let at = optional(row, name, || schema::timestamp(row, name).map(|at| at.get()))?;
+            Ok(at.filter(|at| *at > Timestamp::default()))
+        };
+        let number = |name| optional(row, name, || schema::amount(row, name).map(|amount| amount.get()));
+        let count = |name| optional(row, name, || schema::count(row, name)).map(Option::unwrap_or_default);
+        let rate = optional(row, DRAIN_RATE, || schema::rate(row, DRAIN_RATE).map(|rate| rate.get()))?;
+        let measured = match time(MEASURED_AT)? {
+            None => None,
+            Some(at) => Some(Measurement {
+                pending: schema::amount(row, PENDING)?.get(),
+                taken: number(TAKEN)?.unwrap_or_default(),
+                admitted: number(ADMITTED)?.filter(|admitted| *admitted >= Amount::ZERO),
+                drain_rate: rate.filter(|rate| !rate.is_zero()),
+                at,
+                sequence: schema::count(row, SEQUENCE)?,
+                pending_since: time(PENDING_SINCE)?,
+                departed_at: time(DEPARTED_AT)?,
+                still_since: time(STILL_SINCE)?,
+            }),
+        };
+        Ok(Self {
+            dimension: dimension.clone(),
+            measured,
+            healed_at: time(HEALED_AT)?,
+            refused: count(REFUSED)?,
+            outlived: count(OUTLIVED)?,
+        })
+    }
+
+    /// The key of a bucket's load row.
+    #[must_use]
+    pub fn key(dimension: &Dimension) -> String {
+        alloc::format!("{LOAD_PREFIX}{dimension}")
+    }
+
+    /// The bucket.
+    #[must_use]
+    pub const fn dimension(&self) -> &Dimension {
+        &self.dimension
+    }
+
+    /// Cost of the leases that lived when it was measured; zero where it never was.
+    #[must_use]
+    pub fn pending(&self) -> Amount {
+        self.measured.map_or(Amount::ZERO, |measured| measured.pending)
+    }
+
+    /// What departs a second while work is pending; `None` until two sweeps have seen some.
+    #[must_use]
+    pub fn drain_rate(&self) -> Option<Rate> {
+        self.measured.and_then(|measured| measured.drain_rate)
+    }
+
+    /// The rate at which `live` slots drain. Each holder takes as long as before (Little's law: rate = holders / time of each), so
+    /// more holders than were measured drain faster by as much. Fewer do not count as slower: a bucket empties at its end.
+    #[must_use]
+    pub fn drain_rate_of(&self, live: Amount) -> Option<Rate> {
+        let measured = self.measured?;
+        let rate = measured.drain_rate?;
+        let more = live > measured.pending && measured.pending > Amount::ZERO;
+        Some(if more { rate.scaled(live, measured.pending) } else { rate })
+    }
+
+    /// When it was measured last.
+    #[must_use]
+    pub fn measured_at(&self) -> Option<Timestamp> {
+        self.measured.map(|measured| measured.at)
+    }
+
+    /// Number of measurements.
+    #[must_use]
+    pub fn sequence(&self) -> i64 {
+        self.measured.map_or(0, |measured| measured.sequence)
+    }
+
+    /// The bucket's count of slots granted, when it was measured.
+    #[must_use]
+    pub fn admitted(&self) -> Option<Amount> {
+        self.measured.and_then(|measured| measured.admitted)
+    }
+
+    /// Slots that were not free when it was measured.
+    #[must_use]
+    pub fn taken(&self) -> Amount {
+        self.measured.map_or(Amount::ZERO, |measured| measured.taken)
+    }
+
+    /// Since when work has been pending, as far as sweeps have seen.
+    #[must_use]
+    pub fn pending_since(&self) -> Option<Timestamp> {
+        self.measured.and_then(|measured| measured.pending_since)
+    }
+
+    /// The last measurement that found something departed.
+    #[must_use]
+    pub fn departed_at(&self) -> Option<Timestamp> {
+        self.measured.and_then(|measured| measured.departed_at)
+    }
+
+    /// Since when slots are taken and nothing was granted or departed.
+    #[must_use]
+    pub fn still_since(&self) -> Option<Timestamp> {
+        self.measured.and_then(|measured| measured.still_since)
+    }
+
+    /// Slots that are taken while nobody has been active for [`LEAKED_AFTER`]; zero while somebody is.
+    #[must_use]
+    pub fn leaked(&self) -> Amount {
+        let Some(measured) = self.measured else { return Amount::ZERO };
+        match measured.still_since {
+            Some(since) if measured.at.since(since) >= LEAKED_AFTER => measured.taken,
+            _ => Amount::ZERO,
+        }
+    }
+
+    /// When a refused caller last took it upon itself to sweep the bucket.
+    #[must_use]
+    pub const fn healed_at(&self) -> Option<Timestamp> {
+        self.healed_at
+    }
+
+    /// Refusals that callers told of so far.
+    #[must_use]
+    pub const fn refused(&self) -> i64 {
+        self.refused
+    }
+
+    /// Holders that were found alive after their lease had ended, so far.
+    #[must_use]
+    pub const fn outlived(&self) -> i64 {
+        self.outlived
+    }
+}

@@ -1,0 +1,57 @@
+//! What callers write into a load row: who sweeps the bucket by itself, and what a sweep cannot see.
+
+use alloc::borrow::Cow;
+use core::time::Duration;
+
+use super::Load;
+use crate::dimension::Dimension;
+use crate::schema::{HEALED_AT, OUTLIVED, REFUSED};
+use crate::statement::{Operand, Statement, Update};
+use crate::timestamp::{CLOCK_ERROR, Timestamp};
+
+/// A refused caller may sweep its bucket that long after another did. Shorter finds ended leases sooner; each such sweep reads
+/// the table.
+pub const HEAL_EVERY: Duration = Duration::from_secs(15);
+
+/// Interleavings that the condition stops: two refused callers take it upon themselves at once, or one soon after the other (h).
+/// A mark of a clock that is far ahead, and one that cannot be read, keep nobody from it.
+static MARK: Statement = Statement::fixed(
+    "SET #h = :now, #r = if_not_exists(#r, :0) + :n",
+    "attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before OR #h > :ahead",
+    &[("#h", HEALED_AT), ("#r", REFUSED)],
+);
+
+/// A sum; the condition is that there is one, or none yet.
+static OUTLIVE: Statement = Statement::fixed(
+    "SET #o = if_not_exists(#o, :0) + :n",
+    "attribute_not_exists(#o) OR attribute_type(#o, :t)",
+    &[("#o", OUTLIVED)],
+);
+
+/// The mark of a refused caller that will sweep `dimension` now, with the refusals since it last told of any. The reply, whatever
+/// it is, shows the load row. `spacing` is [`HEAL_EVERY`], or more where the table is large.
+#[must_use]
+pub fn mark(dimension: &Dimension, refusals: u32, spacing: Duration, now: Timestamp) -> Update {
+    Update {
+        key: Load::key(dimension),
+        statement: Cow::Borrowed(&MARK),
+        values: alloc::vec![
+            (":now", Operand::number(now)),
+            (":before", Operand::number(now.before(spacing))),
+            (":ahead", Operand::number(now.after(CLOCK_ERROR * 2))),
+            (":n", Operand::number(refusals)),
+            (":0", Operand::number(0)),
+            (":t", Operand::text("N")),
+        ],
+    }
+}
+
+/// Notes that holders of `dimension` were found alive after their lease had ended. Sent twice it counts twice.
+#[must_use]
+pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
+    Update {
+        key: Load::key(dimension),
+        statement: Cow::Borrowed(&OUTLIVE),
+        values: alloc::vec![(":n", Operand::number(holders)), (":0", Operand::number(0)), (":t", Operand::text("N"))],
+    }
+}
