@@ -165,6 +165,12 @@ impl Bucket {
         self.counted
     }
 
+    /// Writes by clients that do not count what they admit, so far.
+    #[must_use]
+    pub const fn uncounted(&self) -> i64 {
+        self.version.saturating_sub(self.counted)
+    }
+
     /// Cost of leases that was deleted without its slots, since the bucket had no room.
     #[must_use]
     pub const fn capped(&self) -> Option<Amount> {

@@ -15,8 +15,8 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, HEALED_AT, LOAD_PREFIX, MEASURED_AT, OUTLIVED, PENDING, PENDING_SINCE,
-    REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, optional,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, HEALED_AT, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN, PENDING,
+    PENDING_SINCE, REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
 };
 use crate::timestamp::Timestamp;
 
@@ -45,7 +45,9 @@ pub struct Load {
 struct Measurement {
     pending: Amount,
     taken: Amount,
-    admitted: Option<Amount>,
+    admitted: Amount,
+    uncounted: i64,
+    outlived: i64,
     drain_rate: Option<Rate>,
     at: Timestamp,
     sequence: i64,
@@ -72,9 +74,11 @@ impl Load {
             Some(at) => Some(Measurement {
                 pending: schema::amount(row, PENDING)?.get(),
                 taken: number(TAKEN)?.unwrap_or_default(),
-                admitted: number(ADMITTED)?.filter(|admitted| *admitted >= Amount::ZERO),
+                admitted: number(ADMITTED)?.unwrap_or_default(),
                 drain_rate: rate.filter(|rate| !rate.is_zero()),
                 at,
+                uncounted: count(UNCOUNTED)?,
+                outlived: count(OUTLIVED_SEEN)?,
                 sequence: schema::count(row, SEQUENCE)?,
                 pending_since: time(PENDING_SINCE)?,
                 departed_at: time(DEPARTED_AT)?,
@@ -139,7 +143,7 @@ impl Load {
     /// The bucket's count of slots granted, when it was measured.
     #[must_use]
     pub fn admitted(&self) -> Option<Amount> {
-        self.measured.and_then(|measured| measured.admitted)
+        self.measured.map(|measured| measured.admitted)
     }
 
     /// Slots that were not free when it was measured.

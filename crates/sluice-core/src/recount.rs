@@ -35,16 +35,16 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::inline::InlineLeases;
-use crate::lease::Lease;
 use crate::limit::LimitType;
 use crate::schema::{
     CAPACITY, CAPPED, COUNTED, DRIFT, DRIFT_SEEN_AT, Exact, LIMIT_TYPE, Row, TOKENS, VERSION, amount, timestamp,
 };
 use crate::statement::{Operand, Statement, Update, Values};
-use crate::timestamp::{CLOCK_ERROR, Timestamp};
+use crate::timestamp::Timestamp;
 
-/// Between the instant that a lease says it was granted at and its write: a request may be tried for as long.
-const LONGEST_WRITE: Duration = Duration::from_secs(30);
+mod census;
+
+pub use census::{Census, Returned};
 
 /// Less is the noise of a client that counts slots in floats: a thousandth of a slot.
 const NOISE: Amount = Amount::from_micros(1_000);
@@ -59,67 +59,6 @@ pub struct ReadAt {
     pub begun: Timestamp,
     /// Not earlier than the reading.
     pub done: Timestamp,
-}
-
-/// What a sweep saw of the leases of one bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
-    all: Amount,
-    /// Of those that may have lived at the first reading.
-    possible: Amount,
-    /// Of those that lived at the first reading for certain.
-    certain: Amount,
-    unreadable: bool,
-}
-
-impl Census {
-    /// Counts a lease that a scan saw after the first reading of its bucket.
-    pub fn count(&mut self, lease: &Lease, first: ReadAt) {
-        let cost = lease.cost().amount();
-        // Both clocks may be wrong, each in its own direction.
-        let apart = CLOCK_ERROR * 2;
-        self.all = self.all.plus(cost);
-        // A lease that began after its end has a `created_at` that means nothing.
-        if lease.created_at().is_none_or(|at| at <= first.done.after(apart) || at >= lease.ends()) {
-            self.possible = self.possible.plus(cost);
-        }
-        if lease.created_at().is_some_and(|at| at < first.begun.before(apart + LONGEST_WRITE)) {
-            self.certain = self.certain.plus(cost);
-        }
-    }
-
-    /// Counts a lease whose cost cannot be read: nothing is known of the bucket then.
-    pub const fn count_unreadable(&mut self) {
-        self.unreadable = true;
-    }
-
-    /// Adds what another part of the scan saw.
-    pub const fn add(&mut self, other: Self) {
-        self.all = self.all.plus(other.all);
-        self.possible = self.possible.plus(other.possible);
-        self.certain = self.certain.plus(other.certain);
-        self.unreadable |= other.unreadable;
-    }
-}
-
-/// What the sweep itself did to leases of one bucket that it had scanned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Returned {
-    /// Slots that it gave back.
-    pub slots: Amount,
-    /// Cost of the leases that it deleted without its slots, since the bucket had no room.
-    pub capped: Amount,
-    /// Cost of the leases that were gone or renewed when it came.
-    pub lost: Amount,
-}
-
-impl Returned {
-    /// Adds what another part of the sweep did.
-    pub const fn add(&mut self, other: Self) {
-        self.slots = self.slots.plus(other.slots);
-        self.capped = self.capped.plus(other.capped);
-        self.lost = self.lost.plus(other.lost);
-    }
 }
 
 /// What a recount says of a bucket.

@@ -99,6 +99,10 @@ pub const SWEEPS: &str = "sweeps";
 pub const PENDING: &str = "pending";
 /// Load: slots that were not free then.
 pub const TAKEN: &str = "taken";
+/// Load: the bucket's writes by clients that do not count [`ADMITTED`], so far.
+pub const UNCOUNTED: &str = "uncounted";
+/// Load: [`OUTLIVED`] at the last measurement.
+pub const OUTLIVED_SEEN: &str = "outlived_seen";
 /// Load: what departs a second while work is pending, averaged; 0 while it is not known.
 pub const DRAIN_RATE: &str = "drain_rate";
 /// Load: when it was measured last.

@@ -9,7 +9,8 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, MEASURED_AT, PENDING, PENDING_SINCE, Row, SEQUENCE, STILL_SINCE, TAKEN,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, MEASURED_AT, OUTLIVED_SEEN, PENDING, PENDING_SINCE, Row, SEQUENCE,
+    STILL_SINCE, TAKEN, UNCOUNTED,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -21,8 +22,10 @@ pub struct Sample {
     pub pending: Amount,
     /// Slots that are not free.
     pub taken: Amount,
-    /// The bucket's count of slots granted; `None` where not every client counts.
-    pub admitted: Option<Amount>,
+    /// The bucket's count of slots granted.
+    pub admitted: Amount,
+    /// The bucket's writes by clients that do not count.
+    pub uncounted: i64,
     /// When it was found.
     pub at: Timestamp,
     /// The drain rate is never below this: a bucket in which nothing departs would else shed for ever.
@@ -43,15 +46,20 @@ pub struct Before {
 pub struct Measured {
     /// The row as the write leaves it.
     pub load: Load,
+    /// Holders that were found to have outlived their leases since the last measurement.
+    pub outlived: i64,
     /// The write.
     pub update: Update,
 }
 
-const CHANGE: &str = "SET #p = :p, #k = :k, #a = :a, #r = :r, #m = :m, #q = :q, #s = :s, #d = :d, #i = :i";
+const CHANGE: &str =
+    "SET #p = :p, #k = :k, #a = :a, #u = :u, #o = :o, #r = :r, #m = :m, #q = :q, #s = :s, #d = :d, #i = :i";
 const NAMES: &[(&str, &str)] = &[
     ("#p", PENDING),
     ("#k", TAKEN),
     ("#a", ADMITTED),
+    ("#u", UNCOUNTED),
+    ("#o", OUTLIVED_SEEN),
     ("#r", DRAIN_RATE),
     ("#m", MEASURED_AT),
     ("#q", SEQUENCE),
@@ -83,25 +91,25 @@ impl Before {
         self.load.as_ref()
     }
 
-    /// The measurement that follows from `sample`; `None` less than a second after the last, which another sweep took meanwhile.
+    /// The measurement that follows from `sample`; `None` less than a second after the last, which another sweep took meanwhile, and
+    /// where an idle bucket is as it was.
     #[must_use]
     pub fn measure(&self, sample: &Sample) -> Option<Measured> {
+        let outlived = self.load.as_ref().map_or(0, Load::outlived);
         let last = self.load.as_ref().and_then(|load| load.measured);
-        if last.is_some_and(|last| sample.at.micros_since(last.at) < SHORTEST_SAMPLE) {
+        if last.is_some_and(|last| sample.at.micros_since(last.at) < SHORTEST_SAMPLE || last.tells(sample, outlived)) {
             return None;
         }
-        let measured = match last {
-            Some(last) => next(&last, sample),
-            None => first(sample),
-        };
+        let measured = last.map_or_else(|| Measurement::first(sample), |last| last.next(sample, outlived));
         let load = Load {
             dimension: self.dimension.clone(),
             measured: Some(measured),
             healed_at: self.load.as_ref().and_then(Load::healed_at),
             refused: self.load.as_ref().map_or(0, Load::refused),
-            outlived: self.load.as_ref().map_or(0, Load::outlived),
+            outlived,
         };
-        Some(Measured { update: self.write(&measured), load })
+        let outlived = last.map_or(0, |last| outlived.saturating_sub(last.outlived)).max(0);
+        Some(Measured { update: self.write(&measured), load, outlived })
     }
 
     fn write(&self, measured: &Measurement) -> Update {
@@ -109,7 +117,9 @@ impl Before {
         let mut values = alloc::vec![
             (":p", Operand::number(measured.pending)),
             (":k", Operand::number(measured.taken)),
-            (":a", Operand::number(measured.admitted.unwrap_or(UNCOUNTED))),
+            (":a", Operand::number(measured.admitted)),
+            (":u", Operand::number(measured.uncounted)),
+            (":o", Operand::number(measured.outlived)),
             (":r", Operand::number(measured.drain_rate.unwrap_or_default())),
             (":m", Operand::number(measured.at)),
             (":q", Operand::number(measured.sequence)),
@@ -134,47 +144,59 @@ impl Before {
 /// A shorter time says little of a rate, and the average takes whole seconds.
 const SHORTEST_SAMPLE: i64 = 1_000_000;
 
-/// Stands for a count that nobody keeps.
-const UNCOUNTED: Amount = Amount::from_tokens(-1);
+impl Measurement {
+    const fn first(sample: &Sample) -> Self {
+        let Sample { pending, taken, admitted, uncounted, at, floor: _ } = *sample;
+        Self {
+            pending,
+            taken,
+            admitted,
+            uncounted,
+            outlived: 0,
+            drain_rate: None,
+            at,
+            sequence: 1,
+            pending_since: if pending.micros() > 0 { Some(at) } else { None },
+            departed_at: None,
+            still_since: None,
+        }
+    }
 
-fn first(sample: &Sample) -> Measurement {
-    Measurement {
-        pending: sample.pending,
-        taken: sample.taken,
-        admitted: sample.admitted,
-        drain_rate: None,
-        at: sample.at,
-        sequence: 1,
-        pending_since: (sample.pending > Amount::ZERO).then_some(sample.at),
-        departed_at: None,
-        still_since: None,
+    fn next(&self, sample: &Sample, outlived: i64) -> Self {
+        let Sample { pending, taken, admitted, uncounted, at, floor: _ } = *sample;
+        let departed = departures(self, sample);
+        let is_still =
+            departed == Some(Amount::ZERO) && admitted == self.admitted && taken > Amount::ZERO && taken == self.taken;
+        Self {
+            pending,
+            taken,
+            admitted,
+            uncounted,
+            outlived,
+            drain_rate: drain_rate(self, sample, departed),
+            at,
+            sequence: self.sequence.saturating_add(1),
+            pending_since: (pending > Amount::ZERO).then(|| self.pending_since.unwrap_or(at)),
+            departed_at: if departed > Some(Amount::ZERO) { Some(at) } else { self.departed_at },
+            still_since: is_still.then(|| self.still_since.unwrap_or(self.at)),
+        }
+    }
+
+    /// Whether it says all that a sample of an idle bucket has to say.
+    fn tells(&self, sample: &Sample, outlived: i64) -> bool {
+        let is_idle = |pending: Amount, taken: Amount| pending == Amount::ZERO && taken == Amount::ZERO;
+        let is_as_it_was = self.admitted == sample.admitted && self.uncounted == sample.uncounted;
+        let idle = is_idle(self.pending, self.taken) && is_idle(sample.pending, sample.taken);
+        idle && is_as_it_was && self.outlived == outlived
     }
 }
 
-fn next(last: &Measurement, sample: &Sample) -> Measurement {
-    let has_work = sample.pending > Amount::ZERO;
-    let departed = departures(last, sample);
-    let is_still = departed == Some(Amount::ZERO)
-        && sample.admitted == last.admitted
-        && sample.taken > Amount::ZERO
-        && sample.taken == last.taken;
-    Measurement {
-        pending: sample.pending,
-        taken: sample.taken,
-        admitted: sample.admitted,
-        drain_rate: drain_rate(last, sample, departed),
-        at: sample.at,
-        sequence: last.sequence.saturating_add(1),
-        pending_since: has_work.then(|| last.pending_since.unwrap_or(sample.at)),
-        departed_at: if departed > Some(Amount::ZERO) { Some(sample.at) } else { last.departed_at },
-        still_since: is_still.then(|| last.still_since.unwrap_or(last.at)),
-    }
-}
-
-/// What departed between two measurements; `None` where not every client counts what it takes, or the bucket was made anew.
+/// What departed between two measurements; `None` where a client wrote that does not count what it takes, or the bucket was made
+/// anew.
 fn departures(last: &Measurement, sample: &Sample) -> Option<Amount> {
-    let admitted = sample.admitted?.minus(last.admitted?);
-    (admitted >= Amount::ZERO).then(|| admitted.minus(sample.pending.minus(last.pending)).max(Amount::ZERO))
+    let admitted = sample.admitted.minus(last.admitted);
+    (admitted >= Amount::ZERO && sample.uncounted == last.uncounted)
+        .then(|| admitted.minus(sample.pending.minus(last.pending)).max(Amount::ZERO))
 }
 
 fn drain_rate(last: &Measurement, sample: &Sample, departed: Option<Amount>) -> Option<Rate> {
