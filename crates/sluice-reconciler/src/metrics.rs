@@ -25,18 +25,7 @@ const MOST_DIMENSIONS: usize = 100;
 
 /// The lines: one for the environment, and one for each concurrency bucket that has something to say.
 pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Timestamp) -> impl Iterator<Item = Value> {
-    let restored = report.dimensions.iter().filter(|(_, restored)| restored.slots > 0).map(|(name, _)| name);
-    let dimensions: BTreeSet<&Dimension> = restored.chain(report.drift.keys()).take(MOST_DIMENSIONS).collect();
-    let of_dimension = move |dimension: &Dimension| {
-        let restored = report.dimensions.get(dimension).copied().unwrap_or_default();
-        let drift = report.drift.get(dimension).copied().unwrap_or_default();
-        let metrics = [
-            ("Restored", COUNT, json!(restored.leases)),
-            ("RestoredSlots", COUNT, json!(restored.slots)),
-            ("Drift", COUNT, slots(drift.abs())),
-        ];
-        line(&[("Environment", environment), ("VendorDimension", dimension.as_str())], &metrics, now)
-    };
+    let leaked = report.leaked();
     let all = [
         ("Sweeps", COUNT, json!(u8::from(ended == Ended::Well))),
         ("Restored", COUNT, json!(report.restored)),
@@ -52,12 +41,51 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
         ("Recounted", COUNT, json!(report.recounted)),
         ("Drift", COUNT, slots(total(&report.drift))),
         ("Corrected", COUNT, slots(total(&report.corrected))),
+        ("Pending", COUNT, slots(report.pending())),
+        ("LeakSuspected", COUNT, slots(total(&leaked))),
+        ("ExpiredButAlive", COUNT, json!(report.outlived.values().sum::<u64>())),
         ("SegmentsUnscanned", COUNT, json!(report.segments_unscanned)),
         ("DeadlineHit", COUNT, json!(u8::from(report.deadline_hit))),
         ("Requests", COUNT, json!(report.requests)),
         ("Duration", "Milliseconds", json!(report.duration.as_millis())),
     ];
-    std::iter::once(line(&[("Environment", environment)], &all, now)).chain(dimensions.into_iter().map(of_dimension))
+    let of_dimension = move |dimension: &Dimension| {
+        let metrics = of_bucket(report, &leaked, dimension);
+        line(&[("Environment", environment), ("VendorDimension", dimension.as_str())], &metrics, now)
+    };
+    std::iter::once(line(&[("Environment", environment)], &all, now))
+        .chain(telling(report).into_iter().map(of_dimension))
+}
+
+/// The buckets with lines of their own: first those with something amiss, then those in which work is pending.
+fn telling(report: &SweepReport) -> Vec<&Dimension> {
+    let restored = report.dimensions.iter().filter(|(_, restored)| restored.slots > 0).map(|(name, _)| name);
+    let still = report.loads.iter().filter(|(_, load)| load.still_since().is_some()).map(|(name, _)| name);
+    let busy = report.loads.iter().filter(|(_, load)| load.pending() > Amount::ZERO).map(|(name, _)| name);
+    let mut seen = BTreeSet::new();
+    let all = report.drift.keys().chain(report.outlived.keys()).chain(restored).chain(still).chain(busy);
+    all.filter(|name| seen.insert(*name)).take(MOST_DIMENSIONS).collect()
+}
+
+fn of_bucket(
+    report: &SweepReport,
+    leaked: &BTreeMap<Dimension, Amount>,
+    dimension: &Dimension,
+) -> Vec<(&'static str, &'static str, Value)> {
+    let restored = report.dimensions.get(dimension).copied().unwrap_or_default();
+    let drift = report.drift.get(dimension).copied().unwrap_or_default();
+    let mut metrics = vec![
+        ("Restored", COUNT, json!(restored.leases)),
+        ("RestoredSlots", COUNT, json!(restored.slots)),
+        ("Drift", COUNT, slots(drift.abs())),
+        ("LeakSuspected", COUNT, slots(leaked.get(dimension).copied().unwrap_or_default())),
+    ];
+    if let Some(load) = report.loads.get(dimension) {
+        metrics.push(("Pending", COUNT, slots(load.pending())));
+        let rate = load.drain_rate().map(|rate| rate.to_string().parse::<f64>().unwrap_or(f64::MAX));
+        metrics.extend(rate.map(|rate| ("DrainRate", "Count/Second", json!(rate))));
+    }
+    metrics
 }
 
 /// Lost and minted slots alike.

@@ -9,6 +9,8 @@ use tokio::time::Instant;
 use crate::client::{Client, Inner};
 use crate::store::{Store, StoreError};
 
+mod log;
+mod measure;
 mod pipeline;
 mod reclaim;
 mod recount;
@@ -72,7 +74,7 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
 }
 
 impl Client {
-    /// Gives back what the leases hold that have ended, and recounts the concurrency buckets.
+    /// Gives back what the leases hold that have ended, recounts the concurrency buckets, and measures their loads.
     ///
     /// Every write is conditional on what was read, so sweeps may run side by side, be cut off anywhere, and meet late releases
     /// and renewals.
@@ -84,8 +86,11 @@ impl Client {
         let began = Instant::now();
         let store = self.inner.store.counting_anew();
         let (mut report, result) = sweep(&self.inner, &store, &options).await;
-        report.requests = store.requests();
         report.duration = began.elapsed();
+        if result.is_ok() && report.segments_unscanned == 0 {
+            log::add(&store, &report, self.inner.now()).await;
+        }
+        report.requests = store.requests();
         report.log();
         match result {
             Ok(()) => Ok(report),
@@ -121,7 +126,8 @@ async fn sweep(inner: &Inner, store: &Store, options: &SweepOptions) -> (SweepRe
     if result.is_err() || report.segments_unscanned > 0 || is_over(deadlines.work) {
         return (report, result);
     }
-    match within(deadlines.hard, recount.end(store, inner.now(), &mut report)).await {
+    let end = recount.end(store, options, &inner.config.clock, &mut report);
+    match within(deadlines.hard, end).await {
         Some(result) => (report, result),
         None => {
             report.deadline_hit = true;

@@ -1,11 +1,13 @@
-//! Part 3: recounts the concurrency buckets. Reads them before the scan and after it, and puts right what two sweeps found.
+//! Part 3: recounts the concurrency buckets. Reads them before the scan and after it, and puts right what two sweeps found; what it
+//! read serves the measurement of their loads besides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_core::schema::{DIRECTORY_KEY, KEY};
-use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, ReadAt, Returned, Timestamp};
+use sluice_core::schema::{DIRECTORY_KEY, KEY, LOAD_PREFIX};
+use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, Load, ReadAt, Returned, Timestamp};
 
-use super::report::SweepReport;
+use super::measure::Loads;
+use super::report::{SweepOptions, SweepReport};
 use crate::clock::Clock;
 use crate::store::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
 
@@ -21,19 +23,20 @@ pub(super) struct Recount {
     returned: BTreeMap<Dimension, Returned>,
     /// Concurrency buckets that the scan met.
     found: BTreeSet<Dimension>,
+    loads: Loads,
 }
 
 impl Recount {
     /// Reads the concurrency buckets that the directory names, before the scan. While the table is throttled, none.
     pub(super) async fn begin(store: &Store, clock: &Clock) -> Result<Self, StoreError> {
         let begun = clock.now();
-        let (directory, first) = match read_directory(store).await {
+        let (directory, first, loads) = match read_directory(store).await {
             Err(StoreError::Contended { .. }) => Default::default(),
             other => other?,
         };
         let (census, returned, found) = Default::default();
         let read_at = ReadAt { begun, done: clock.now() };
-        Ok(Self { read_at, directory, first, census, returned, found })
+        Ok(Self { read_at, directory, first, census, returned, found, loads })
     }
 
     pub(super) const fn read_at(&self) -> ReadAt {
@@ -60,16 +63,43 @@ impl Recount {
         self.returned.entry(dimension.clone()).or_default().add(returned);
     }
 
-    /// Reads the buckets again, after a scan that saw every lease and after all that was given back, and judges.
-    pub(super) async fn end(self, store: &Store, now: Timestamp, report: &mut SweepReport) -> Result<(), StoreError> {
-        match self.judge(store, now, report).await {
+    /// Reads the buckets again, after a scan that saw every lease and after all that was given back, judges, and measures.
+    pub(super) async fn end(
+        self,
+        store: &Store,
+        options: &SweepOptions,
+        clock: &Clock,
+        report: &mut SweepReport,
+    ) -> Result<(), StoreError> {
+        match self.judge_and_measure(store, options, clock, report).await {
             Err(StoreError::Contended { .. }) => Ok(()),
             other => other,
         }
     }
 
-    async fn judge(&self, store: &Store, now: Timestamp, report: &mut SweepReport) -> Result<(), StoreError> {
-        let last = read_buckets(store, self.first.keys()).await?;
+    async fn judge_and_measure(
+        &self,
+        store: &Store,
+        options: &SweepOptions,
+        clock: &Clock,
+        report: &mut SweepReport,
+    ) -> Result<(), StoreError> {
+        let (last, _) = read_buckets(store, self.first.keys().map(ToString::to_string).collect()).await?;
+        let now = clock.now();
+        self.judge(store, &last, now, report).await?;
+        let census = |dimension: &Dimension| self.census.get(dimension).copied().unwrap_or_default();
+        self.loads
+            .measure(store, options, last.values().map(|bucket| (bucket, census(bucket.dimension()))), now, report)
+            .await
+    }
+
+    async fn judge(
+        &self,
+        store: &Store,
+        last: &BTreeMap<Dimension, Bucket>,
+        now: Timestamp,
+        report: &mut SweepReport,
+    ) -> Result<(), StoreError> {
         for (dimension, first) in &self.first {
             let Some(last) = last.get(dimension) else { continue };
             let census = self.census.get(dimension).copied().unwrap_or_default();
@@ -120,24 +150,31 @@ async fn write(
     Ok(())
 }
 
-async fn read_directory(store: &Store) -> Result<(Directory, BTreeMap<Dimension, Bucket>), StoreError> {
+async fn read_directory(store: &Store) -> Result<(Directory, BTreeMap<Dimension, Bucket>, Loads), StoreError> {
     let Some(row) = store.read(DIRECTORY_KEY).await? else { return Ok(Default::default()) };
     let directory = Directory::read(&Attributes(&row));
-    let first = read_buckets(store, directory.names()).await?;
-    Ok((directory, first))
+    let names = directory.names().flat_map(|name| [name.to_string(), Load::key(name)]);
+    let (first, others) = read_buckets(store, names.collect()).await?;
+    let loads = Loads::read(first.keys(), &others);
+    Ok((directory, first, loads))
 }
 
-/// Reads concurrency buckets; what cannot be read or is none is left out.
+/// Reads rows: concurrency buckets, and what is none. A bucket that cannot be read is left out.
 async fn read_buckets(
     store: &Store,
-    names: impl Iterator<Item = &Dimension>,
-) -> Result<BTreeMap<Dimension, Bucket>, StoreError> {
-    let keys: Vec<String> = names.map(ToString::to_string).collect();
-    let rows = store.read_all(&keys).await?;
-    let read = |row: &Item| {
-        let dimension = Dimension::new(&value_text(row, KEY)).ok()?;
-        let bucket = Bucket::read(&dimension, &Attributes(row)).ok()?;
-        bucket.limit().is_concurrent().then_some((dimension, bucket))
-    };
-    Ok(rows.iter().filter_map(read).collect())
+    keys: Vec<String>,
+) -> Result<(BTreeMap<Dimension, Bucket>, Vec<Item>), StoreError> {
+    let (mut buckets, mut others) = (BTreeMap::new(), Vec::new());
+    for row in store.read_all(&keys).await? {
+        let key = value_text(&row, KEY);
+        if key.starts_with(LOAD_PREFIX) {
+            others.push(row);
+        } else if let Ok(dimension) = Dimension::new(&key)
+            && let Ok(bucket) = Bucket::read(&dimension, &Attributes(&row))
+            && bucket.limit().is_concurrent()
+        {
+            buckets.insert(dimension, bucket);
+        }
+    }
+    Ok((buckets, others))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use sluice_core::{Amount, Dimension};
+use sluice_core::{Amount, Dimension, Load};
 
 use super::MOST_LOGGED;
 use crate::give_back::Tally;
@@ -23,11 +23,14 @@ pub struct SweepOptions {
     pub concurrency: u16,
     /// Time after which nothing new is begun; none by default. What is left is the next sweep's.
     pub budget: Option<Duration>,
+    /// The longest that a call may take; 15 minutes by default, which is how long a Lambda function may run. A drain rate is never
+    /// taken to be below each slot once in that time, so that a bucket in which nothing departs does not shed for ever.
+    pub slowest_call: Duration,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { segments: 16, concurrency: 4, budget: None }
+        Self { segments: 16, concurrency: 4, budget: None, slowest_call: Duration::from_secs(15 * 60) }
     }
 }
 
@@ -64,6 +67,10 @@ pub struct SweepReport {
     pub drift: BTreeMap<Dimension, Amount>,
     /// Slots that it gave back or took away, after two sweeps running had found them.
     pub corrected: BTreeMap<Dimension, Amount>,
+    /// The loads of the concurrency buckets, as they were measured.
+    pub loads: BTreeMap<Dimension, Load>,
+    /// Holders that were found to have outlived their leases since the last sweep, by bucket.
+    pub outlived: BTreeMap<Dimension, u64>,
     /// Segments of the table that the budget or throttling left for the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
@@ -85,6 +92,19 @@ pub struct Restored {
 }
 
 impl SweepReport {
+    /// Slots that are held, in all buckets that were measured.
+    #[must_use]
+    pub fn pending(&self) -> Amount {
+        self.loads.values().fold(Amount::ZERO, |sum, load| sum.plus(load.pending()))
+    }
+
+    /// Slots that are taken in buckets where nobody has been active for a quarter of an hour.
+    #[must_use]
+    pub fn leaked(&self) -> BTreeMap<Dimension, Amount> {
+        let leaked = self.loads.iter().map(|(name, load)| (name.clone(), load.leaked()));
+        leaked.filter(|(_, slots)| *slots > Amount::ZERO).collect()
+    }
+
     pub(super) fn log(&self) {
         let names = |dimensions: &mut dyn Iterator<Item = &Dimension>| {
             dimensions.map(Dimension::as_str).collect::<Vec<_>>().join(",")
@@ -106,6 +126,9 @@ impl SweepReport {
             recounted = self.recounted,
             drift = names(&mut self.drift.keys()),
             corrected = names(&mut self.corrected.keys()),
+            pending = %self.pending(),
+            leaked = names(&mut self.leaked().keys()),
+            outlived = self.outlived.values().sum::<u64>(),
             segments_unscanned = self.segments_unscanned,
             deadline_hit = self.deadline_hit,
             requests = self.requests,
@@ -134,8 +157,8 @@ impl SweepReport {
     }
 }
 
-/// The names of `reconciler.complete`, for programs that print it: in this order, dimensions as an array, drift and
-/// corrections as objects.
+/// The names of `reconciler.complete`, for programs that print it: in this order, dimensions as an array, drift, corrections and
+/// leaks as objects.
 impl Serialize for SweepReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let slots = |map: &BTreeMap<Dimension, Amount>| -> BTreeMap<String, f64> {
@@ -157,6 +180,9 @@ impl Serialize for SweepReport {
         map.serialize_entry("recounted", &self.recounted)?;
         map.serialize_entry("drift", &slots(&self.drift))?;
         map.serialize_entry("corrected", &slots(&self.corrected))?;
+        map.serialize_entry("pending", &number(self.pending()))?;
+        map.serialize_entry("leaked", &slots(&self.leaked()))?;
+        map.serialize_entry("outlived", &self.outlived.values().sum::<u64>())?;
         map.serialize_entry("segments_unscanned", &self.segments_unscanned)?;
         map.serialize_entry("deadline_hit", &self.deadline_hit)?;
         map.serialize_entry("requests", &self.requests)?;

@@ -1,0 +1,7 @@
+//! Loads and admission: what is estimated of a vendor is held beside what it then does, and the ways in which a known system went
+//! wrong are gone through.
+
+mod admission;
+mod measuring;
+mod row;
+mod vendor;

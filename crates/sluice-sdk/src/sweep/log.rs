@@ -1,0 +1,57 @@
+//! The row of the last sweeps, for those who look.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sluice_core::schema::SWEEPS_KEY;
+use sluice_core::{Amount, Dimension, SweepLog, SweepRecord, Timestamp};
+
+use super::report::SweepReport;
+use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
+
+/// Sweeps that end at once try as often to add their lines.
+const TRIES: u32 = 3;
+
+/// How long that may take: the sweep is done, and its caller waits.
+const AT_MOST: Duration = Duration::from_millis(250);
+
+/// Adds a line for a sweep that ended. Nothing rests on it: where it fails, that is logged.
+pub(super) async fn add(store: &Store, report: &SweepReport, now: Timestamp) {
+    let record = SweepRecord {
+        at: now,
+        duration: report.duration,
+        rows: count(report.rows_scanned),
+        restored: count(report.restored),
+        slots: count(report.restored_slots),
+        drift: total(&report.drift),
+        corrected: total(&report.corrected),
+        requests: store.requests(),
+    };
+    let failed = match tokio::time::timeout(AT_MOST, write(store, record)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => String::from("no answer in time"),
+    };
+    tracing::warn!(event = "reconciler.sweep_log_left", error = failed);
+}
+
+/// Written twice after a lost reply, a sweep would have two lines: the condition asks for the text as it was.
+async fn write(store: &Store, record: SweepRecord) -> Result<(), StoreError> {
+    for _ in 0..TRIES {
+        let row = store.read(SWEEPS_KEY).await?;
+        let log = row.map(|row| SweepLog::read(&Attributes(&row))).unwrap_or_default();
+        if let Written::Applied(_) = store.update(&log.add(record), IfAmbiguous::SendAgain).await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Lost and minted slots alike.
+fn total(slots: &BTreeMap<Dimension, Amount>) -> Amount {
+    slots.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
+}

@@ -1,0 +1,107 @@
+//! Part 4: measures the load of each concurrency bucket, from what the scan and the two readings around it have shown.
+
+use std::collections::BTreeMap;
+
+use sluice_core::schema::KEY;
+use sluice_core::{Amount, Before, Bucket, CLOCK_ERROR, Census, Dimension, Load, Measured, Rate, Sample, Timestamp};
+use tokio::task::JoinSet;
+
+use super::report::{SweepOptions, SweepReport};
+use crate::store::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
+
+/// The load rows as they were before the scan.
+#[derive(Debug, Default)]
+pub(super) struct Loads(BTreeMap<Dimension, Before>);
+
+impl Loads {
+    /// Those of `buckets` among `rows`.
+    pub(super) fn read<'a>(buckets: impl Iterator<Item = &'a Dimension>, rows: &[Item]) -> Self {
+        let rows: BTreeMap<String, &Item> = rows.iter().map(|row| (value_text(row, KEY), row)).collect();
+        let before = |name: &Dimension| {
+            let row = rows.get(&Load::key(name)).map(|row| Attributes(row));
+            (name.clone(), Before::read(name, row.as_ref()))
+        };
+        Self(buckets.map(before).collect())
+    }
+
+    /// Measures the buckets and writes what was found, a few rows at once.
+    pub(super) async fn measure<'a>(
+        &self,
+        store: &Store,
+        options: &SweepOptions,
+        buckets: impl Iterator<Item = (&'a Bucket, Census)>,
+        now: Timestamp,
+        report: &mut SweepReport,
+    ) -> Result<(), StoreError> {
+        let mut tasks = JoinSet::new();
+        for (bucket, census) in buckets {
+            let Some(before) = self.0.get(bucket.dimension()) else { continue };
+            match before.measure(&sample(bucket, census, options, now)) {
+                Some(measured) => {
+                    tasks.spawn(write(store.clone(), measured));
+                }
+                None => {
+                    report.loads.extend(before.load().map(|load| (load.dimension().clone(), load.clone())));
+                }
+            }
+            if tasks.len() >= usize::from(options.concurrency.max(1)) {
+                take(&mut tasks, report).await?;
+            }
+        }
+        while !tasks.is_empty() {
+            take(&mut tasks, report).await?;
+        }
+        Ok(())
+    }
+}
+
+fn sample(bucket: &Bucket, census: Census, options: &SweepOptions, now: Timestamp) -> Sample {
+    let cutoff = now.before(CLOCK_ERROR);
+    let inline = bucket.inline().into_iter().flat_map(|leases| leases.iter());
+    let living = inline.filter(|(_, lease)| lease.ends.get() >= cutoff).map(|(_, lease)| lease.cost.amount());
+    let capacity = bucket.limit().capacity();
+    Sample {
+        pending: living.fold(census.live(), |sum, cost| sum.plus(cost)),
+        taken: capacity.minus(bucket.tokens()),
+        admitted: bucket.admitted().unwrap_or_default(),
+        uncounted: bucket.uncounted(),
+        at: now,
+        floor: Rate::per(capacity, options.slowest_call).unwrap_or_default(),
+    }
+}
+
+/// The measurement, where no other sweep was faster; another's stands.
+async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, StoreError> {
+    match store.update(&measured.update, IfAmbiguous::SendAgain).await {
+        Ok(Written::Applied(_)) => Ok(Some(measured)),
+        Ok(Written::ConditionFailed(_)) => Ok(None),
+        Err(StoreError::Contended { message, .. }) => {
+            tracing::warn!(event = "reconciler.load_left", dimension = %measured.load.dimension(), message);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes in what one write came to.
+async fn take(
+    tasks: &mut JoinSet<Result<Option<Measured>, StoreError>>,
+    report: &mut SweepReport,
+) -> Result<(), StoreError> {
+    let written = match tasks.join_next().await {
+        Some(Ok(written)) => written?,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        _ => None,
+    };
+    let Some(measured) = written else { return Ok(()) };
+    let dimension = measured.load.dimension();
+    let leaked = measured.load.leaked();
+    if leaked > Amount::ZERO {
+        tracing::warn!(event = "reconciler.leak", %dimension, slots = %leaked);
+    }
+    if measured.outlived > 0 {
+        report.outlived.insert(dimension.clone(), measured.outlived.unsigned_abs());
+    }
+    report.loads.insert(dimension.clone(), measured.load);
+    Ok(())
+}
