@@ -39,6 +39,7 @@ mod interleavings;
 mod kind;
 mod lanes;
 mod limits;
+mod load;
 mod lost_replies;
 mod other_clients;
 mod outage;

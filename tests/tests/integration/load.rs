@@ -1,0 +1,184 @@
+//! The loads that sweeps measure: pending counted anew each time, by what lives in the table.
+
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::schema::{Field, Row};
+use sluice_core::{Amount, Load, SweepLog};
+use sluice_sdk::{Grant, Outcome, SweepOptions, SweepReport};
+use sluice_testkit::Operation;
+
+use crate::kind::Kind;
+use crate::recount::{SLOTS, known_to_sweeps, known_to_sweeps_of, sweep};
+use crate::world::{LEASE_TTL, World, dimension, take};
+
+struct Item(HashMap<String, AttributeValue>);
+
+impl Row for Item {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        let value = self.0.get(name)?;
+        Some(value.as_s().map_or(Field::Other, |text| Field::Text(text)))
+    }
+}
+
+fn load(report: &SweepReport) -> &Load {
+    &report.loads[&dimension(SLOTS)]
+}
+
+fn slots(slots: i32) -> Amount {
+    Amount::from_tokens(slots)
+}
+
+/// Callers that take a slot, hold it for `held` and go, one after the other, for five minutes; then a sweep.
+async fn work(world: &World, holders: &mut Vec<Grant>, at_once: usize, held: Duration) -> SweepReport {
+    let client = world.client();
+    let mut passed = Duration::ZERO;
+    while passed < Duration::from_secs(300) {
+        while holders.len() < at_once {
+            match client.acquire(SLOTS).await.unwrap() {
+                Outcome::Granted(grant) => holders.push(grant),
+                Outcome::RetryIn(_) => break,
+            }
+        }
+        let step = held / u32::try_from(at_once).unwrap();
+        world.pass(step);
+        passed += step;
+        if !holders.is_empty() {
+            holders.remove(0).release().await.unwrap();
+        }
+    }
+    while holders.len() < at_once {
+        holders.push(take(&client, SLOTS).await);
+    }
+    world.client().sweep(SweepOptions::default()).await.unwrap()
+}
+
+async fn the_rate_is_what_departs(kind: Kind) {
+    let world = known_to_sweeps_of(kind, 4).await;
+    let mut holders = Vec::new();
+    for _ in 0..3 {
+        work(&world, &mut holders, 4, Duration::from_secs(10)).await;
+    }
+    let report = work(&world, &mut holders, 4, Duration::from_secs(10)).await;
+    let rate: f64 = load(&report).drain_rate().unwrap().to_string().parse().unwrap();
+    assert_eq!((load(&report).pending(), load(&report).taken()), (slots(4), slots(4)));
+    assert!((rate / 0.4 - 1.0).abs() < 0.02, "four slots, ten seconds each: {rate}");
+    // Half as many holders, as slow: half as fast.
+    for grant in holders.split_off(2) {
+        grant.release().await.unwrap();
+    }
+    for _ in 0..3 {
+        work(&world, &mut holders, 2, Duration::from_secs(10)).await;
+    }
+    let report = work(&world, &mut holders, 2, Duration::from_secs(10)).await;
+    let rate: f64 = load(&report).drain_rate().unwrap().to_string().parse().unwrap();
+    assert!((rate / 0.2 - 1.0).abs() < 0.05, "{rate}");
+    std::mem::forget(holders);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_of_lease_rows_is_what_departs() {
+    the_rate_is_what_departs(Kind::Rows).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_of_inline_leases_is_what_departs() {
+    the_rate_is_what_departs(Kind::Inline).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_crashed_holders_left_is_not_pending_after_the_next_sweep() {
+    let world = known_to_sweeps(10).await;
+    let client = world.client();
+    let mut alive = Vec::new();
+    for _ in 0..5 {
+        let _ = ManuallyDrop::new(take(&client, SLOTS).await);
+        alive.push(take(&client, SLOTS).await);
+    }
+    world.pass(Duration::from_secs(1));
+    let report = client.sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!(load(&report).pending(), slots(10));
+    world.pass(LEASE_TTL - Duration::from_secs(5));
+    for grant in &mut alive {
+        grant.renew().await.unwrap();
+    }
+    world.pass(Duration::from_secs(8));
+    let report = client.sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!((report.restored_slots, load(&report).pending(), load(&report).taken()), (5, slots(5), slots(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_both_kinds_are_counted_once() {
+    let world = known_to_sweeps(10).await;
+    let inline = world.client_with(|settings| settings.leases(Kind::Inline.leases()));
+    let _held = (take(&world.client(), SLOTS).await, take(&inline, SLOTS).await, take(&inline, SLOTS).await);
+    world.pass(Duration::from_secs(1));
+    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!((load(&report).pending(), load(&report).taken()), (slots(3), slots(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_nobody_moves_are_told_after_a_quarter_of_an_hour() {
+    let world = known_to_sweeps(5).await;
+    let mut held = take(&world.client(), SLOTS).await;
+    let mut leaked = Vec::new();
+    for _ in 0..5 {
+        let report = sweep_and_renew(&world, &mut held).await;
+        leaked.push(report.leaked().get(&dimension(SLOTS)).copied().unwrap_or_default());
+    }
+    assert_eq!(leaked, [slots(0), slots(0), slots(0), slots(1), slots(1)]);
+    held.release().await.unwrap();
+    assert!(sweep(&world).await.leaked().is_empty());
+}
+
+/// Five minutes in which its holder does nothing but hold on, and a sweep.
+async fn sweep_and_renew(world: &World, held: &mut Grant) -> SweepReport {
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(30));
+        held.renew().await.unwrap();
+    }
+    world.client().sweep(SweepOptions::default()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_sweeps_at_once_measure_once() {
+    let world = known_to_sweeps(5).await.distant();
+    let _held = take(&world.client(), SLOTS).await;
+    world.pass(Duration::from_secs(10));
+    let (one, other) = (world.client(), world.client());
+    let (one, other) = tokio::join!(one.sweep(SweepOptions::default()), other.sweep(SweepOptions::default()));
+    let measured =
+        [one.unwrap(), other.unwrap()].iter().filter(|report| report.loads.contains_key(&dimension(SLOTS))).count();
+    assert!(measured >= 1);
+    world.pass(Duration::from_secs(10));
+    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!(load(&report).sequence(), 2, "the two of before were one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_bucket_costs_a_sweep_no_write() {
+    let world = known_to_sweeps(5).await;
+    for sweeps in 0..3 {
+        world.dynamo.meter().reset();
+        sweep(&world).await;
+        let of_load = u64::from(sweeps == 0);
+        assert_eq!(world.dynamo.meter().of(Operation::UpdateItem).requests, of_load + 1, "and its own line");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_twenty_sweeps_leave_a_line_each() {
+    let world = known_to_sweeps(2).await;
+    for _ in 0..25 {
+        sweep(&world).await;
+    }
+    let row = world.row("load#sweeps").await.unwrap();
+    let log = SweepLog::read(&Item(row));
+    let at: Vec<_> = log.records().map(|record| record.at).collect();
+    assert_eq!(at.len(), 20);
+    assert!(at.is_sorted_by(|one, other| one > other), "the latest first");
+    assert_eq!(at[0], world.dynamo.clock().now());
+    assert!(log.records().all(|record| record.rows >= 1 && record.requests >= 16));
+}
