@@ -33,10 +33,21 @@ pub(crate) struct Booking {
 
 /// A start that a caller was told at `now`.
 #[derive(Clone, Copy, Debug)]
-struct Told {
-    at: Micros,
-    cost: Micros,
-    now: Micros,
+pub(crate) struct Told {
+    pub(crate) at: Micros,
+    pub(crate) cost: Micros,
+    pub(crate) now: Micros,
+    pub(crate) by: Teller,
+}
+
+/// What told a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    /// A grant: not before the moment for which its write was planned.
+    Grant,
+    /// A ticket: the moment at which the row has its tokens, which may be past. A clock that went back between a write to a full
+    /// bucket and the look at its start makes a ticket of a grant (seed 2072): it may be redeemed as early as the line allows.
+    Ticket,
 }
 
 /// Told starts that lie further back are not checked any more: what was taken is long used, or lost.
@@ -51,8 +62,11 @@ impl Booking {
     }
 
     /// When the last of it is there.
-    fn last(&self) -> Micros {
-        self.planned.max(self.after.reaches_zero())
+    fn last(&self, by: Teller) -> Micros {
+        match by {
+            Teller::Grant => self.planned.max(self.after.reaches_zero()),
+            Teller::Ticket => self.after.reaches_zero(),
+        }
     }
 
     /// Whether what was told, and this besides, is there when it is told: the callers of one write share what it took, and each
@@ -70,33 +84,31 @@ impl Booking {
 
     /// Whether it may be told of this write. A clock that went back since the asking may tell it later, by twice its error.
     fn is_in_time(&self, start: Told, error: Micros) -> bool {
-        let latest = self.last().max(start.now + error) + 2 + 2 * error;
-        start.at >= self.planned - 2 && start.at <= latest
+        let last = self.last(start.by);
+        match start.by {
+            Teller::Grant => start.at >= self.planned - 2 && start.at <= last.max(start.now + error) + 2 + 2 * error,
+            // How early it may be, `has_room_for` says.
+            Teller::Ticket => start.at <= last + 2,
+        }
     }
 
     /// How likely a start is of this write, the less the likelier: what was taken for it alone, and is there just then; else what it
     /// just fits into.
     fn distance(&self, start: Told) -> (bool, Micros, Micros) {
-        let is_other = self.taken > start.cost + 2 || (start.at - self.last()).abs() > 2;
-        let off = (start.at - start.at.clamp(self.planned, self.last())).abs();
+        let last = self.last(start.by);
+        let is_other = self.taken > start.cost + 2 || (start.at - last).abs() > 2;
+        let off = (start.at - start.at.clamp(self.planned.min(last), last)).abs();
         (is_other, off, (start.at - self.planned).abs())
     }
 }
 
 impl Account {
-    /// A caller was told, at `now`, that it may start at `at`: one of the writes of its process took tokens that are there then,
-    /// and that nobody else was told of. A clock that went back since it asked may tell it later, by twice its error; what another
-    /// caller left, or a process had in stock, may be had at once.
-    pub(crate) fn told_start(
-        &mut self,
-        bucket: &str,
-        (at, cost): (Micros, Micros),
-        now: Micros,
-        error: Micros,
-    ) -> Result<usize, String> {
-        let start = Told { at, cost, now };
+    /// A caller was told a start: one of the writes of its process took tokens that are there then, and that nobody else was told
+    /// of. A clock that went back since it asked may tell it later, by twice its error; what another caller left, or a process had
+    /// in stock, may be had at once.
+    pub(crate) fn told_start(&mut self, bucket: &str, start: Told, error: Micros) -> Result<usize, String> {
         let Some(found) = self.place(start, error, MOVES) else {
-            return Err(format!("{bucket}: a caller may start at {at}, and its process booked {:?}", self.bookings));
+            return Err(format!("{bucket}: a caller was {start:?}, and its process booked {:?}", self.bookings));
         };
         Ok(self.bookings[found].told.len())
     }

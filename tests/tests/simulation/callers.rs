@@ -7,6 +7,7 @@ use fastrand::Rng;
 use sluice_sdk::{Basis, Outcome, Request};
 use tokio::time::{sleep, timeout};
 
+use crate::account::{Teller, Told};
 use crate::process::Process;
 use crate::record::Grip;
 use crate::row::Micros;
@@ -135,7 +136,8 @@ impl Caller {
                 if self.universe.scenario.bucket(name).is_some_and(|bucket| !bucket.is_concurrent()) {
                     account.kept += cost;
                     if need.parts.len() == 1 && !self.has_leases && !grip.redeemed {
-                        shared |= account.told_start(name, (Micros::from(grip.start_at), cost), now, error)? > 1;
+                        let start = Told { at: Micros::from(grip.start_at), cost, now, by: Teller::Grant };
+                        shared |= account.told_start(name, start, error)? > 1;
                     }
                 }
                 account.balance(&self.process.name, name)

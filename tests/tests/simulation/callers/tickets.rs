@@ -6,6 +6,7 @@ use sluice_sdk::{Redeemed, RetryIn, Ticket};
 use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
+use crate::account::{Teller, Told};
 use crate::record::Grip;
 use crate::row::Micros;
 
@@ -33,10 +34,11 @@ impl Caller {
         self.universe.act("a ticket travels", &format!("{}: {ticket}", self.process.name));
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         if let [(bucket, cost)] = need.parts.as_slice() {
-            let (start, cost) = (Micros::from(ticket.start_at().micros()), Micros::from(*cost) * 1_000_000);
-            let told = self.universe.ledger(|ledger| {
-                ledger.account(&self.process.name, bucket).told_start(bucket, (start, cost), now, error)
-            });
+            let (at, cost) = (Micros::from(ticket.start_at().micros()), Micros::from(*cost) * 1_000_000);
+            let start = Told { at, cost, now, by: Teller::Ticket };
+            let told = self
+                .universe
+                .ledger(|ledger| ledger.account(&self.process.name, bucket).told_start(bucket, start, error));
             self.universe.check(told.map(drop));
         }
         let message = Message { need: need.clone(), ticket: ticket.to_string(), asked_at };
