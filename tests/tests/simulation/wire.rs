@@ -15,8 +15,9 @@ pub(crate) enum Purpose {
     Return { line: Micros },
     /// Calls are settled that used less: so much is returned.
     Settle { line: Micros, returned: Micros },
-    /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for.
-    Observe { by: Micros, version: Micros },
+    /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for. `from_line` where the reckoning
+    /// starts at the line of that call, not at the level as it was read.
+    Observe { by: Micros, version: Micros, from_line: bool },
     /// Limits, penalties, debts, cool-downs, notes, and what other clients write.
     Other,
 }
@@ -30,7 +31,7 @@ impl Purpose {
             return read(":r", 6).map_or(Self::Return { line }, |returned| Self::Settle { line, returned });
         }
         if let (Some(by), Some(version)) = (read(":d", 6), read(":g", 0)) {
-            return Self::Observe { by, version };
+            return Self::Observe { by, version, from_line: !has(":lo") && !has(":hi") };
         }
         read(":now", 6).map_or(Self::Other, |now| Self::Take { now, from_line: has(":lo") })
     }

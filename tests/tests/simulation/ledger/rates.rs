@@ -77,9 +77,9 @@ impl Ledger {
                 // What flowed back by itself meanwhile is not returned.
                 account.excused += before.flows_back_in(RETURNED_SOON);
             }
-            Purpose::Observe { by, version } => {
+            Purpose::Observe { .. } => {
                 self.judgements.push("judged: a vendor's reply");
-                return self.heard.lowered(process, key, (before, after), by, version);
+                return self.heard.lowered(process, key, (before, after), change.purpose);
             }
             Purpose::Take { now, .. } => {
                 account.taken += taken;

@@ -62,15 +62,16 @@ impl Heard {
     }
 
     /// A reply lowers a bucket to what the vendor said, less what was taken since, and no further, whatever other replies did; where the
-    /// line of its call is not known any more, to what the vendor can have at most. Never after a reply to a later call.
+    /// line of its call is not known any more, the level as it was read, to what the vendor can have at most. Never after a reply to a
+    /// later call.
     pub(super) fn lowered(
         &self,
         process: &str,
         bucket: &str,
         (before, after): (&BucketRow, &BucketRow),
-        by: Micros,
-        version: Micros,
+        purpose: Purpose,
     ) -> Result<(), String> {
+        let Purpose::Observe { by, version, from_line } = purpose else { return Ok(()) };
         let at = after.anchor;
         if after.tokens >= before.line(at).min(if at == before.anchor { Micros::MAX } else { before.capacity }) {
             return Err(format!("{bucket}: a reply of the vendor raised or moved {before:?} to {after:?}"));
@@ -80,21 +81,28 @@ impl Heard {
         }
         let rows = || self.rows.get(bucket).into_iter().flatten();
         let mine = |said: &&Said| said.process == process && said.bucket == bucket;
-        // By a row that it may have read, on the line as it is, to what one of its replies leaves the vendor at most.
-        let on_line = || rows().map(|(row, _)| row).chain([before]).filter(|row| row.anchor == before.anchor);
-        let above = |said: &Said| on_line().map(|row| row.line(said.start) - said.left + 2).max();
-        let is_weak = self.said.iter().filter(mine).filter_map(above).any(|above| by <= above);
+        if !from_line {
+            // From a row that it may have read: on the line as it is, and lowered by no other reply since.
+            let is_read = |row: &&BucketRow| row.anchor == before.anchor && row.observed == before.observed;
+            let read = || rows().map(|(row, _)| row).chain([before]).filter(is_read);
+            let above = |said: &Said| read().map(|row| row.line(said.start) - said.left + 2).max();
+            let most = self.said.iter().filter(mine).filter_map(above).max();
+            if most.is_none_or(|most| by > most) {
+                return Err(format!(
+                    "{bucket}: {process} lowered what it read by {by}, and its replies said {most:?}: {before:?}"
+                ));
+            }
+            return Ok(());
+        }
         let Some((row, taken)) = rows().find(|(row, _)| row.version == version) else { return Ok(()) };
         if row.anchor != before.anchor {
-            let other =
-                || format!("{bucket}: {process} believed a reply of another line, {row:?}, by {by}: {before:?}");
-            return if is_weak { Ok(()) } else { Err(other()) };
+            return Err(format!("{bucket}: {process} believed a reply of another line, {row:?}, by {by}: {before:?}"));
         }
         let lowered = before.observed + by - row.observed;
         // What the write took for others besides is behind the call.
         let too_high = |said: &Said| row.line(said.start) + (taken - said.cost).max(0) - said.left + 2;
         let most = self.said.iter().filter(mine).map(too_high).max();
-        if most.is_none_or(|most| lowered > most) && !is_weak {
+        if most.is_none_or(|most| lowered > most) {
             return Err(format!(
                 "{bucket}: {process} lowered it by {lowered} since {version}, and its replies said {most:?}: {before:?}"
             ));
