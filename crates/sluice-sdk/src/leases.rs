@@ -61,7 +61,7 @@ impl Client {
 }
 
 /// The leases in a bucket's row. A key that is no dimension is no bucket's.
-fn inline(key: String, row: &Item) -> Vec<LeaseRow> {
+pub(crate) fn inline(key: String, row: &Item) -> Vec<LeaseRow> {
     let Ok(dimension) = Dimension::new(&key) else { return Vec::new() };
     let leases = match InlineLeases::read(&Attributes(row)) {
         Ok(leases) => leases.unwrap_or_default(),

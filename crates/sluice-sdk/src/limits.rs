@@ -213,7 +213,7 @@ impl Client {
     }
 }
 
-fn bucket_row(row: &HashMap<String, AttributeValue>) -> BucketRow {
+pub(crate) fn bucket_row(row: &HashMap<String, AttributeValue>) -> BucketRow {
     let key = crate::store::value_text(row, KEY);
     let read = || {
         let dimension = Dimension::new(&key)?;

@@ -54,6 +54,7 @@ mod rounding;
 mod settle;
 mod settled_together;
 mod streams;
+mod survey;
 mod sweep;
 mod tickets;
 mod together;

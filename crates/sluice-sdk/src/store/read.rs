@@ -13,6 +13,8 @@ pub(crate) struct Page {
     pub(crate) rows: Vec<Item>,
     pub(crate) scanned: usize,
     pub(crate) next: Option<Item>,
+    /// What DynamoDB billed for it, where it says so.
+    pub(crate) read_units: Option<f64>,
 }
 
 /// Whether a scan sees every write that was answered before it.
@@ -28,6 +30,7 @@ pub(crate) enum Consistency {
 pub(crate) struct Scan {
     pub(crate) segment: i32,
     pub(crate) segments: i32,
+    /// Empty for every row.
     pub(crate) filter: Cow<'static, str>,
     pub(crate) consistency: Consistency,
     pub(crate) names: &'static [(&'static str, &'static str)],
@@ -88,6 +91,7 @@ impl Store {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
             rows: reply.items.unwrap_or_default(),
             next: reply.last_evaluated_key,
+            read_units: reply.consumed_capacity.and_then(|consumed| consumed.capacity_units),
         })
     }
 }

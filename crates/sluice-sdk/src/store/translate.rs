@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    AttributeValue, KeysAndAttributes, ReturnConsumedCapacity, ReturnValue, ReturnValuesOnConditionCheckFailure,
+    TransactWriteItem,
 };
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
@@ -114,20 +115,19 @@ pub(super) fn batch(dynamo: &Dynamo, table: &str, keys: &[String]) -> BatchGetIt
 }
 
 pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
-    let owned = |pairs: &[(&'static str, &'static str)]| {
-        pairs.iter().map(|(short, name)| ((*short).to_owned(), (*name).to_owned())).collect()
-    };
+    let names: HashMap<_, _> = scan.names.iter().map(|(short, name)| ((*short).into(), (*name).into())).collect();
+    let values: HashMap<_, _> = scan.values.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
+    // DynamoDB refuses an expression that is empty, and names and values of none.
     dynamo
         .scan()
         .table_name(table)
         .segment(scan.segment)
         .total_segments(scan.segments)
-        .filter_expression(scan.filter.as_ref())
+        .set_filter_expression((!scan.filter.is_empty()).then(|| scan.filter.clone().into_owned()))
         .consistent_read(scan.consistency == Consistency::Strong)
-        .set_expression_attribute_names(Some(owned(scan.names)))
-        .set_expression_attribute_values(Some(
-            scan.values.iter().map(|(name, value)| (name.clone().into_owned(), value.clone())).collect(),
-        ))
+        .return_consumed_capacity(ReturnConsumedCapacity::Total)
+        .set_expression_attribute_names((!names.is_empty()).then_some(names))
+        .set_expression_attribute_values((!values.is_empty()).then_some(values))
         .set_limit(scan.page)
         .set_projection_expression(scan.projection.map(str::to_owned))
         .set_exclusive_start_key(scan.from.clone())
