@@ -21,6 +21,8 @@ mod run;
 mod sandbox;
 mod signals;
 mod stress;
+#[allow(dead_code, unused_imports)]
+mod view;
 
 use std::process::ExitCode;
 

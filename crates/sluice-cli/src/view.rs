@@ -1,0 +1,20 @@
+//! What a table looks like: the picture that `sluice watch`, `sluice dashboard` and `sluice metrics` show, each in its own way.
+//!
+//! A [`Reader`] surveys the table at a pace that costs little; a [`View`] takes in what it read. No terminal and no web page in
+//! it. Amounts are floats here: nothing is decided from a picture.
+
+mod bucket;
+mod history;
+mod number;
+mod picture;
+mod reader;
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+mod used;
+
+pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, VendorLimitView};
+pub(crate) use history::{Point, Series};
+pub(crate) use picture::{Cost, FaultView, Picture, RowKind, SweepView, Trouble, View};
+pub(crate) use reader::{Reader, Reading, interval};

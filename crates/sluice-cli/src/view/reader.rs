@@ -1,0 +1,139 @@
+//! Reads the table at a pace that costs little.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use sluice_sdk::core::Timestamp;
+use sluice_sdk::{Client, Clock, StoreError, Survey};
+use tokio::time::Instant;
+
+use crate::arguments::duration;
+
+/// Surveys the table, again and again.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    client: Client,
+    interval: Duration,
+    /// When the next may begin.
+    next: Instant,
+    /// How many failed running.
+    failed: u32,
+}
+
+/// What came of one survey.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) survey: Result<Survey, StoreError>,
+    /// When it ended.
+    pub(crate) at: Timestamp,
+    /// From the beginning of this survey to that of the next.
+    pub(crate) every: Duration,
+}
+
+/// The shortest time from one survey to the next. A person reads no faster, and the line of a bucket says the rest.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// A survey is followed by a pause of nine times as long: it takes a tenth of the time at most, of one connection and one CPU.
+const TIMES_AS_LONG: u32 = 10;
+/// Read units a second that surveys may use. At $0.125 a million (on demand, us-east-1, since November 2024) a view that is open all
+/// day costs $1.08 at most. An eventually consistent scan reads 8 KB for a unit: some 3,000 leases a second.
+const MOST_UNITS_PER_SEC: f64 = 100.0;
+/// The time to the next survey where an answer names units that are no number of seconds.
+const NONSENSE: Duration = Duration::from_secs(3_600);
+/// What a page of a megabyte costs, eventually consistent: half a unit for each 4 KB.
+const UNITS_PER_PAGE: f64 = 128.0;
+/// Pages of a survey: 100 MB, some 400,000 leases. It would cost 12,800 units, and so be read every two minutes.
+const MOST_PAGES: NonZeroUsize = NonZeroUsize::new(100).unwrap();
+/// After failures the time to the next survey doubles up to this: soon enough to show that the table is back.
+const LONGEST_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// Reads a time between surveys: one second at least.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        interval if interval < SHORTEST_INTERVAL => Err("it takes one second at least, as in 5s".into()),
+        interval => Ok(interval),
+    }
+}
+
+impl Reader {
+    /// A reader that begins a survey every `interval` at most, a second at least.
+    pub(crate) fn new(client: Client, interval: Duration) -> Self {
+        Self { client, interval: interval.max(SHORTEST_INTERVAL), next: Instant::now(), failed: 0 }
+    }
+
+    /// Waits for its time, and surveys. One that is dropped while it waits has lost nothing.
+    pub(crate) async fn next(&mut self) -> Reading {
+        tokio::time::sleep_until(self.next).await;
+        let begun = Instant::now();
+        let survey = self.client.survey_within(MOST_PAGES).await;
+        self.failed = if survey.is_ok() { 0 } else { self.failed.saturating_add(1) };
+        let every = match &survey {
+            Ok(survey) => pace(self.interval, survey.took, read_units(survey)),
+            Err(_) => begun.elapsed() + after_failure(self.interval, self.failed),
+        };
+        self.next = begun + every;
+        Reading { survey, at: Clock::system().now(), every }
+    }
+}
+
+/// From the beginning of one survey to that of the next.
+fn pace(interval: Duration, took: Duration, read_units: f64) -> Duration {
+    let for_its_cost = Duration::try_from_secs_f64(read_units / MOST_UNITS_PER_SEC).unwrap_or(NONSENSE);
+    interval.max(took.saturating_mul(TIMES_AS_LONG)).max(for_its_cost)
+}
+
+/// The pause after so many failures running.
+fn after_failure(interval: Duration, failed: u32) -> Duration {
+    let doubled = SHORTEST_INTERVAL.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
+    doubled.min(LONGEST_AFTER_FAILURE).max(interval)
+}
+
+/// What a survey cost, or could have cost at most.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn read_units(survey: &Survey) -> f64 {
+    survey.read_units.unwrap_or(survey.pages as f64 * UNITS_PER_PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn surveys_take_a_tenth_of_the_time_and_a_hundred_units_a_second_at_most() {
+        assert_eq!(pace(SECOND, Duration::from_millis(20), 0.5), SECOND, "a small table is read every second");
+        assert_eq!(pace(SECOND, Duration::from_millis(700), 0.5), Duration::from_secs(7), "a slow one less often");
+        assert_eq!(pace(SECOND, Duration::from_millis(300), 1_280.0), Duration::from_millis(12_800), "and a large one");
+        assert_eq!(pace(Duration::from_secs(30), SECOND, 500.0), Duration::from_secs(30), "never before its time");
+        assert_eq!(pace(SECOND, SECOND, f64::NAN), NONSENSE, "an answer that makes no sense costs little too");
+    }
+
+    #[test]
+    fn a_table_that_does_not_answer_is_asked_again_soon() {
+        let pauses = [1, 2, 3, 4, 99].map(|failed| after_failure(SECOND, failed).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 5, 5]);
+        assert_eq!(after_failure(SECOND * 30, 1), SECOND * 30);
+    }
+
+    #[test]
+    fn an_interval_is_a_second_at_least() {
+        assert_eq!(interval("2s"), Ok(SECOND * 2));
+        assert!(interval("500ms").is_err() && interval("soon").is_err());
+    }
+
+    /// The engine is in process: only pauses take time, and they are virtual.
+    #[tokio::test(start_paused = true)]
+    async fn the_table_is_read_once_an_interval_whoever_asks() {
+        let dynamo = sluice_testkit::EmbeddedDynamo::with_table("table").await.unwrap();
+        let mut reader = Reader::new(dynamo.client("table"), Duration::ZERO);
+        let begun = Instant::now();
+        for _ in 0..5 {
+            assert!(reader.next().await.survey.is_ok());
+        }
+        assert!(begun.elapsed() >= SECOND * 4, "{:?}", begun.elapsed());
+        dynamo.faults().always(sluice_testkit::Operation::Scan, sluice_testkit::Fault::throttled());
+        assert!(reader.next().await.survey.is_err());
+        dynamo.faults().clear();
+        assert!(reader.next().await.survey.is_ok());
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows for tests, as other clients could have written them.
+
+use std::collections::BTreeMap;
+
+use sluice_sdk::core::schema::{self, Field};
+use sluice_sdk::core::{Bucket, Cost, Dimension, Lease, LeaseId, Load, Timestamp};
+use sluice_sdk::{BucketRow, LeaseRow, LoadRow, Survey};
+
+pub(crate) fn dimension(name: &str) -> Dimension {
+    Dimension::new(name).unwrap()
+}
+
+/// A row of numbers and texts.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    name: String,
+    numbers: BTreeMap<&'static str, String>,
+    kind: &'static str,
+}
+
+impl schema::Row for Row {
+    fn field(&self, name: &str) -> Option<Field<'_>> {
+        match name {
+            schema::LIMIT_TYPE => Some(Field::Text(self.kind)),
+            _ => self.numbers.get(name).map(|number| Field::Number(number)),
+        }
+    }
+}
+
+fn decimal(micros: i64) -> String {
+    sluice_sdk::core::Amount::from_micros(micros).to_string()
+}
+
+impl Row {
+    /// A full bucket of tokens at the epoch: millionths, and tokens a second.
+    pub(crate) fn rate(name: &str, capacity: i64, rate: i64) -> Self {
+        Self { name: name.into(), numbers: BTreeMap::new(), kind: "tokens" }
+            .number(schema::CAPACITY, &decimal(capacity))
+            .number(schema::REFILL_RATE, &rate.to_string())
+            .number(schema::COST_PER_CALL, "1")
+            .number(schema::VERSION, "0")
+            .tokens(capacity)
+            .anchor(0)
+    }
+
+    /// A concurrency bucket with all of its slots free.
+    pub(crate) fn slots(name: &str, slots: i64) -> Self {
+        Self { kind: "concurrent", ..Self::rate(name, slots * 1_000_000, 0) }
+    }
+
+    /// What a sweep measured of a bucket.
+    pub(crate) fn load(name: &str) -> Self {
+        Self { name: name.into(), numbers: BTreeMap::new(), kind: "" }
+    }
+
+    pub(crate) fn number(mut self, name: &'static str, value: &str) -> Self {
+        self.numbers.insert(name, value.to_owned());
+        self
+    }
+
+    pub(crate) fn tokens(self, micros: i64) -> Self {
+        self.number(schema::TOKENS, &decimal(micros))
+    }
+
+    pub(crate) fn anchor(self, micros: i64) -> Self {
+        self.number(schema::LAST_REFILL_AT, &decimal(micros))
+    }
+
+    pub(crate) fn bucket(&self) -> Bucket {
+        Bucket::read(&dimension(&self.name), self).unwrap()
+    }
+
+    pub(crate) fn bucket_row(&self) -> BucketRow {
+        let bucket = Bucket::read(&dimension(&self.name), self).map_err(Into::into);
+        BucketRow { key: self.name.clone(), bucket }
+    }
+
+    pub(crate) fn load_row(&self) -> LoadRow {
+        LoadRow { dimension: dimension(&self.name), load: Load::read(&dimension(&self.name), self) }
+    }
+}
+
+/// A lease of one slot.
+pub(crate) fn lease(name: &str, id: &str, caller: &str, since_secs: u32, until_secs: u32) -> LeaseRow {
+    let (since, until) = (Timestamp::from_secs(since_secs), Timestamp::from_secs(until_secs));
+    let id = LeaseId::new(id.into()).unwrap();
+    let lease = Lease::new(dimension(name), &id, Cost::ONE, since, until, caller);
+    LeaseRow { key: lease.key().to_owned(), lease: Ok(lease), is_inline: false }
+}
+
+/// A survey of these rows, so many seconds after the epoch.
+pub(crate) fn survey(at_secs: u32, buckets: &[Row], leases: Vec<LeaseRow>, loads: &[Row]) -> Survey {
+    let mut survey = Survey::default();
+    survey.at = Timestamp::from_secs(at_secs);
+    survey.rows = buckets.len() + leases.len() + loads.len();
+    survey.buckets = buckets.iter().map(Row::bucket_row).collect();
+    survey.leases = leases;
+    survey.loads = loads.iter().map(Row::load_row).collect();
+    survey.pages = 1;
+    survey.read_units = Some(0.5);
+    survey.is_whole = true;
+    survey
+}

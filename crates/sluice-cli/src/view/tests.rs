@@ -1,0 +1,160 @@
+//! Pictures of surveys that a test makes up.
+
+use std::time::Duration;
+
+use sluice_sdk::core::Timestamp;
+use sluice_sdk::{StoreError, Survey};
+
+use super::sample::{Row, lease, survey};
+use super::*;
+
+const TPM: &str = "openai#tpm";
+const SLOTS: &str = "elevenlabs#concurrent";
+
+/// A minute's limit of 6,000 tokens.
+fn tpm() -> Row {
+    Row::rate(TPM, 6_000_000_000, 100)
+}
+
+fn slots() -> Row {
+    Row::slots(SLOTS, 3)
+}
+
+fn read(survey: Survey) -> Reading {
+    Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) }
+}
+
+fn failed(at_secs: u32) -> Reading {
+    let error = StoreError::Contended { operation: "Scan", message: "throttled".into() };
+    Reading { at: Timestamp::from_secs(at_secs), survey: Err(error), every: Duration::from_secs(1) }
+}
+
+/// The view after these surveys.
+fn view(surveys: impl IntoIterator<Item = Survey>) -> View {
+    let mut view = View::new("table");
+    surveys.into_iter().for_each(|survey| view.take_in(read(survey)));
+    view
+}
+
+fn bucket<'a>(view: &'a View, name: &str) -> &'a BucketView {
+    view.picture.as_ref().unwrap().buckets.iter().find(|bucket| bucket.name == name).unwrap()
+}
+
+#[test]
+fn a_level_below_zero_is_a_wait() {
+    let view = view([survey(10, &[tpm().tokens(-1_500_000_000)], vec![], &[])]);
+    let bucket = bucket(&view, TPM);
+    assert_eq!((bucket.level, bucket.wait_secs, bucket.used_per_sec), (-500.0, 5.0, None));
+}
+
+#[test]
+fn use_is_told_from_the_second_survey_on() {
+    let first = tpm().tokens(1_000_000_000);
+    let last = first.clone().tokens(400_000_000).number("version", "9");
+    let view = view([survey(10, &[first], vec![], &[]), survey(12, &[last], vec![], &[])]);
+    let bucket = bucket(&view, TPM);
+    assert_eq!((bucket.used_per_sec, bucket.used_is_least, bucket.writes_per_sec), (Some(300.0), false, Some(4.5)));
+    let used: Vec<_> = view.series(TPM).unwrap().points().map(|point| (point.at, point.used_per_sec)).collect();
+    assert_eq!(used, [(10.0, None), (12.0, Some(300.0))]);
+}
+
+#[test]
+fn holders_are_told_with_those_that_ended_in_front() {
+    let leases = || vec![lease(SLOTS, "b", "worker-2", 90, 150), lease(SLOTS, "a", "worker-1", 20, 80)];
+    let full = slots().tokens(1_000_000);
+    let view = view([survey(100, &[full], leases(), &[])]);
+    let bucket = bucket(&view, SLOTS);
+    let who: Vec<_> = bucket.holders.iter().map(|holder| (holder.caller.as_deref(), holder.is_overdue)).collect();
+    assert_eq!(who, [(Some("worker-1"), true), (Some("worker-2"), false)]);
+    assert_eq!((bucket.leases, bucket.held, bucket.overdue, bucket.level), (2, 2.0, 1, 1.0));
+    assert_eq!((bucket.holders[1].since, bucket.holders[1].until), (Some(90.0), 150.0));
+}
+
+/// The clock of the holder may be two seconds behind.
+#[test]
+fn a_lease_is_overdue_when_it_has_ended_for_every_clock() {
+    let overdue = |at| bucket(&view([survey(at, &[slots()], vec![lease(SLOTS, "a", "w", 0, 60)], &[])]), SLOTS).overdue;
+    assert_eq!((overdue(62), overdue(63)), (0, 1));
+}
+
+#[test]
+fn what_a_sweep_measured_stands_beside_its_bucket() {
+    let load = |refused| {
+        let load = Row::load(SLOTS).number("pending", "2").number("measured_at", "90").number("sequence", "3");
+        load.number("drain_rate", "0.25").number("refused", refused)
+    };
+    let at = |at, refused| survey(at, &[slots()], vec![], &[load(refused)]);
+    let view = view([at(100, "10"), at(110, "30")]);
+    let bucket = bucket(&view, SLOTS);
+    let load = bucket.load.as_ref().unwrap();
+    assert_eq!((load.pending, load.drain_rate, load.measured_at), (2.0, Some(0.25), Some(90.0)));
+    assert_eq!((load.refused, bucket.refused_per_sec), (30, Some(2.0)));
+}
+
+#[test]
+fn cool_down_drift_and_a_lower_limit_are_told() {
+    let rate = tpm().number("blocked_until", "160").number("vendor_limit", "3000").number("vendor_limit_window", "60");
+    let drifting = slots().number("drift", "-1").number("drift_seen_at", "90").number("counted", "0");
+    let over = rate.clone().number("blocked_until", "100");
+    let view = view([survey(100, &[rate, drifting], vec![], &[])]);
+    let (tpm, slots) = (bucket(&view, TPM), bucket(&view, SLOTS));
+    assert_eq!(tpm.cooling_until, Some(160.0));
+    let reported = tpm.vendor_limit.as_ref().unwrap();
+    assert_eq!((reported.limit, reported.window_secs, reported.is_lower), (3_000.0, 60.0, true));
+    assert_eq!(slots.drift, Some(-1.0));
+    let view = self::view([survey(100, &[over], vec![], &[])]);
+    assert_eq!(bucket(&view, TPM).cooling_until, None, "it has ended");
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_told_and_hide_no_other() {
+    let broken = Row::rate("broken#rpm", 1_000_000, 0);
+    let load = Row::load(SLOTS).number("refused", "many");
+    let view = view([survey(10, &[broken, slots()], vec![lease("gone#concurrent", "a", "w", 0, 60)], &[load])]);
+    let picture = view.picture.as_ref().unwrap();
+    let faults: Vec<_> = picture.faults.iter().map(|fault| (fault.key.as_str(), fault.row)).collect();
+    assert_eq!(faults, [("broken#rpm", RowKind::Bucket), (SLOTS, RowKind::Load)]);
+    assert_eq!((picture.buckets.len(), picture.stray_leases), (1, 1));
+}
+
+#[test]
+fn a_table_that_goes_away_is_told_with_its_last_picture_until_it_is_back() {
+    let mut view = view([survey(10, &[tpm()], vec![], &[])]);
+    view.take_in(failed(11));
+    view.take_in(failed(13));
+    let trouble = view.trouble.as_ref().unwrap();
+    assert_eq!((trouble.since, trouble.surveys), (11.0, 2));
+    assert!(trouble.error.contains("throttled"), "{trouble:?}");
+    assert_eq!(view.picture.as_ref().unwrap().at, 10.0);
+    view.take_in(read(survey(20, &[tpm()], vec![], &[])));
+    assert_eq!((view.trouble, view.picture.unwrap().at), (None, 20.0));
+}
+
+#[test]
+fn a_series_keeps_an_hour_and_forgets_a_bucket_that_is_gone() {
+    let mut view = view((0..4_000).map(|at| survey(at, &[tpm()], vec![], &[])));
+    let series = view.series(TPM).unwrap();
+    assert_eq!((series.points().len(), series.points().next().unwrap().at), (3_600, 400.0));
+    view.take_in(read(survey(4_000, &[slots()], vec![], &[])));
+    assert!(view.series(TPM).is_none() && view.series(SLOTS).is_some());
+}
+
+/// A gap of ten seconds, in which thirty tokens a second were taken.
+#[test]
+fn what_was_taken_between_two_surveys_is_spread_over_the_time_between_them() {
+    let at = |at, taken: i64| survey(at, &[tpm().tokens(5_000_000_000 - taken * 1_000_000)], vec![], &[]);
+    let view = view([at(10, 0), at(11, 90), at(21, 390), at(22, 390)]);
+    let used = view.series(TPM).unwrap().used(22.0, 16.0, 8);
+    let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+    assert_eq!(used[0..2], [None, None]);
+    assert_eq!(used[2..], some(&[90.0, 30.0, 30.0, 30.0, 30.0, 15.0]));
+}
+
+#[test]
+fn a_picture_is_json_with_what_it_cost() {
+    let view = view([survey(10, &[tpm()], vec![], &[])]);
+    let json = serde_json::to_value(&view).unwrap();
+    assert_eq!((&json["table"], &json["trouble"]), (&"table".into(), &serde_json::Value::Null));
+    assert_eq!(json["picture"]["buckets"][0]["name"], TPM);
+    assert_eq!(json["picture"]["cost"]["read_units_per_sec"], 0.5);
+}

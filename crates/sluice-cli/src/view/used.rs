@@ -1,0 +1,141 @@
+//! What was taken from a bucket between two readings of its row.
+
+use sluice_sdk::core::{Amount, Bucket};
+
+/// What was taken, less what was given back; never below zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) amount: Amount,
+    /// Whether more may have been taken: what flowed back over the brim meanwhile leaves no trace.
+    pub(super) is_least: bool,
+}
+
+impl Used {
+    /// Between two readings of one bucket; `None` where they do not say: its limits changed between them, or nobody counts what is
+    /// admitted to it.
+    ///
+    /// Of a rate bucket: what its line lost. While the anchor stays, both readings are of one line, and their tokens tell. Once it
+    /// moved, the line of the first reading is followed to the new anchor, where the second begins. It is the same as looking at
+    /// any later instant, unless the bucket fills up: there the later instant has forgotten what has flowed back since.
+    pub(super) fn between(first: &Bucket, last: &Bucket) -> Option<Self> {
+        if first.limit() != last.limit() {
+            return None;
+        }
+        if last.limit().is_concurrent() {
+            let admitted = last.admitted()?.minus(first.admitted().unwrap_or_default());
+            return Some(Self { amount: admitted.max(Amount::ZERO), is_least: false });
+        }
+        let has_moved = first.anchor() != last.anchor();
+        let expected = if has_moved { first.level(last.anchor()) } else { first.tokens() };
+        // What replies of the vendor lowered it by was not taken by a call of ours.
+        let observed = last.observed().minus(first.observed());
+        let lost = expected.minus(last.tokens()).minus(observed);
+        Some(Self { amount: lost.max(Amount::ZERO), is_least: has_moved && expected >= first.limit().capacity() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::sample::{Row, dimension};
+    use proptest::prelude::*;
+
+    const CAPACITY: i64 = 100_000_000;
+    /// Tokens a second, so that no microsecond is rounded.
+    const RATE: i64 = 5;
+
+    /// A rate bucket, changed as callers change it: a spend leaves the anchor, a full bucket and an old anchor move it.
+    #[derive(Clone, Copy, Debug)]
+    struct Line {
+        tokens: i64,
+        anchor: i64,
+    }
+
+    impl Line {
+        fn take(&mut self, cost: i64, at: i64) {
+            let line = self.tokens + (at - self.anchor) * RATE;
+            *self = if line > CAPACITY {
+                Self { tokens: CAPACITY - cost, anchor: at }
+            } else if at - self.anchor > 60_000_000 {
+                Self { tokens: line - cost, anchor: at }
+            } else {
+                Self { tokens: self.tokens - cost, anchor: self.anchor }
+            };
+        }
+
+        fn is_full(self, at: i64) -> bool {
+            self.tokens + (at - self.anchor) * RATE > CAPACITY
+        }
+
+        fn bucket(self) -> Bucket {
+            Row::rate("openai#tpm", CAPACITY, RATE).tokens(self.tokens).anchor(self.anchor).bucket()
+        }
+    }
+
+    fn takes() -> impl Strategy<Value = Vec<(i64, i64)>> {
+        prop::collection::vec((1_i64..40_000_000, 0_i64..30_000_000), 1..30)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_taken_is_told_exactly_unless_the_bucket_was_full(
+            tokens in -50_000_000_i64..CAPACITY, takes in takes(),
+        ) {
+            let first = Line { tokens, anchor: 1_000_000 };
+            let (mut last, mut at, mut was_full, mut sum) = (first, first.anchor, false, 0);
+            for (cost, after) in takes {
+                at += after;
+                was_full |= last.is_full(at);
+                last.take(cost, at);
+                sum += cost;
+            }
+            let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
+            prop_assert!(used.amount.micros() <= sum, "{used:?} of {sum}");
+            prop_assert!(used.amount.micros() == sum || was_full, "{used:?} of {sum}");
+            prop_assert!(used.amount.micros() == sum || used.is_least, "{used:?} of {sum}");
+        }
+
+        /// Tokens were given back, or put there by hand.
+        #[test]
+        fn it_is_never_below_zero(first in -CAPACITY..CAPACITY, last in -CAPACITY..CAPACITY, later in 0_i64..1_000_000_000) {
+            let (first, last) = (Line { tokens: first, anchor: 0 }, Line { tokens: last, anchor: later });
+            prop_assert!(Used::between(&first.bucket(), &last.bucket()).unwrap().amount >= Amount::ZERO);
+        }
+    }
+
+    /// At the instant of a survey a quarter of what the last call took has flowed back.
+    #[test]
+    fn a_full_bucket_shows_the_call_that_was_made_since() {
+        let first = Line { tokens: CAPACITY, anchor: 0 };
+        let mut last = first;
+        last.take(20_000_000, 5_000_000);
+        let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
+        assert_eq!((used.amount, used.is_least), (Amount::from_tokens(20), true));
+    }
+
+    #[test]
+    fn what_a_vendor_lowered_was_not_used() {
+        let first = Row::rate("openai#tpm", CAPACITY, RATE).tokens(90_000_000);
+        let last = first.clone().tokens(50_000_000).number("observed", "30");
+        let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
+        assert_eq!(used.amount, Amount::from_tokens(10));
+    }
+
+    /// A lower capacity takes away what nobody used.
+    #[test]
+    fn a_change_of_limits_says_nothing_of_use() {
+        let (first, last) = (Row::rate("openai#tpm", CAPACITY, RATE), Row::rate("openai#tpm", CAPACITY / 2, RATE));
+        assert_eq!(Used::between(&first.bucket(), &last.bucket()), None);
+    }
+
+    #[test]
+    fn of_slots_the_grants_count_and_not_the_level() {
+        let slots = |free: i64| Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000);
+        let between = |first: &Row, last: &Row| Used::between(&first.bucket(), &last.bucket());
+        let (first, last) = (slots(2).number("admitted", "40"), slots(2).number("admitted", "47"));
+        assert_eq!(between(&first, &last).unwrap().amount, Amount::from_tokens(7));
+        assert_eq!(between(&slots(5), &slots(3).number("admitted", "2")).unwrap().amount, Amount::from_tokens(2));
+        assert_eq!(between(&slots(5), &slots(3)), None, "nobody counts them");
+        assert_eq!(slots(5).bucket().dimension(), &dimension("elevenlabs#concurrent"));
+    }
+}
