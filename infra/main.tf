@@ -34,13 +34,17 @@ module "caller_policy" {
 module "alarms" {
   source = "./modules/alarms"
 
-  environment              = var.environment
-  function_name            = module.reconciler.function_name
-  table_name               = module.table.name
-  dead_letter_queue_name   = module.reconciler.dead_letter_queue_name
-  topic_arns               = var.alarm_topic_arns
-  actions_enabled          = var.alarm_actions_enabled
-  restored_slots_threshold = var.restored_slots_threshold
+  environment                 = var.environment
+  function_name               = module.reconciler.function_name
+  table_name                  = module.table.name
+  dead_letter_queue_name      = module.reconciler.dead_letter_queue_name
+  topic_arns                  = var.alarm_topic_arns
+  actions_enabled             = var.alarm_actions_enabled
+  restored_slots_threshold    = var.restored_slots_threshold
+  drift_threshold             = var.drift_threshold
+  leak_threshold              = var.leak_threshold
+  expired_but_alive_threshold = var.expired_but_alive_threshold
+  clock_offset_threshold_ms   = var.clock_offset_threshold_ms
 }
 
 module "dashboard" {

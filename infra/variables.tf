@@ -98,3 +98,27 @@ variable "restored_slots_threshold" {
   type        = number
   default     = 10
 }
+
+variable "drift_threshold" {
+  description = "Lost or minted slots that one sweep may find without an alarm. Zero tells of each; more tolerates clients that are known to restore twice."
+  type        = number
+  default     = 0
+}
+
+variable "leak_threshold" {
+  description = "Slots that may stay taken for 15 minutes with nothing granted or given back, without an alarm. Zero tells of each; more tolerates calls that are meant to last longer."
+  type        = number
+  default     = 0
+}
+
+variable "expired_but_alive_threshold" {
+  description = "Holders that outlive their leases in 15 minutes, from which it is an alarm. One tells of each; more tolerates callers that are stopped now and then."
+  type        = number
+  default     = 1
+}
+
+variable "clock_offset_threshold_ms" {
+  description = "Milliseconds between the reconciler's clock and DynamoDB's, above which it is an alarm. Sweeps allow for 2,000."
+  type        = number
+  default     = 1000
+}

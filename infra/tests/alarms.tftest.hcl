@@ -27,6 +27,9 @@ run "each_alarm_watches_what_its_name_says" {
       reconciler-errors = "AWS/Lambda/Errors FunctionName=the-function Sum GreaterThanOrEqualToThreshold 1 300s 1/1 notBreaching"
       no-sweep          = "Sluice/Sweeps Environment=pre Sum LessThanThreshold 1 900s 1/1 breaching"
       drift             = "Sluice/Drift Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
+      leak              = "Sluice/LeakSuspected Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
+      expired-but-alive = "Sluice/ExpiredButAlive Environment=pre Sum GreaterThanOrEqualToThreshold 1 900s 1/1 notBreaching"
+      clock-offset      = "Sluice/ClockOffset Environment=pre Maximum GreaterThanThreshold 1000 900s 1/1 notBreaching"
       already-capped    = "Sluice/AlreadyCapped Environment=pre Minimum GreaterThanOrEqualToThreshold 1 3600s 1/1 notBreaching"
       restored-slots    = "Sluice/RestoredSlots Environment=pre Sum GreaterThanOrEqualToThreshold 10 900s 4/4 notBreaching"
       unparsable-rows   = "Sluice/Unparsable Environment=pre Maximum GreaterThanThreshold 0 900s 1/1 notBreaching"
@@ -71,15 +74,15 @@ run "every_alarm_is_named_explained_and_heard" {
 
   assert {
     condition = output.names == tolist([
-      "sluice-pre-already-capped", "sluice-pre-dead-letters", "sluice-pre-drift", "sluice-pre-hot-key", "sluice-pre-no-sweep",
-      "sluice-pre-reconciler-errors", "sluice-pre-restored-slots", "sluice-pre-throttles", "sluice-pre-unfinished-sweeps",
-      "sluice-pre-unparsable-rows",
+      "sluice-pre-already-capped", "sluice-pre-clock-offset", "sluice-pre-dead-letters", "sluice-pre-drift",
+      "sluice-pre-expired-but-alive", "sluice-pre-hot-key", "sluice-pre-leak", "sluice-pre-no-sweep", "sluice-pre-reconciler-errors",
+      "sluice-pre-restored-slots", "sluice-pre-throttles", "sluice-pre-unfinished-sweeps", "sluice-pre-unparsable-rows",
     ])
     error_message = "Alarms are named sluice-{env}-{what}, and these are all of them."
   }
 
   assert {
-    condition     = length(output.arns) == 10
+    condition     = length(output.arns) == 13
     error_message = "Every alarm is handed to the dashboard."
   }
 
@@ -108,9 +111,13 @@ run "what_can_be_chosen_arrives" {
   }
 
   variables {
-    topic_arns               = []
-    actions_enabled          = false
-    restored_slots_threshold = 3
+    topic_arns                  = []
+    actions_enabled             = false
+    restored_slots_threshold    = 3
+    drift_threshold             = 4
+    leak_threshold              = 5
+    expired_but_alive_threshold = 6
+    clock_offset_threshold_ms   = 700
   }
 
   assert {
@@ -122,8 +129,14 @@ run "what_can_be_chosen_arrives" {
   }
 
   assert {
-    condition     = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold == 3
-    error_message = "The threshold for restored slots is the module's."
+    condition = { for name, a in aws_cloudwatch_metric_alarm.this : name => a.threshold if a.threshold > 1 } == {
+      restored-slots    = 3
+      drift             = 4
+      leak              = 5
+      expired-but-alive = 6
+      clock-offset      = 700
+    }
+    error_message = "A threshold that was chosen is not its alarm's."
   }
 }
 
@@ -141,7 +154,7 @@ run "a_topic_that_is_no_arn_is_refused" {
   expect_failures = [var.topic_arns]
 }
 
-run "a_threshold_that_is_always_met_is_refused" {
+run "thresholds_that_are_always_met_are_refused" {
   command = plan
 
   module {
@@ -149,8 +162,32 @@ run "a_threshold_that_is_always_met_is_refused" {
   }
 
   variables {
-    restored_slots_threshold = 0
+    restored_slots_threshold    = 0
+    drift_threshold             = -1
+    leak_threshold              = -1
+    expired_but_alive_threshold = 0
+    clock_offset_threshold_ms   = 0
   }
 
-  expect_failures = [var.restored_slots_threshold]
+  expect_failures = [
+    var.restored_slots_threshold,
+    var.drift_threshold,
+    var.leak_threshold,
+    var.expired_but_alive_threshold,
+    var.clock_offset_threshold_ms,
+  ]
+}
+
+run "a_clock_that_no_sweep_allows_for_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/alarms"
+  }
+
+  variables {
+    clock_offset_threshold_ms = 2001
+  }
+
+  expect_failures = [var.clock_offset_threshold_ms]
 }

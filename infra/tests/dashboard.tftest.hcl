@@ -42,14 +42,18 @@ run "the_dashboard_shows_every_metric_that_is_published" {
       "AWS/Lambda Throttles FunctionName the-function",
       "AWS/SQS ApproximateNumberOfMessagesVisible QueueName the-queue",
       "Sluice AlreadyCapped Environment pre",
+      "Sluice ClockOffset Environment pre",
       "Sluice ConflictsRetried Environment pre",
       "Sluice Corrected Environment pre",
       "Sluice DeadlineHit Environment pre",
       "Sluice Drift Environment pre",
       "Sluice Duration Environment pre",
       "Sluice Expired Environment pre",
+      "Sluice ExpiredButAlive Environment pre",
+      "Sluice LeakSuspected Environment pre",
       "Sluice Left Environment pre",
       "Sluice LostRaces Environment pre",
+      "Sluice Pending Environment pre",
       "Sluice Refused Environment pre",
       "Sluice Requests Environment pre",
       "Sluice Restored Environment pre",
@@ -69,10 +73,13 @@ run "the_dashboard_shows_every_metric_that_is_published" {
       ])) == toset([
       "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"RestoredSlots\" Environment=\"pre\"', 'Sum', 300)",
       "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"Drift\" Environment=\"pre\"', 'Maximum', 300)",
+      "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"Pending\" Environment=\"pre\"', 'Maximum', 300)",
+      "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"DrainRate\" Environment=\"pre\"', 'Average', 300)",
+      "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"LeakSuspected\" Environment=\"pre\"', 'Maximum', 300)",
       "write / PERIOD(write)",
       "read / PERIOD(read)",
     ])
-    error_message = "Restored slots and drift are searched by dimension; units are shown a second."
+    error_message = "What a sweep says by dimension is searched for; units are shown a second."
   }
 }
 

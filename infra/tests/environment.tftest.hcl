@@ -15,7 +15,7 @@ run "the_parts_know_each_other" {
       output.table_name == "ontopix-vendor-buckets-pre"
       && output.reconciler_function_name == "sluice-reconciler-pre"
       && output.dashboard_name == "sluice-pre"
-      && length(output.alarm_names) == 10
+      && length(output.alarm_names) == 13
     )
     error_message = "Everything is named after the environment."
   }
@@ -42,6 +42,11 @@ run "what_can_be_chosen_arrives" {
     alarm_topic_arns         = ["arn:aws:sns:eu-west-1:111122223333:the-topic"]
     alarm_actions_enabled    = false
     restored_slots_threshold = 3
+
+    drift_threshold             = 4
+    leak_threshold              = 5
+    expired_but_alive_threshold = 6
+    clock_offset_threshold_ms   = 700
   }
 
   assert {
@@ -67,9 +72,13 @@ run "what_can_be_chosen_arrives" {
 
   assert {
     condition = module.alarms.settings == {
-      actions_enabled          = false
-      topic_arns               = toset(["arn:aws:sns:eu-west-1:111122223333:the-topic"])
-      restored_slots_threshold = 3
+      actions_enabled             = false
+      topic_arns                  = toset(["arn:aws:sns:eu-west-1:111122223333:the-topic"])
+      restored_slots_threshold    = 3
+      drift_threshold             = 4
+      leak_threshold              = 5
+      expired_but_alive_threshold = 6
+      clock_offset_threshold_ms   = 700
     }
     error_message = "A variable does not reach the alarms."
   }

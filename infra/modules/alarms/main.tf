@@ -46,7 +46,51 @@ locals {
       dimensions  = local.of_environment
       statistic   = "Maximum"
       comparison  = "GreaterThanThreshold"
-      threshold   = 0
+      threshold   = var.drift_threshold
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    # What a sweep reports has lasted for 15 minutes already, so one finding is enough.
+    leak = {
+      description = "Slots of a concurrency bucket are taken, and for 15 minutes nothing was granted or given back there: holders hang and renew their leases, or slots leaked. See on the dashboard which dimension it is and in `sluice leases` who holds it; end those holders. Slots without a lease come back by the recount of two sweeps."
+      namespace   = "Sluice"
+      metric      = "LeakSuspected"
+      dimensions  = local.of_environment
+      statistic   = "Maximum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = var.leak_threshold
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    expired-but-alive = {
+      description = "Holders found that their leases had ended while they were still calling the vendor, so the vendor saw more calls at once than the limit. See in their logs which callers (lease.gone, release.late): raise SLUICE_LEASE_TTL above their longest call, or have them run in a slot, which renews and ends in time."
+      namespace   = "Sluice"
+      metric      = "ExpiredButAlive"
+      dimensions  = local.of_environment
+      statistic   = "Sum"
+      comparison  = "GreaterThanOrEqualToThreshold"
+      threshold   = var.expired_but_alive_threshold
+      period      = 900
+      periods     = 1
+      datapoints  = 1
+      missing     = "notBreaching"
+    }
+
+    # A sweep reports the least that its clock is off by, so that one finding is no accident of a slow reply.
+    clock-offset = {
+      description = "The reconciler's clock and DynamoDB's differ by more than the threshold. Sweeps allow for two seconds, and each caller's own offset widens what a rate bucket may grant. Lambda's clock is AWS's to mend: if it lasts, run `sluice doctor` on the machines of callers, and see that they take their time from NTP (chrony)."
+      namespace   = "Sluice"
+      metric      = "ClockOffset"
+      dimensions  = local.of_environment
+      statistic   = "Maximum"
+      comparison  = "GreaterThanThreshold"
+      threshold   = var.clock_offset_threshold_ms
       period      = 900
       periods     = 1
       datapoints  = 1

@@ -15,8 +15,12 @@ output "arns" {
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
-    actions_enabled          = aws_cloudwatch_metric_alarm.throttles.actions_enabled
-    topic_arns               = aws_cloudwatch_metric_alarm.throttles.alarm_actions
-    restored_slots_threshold = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold
+    actions_enabled             = aws_cloudwatch_metric_alarm.throttles.actions_enabled
+    topic_arns                  = aws_cloudwatch_metric_alarm.throttles.alarm_actions
+    restored_slots_threshold    = aws_cloudwatch_metric_alarm.this["restored-slots"].threshold
+    drift_threshold             = aws_cloudwatch_metric_alarm.this["drift"].threshold
+    leak_threshold              = aws_cloudwatch_metric_alarm.this["leak"].threshold
+    expired_but_alive_threshold = aws_cloudwatch_metric_alarm.this["expired-but-alive"].threshold
+    clock_offset_threshold_ms   = aws_cloudwatch_metric_alarm.this["clock-offset"].threshold
   }
 }

@@ -45,3 +45,47 @@ variable "restored_slots_threshold" {
     error_message = "The threshold must be one slot or more: with less the alarm would never end."
   }
 }
+
+variable "drift_threshold" {
+  description = "Lost or minted slots that one sweep may find without an alarm. Zero tells of each; more tolerates clients that are known to restore twice."
+  type        = number
+  default     = 0
+
+  validation {
+    condition     = var.drift_threshold >= 0
+    error_message = "The threshold must be zero slots or more: below, the alarm would never end."
+  }
+}
+
+variable "leak_threshold" {
+  description = "Slots that may stay taken for 15 minutes with nothing granted or given back, without an alarm. Zero tells of each; more tolerates calls that are meant to last longer."
+  type        = number
+  default     = 0
+
+  validation {
+    condition     = var.leak_threshold >= 0
+    error_message = "The threshold must be zero slots or more: below, the alarm would never end."
+  }
+}
+
+variable "expired_but_alive_threshold" {
+  description = "Holders that outlive their leases in 15 minutes, from which it is an alarm. One tells of each; more tolerates callers that are stopped now and then."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.expired_but_alive_threshold >= 1
+    error_message = "The threshold must be one holder or more: with less the alarm would never end."
+  }
+}
+
+variable "clock_offset_threshold_ms" {
+  description = "Milliseconds between the reconciler's clock and DynamoDB's, above which it is an alarm. Sweeps allow for 2,000."
+  type        = number
+  default     = 1000
+
+  validation {
+    condition     = var.clock_offset_threshold_ms > 0 && var.clock_offset_threshold_ms <= 2000
+    error_message = "The threshold must be above zero and at most 2,000 ms, which is what sweeps allow for."
+  }
+}

@@ -1,5 +1,5 @@
-# Rows of equal charts, top to bottom: how Sluice is used, what the sweep gave back, how the sweep ran, what DynamoDB took. Each
-# chart says only what differs from the others; position, size and region follow from where it stands.
+# Rows of equal charts, top to bottom: how Sluice is used, what is in use and how fast it ends, what the sweep gave back, how the
+# sweep ran, what DynamoDB took. Each chart says only what differs from the others; position, size and region follow from where it stands.
 locals {
   env      = var.environment
   function = var.function_name
@@ -7,8 +7,9 @@ locals {
   queue    = var.dead_letter_queue_name
 
   note = <<-EOT
-    **Sluice, ${local.env}.** Clients publish no metrics of their own yet, so use is read off DynamoDB: a batch of grants is one
-    write, and a refusal that a process answers from its cache is no request at all. Everything named *sweep* comes from the reconciler.
+    **Sluice, ${local.env}.** Clients' own metrics go where their products export them, so use is read off DynamoDB here: a batch of
+    grants is one write, and a refusal that a process answers from its cache is no request at all. What is in use, what leaked and
+    everything named *sweep* comes from the reconciler, every five minutes.
   EOT
 
   # In CloudWatch's notation "." stands for the value above it, here written out so that each line can be read alone.
@@ -29,6 +30,42 @@ locals {
         metrics = [
           ["AWS/DynamoDB", "ConditionalCheckFailedRequests", "TableName", local.table, { label = "Failed conditions" }],
           ["AWS/DynamoDB", "TransactionConflict", "TableName", local.table, { label = "Conflicts between transactions" }],
+        ]
+      },
+    ],
+    [
+      {
+        title = "Slots in use, by dimension and in all"
+        yAxis = { left = { label = "Slots", showUnits = false, min = 0 } }
+        stat  = "Maximum"
+        metrics = [
+          [{ expression = "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"Pending\" Environment=\"${local.env}\"', 'Maximum', 300)" }],
+          ["Sluice", "Pending", "Environment", local.env, { label = "All dimensions" }],
+        ]
+      },
+      {
+        title = "Drain rate: slots that become free while work is pending, by dimension"
+        yAxis = { left = { label = "Slots a second", showUnits = false, min = 0 } }
+        stat  = "Average"
+        metrics = [
+          [{ expression = "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"DrainRate\" Environment=\"${local.env}\"', 'Average', 300)" }],
+        ]
+      },
+      {
+        title = "Leaks: slots that are taken where nothing has moved for 15 minutes"
+        yAxis = { left = { label = "Slots", showUnits = false, min = 0 } }
+        stat  = "Maximum"
+        metrics = [
+          [{ expression = "SEARCH('{Sluice,Environment,VendorDimension} MetricName=\"LeakSuspected\" Environment=\"${local.env}\"', 'Maximum', 300)" }],
+          ["Sluice", "LeakSuspected", "Environment", local.env, { label = "All dimensions" }],
+        ]
+      },
+      {
+        title = "Holders that outlived their leases, and the clock's offset"
+        yAxis = { left = { label = "Holders", showUnits = false, min = 0 }, right = { label = "Milliseconds", showUnits = false, min = 0 } }
+        metrics = [
+          ["Sluice", "ExpiredButAlive", "Environment", local.env, { label = "Holders that outlived their leases" }],
+          ["Sluice", "ClockOffset", "Environment", local.env, { stat = "Maximum", label = "Between the reconciler's clock and DynamoDB's", yAxis = "right" }],
         ]
       },
     ],
