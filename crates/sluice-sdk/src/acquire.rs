@@ -2,11 +2,16 @@
 
 use sluice_core::{Amount, Cost, Dimension, RowError};
 
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
 use crate::attempt::{self, Terms};
 use crate::client::Client;
+use crate::metrics;
 use crate::outcome::Outcome;
 use crate::prefetch;
 use crate::request::{Request, RequestError};
+use crate::span;
 use crate::store::StoreError;
 use crate::ticket;
 
@@ -75,19 +80,43 @@ impl Client {
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read, a
     /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
-        let (inner, request) = (&self.inner, request.into());
-        if let Some(within) = request.ticket_within {
-            // On the heap: a request that asks for none pays nothing for it.
-            return Box::pin(ticket::book(inner, request.parse()?, within)).await;
-        }
+        let (inner, request, began) = (&self.inner, request.into(), Instant::now());
+        let span = span::acquire(&request);
         let terms = Terms::at_once(inner.config.lease_ttl);
-        let known = request.only().and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
-        let Some((entry, cost)) = known else {
-            return attempt::submit(inner, &request.parse()?, terms).await;
+        let known = request.only().filter(|_| request.ticket_within.is_none());
+        let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
+        let answer = match (known, request.ticket_within) {
+            (Some((entry, cost)), _) => match prefetch::take(inner, &entry, cost) {
+                Some(grant) => {
+                    metrics::granted_from_stock(&entry, began, grant.start_at());
+                    let answer = Ok(Outcome::Granted(grant));
+                    span::answered(&span, &answer);
+                    return answer;
+                }
+                None => attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await,
+            },
+            (None, None) => attempt::submit(inner, &request.parse()?, terms).instrument(span.clone()).await,
+            // On the heap: a request that asks for none pays nothing for it.
+            (None, Some(within)) => {
+                Box::pin(ticket::book(inner, request.parse()?, within)).instrument(span.clone()).await
+            }
         };
-        match prefetch::take(inner, &entry, cost) {
-            Some(grant) => Ok(Outcome::Granted(grant)),
-            None => attempt::submit_one(inner, entry, cost, terms).await,
+        metrics::acquired(inner, began, &answer);
+        span::answered(&span, &answer);
+        answer
+    }
+}
+
+impl AcquireError {
+    /// The error as spans name it.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "request",
+            Self::UnknownDimension { .. } => "unknown_dimension",
+            Self::NeverSatisfiable { .. } => "never_satisfiable",
+            Self::TooLargeForInline { .. } => "too_large_for_inline",
+            Self::CorruptRow { .. } => "corrupt_row",
+            Self::Store(_) => "store",
         }
     }
 }

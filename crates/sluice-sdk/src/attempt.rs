@@ -13,6 +13,7 @@ use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::config::Leases;
 use crate::grant::Grant;
+use crate::metrics;
 use crate::outcome::{Outcome, RetryIn};
 use crate::request::Ask;
 use crate::retry::Backoff;
@@ -157,10 +158,14 @@ fn told(
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
             match inner.fallback.take(inner, &asks(), terms.patience()) {
                 Some(outcome) => {
+                    metrics::unavailable("local");
                     tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
                     Ok(outcome)
                 }
-                None => Err(AcquireError::Store(error)),
+                None => {
+                    metrics::unavailable("error");
+                    Err(AcquireError::Store(error))
+                }
             }
         }
         Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Outcome::RetryIn(

@@ -11,6 +11,7 @@ use crate::attempt::rows::{self, RowLane};
 use crate::attempt::tokens::TokenLane;
 use crate::give_back::ReleaseLane;
 use crate::grant::Part;
+use crate::metrics::{self, BucketLabel, Meters, Named};
 use crate::prefetch::Stock;
 use crate::rate_limited::RateLimited;
 use crate::settle::SettleLane;
@@ -35,6 +36,7 @@ pub(crate) struct Cache {
     /// The lanes of sets of dimensions with lease rows, by their names.
     rows: Mutex<HashMap<Vec<Dimension>, Arc<RowLane>>>,
     prefetched: HashSet<Dimension>,
+    named: Named,
 }
 
 /// One bucket, shared by all that use it in this process.
@@ -63,6 +65,8 @@ pub(crate) struct Entry {
     rows: Mutex<Vec<Weak<RowLane>>>,
     /// Tokens taken ahead of demand, where the client does.
     pub(crate) stock: Option<Stock>,
+    label: BucketLabel,
+    pub(crate) meters: Meters,
 }
 
 /// A bucket as a reply showed it.
@@ -114,7 +118,8 @@ impl Cache {
             return entry;
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(Entry::new(dimension.clone(), self.prefetched.contains(dimension)));
+        let stock = self.prefetched.contains(dimension).then(Stock::default);
+        let make = || Arc::new(Entry::new(dimension.clone(), stock, self.named.clone()));
         Arc::clone(entries.entry(dimension.clone()).or_insert_with(make))
     }
 
@@ -139,7 +144,7 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    fn new(dimension: Dimension, prefetched: bool) -> Self {
+    fn new(dimension: Dimension, stock: Option<Stock>, named: Named) -> Self {
         Self {
             dimension,
             reading: Mutex::default(),
@@ -153,7 +158,9 @@ impl Entry {
             releases: Arc::default(),
             settles: Arc::default(),
             rows: Mutex::default(),
-            stock: prefetched.then(Stock::default),
+            stock,
+            label: BucketLabel::new(named),
+            meters: Meters::default(),
         }
     }
 
@@ -164,6 +171,21 @@ impl Entry {
 
     pub(crate) fn reading(&self) -> Option<Reading> {
         locked(&self.reading).clone()
+    }
+
+    /// Its name in metrics, which it shares with others where a process has met too many.
+    pub(crate) fn label(&self) -> ::metrics::SharedString {
+        self.label.of(&self.dimension, || self.reading().is_some())
+    }
+
+    /// The same for a bucket that a sweep found rows of, though this process never read its own.
+    pub(crate) fn swept_label(&self) -> ::metrics::SharedString {
+        self.label.of(&self.dimension, || true)
+    }
+
+    /// The same where no other bucket has it: what is so of one bucket must not overwrite what is so of another.
+    pub(crate) fn own_label(&self) -> Option<::metrics::SharedString> {
+        Some(self.label()).filter(|label| **label != *metrics::OTHER)
     }
 
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
@@ -204,8 +226,11 @@ impl Entry {
 
     /// What was taken before the vendor asked for a pause is not used during it.
     fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) {
-        if bucket.blocked_until().is_some_and(|until| until > now) {
-            self.stock.iter().for_each(Stock::clear);
+        let Some(until) = bucket.blocked_until().filter(|until| *until > now) else { return };
+        self.stock.iter().for_each(Stock::clear);
+        let known = self.reading().and_then(|reading| reading.bucket.blocked_until());
+        if known.is_none_or(|known| known < until) {
+            metrics::cool_down_heard(self);
         }
     }
 

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
 use crate::fallback::Fallback;
 use crate::lease_ids::LeaseIds;
+use crate::metrics::describe_metrics;
 use crate::store::{ATTEMPT_TIMEOUT, Store};
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
@@ -227,6 +228,7 @@ impl ClientBuilder {
     /// timeouts for connecting and reading: without them an acquire waits as long as the connection hangs.
     #[must_use]
     pub fn dynamodb(self, dynamo: aws_sdk_dynamodb::Client) -> Client {
+        describe_metrics();
         let store = Store::new(dynamo, self.config.table.clone(), self.config.max_retries);
         let (cache, fallback) = (Cache::new(self.config.prefetch.clone()), Fallback::default());
         Client { inner: Arc::new(Inner { store, cache, fallback, config: self.config }) }

@@ -57,7 +57,7 @@ impl Fallback {
             match take_one(&bucket, Take { cost, now, patience }) {
                 Plan::Write(after) => {
                     let start_at = RateReceipt::new(after.clone(), cost).start_at(now);
-                    parts.push(Part { entry, cost, start_at, hold: Hold::Local, used: None });
+                    parts.push(Part { entry, cost, start_at, hold: Hold::Local, used: None, known_gone: false });
                     taken.push(after);
                 }
                 Plan::Refuse(refusal_of) => {

@@ -10,6 +10,7 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
 use crate::lane::{Lane, NoAnswer, Seat, Service};
+use crate::metrics;
 use crate::settle::settle_charged;
 use crate::store::{Attributes, IfAmbiguous, StoreError, Written};
 
@@ -76,8 +77,9 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released
 }
 
 async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
-    match &part.hold {
-        Hold::Tokens { lease: None, .. } => Ok(Released::GivenBack),
+    let released = match &part.hold {
+        // There is nothing to give back.
+        Hold::Tokens { lease: None, .. } => return Ok(Released::GivenBack),
         Hold::Tokens { lease: Some(lease), .. } => {
             let chunk = Chunk::release_row(Lease::clone(lease));
             let mut released = release_chunk(inner, &part.entry, chunk).await;
@@ -89,7 +91,9 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
             inner.fallback.give_back(&part.entry.dimension, part.cost);
             Ok(Released::GivenBack)
         }
-    }
+    };
+    metrics::released(part, &released);
+    released
 }
 
 /// Slots with lease rows on their way back: those of one bucket join in one transaction.

@@ -7,12 +7,15 @@ use std::time::Duration;
 use sluice_core::{Amount, Dimension, Timestamp};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use crate::attempt::Fresh;
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released, give_back_unused, release};
+use crate::metrics;
 use crate::request::Ask;
+use crate::span;
 
 mod part;
 
@@ -150,11 +153,15 @@ impl Grant {
         if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);
         }
+        let span = span::release(&self);
         let parts = std::mem::take(&mut self.parts);
         // On its own task: a caller that is dropped here has still released.
         let inner = Arc::clone(&self.inner);
-        match tokio::spawn(async move { release(&inner, parts).await }).await {
-            Ok(result) => result,
+        match tokio::spawn(async move { release(&inner, parts).await }.instrument(span.clone())).await {
+            Ok(result) => {
+                span.record("sluice.outcome", metrics::name_of(&result));
+                result
+            }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => std::future::pending().await,
         }

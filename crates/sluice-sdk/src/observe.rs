@@ -15,6 +15,7 @@ use crate::attempt::{known, refresh, saw, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::grant::{Grant, Hold, Part};
+use crate::metrics;
 use crate::request::RequestError;
 use crate::store::{ATTEMPT_TIMEOUT, IfAmbiguous, Written};
 
@@ -120,7 +121,7 @@ pub(crate) async fn observe(
     let quota = Quota::of(&dimension, limit.limit_type());
     let reading = sluice_vendors::read(Vendor::of(&dimension), quota, headers, inner.now());
     for unreadable in &reading.unreadable {
-        metrics::counter!("sluice.vendor.unreadable_headers", "dimension" => dimension.to_string()).increment(1);
+        metrics::vendor_unreadable(inner, &dimension);
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
     // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
@@ -168,7 +169,7 @@ async fn observe_level(
             Written::Applied(row) => {
                 let after = crate::attempt::parse(&entry.dimension, &row)?;
                 entry.wrote(Arc::new(after), inner.now());
-                metrics::counter!("sluice.vendor.lowered", "dimension" => entry.dimension.to_string()).increment(1);
+                metrics::vendor_lowered(entry);
                 tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
                 return Ok(ObservedLevel::Lowered(by));
             }
@@ -204,7 +205,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
         let ours = bucket.limit().capacity();
-        metrics::counter!("sluice.vendor.limit_lower", "dimension" => entry.dimension.to_string()).increment(1);
+        metrics::vendor_limit_lower(entry);
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }

@@ -50,6 +50,8 @@ impl From<Reason> for RetryReason {
 }
 
 impl RetryReason {
+    pub(crate) const ALL: [Self; 4] = [Self::Exhausted, Self::NoFreeSlot, Self::CoolingDown, Self::Contended];
+
     /// Whether the wait that is told ends it for certain, and nothing else does.
     pub(crate) const fn is_over_in_time(self) -> bool {
         matches!(self, Self::Exhausted | Self::CoolingDown)

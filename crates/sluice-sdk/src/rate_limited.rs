@@ -11,6 +11,7 @@ use crate::attempt::known;
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::cool_down::cool_down;
+use crate::metrics;
 use crate::observe::is_same_window;
 use crate::penalize::{PenalizeError, Penalty, penalize};
 use crate::request::{Ask, Request};
@@ -130,7 +131,7 @@ impl Client {
         let now = inner.now();
         let asks = request.into().parse()?;
         let dimension = asks[0].dimension.clone();
-        tell_unreadable(&dimension, &reply, now);
+        tell_unreadable(inner, &dimension, &reply, now);
         let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
             return Ok(Decision::NotRefused);
         };
@@ -143,6 +144,7 @@ impl Client {
         let is_alone = all.iter().all(|asked| asked.is_concurrent);
         let asked: Vec<&Asked> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
         tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
+        asked.iter().for_each(|asked| metrics::vendor_refused(&asked.entry, name_of(&refusal)));
         // To come back at once is no wait: call and refusal would go round without a pause.
         let named = refusal.retry_after().filter(|wait| !wait.is_zero());
         let wait = match (refusal, named) {
@@ -165,13 +167,23 @@ impl Client {
     }
 }
 
+/// The refusal as metrics name it.
+const fn name_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Concurrency { .. } => "concurrency",
+        Refusal::SystemBusy { .. } => "busy",
+        Refusal::QuotaExhausted => "quota",
+        _ => "rate",
+    }
+}
+
 /// A wait that cannot be read is no wait, and somebody should know.
-fn tell_unreadable<H: Headers>(dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
+fn tell_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
     if reply.status < 400 {
         return;
     }
     for unreadable in sluice_vendors::retry_after(reply.headers, reply.body, now).unreadable {
-        metrics::counter!("sluice.vendor.unreadable_headers", "dimension" => dimension.to_string()).increment(1);
+        metrics::vendor_unreadable(inner, dimension);
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
 }

@@ -8,6 +8,7 @@ use sluice_core::{Bucket, Timestamp, Update};
 
 use crate::client::Inner;
 use crate::grant::{Grant, Hold, Holding, Part, Parts};
+use crate::metrics;
 use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Why a lease could not be renewed.
@@ -38,6 +39,7 @@ impl Grant {
     pub async fn renew(&mut self) -> Result<(), RenewError> {
         let renewal = self.renewal();
         let Renewed { mut gone, failure } = renewal.send().await;
+        self.found_gone(&gone);
         if let Some(error) = failure {
             return Err(error.into());
         }
@@ -61,6 +63,17 @@ impl Grant {
     pub(crate) fn was_renewed(&mut self, renewal: &Renewal) {
         if let Some(before) = self.lease_ends() {
             self.renewed_until(renewal.ends.max(before));
+        }
+    }
+
+    /// Takes note of leases that a renewal found gone. Each is counted once, however often it is renewed, and released, afterwards.
+    pub(crate) fn found_gone(&mut self, gone: &[String]) {
+        let ends = Timestamp::default();
+        for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
+            if renewal(part, ends).is_some_and(|(key, _)| gone.contains(&key)) {
+                part.known_gone = true;
+                metrics::expired_but_alive(&part.entry);
+            }
         }
     }
 
@@ -116,16 +129,25 @@ impl Renewal {
     /// One that fails or is gone does not keep the others from being renewed.
     pub(crate) async fn send(&self) -> Renewed {
         let mut renewed = Renewed { gone: Vec::new(), failure: None };
-        let renewals: Vec<(String, Update)> = self.parts.iter().filter_map(|part| renewal(part, self.ends)).collect();
-        for (key, update) in renewals {
+        let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
+        for (part, (key, update)) in renewals {
             // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
             // later already.
-            match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
-                Ok(Written::Applied(_)) => {}
-                Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {}
-                Ok(Written::ConditionFailed(_)) => renewed.gone.push(key),
-                Err(error) => renewed.failure = Some(error),
-            }
+            let outcome = match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
+                Ok(Written::Applied(_)) => metrics::Renewal::Renewed,
+                Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
+                    metrics::Renewal::Renewed
+                }
+                Ok(Written::ConditionFailed(_)) => {
+                    renewed.gone.push(key);
+                    metrics::Renewal::Gone
+                }
+                Err(error) => {
+                    renewed.failure = Some(error);
+                    metrics::Renewal::Failed
+                }
+            };
+            metrics::renewal(&part.entry, outcome);
         }
         renewed
     }

@@ -117,7 +117,7 @@ impl<'a> Request<'a> {
         Request { names, costs, ticket_within: self.ticket_within }
     }
 
-    fn names(&self) -> &[Cow<'a, str>] {
+    pub(crate) fn names(&self) -> &[Cow<'a, str>] {
         match &self.names {
             Names::One(name) => std::slice::from_ref(name),
             Names::Many(names) => names,

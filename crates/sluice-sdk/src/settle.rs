@@ -12,6 +12,7 @@ use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released};
 use crate::grant::{Grant, Hold, Part};
 use crate::lane::{Lane, NoAnswer, Seat, Service};
+use crate::metrics;
 use crate::request::Quantity;
 use crate::store::{IfAmbiguous, StoreError, Written};
 
@@ -145,6 +146,12 @@ pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
 }
 
 async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
+    let settled = settle_unmeasured(inner, part, used).await;
+    metrics::settled(&part.entry, &settled);
+    settled
+}
+
+async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
     let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
         return match part.hold {
             // A share of the process's own is not worth the trouble while DynamoDB is out.

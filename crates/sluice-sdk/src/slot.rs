@@ -7,16 +7,19 @@ use std::time::Duration;
 use sluice_core::{Amount, Dimension, Timestamp};
 use sluice_vendors::Headers;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, Span};
 
 use crate::acquire::AcquireError;
 use crate::attempt::LeaseTerm;
 use crate::client::{Client, Inner};
 use crate::config::LONGEST;
 use crate::grant::{Basis, Grant, Hold, Holding};
+use crate::metrics;
 use crate::observe::{self, Mark, Observed};
 use crate::outcome::RetryIn;
 use crate::request::{Quantity, Request};
 use crate::settle::{self, SettleError};
+use crate::span;
 
 mod wait;
 
@@ -197,11 +200,28 @@ impl SlotBuilder {
     /// the timeout, [`SlotError::Call`] with the closure's own error. A release that fails is logged and no error: the sweep
     /// gives the slot back.
     pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
+        let span = span::slot(&self.request);
+        let inner = Arc::clone(&self.client.inner);
+        let ran = self.run_within(&span, call).instrument(span.clone()).await;
+        span.record("sluice.outcome", name_of(&ran));
+        if let Err(SlotError::Refused(retry)) = &ran {
+            span.record("sluice.refused_by", retry.dimension().as_str());
+            metrics::refused(&inner, retry);
+        }
+        ran
+    }
+
+    async fn run_within<T, E>(
+        self,
+        span: &Span,
+        call: impl AsyncFnOnce(Slot) -> Result<T, E>,
+    ) -> Result<T, SlotError<E>> {
         let asked_at = Instant::now();
         let timeout = self.timeout.min(LONGEST);
         let deadline = asked_at + timeout;
         let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
         let asks = self.request.parse().map_err(AcquireError::from)?;
+        let asked: Vec<Dimension> = asks.iter().map(|ask| ask.dimension.clone()).collect();
         let lease = LeaseTerm {
             at_least: self.client.inner.config.lease_ttl,
             until: (self.holding == Holding::WithinTimeout).then_some(deadline + LEASE_MARGIN),
@@ -210,6 +230,7 @@ impl SlotBuilder {
         let waiting = Waiting::new(&self.client.inner, until, lease, self.holding, &lease_lost);
         // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
         let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
+            metrics::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
         };
         let mut grant = match start? {
@@ -220,8 +241,12 @@ impl SlotBuilder {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             // Too late to begin: no call is made that would be cut off at once.
             grant.give_back_unused();
+            metrics::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
         }
+        metrics::granted(&self.client.inner, &grant, None);
+        metrics::waited(&grant, asked_at.elapsed());
+        span.record("sluice.waited_ms", millis(asked_at.elapsed()));
         let state = Arc::new(State {
             start_at: grant.start_at(),
             acquiring: waiting.acquiring(),
@@ -249,11 +274,27 @@ impl SlotBuilder {
         match called {
             Some(called) => called.map_err(SlotError::Call),
             None => {
+                metrics::slot_timed_out(&self.client.inner, &asked);
                 tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = self.timeout.as_millis());
                 Err(SlotError::SlotTimeout(self.timeout))
             }
         }
     }
+}
+
+/// The end of a slot as spans name it.
+const fn name_of<T, E>(ran: &Result<T, SlotError<E>>) -> &'static str {
+    match ran {
+        Ok(_) => "ok",
+        Err(SlotError::Refused(_)) => "refused",
+        Err(SlotError::SlotTimeout(_)) => "timeout",
+        Err(SlotError::Acquire(_)) => "error",
+        Err(SlotError::Call(_)) => "call_failed",
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn slots_of(grant: &Grant) -> Vec<Dimension> {

@@ -2,31 +2,29 @@
 //! did not happen from what may have.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
-use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
-use aws_sdk_dynamodb::operation::get_item::GetItemError;
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::operation::scan::ScanError;
-use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
-use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
-use aws_sdk_dynamodb::types::{self, AttributeValue, ReturnValue, TransactWriteItem};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, ReturnValue, TransactWriteItem};
 use sluice_core::schema::KEY;
-use sluice_core::{CancellationReason, Delete, Put, Update, Verdict, Write};
+use sluice_core::{CancellationReason, Delete, Put, Update, Write};
 
+use crate::metrics::requests::{Units, retried};
 use crate::retry::{Backoff, Fate, random_up_to};
 
+mod answer;
 mod error;
 mod read;
+mod request;
 mod translate;
 
+use answer::{Answer, Failed, cancelled};
 pub use error::StoreError;
 pub(crate) use read::{Consistency, Scan};
+use request::Reply;
 pub(crate) use translate::{Attributes, value_text};
 
 /// A row as the AWS SDK returns it.
@@ -39,6 +37,9 @@ pub(crate) struct Store {
     table: String,
     max_retries: u32,
     requests: Arc<AtomicU64>,
+    units: Arc<Units>,
+    /// The host that requests go to, once one went there.
+    server: Arc<OnceLock<String>>,
 }
 
 /// The answer to a conditional write.
@@ -92,7 +93,7 @@ impl Transaction {
 
 impl Store {
     pub(crate) fn new(dynamo: Dynamo, table: String, max_retries: u32) -> Self {
-        Self { dynamo, table, max_retries, requests: Arc::default() }
+        Self { dynamo, table, max_retries, requests: Arc::default(), units: Arc::default(), server: Arc::default() }
     }
 
     /// The same table, with its requests counted from nothing.
@@ -158,6 +159,7 @@ impl Store {
     pub(crate) async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
             let request = self.dynamo.delete_item().table_name(&self.table).return_values(ReturnValue::AllOld);
+            let request = request.return_consumed_capacity(TOLD);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
         let reply = self.retrying("DeleteItem", IfAmbiguous::SendAgain, request).await;
@@ -169,6 +171,7 @@ impl Store {
     pub(crate) async fn transact(&self, transaction: &Transaction) -> Result<Transacted, StoreError> {
         let request = || {
             let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
+            let request = request.return_consumed_capacity(TOLD);
             let items = transaction.items.iter().map(|item| translate::in_table(item, &self.table)).collect();
             request.set_transact_items(Some(items)).send()
         };
@@ -192,6 +195,7 @@ impl Store {
     ) -> Result<T, Failed>
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
+        T: Reply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         self.retrying_noting(operation, if_ambiguous, send, &mut false).await
@@ -207,12 +211,13 @@ impl Store {
     ) -> Result<T, Failed>
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
+        T: Reply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
             // On the heap: it is large, and nested deeper than the compiler takes in the futures of those who call it.
-            let error = match Box::pin(send()).await {
+            let error = match self.send_once(operation, attempt, Box::pin(send())).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -229,6 +234,7 @@ impl Store {
             if stop {
                 return Err(Failed::Store(error::describe(operation, &self.table, *maybe_applied, error)));
             }
+            retried(operation);
             tracing::debug!(event = "dynamodb.retry", operation, attempt, ?fate);
             self.back_off(attempt).await;
         }
@@ -236,82 +242,11 @@ impl Store {
     }
 }
 
-/// A request without a plain reply.
-enum Failed {
-    /// The condition was false.
-    Condition(Option<Item>),
-    /// The transaction was cancelled.
-    Cancelled(Vec<types::CancellationReason>),
-    Store(StoreError),
-}
-
-impl Failed {
-    fn condition(self) -> Result<Written, StoreError> {
-        match self {
-            Self::Condition(row) => Ok(Written::ConditionFailed(row)),
-            other => Err(other.error()),
-        }
-    }
-
-    fn error(self) -> StoreError {
-        match self {
-            Self::Store(error) => error,
-            Self::Condition(_) | Self::Cancelled(_) => unreachable!("the request carries no condition"),
-        }
-    }
-}
-
-/// Service errors that are answers and no failures: a false condition, and the reasons of a cancellation.
-trait Answer {
-    fn answer(&self) -> Option<Failed> {
-        None
-    }
-}
-
-impl Answer for BatchGetItemError {}
-impl Answer for GetItemError {}
-impl Answer for ScanError {}
-
-impl Answer for UpdateItemError {
-    fn answer(&self) -> Option<Failed> {
-        let Self::ConditionalCheckFailedException(failed) = self else { return None };
-        Some(Failed::Condition(failed.item.clone()))
-    }
-}
-
-impl Answer for PutItemError {
-    fn answer(&self) -> Option<Failed> {
-        let Self::ConditionalCheckFailedException(failed) = self else { return None };
-        Some(Failed::Condition(failed.item.clone()))
-    }
-}
-
-impl Answer for DeleteItemError {
-    fn answer(&self) -> Option<Failed> {
-        let Self::ConditionalCheckFailedException(failed) = self else { return None };
-        Some(Failed::Condition(failed.item.clone()))
-    }
-}
-
-impl Answer for TransactWriteItemsError {
-    fn answer(&self) -> Option<Failed> {
-        let Self::TransactionCanceledException(cancelled) = self else { return None };
-        cancelled.cancellation_reasons.clone().map(Failed::Cancelled)
-    }
-}
-
-fn cancelled(reason: types::CancellationReason) -> Cancelled {
-    let code = reason.code.unwrap_or_default();
-    let verdict = Verdict::from_code(&code);
-    let message = match reason.message {
-        Some(message) => format!("{code}: {message}"),
-        None => code,
-    };
-    Cancelled { reason: CancellationReason { verdict, message }, row: reason.item.filter(|item| !item.is_empty()) }
-}
-
 /// Requests that change nothing, whatever becomes of them.
 const READS: [&str; 3] = ["GetItem", "BatchGetItem", "Scan"];
+
+/// What each reply tells of the units that it cost.
+const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
 
 /// How long one attempt of a request may take, and its connection.
 pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -6,7 +6,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::DIRECTORY_KEY;
 use tokio::time::Instant;
 
+use tracing::Instrument as _;
+
 use crate::client::{Client, Inner};
+use crate::metrics;
+use crate::span;
 use crate::store::{Store, StoreError};
 
 mod log;
@@ -85,16 +89,26 @@ impl Client {
     pub async fn sweep(&self, options: SweepOptions) -> Result<SweepReport, SweepError> {
         let began = Instant::now();
         let store = self.inner.store.counting_anew();
-        let (mut report, result) = sweep(&self.inner, &store, &options).await;
+        let span = span::sweep(self.table());
+        let (mut report, result) = sweep(&self.inner, &store, &options).instrument(span.clone()).await;
         report.duration = began.elapsed();
         if result.is_ok() && report.segments_unscanned == 0 {
             log::add(&store, &report, self.inner.now()).await;
         }
         report.requests = store.requests();
         report.log();
+        self.measure(&report, &span, if result.is_ok() { "ok" } else { "error" });
         match result {
             Ok(()) => Ok(report),
             Err(source) => Err(SweepError { report: Box::new(report), source }),
+        }
+    }
+
+    fn measure(&self, report: &SweepReport, span: &tracing::Span, outcome: &'static str) {
+        span.record("sluice.restored", report.restored).record("sluice.outcome", outcome);
+        metrics::swept(report, outcome);
+        for (dimension, restored) in &report.dimensions {
+            metrics::restored(self.inner.entry(dimension).swept_label(), restored.leases);
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Part {
     pub(crate) hold: Hold,
     /// What the call used, to be settled when it is released.
     pub(crate) used: Option<Amount>,
+    /// Whether a renewal found its lease gone, which is counted once.
+    pub(crate) known_gone: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +63,7 @@ impl Part {
     ) -> Self {
         let start_at = receipt.start_at(now);
         let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
-        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None }
+        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false }
     }
 
     /// Tokens that are there.
@@ -73,6 +75,7 @@ impl Part {
             start_at: now,
             hold: Hold::Tokens { receipt, lease: None, counts: cost.amount(), is_settled: false },
             used: None,
+            known_gone: false,
         }
     }
 
@@ -84,6 +87,7 @@ impl Part {
             start_at,
             hold: Hold::Slots(Box::new(Slots { bucket, lease })),
             used: None,
+            known_gone: false,
         }
     }
 
@@ -94,6 +98,7 @@ impl Part {
             start_at: now,
             hold: Hold::Inline(Box::new(Inline { id, ends })),
             used: None,
+            known_gone: false,
         }
     }
 

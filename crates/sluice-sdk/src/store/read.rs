@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
 
-use super::{Failed, IfAmbiguous, Item, Store, StoreError, translate, value_text};
+use super::{Failed, IfAmbiguous, Item, Store, StoreError, TOLD, translate, value_text};
 
 /// A page of a scan.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ impl Store {
     pub(crate) async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
             let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
+            let request = request.return_consumed_capacity(TOLD);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
         let reply = self.retrying("GetItem", IfAmbiguous::SendAgain, request).await;

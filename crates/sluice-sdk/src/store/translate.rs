@@ -15,8 +15,8 @@ use aws_sdk_dynamodb::types::{
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
 
-use super::Item;
 use super::read::{Consistency, Scan};
+use super::{Item, TOLD};
 
 /// A row of the AWS SDK, for core to read.
 pub(crate) struct Attributes<'a>(pub(crate) &'a Item);
@@ -85,6 +85,7 @@ pub(super) fn update(dynamo: &Dynamo, table: &str, update: &Update) -> UpdateIte
         .set_expression_attribute_values(values(&update.values))
         .return_values(ReturnValue::AllNew)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+        .return_consumed_capacity(TOLD)
 }
 
 pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuilder {
@@ -95,6 +96,7 @@ pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuild
         .condition_expression(put.statement.condition.as_ref())
         .set_expression_attribute_names(names(put.statement))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+        .return_consumed_capacity(TOLD)
 }
 
 pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteItemFluentBuilder {
@@ -106,12 +108,14 @@ pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteIte
         .set_expression_attribute_names(names(delete.statement))
         .set_expression_attribute_values(values(&delete.values))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+        .return_consumed_capacity(TOLD)
 }
 
 pub(super) fn batch(dynamo: &Dynamo, table: &str, keys: &[String]) -> BatchGetItemFluentBuilder {
     let keys = keys.iter().filter_map(|name| key(name)).collect();
     let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
-    dynamo.batch_get_item().set_request_items(wanted.ok().map(|wanted| HashMap::from([(table.to_owned(), wanted)])))
+    let wanted = wanted.ok().map(|wanted| HashMap::from([(table.to_owned(), wanted)]));
+    dynamo.batch_get_item().set_request_items(wanted).return_consumed_capacity(TOLD)
 }
 
 pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
@@ -131,6 +135,7 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
         .set_limit(scan.page)
         .set_projection_expression(scan.projection.map(str::to_owned))
         .set_exclusive_start_key(scan.from.clone())
+        .return_consumed_capacity(TOLD)
 }
 
 /// A write as an action of a transaction, without its table.

@@ -10,6 +10,7 @@ use crate::attempt::{contended, in_parallel, saw, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::grant::{Grant, Part, Uncalled};
+use crate::metrics::{self, Source};
 use crate::outcome::{RetryIn, RetryReason};
 use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
@@ -110,6 +111,11 @@ impl Client {
             }
             Err(error) => return Err(error),
         };
+        match &answer {
+            Redeemed::Granted(grant) => metrics::granted(&self.inner, grant, Some(Source::Ticket)),
+            Redeemed::RetryIn(retry) => metrics::refused(&self.inner, retry),
+            _ => {}
+        }
         tracing::debug!(event = "ticket.redeem", key = ticket.key(), outcome = answer.as_str());
         Ok(answer)
     }

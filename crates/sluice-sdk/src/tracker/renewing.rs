@@ -85,6 +85,7 @@ fn take_note(shared: &Shared, due: &Due, Renewed { gone, failure }: Renewed) {
     if failure.is_none() {
         kept.grant.was_renewed(&due.renewal);
     }
+    kept.grant.found_gone(&gone);
     kept.gone.extend_from_slice(&gone);
     let dimensions = kept.grant.names();
     drop(index);

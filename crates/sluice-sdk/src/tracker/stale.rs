@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::attempt::in_parallel;
 use crate::give_back::Released;
+use crate::metrics;
 
 use super::Tracked;
 
@@ -69,5 +70,6 @@ async fn release_one(counts: Arc<Counts>, Tracked { reservation, grant }: Tracke
         }
     }
     counts.add(report);
+    metrics::tracker_released(report);
     report
 }

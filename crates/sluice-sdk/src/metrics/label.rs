@@ -1,0 +1,66 @@
+//! The value of the label `dimension`: a bucket's name, for as many buckets as a recorder should bear.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ::metrics::SharedString;
+use sluice_core::Dimension;
+
+/// Buckets of a client whose metrics carry their names; all others are `other`. Each name is a time series of every metric, which
+/// collectors bill and keep: dimensions that are made up from input must not fill them.
+pub(crate) const MOST_NAMED: usize = 100;
+
+/// The dimension of what no bucket of its own stands for.
+pub(crate) const OTHER: &str = "other";
+
+/// How many buckets of a client have a name of their own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named(Arc<AtomicUsize>);
+
+/// The label of one bucket, once it has one.
+#[derive(Debug)]
+pub(crate) struct BucketLabel {
+    named: Named,
+    text: OnceLock<SharedString>,
+}
+
+impl BucketLabel {
+    pub(crate) const fn new(named: Named) -> Self {
+        Self { named, text: OnceLock::new() }
+    }
+
+    /// The label of the bucket; `exists` says whether the table is known to have it. A name that is no bucket's takes no place.
+    pub(crate) fn of(&self, dimension: &Dimension, exists: impl FnOnce() -> bool) -> SharedString {
+        if let Some(text) = self.text.get() {
+            return text.clone();
+        }
+        if !exists() {
+            return OTHER.into();
+        }
+        let choose = || match self.named.0.fetch_add(1, Ordering::Relaxed) {
+            before if before < MOST_NAMED => SharedString::from_shared(dimension.as_str().into()),
+            _ => OTHER.into(),
+        };
+        self.text.get_or_init(choose).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_buckets_than_a_recorder_should_bear_have_names() {
+        let named = Named::default();
+        let label = |n: usize, exists: bool| {
+            let label = BucketLabel::new(named.clone());
+            let text = label.of(&Dimension::new(&format!("vendor{n}#rpm")).unwrap(), || exists);
+            text.into_owned()
+        };
+        assert_eq!(label(0, false), "other", "a name that is no bucket's takes no place");
+        for n in 0..MOST_NAMED {
+            assert_eq!(label(n, true), format!("vendor{n}#rpm"));
+        }
+        assert_eq!(label(MOST_NAMED, true), "other");
+    }
+}

@@ -1,0 +1,82 @@
+//! The handles of a bucket's metrics, kept for a second, so that a grant from stock registers and allocates nothing.
+
+use std::array;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ::metrics::{Counter, Histogram, SharedString};
+use sluice_core::Timestamp;
+
+use super::{Source, names};
+use crate::cache::Entry;
+use crate::outcome::RetryReason;
+
+/// How long handles are kept, in microseconds: so long after it was installed a recorder hears nothing of a busy bucket. Longer
+/// would let a recorder that forgets idle metrics miss more; shorter would register more often.
+const KEPT_MICROS: i64 = 1_000_000;
+
+/// The handles of one bucket.
+#[derive(Default)]
+pub(crate) struct Meters(Mutex<Option<(Timestamp, Arc<Handles>)>>);
+
+/// Each is registered when it is first used: what never happened is not told.
+pub(super) struct Handles {
+    label: SharedString,
+    granted: [OnceLock<Counter>; Source::ALL.len()],
+    refused: [OnceLock<Counter>; RetryReason::ALL.len()],
+    acquired_granted: OnceLock<Histogram>,
+    acquired_refused: OnceLock<Histogram>,
+}
+
+impl Meters {
+    /// The handles of a bucket. Made anew they also tell its level: a bucket in use needs no task for that.
+    pub(super) fn of(entry: &Entry, now: Timestamp) -> Arc<Handles> {
+        let mut kept = entry.meters.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A clock that went back counts as a second that passed.
+        if let Some((made_at, handles)) = kept.as_ref()
+            && (0..KEPT_MICROS).contains(&now.micros_since(*made_at))
+        {
+            return Arc::clone(handles);
+        }
+        let handles = Arc::new(Handles::new(entry.label()));
+        *kept = Some((now, Arc::clone(&handles)));
+        drop(kept);
+        if let Some(reading) = entry.reading() {
+            super::level(entry, reading.bucket.level(now), reading.bucket.limit().capacity());
+        }
+        handles
+    }
+}
+
+impl Handles {
+    fn new(label: SharedString) -> Self {
+        Self {
+            label,
+            granted: array::from_fn(|_| OnceLock::new()),
+            refused: array::from_fn(|_| OnceLock::new()),
+            acquired_granted: OnceLock::new(),
+            acquired_refused: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn granted(&self, source: Source) -> &Counter {
+        let make = || names::GRANTS.counter([self.label.clone(), source.as_str().into()]);
+        self.granted[Source::ALL.iter().position(|one| *one == source).unwrap_or(0)].get_or_init(make)
+    }
+
+    pub(super) fn refused(&self, reason: RetryReason) -> &Counter {
+        let make = || names::REFUSALS.counter([self.label.clone(), reason.as_str().into()]);
+        self.refused[RetryReason::ALL.iter().position(|one| *one == reason).unwrap_or(0)].get_or_init(make)
+    }
+
+    pub(super) fn acquired_granted(&self) -> &Histogram {
+        self.acquired_granted.get_or_init(|| self.acquired("granted"))
+    }
+
+    pub(super) fn acquired_refused(&self) -> &Histogram {
+        self.acquired_refused.get_or_init(|| self.acquired("refused"))
+    }
+
+    fn acquired(&self, outcome: &'static str) -> Histogram {
+        names::ACQUIRE_DURATION.histogram([self.label.clone(), outcome.into()])
+    }
+}

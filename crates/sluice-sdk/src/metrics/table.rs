@@ -1,0 +1,229 @@
+//! The names: the one table of all metrics, from which they are described, and which `docs/metrics.md` prints.
+
+use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, with_recorder};
+
+/// A metric: its name and what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    name: &'static str,
+    kind: MetricKind,
+    unit: Unit,
+    labels: &'static [&'static str],
+    source: MetricSource,
+    description: &'static str,
+}
+
+/// How a metric's values go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricKind {
+    /// A sum that only grows.
+    Counter,
+    /// What is so at a moment.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// Who tells a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricSource {
+    /// Each process that links the SDK, of itself.
+    Process,
+    /// `sluice metrics`, of the whole table.
+    Table,
+    /// Both.
+    Both,
+}
+
+/// What a value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Count,
+    Seconds,
+    Tokens,
+    TokensPerSecond,
+    CapacityUnits,
+    Ratio,
+}
+
+impl Unit {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Seconds => "seconds",
+            Self::Tokens => "tokens or slots",
+            Self::TokensPerSecond => "slots a second",
+            Self::CapacityUnits => "capacity units",
+            Self::Ratio => "0 to 1",
+        }
+    }
+
+    const fn facade(self) -> Option<::metrics::Unit> {
+        match self {
+            Self::Count | Self::Tokens | Self::CapacityUnits => Some(::metrics::Unit::Count),
+            Self::Seconds => Some(::metrics::Unit::Seconds),
+            Self::TokensPerSecond => Some(::metrics::Unit::CountPerSecond),
+            Self::Ratio => None,
+        }
+    }
+}
+
+impl Metric {
+    /// Its name, as `sluice.grants`. Exporters may spell it in their own way (`sluice_grants`).
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// How its values go together.
+    #[must_use]
+    pub const fn kind(&self) -> MetricKind {
+        self.kind
+    }
+
+    /// What its values count: a word for people.
+    #[must_use]
+    pub const fn unit(&self) -> &'static str {
+        self.unit.as_str()
+    }
+
+    /// The labels that each of its values carries, in their order.
+    #[must_use]
+    pub const fn labels(&self) -> &'static [&'static str] {
+        self.labels
+    }
+
+    /// Who tells it.
+    #[must_use]
+    pub const fn source(&self) -> MetricSource {
+        self.source
+    }
+
+    /// What it says.
+    #[must_use]
+    pub const fn description(&self) -> &'static str {
+        self.description
+    }
+
+    pub(super) fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
+        let key = self.key(values);
+        with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
+    }
+
+    pub(super) fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
+        let key = self.key(values);
+        with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
+    }
+
+    pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
+        let key = self.key(values);
+        with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+    }
+
+    fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
+        debug_assert_eq!(self.labels.len(), N, "{}", self.name);
+        let labels: Vec<Label> = self.labels.iter().zip(values).map(|(name, value)| Label::new(*name, value)).collect();
+        Key::from_parts(self.name, labels)
+    }
+}
+
+static METADATA: Metadata<'static> = Metadata::new("sluice_sdk", Level::INFO, Some(module_path!()));
+
+/// Tells the recorder what each metric is: its unit and its description. Every client that is made does so; a program that
+/// installs its recorder later calls it after that.
+pub fn describe_metrics() {
+    for metric in METRICS {
+        let (name, unit) = (KeyName::from_const_str(metric.name), metric.unit.facade());
+        let description = SharedString::const_str(metric.description);
+        with_recorder(|recorder| match metric.kind {
+            MetricKind::Counter => recorder.describe_counter(name, unit, description),
+            MetricKind::Gauge => recorder.describe_gauge(name, unit, description),
+            MetricKind::Histogram => recorder.describe_histogram(name, unit, description),
+        });
+    }
+}
+
+macro_rules! metrics {
+    ($($ident:ident: $source:ident $kind:ident $name:literal $unit:ident [$($label:literal),*] $description:literal;)*) => {
+        $(pub(crate) static $ident: Metric = Metric {
+            name: $name,
+            kind: MetricKind::$kind,
+            unit: Unit::$unit,
+            labels: &[$($label),*],
+            source: MetricSource::$source,
+            description: $description,
+        };)*
+
+        /// Every metric that Sluice tells, in the order of `docs/metrics.md`.
+        pub static METRICS: &[&Metric] = &[$(&$ident),*];
+    };
+}
+
+metrics! {
+    ACQUIRE_DURATION: Process Histogram "sluice.acquire.duration" Seconds ["dimension", "outcome"]
+        "From the call of acquire to its answer";
+    GRANTS: Process Counter "sluice.grants" Count ["dimension", "source"]
+        "Calls that may be made";
+    REFUSALS: Process Counter "sluice.refusals" Count ["dimension", "reason"]
+        "Callers that were told to come back later";
+    WAIT: Process Histogram "sluice.wait" Seconds ["dimension"]
+        "From asking for a slot to the start of its closure";
+    SLOT_TIMEOUTS: Process Counter "sluice.slot.timeouts" Count ["dimension"]
+        "Slots that their timeout ended, the closure begun or not";
+    RELEASES: Process Counter "sluice.releases" Count ["dimension", "outcome"]
+        "Parts of grants that were given back";
+    RENEWALS: Process Counter "sluice.lease.renewals" Count ["dimension", "outcome"]
+        "Renewals of leases";
+    EXPIRED_BUT_ALIVE: Process Counter "sluice.lease.expired_but_alive" Count ["dimension"]
+        "Holders that were alive when they found their lease ended and given back";
+    SETTLES: Process Counter "sluice.settles" Count ["dimension", "outcome"]
+        "Calls that were charged what they used";
+    COOL_DOWNS: Process Counter "sluice.cool_downs" Count ["dimension"]
+        "Cool-downs that this process set or heard of";
+    UNAVAILABLE: Process Counter "sluice.unavailable" Count ["outcome"]
+        "Acquires that met DynamoDB out";
+    VENDOR_REFUSALS: Process Counter "sluice.vendor.refusals" Count ["dimension", "reason"]
+        "Calls that the vendor refused although they were granted";
+    VENDOR_LOWERED: Process Counter "sluice.vendor.lowered" Count ["dimension"]
+        "Times that a bucket was lowered to what its vendor said";
+    VENDOR_LIMIT_LOWER: Process Counter "sluice.vendor.limit_lower" Count ["dimension"]
+        "Times that a vendor's limit was found below its bucket's";
+    VENDOR_UNREADABLE: Process Counter "sluice.vendor.unreadable_headers" Count ["dimension"]
+        "Headers of a vendor's that could not be read";
+    ADMISSION: Process Counter "sluice.admission" Count ["dimension", "decision", "mode"]
+        "Decisions of admission control";
+    HEALS: Process Counter "sluice.heals" Count ["dimension", "outcome"]
+        "Sweeps of one bucket by a caller that it refused";
+    REQUEST_DURATION: Process Histogram "sluice.request.duration" Seconds ["operation", "outcome"]
+        "From sending a request to DynamoDB to its reply";
+    CONFLICTS: Process Counter "sluice.conflicts" Count ["operation", "reason"]
+        "Writes that changed nothing, since other writers were in the way or the row was not as planned";
+    CAPACITY_UNITS: Process Counter "sluice.capacity_units" CapacityUnits ["operation", "kind"]
+        "Read and write units that DynamoDB's replies tell";
+    RETRIES: Process Counter "sluice.request.retries" Count ["operation"]
+        "Requests that were sent again";
+    BUCKET_LEVEL: Both Gauge "sluice.bucket.level" Tokens ["dimension"]
+        "What a bucket holds: tokens, or free slots; below zero where calls are booked";
+    BUCKET_CAPACITY: Both Gauge "sluice.bucket.capacity" Tokens ["dimension"]
+        "What a bucket holds at most";
+    LOAD_PENDING: Both Gauge "sluice.load.pending" Tokens ["dimension"]
+        "Slots in use at the last sweep";
+    LOAD_DRAIN_RATE: Both Gauge "sluice.load.drain_rate" TokensPerSecond ["dimension"]
+        "Slots that calls leave in a second, as the sweeps measure it while there is work";
+    CLOCK_OFFSET: Process Gauge "sluice.clock.offset" Seconds []
+        "DynamoDB's clock less this process's, at least so far from zero";
+    TRACKER_RESERVATIONS: Process Gauge "sluice.tracker.reservations" Count []
+        "Grants that the process's trackers hold";
+    TRACKER_CAPACITY: Process Gauge "sluice.tracker.capacity" Count []
+        "Grants that they may hold";
+    TRACKER_STALE_RATIO: Process Gauge "sluice.tracker.stale_ratio" Ratio []
+        "The share of entries in their heaps of ages whose grants were taken";
+    TRACKER_RELEASES: Process Counter "sluice.tracker.releases" Count ["outcome"]
+        "Stale grants that a tracker released";
+    SWEEP_DURATION: Process Histogram "sluice.sweep.duration" Seconds ["outcome"]
+        "How long a sweep took";
+    SWEEP_RESTORED: Process Counter "sluice.sweep.restored" Count ["dimension"]
+        "Leases that a sweep of this process gave back";
+}

@@ -1,0 +1,115 @@
+//! One request on its way: its span, and what it took, cost and came to.
+
+use aws_sdk_dynamodb::config::http::HttpResponse;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::RequestId;
+use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemOutput;
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemOutput;
+use aws_sdk_dynamodb::operation::get_item::GetItemOutput;
+use aws_sdk_dynamodb::operation::put_item::PutItemOutput;
+use aws_sdk_dynamodb::operation::scan::ScanOutput;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsOutput;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemOutput;
+use aws_sdk_dynamodb::types::ConsumedCapacity;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
+
+use super::error::fate;
+use super::{Answer, Store};
+use crate::metrics::requests::{Ended, ended};
+use crate::retry::Fate;
+use crate::span;
+
+/// A reply that says what it cost.
+pub(super) trait Reply: RequestId {
+    fn consumed(&self) -> &[ConsumedCapacity];
+}
+
+macro_rules! replies {
+    ($($reply:ty),*) => {$(
+        impl Reply for $reply {
+            fn consumed(&self) -> &[ConsumedCapacity] {
+                self.consumed_capacity.as_slice()
+            }
+        }
+    )*};
+}
+
+replies!(GetItemOutput, PutItemOutput, UpdateItemOutput, DeleteItemOutput, ScanOutput);
+
+macro_rules! replies_of_many {
+    ($($reply:ty),*) => {$(
+        impl Reply for $reply {
+            fn consumed(&self) -> &[ConsumedCapacity] {
+                self.consumed_capacity.as_deref().unwrap_or_default()
+            }
+        }
+    )*};
+}
+
+replies_of_many!(BatchGetItemOutput, TransactWriteItemsOutput);
+
+impl Store {
+    /// Sends a request once.
+    pub(super) async fn send_once<T, E>(
+        &self,
+        operation: &'static str,
+        attempt: u32,
+        request: impl Future<Output = Result<T, SdkError<E>>>,
+    ) -> Result<T, SdkError<E>>
+    where
+        T: Reply,
+        E: ProvideErrorMetadata + Answer,
+    {
+        let span = span::request(operation, &self.table, self.server.get().map(String::as_str), attempt);
+        let began = Instant::now();
+        let reply = request.instrument(span.clone()).await;
+        let took = began.elapsed();
+        match &reply {
+            Ok(reply) => {
+                self.units.used(operation, reply.consumed().iter());
+                ended(operation, Ended::Ok, took);
+                span.record("aws.request_id", reply.request_id());
+            }
+            Err(error) => {
+                ended(operation, how_it_ended(error), took);
+                tell(&span, error);
+            }
+        }
+        reply
+    }
+}
+
+fn how_it_ended<E: ProvideErrorMetadata + Answer>(error: &SdkError<E>) -> Ended {
+    if let SdkError::ServiceError(context) = error
+        && let Some(ended) = context.err().ended()
+    {
+        return ended;
+    }
+    match fate(error) {
+        Fate::Conflict => Ended::Conflict,
+        Fate::Throttled => Ended::Throttled,
+        _ => Ended::Error,
+    }
+}
+
+/// A false condition is an answer, and no failure of the span.
+fn tell<E: ProvideErrorMetadata + Answer>(span: &Span, error: &SdkError<E, HttpResponse>) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("aws.request_id", error.request_id());
+    let code = error.code();
+    span.record("db.response.status_code", code);
+    if matches!(how_it_ended(error), Ended::Condition) {
+        return;
+    }
+    let kind = match error {
+        SdkError::ServiceError(_) => code.unwrap_or("service"),
+        SdkError::TimeoutError(_) => "timeout",
+        SdkError::ConstructionFailure(_) => "construction",
+        SdkError::DispatchFailure(_) => "dispatch",
+        _ => "response",
+    };
+    span.record("error.type", kind).record("otel.status_code", "ERROR");
+}
