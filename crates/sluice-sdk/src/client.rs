@@ -229,7 +229,7 @@ impl ClientBuilder {
     #[must_use]
     pub fn dynamodb(self, dynamo: aws_sdk_dynamodb::Client) -> Client {
         describe_metrics();
-        let store = Store::new(dynamo, self.config.table.clone(), self.config.max_retries);
+        let store = Store::new(&dynamo, self.config.table.clone(), self.config.max_retries, self.config.clock.clone());
         let (cache, fallback) = (Cache::new(self.config.prefetch.clone()), Fallback::default());
         Client { inner: Arc::new(Inner { store, cache, fallback, config: self.config }) }
     }

@@ -27,6 +27,7 @@ mod attempt;
 mod cache;
 mod client;
 mod clock;
+mod clock_offset;
 mod config;
 mod cool_down;
 mod estimate;
@@ -87,7 +88,7 @@ pub use tracker::{
 };
 
 pub use sluice_core as core;
-pub use sluice_core::{Ticket, TicketError};
+pub use sluice_core::{ClockOffset, Ticket, TicketError};
 pub use sluice_vendors as vendors;
 
 /// The README's examples, compiled with the tests.

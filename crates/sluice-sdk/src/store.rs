@@ -2,8 +2,8 @@
 //! did not happen from what may have.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
@@ -12,6 +12,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, ReturnValu
 use sluice_core::schema::KEY;
 use sluice_core::{CancellationReason, Delete, Put, Update, Write};
 
+use crate::clock::Clock;
+use crate::clock_offset::{ClockWatch, DateReader};
 use crate::metrics::requests::{Units, retried};
 use crate::retry::{Backoff, Fate, random_up_to};
 
@@ -38,8 +40,7 @@ pub(crate) struct Store {
     max_retries: u32,
     requests: Arc<AtomicU64>,
     units: Arc<Units>,
-    /// The host that requests go to, once one went there.
-    server: Arc<OnceLock<String>>,
+    clock_watch: Arc<ClockWatch>,
 }
 
 /// The answer to a conditional write.
@@ -92,8 +93,11 @@ impl Transaction {
 }
 
 impl Store {
-    pub(crate) fn new(dynamo: Dynamo, table: String, max_retries: u32) -> Self {
-        Self { dynamo, table, max_retries, requests: Arc::default(), units: Arc::default(), server: Arc::default() }
+    pub(crate) fn new(dynamo: &Dynamo, table: String, max_retries: u32, clock: Clock) -> Self {
+        let clock_watch = Arc::new(ClockWatch::new(clock));
+        let config = dynamo.config().to_builder().interceptor(DateReader(Arc::clone(&clock_watch)));
+        let dynamo = Dynamo::from_conf(config.build());
+        Self { dynamo, table, max_retries, requests: Arc::default(), units: Arc::default(), clock_watch }
     }
 
     /// The same table, with its requests counted from nothing.
@@ -108,6 +112,10 @@ impl Store {
 
     pub(crate) const fn dynamo(&self) -> &Dynamo {
         &self.dynamo
+    }
+
+    pub(crate) fn clock_watch(&self) -> &ClockWatch {
+        &self.clock_watch
     }
 
     pub(crate) fn table(&self) -> &str {

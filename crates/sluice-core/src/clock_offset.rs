@@ -1,0 +1,186 @@
+//! How far DynamoDB's clock is from this machine's, by the `Date` of its replies.
+
+use core::time::Duration;
+
+use crate::timestamp::Timestamp;
+
+/// Bounds of DynamoDB's clock less this machine's, in microseconds: above zero, this machine's is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffset {
+    lower: i64,
+    upper: i64,
+}
+
+/// `Date` is cut to whole seconds: DynamoDB's clock stood at it, or up to this much later.
+const DATE_STEP: Duration = Duration::from_secs(1);
+
+/// For so long replies narrow the bounds together before the older half is forgotten. A longer time knows the offset more
+/// exactly, and believes for longer what was so before a clock was set by less than the bounds tell.
+const KEPT: Duration = Duration::from_secs(60);
+
+impl ClockOffset {
+    /// What a reply says whose request left at `sent` and which came at `received`, both by this machine's clock. DynamoDB wrote
+    /// `date` in between. `None` where this clock was set back in the meantime: nothing follows.
+    #[must_use]
+    pub fn of_reply(date: Timestamp, sent: Timestamp, received: Timestamp) -> Option<Self> {
+        let (lower, upper) = (date.micros_since(received), date.after(DATE_STEP).micros_since(sent));
+        (received >= sent).then_some(Self { lower, upper })
+    }
+
+    /// What both say; `None` where they contradict each other.
+    fn and(self, other: Self) -> Option<Self> {
+        let (lower, upper) = (self.lower.max(other.lower), self.upper.min(other.upper));
+        (lower <= upper).then_some(Self { lower, upper })
+    }
+
+    /// The offset is this at least.
+    #[must_use]
+    pub const fn lower_micros(self) -> i64 {
+        self.lower
+    }
+
+    /// The offset is this at most.
+    #[must_use]
+    pub const fn upper_micros(self) -> i64 {
+        self.upper
+    }
+
+    /// The possible offset that is nearest to zero: what it tells is there for certain.
+    #[must_use]
+    pub fn micros(self) -> i64 {
+        0.clamp(self.lower, self.upper)
+    }
+
+    /// [`micros`](Self::micros) in milliseconds, towards zero.
+    #[must_use]
+    pub fn millis(self) -> i64 {
+        self.micros() / 1_000
+    }
+
+    /// Whether the clocks are further apart than `span` for certain.
+    #[must_use]
+    pub fn exceeds(self, span: Duration) -> bool {
+        u128::from(self.micros().unsigned_abs()) > span.as_micros()
+    }
+}
+
+/// What the replies of the last one to two minutes say together: bounds as narrow as the quickest of them, and not a second wide.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OffsetEstimate {
+    old: Option<ClockOffset>,
+    young: Option<(Timestamp, ClockOffset)>,
+}
+
+impl OffsetEstimate {
+    /// Takes in a reply that came at `now`.
+    ///
+    /// Where it contradicts those before, a clock was set, or runs at another speed: what was known is forgotten.
+    pub fn note(&mut self, reply: ClockOffset, now: Timestamp) {
+        let kept = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
+        let (since, young) = match self.young {
+            Some((since, young)) if (0..kept).contains(&now.micros_since(since)) => (since, young.and(reply)),
+            // This half is full; so it is for a clock that went back.
+            Some((_, young)) => {
+                self.old = Some(young);
+                (now, Some(reply))
+            }
+            None => (now, Some(reply)),
+        };
+        let together = young.filter(|young| self.old.is_none_or(|old| old.and(*young).is_some()));
+        if together.is_none() {
+            self.old = None;
+        }
+        self.young = Some(together.map_or((now, reply), |young| (since, young)));
+    }
+
+    /// What is known; `None` before the first reply.
+    #[must_use]
+    pub fn offset(&self) -> Option<ClockOffset> {
+        let (_, young) = self.young?;
+        self.old.map_or(Some(young), |old| old.and(young))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const START: i64 = 1_709_550_000_000_000;
+
+    /// A reply at `at` of true time, by a machine whose clock is off by `-offset`.
+    fn reply(at: i64, there: i64, back: i64, offset: i64) -> (ClockOffset, Timestamp) {
+        let ours = |at: i64| Timestamp::from_micros(START + at - offset);
+        let theirs = START + at + there;
+        let date = Timestamp::from_micros(theirs - theirs.rem_euclid(1_000_000));
+        let received = ours(at + there + back);
+        (ClockOffset::of_reply(date, ours(at), received).unwrap(), received)
+    }
+
+    fn replies() -> impl Strategy<Value = Vec<(i64, i64, i64)>> {
+        proptest::collection::vec((0..5_000_000_i64, 0..400_000_i64, 0..400_000_i64), 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn the_bounds_hold_the_true_offset_and_the_estimate_never_overstates_it(
+            replies in replies(), offset in -10_000_000..10_000_000_i64,
+        ) {
+            let (mut estimate, mut at) = (OffsetEstimate::default(), 0);
+            for (pause, there, back) in replies {
+                at += pause;
+                let (reply, now) = reply(at, there, back, offset);
+                estimate.note(reply, now);
+                let known = estimate.offset().unwrap();
+                prop_assert!(known.lower_micros() <= offset && offset <= known.upper_micros(), "{known:?} {offset}");
+                prop_assert!(known.micros().abs() <= offset.abs() && known.micros().signum() * offset.signum() >= 0);
+                prop_assert!(known.upper_micros() - known.lower_micros() <= 1_000_000 + there + back);
+                at += there + back;
+            }
+        }
+
+        #[test]
+        fn a_clock_that_was_set_is_known_again_two_minutes_later_at_most(
+            before in replies(), offset in -10_000_000..10_000_000_i64, set_by in -10_000_000..10_000_000_i64,
+        ) {
+            let (mut estimate, mut at) = (OffsetEstimate::default(), 0);
+            for (pause, there, back) in before {
+                at += pause;
+                let (reply, now) = reply(at, there, back, offset);
+                estimate.note(reply, now);
+            }
+            // A reply every 5 s, for as long as both halves are kept, and one clock set back for as long as it was.
+            let offset = offset + set_by;
+            for _ in 0..28 {
+                at += 5_000_000;
+                let (reply, now) = reply(at, 1_000, 1_000, offset);
+                estimate.note(reply, now);
+            }
+            let known = estimate.offset().unwrap();
+            prop_assert!(known.lower_micros() <= offset && offset <= known.upper_micros(), "{known:?} {offset}");
+        }
+    }
+
+    #[test]
+    fn one_reply_bounds_the_offset_to_a_second_and_the_way() {
+        let at = |micros| Timestamp::from_micros(START + micros);
+        let said = ClockOffset::of_reply(at(0), at(200_000), at(300_000)).unwrap();
+        assert_eq!((said.lower_micros(), said.upper_micros(), said.micros()), (-300_000, 800_000, 0));
+        let behind = ClockOffset::of_reply(at(3_000_000), at(200_000), at(300_000)).unwrap();
+        assert_eq!((behind.micros(), behind.millis()), (2_700_000, 2_700));
+        assert!(behind.exceeds(Duration::from_secs(2)) && !behind.exceeds(Duration::from_micros(2_700_000)));
+        assert_eq!(ClockOffset::of_reply(at(0), at(300_000), at(200_000)), None, "set back on the way");
+    }
+
+    #[test]
+    fn replies_at_different_parts_of_a_second_narrow_the_bounds_to_the_way() {
+        let mut estimate = OffsetEstimate::default();
+        for at in (0..20_000_000).step_by(330_000) {
+            let (reply, now) = reply(at, 1_000, 1_000, 0);
+            estimate.note(reply, now);
+        }
+        let known = estimate.offset().unwrap();
+        assert!(known.upper_micros() - known.lower_micros() <= 30_000, "{known:?}");
+    }
+}
