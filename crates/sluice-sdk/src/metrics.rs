@@ -231,7 +231,6 @@ pub(crate) fn healed(entry: &Entry, outcome: &'static str) {
 }
 
 /// What the load row says of the bucket. A bucket without a rate yet has none.
-#[allow(dead_code, reason = "load rows come with the next change")]
 pub(crate) fn load(entry: &Entry, pending: Amount, drain_rate: Option<Rate>) {
     let Some(label) = entry.own_label() else { return };
     names::LOAD_PENDING.gauge([label.clone()]).set(number(pending));

@@ -110,6 +110,9 @@ impl Client {
         for (dimension, restored) in &report.dimensions {
             metrics::restored(self.inner.entry(dimension).swept_label(), restored.leases);
         }
+        for (dimension, load) in &report.loads {
+            metrics::load(&self.inner.entry(dimension), load.pending(), load.drain_rate());
+        }
     }
 
     /// One cheap request, so that the connection stands before the first real one: a strongly consistent read of half a KB.
