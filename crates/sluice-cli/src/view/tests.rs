@@ -147,7 +147,7 @@ fn what_was_taken_between_two_surveys_is_spread_over_the_time_between_them() {
     let used = view.series(TPM).unwrap().used(22.0, 16.0, 8);
     let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
     assert_eq!(used[0..2], [None, None]);
-    assert_eq!(used[2..], some(&[90.0, 30.0, 30.0, 30.0, 30.0, 15.0]));
+    assert_eq!(used[2..], some(&[60.0, 30.0, 30.0, 30.0, 30.0, 15.0]));
 }
 
 #[test]
