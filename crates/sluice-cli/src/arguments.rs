@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     acquire, bench, buckets, cool_down, demo, doctor, history, leases, penalize, reconcile, redeem, run, sandbox,
-    stress,
+    stress, watch,
 };
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     CoolDown(cool_down::Options),
     /// Look for what is amiss in the table, and say what to do about it
     Doctor(doctor::Options),
+    /// Show every bucket live: level, use, holders, waits
+    Watch(watch::Options),
     /// Give back what crashed callers held
     Reconcile(reconcile::Options),
     /// Acquire and release from many workers at once, and judge what came of it (with --history)

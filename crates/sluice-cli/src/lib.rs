@@ -23,6 +23,7 @@ mod signals;
 mod stress;
 #[allow(dead_code, unused_imports)]
 mod view;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -33,7 +34,9 @@ use arguments::Command;
 /// program that `sluice run` ran.
 pub async fn run(arguments: Arguments) -> ExitCode {
     output::end_with_the_reader();
-    connect::log();
+    if !matches!(&arguments.command, Command::Watch(options) if options.owns_the_screen()) {
+        connect::log();
+    }
     let result = match arguments.command {
         Command::Sandbox(options) => sandbox::run(options).await,
         Command::Buckets(options) => buckets::run(options).await,
@@ -44,6 +47,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Penalize(options) => penalize::run(options).await,
         Command::CoolDown(options) => cool_down::run(options).await,
         Command::Doctor(options) => doctor::run(options).await,
+        Command::Watch(options) => watch::run(options).await,
         Command::Reconcile(options) => reconcile::run(options).await,
         Command::Demo(options) => demo::run(options).await,
         Command::Stress(options) => stress::run(options).await,

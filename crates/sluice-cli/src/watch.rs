@@ -1,0 +1,65 @@
+//! `sluice watch`: the table, live, in a terminal.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::connect::client;
+use crate::failure::{Ended, Failure};
+use crate::view::{Reader, interval};
+
+mod alerts;
+mod detail;
+mod figure;
+mod list;
+mod live;
+mod once;
+mod screen;
+mod sort;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use screen::Screen;
+use sort::Sort;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Print one frame and stop: for scripts. It reads the table twice, to tell what is used a second
+    #[arg(long)]
+    once: bool,
+    /// Time between two readings, one second at least; a large table is read less often
+    #[arg(long, value_parser = interval, default_value = "1s")]
+    interval: Duration,
+    /// Only buckets whose name holds this text
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// What stands first: the lowest level, the most use, the most holders, the longest wait
+    #[arg(long, value_enum, default_value_t = Sort::Name)]
+    sort: Sort,
+}
+
+impl Options {
+    /// Whether it draws on the screen from now on: what a log would print there is lost in the frame, and breaks it.
+    pub(crate) fn owns_the_screen(&self) -> bool {
+        !self.once && std::io::stderr().is_terminal()
+    }
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    if !options.once && !std::io::stdout().is_terminal() {
+        return Err(Failure::new("the output is no terminal: `sluice watch --once` prints one frame and stops"));
+    }
+    let client = client().await?;
+    let table = client.table().to_owned();
+    let reader = Reader::new(client, options.interval);
+    let screen = Screen::new(options.filter, options.sort);
+    if options.once {
+        once::print(&table, reader, screen).await?;
+    } else {
+        live::watch(&table, reader, screen).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

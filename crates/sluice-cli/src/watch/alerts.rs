@@ -1,0 +1,82 @@
+//! The lines around a page: what table it is, what is amiss with it, what reading it costs.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::figure::{BAD, FAINT, SCARCE, STRONG};
+use super::words::{clock, count, decimals, relative, span};
+use crate::view::{Cost, Picture, View};
+
+/// Name, counts, and the time of the picture at the right edge.
+pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
+    let name = Span::styled(format!(" {} ", view.table), STRONG);
+    let Some(picture) = &view.picture else { return name.into() };
+    let leases: usize = picture.buckets.iter().map(|bucket| bucket.leases).sum::<usize>() + picture.stray_leases;
+    let mut counts = format!(" {}, {}", count(picture.buckets.len(), "bucket"), count(leases, "lease"));
+    if picture.tickets > 0 {
+        counts += &format!(", {}", count(picture.tickets, "ticket"));
+    }
+    let at = if view.trouble.is_some() { relative(picture.at, now) } else { clock(picture.at) };
+    let (left, right) = (name.width() + counts.chars().count(), at.chars().count() + 1);
+    let gap = usize::from(width).saturating_sub(left + right).max(1);
+    Line::from_iter([name, Span::styled(counts, FAINT), " ".repeat(gap).into(), at.into()])
+}
+
+/// The worst that is amiss with the table; when it was swept last, where nothing is.
+pub(super) fn alert(view: &View, now: f64) -> Line<'static> {
+    if let Some(trouble) = &view.trouble {
+        let tries = usize::try_from(trouble.surveys).unwrap_or(usize::MAX);
+        let since = span(now - trouble.since);
+        let text = format!(" not read for {since} ({}): {}", count(tries, "try"), trouble.error);
+        return Line::styled(text, Style::new().fg(BAD));
+    }
+    let Some(picture) = &view.picture else { return Line::default() };
+    match amiss(picture) {
+        text if text.is_empty() => swept(picture, now),
+        text => Line::styled(format!(" {}", text.join("; ")), Style::new().fg(SCARCE)),
+    }
+}
+
+fn amiss(picture: &Picture) -> Vec<String> {
+    let mut text = Vec::new();
+    if !picture.cost.is_whole {
+        text.push(format!("a part of the table: {} were read", count(picture.cost.pages, "page")));
+    }
+    if let [fault, rest @ ..] = &picture.faults[..] {
+        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        text.push(format!("cannot be read: {} ({}){more}", fault.key, fault.error));
+    }
+    if picture.stray_leases > 0 {
+        text.push(format!("{} on buckets that are gone", count(picture.stray_leases, "lease")));
+    }
+    if let [key, rest @ ..] = &picture.unknown[..] {
+        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        text.push(format!("not Sluice's: {key:?}{more}"));
+    }
+    text
+}
+
+fn swept(picture: &Picture, now: f64) -> Line<'static> {
+    let text = match picture.sweeps.first() {
+        None => String::new(),
+        Some(sweep) => {
+            let drift = if sweep.drift == 0.0 { String::new() } else { format!(", drift {}", sweep.drift) };
+            let read = count(usize::try_from(sweep.rows).unwrap_or(usize::MAX), "row");
+            format!(" swept {}: {read}, {} given back{drift}", relative(sweep.at, now), sweep.restored)
+        }
+    };
+    Line::styled(text, FAINT)
+}
+
+/// What reading costs.
+pub(super) fn cost(cost: &Cost) -> Line<'static> {
+    let units = cost.read_units.map_or_else(|| "? read units".into(), |units| format!("{units} read units"));
+    let text = format!(
+        " {}, {units} in {} ms, every {}: {} units/s",
+        count(cost.rows, "row"),
+        decimals(cost.took_secs * 1e3, 0),
+        span(cost.every_secs),
+        decimals(cost.read_units_per_sec, 1),
+    );
+    Line::styled(text, FAINT)
+}

@@ -1,0 +1,192 @@
+//! One bucket, opened: level, use, limits, load, and who holds what.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
+use super::list::{remarks, used};
+use super::screen::lines;
+use super::words::{amount, count, cut, id, rate, relative, span};
+use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, View};
+
+/// The time that the chart shows: five minutes, or as many seconds as it has columns.
+const CHART_SECS: f64 = 300.0;
+const CHART_ROWS: u16 = 4;
+
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    view: &View,
+    picture: &Picture,
+    name: &str,
+    scrolled: usize,
+    now: f64,
+) {
+    let Some(bucket) = picture.buckets.iter().find(|bucket| bucket.name == name) else {
+        let fault = picture.faults.iter().find(|fault| fault.key == name).map(|fault| format!(": {}", fault.error));
+        let gone = format!(" {name}: the table has no such bucket, or it cannot be read{}", fault.unwrap_or_default());
+        lines(buffer, area, [Line::styled(gone, Style::new().fg(BAD))]);
+        return;
+    };
+    let facts = facts(bucket, now);
+    // A screen that is not high keeps room for holders.
+    let chart_rows = CHART_ROWS.min(area.height.saturating_sub(12).max(1));
+    let rows = [
+        Constraint::Length(5),
+        Constraint::Length(chart_rows + 2),
+        Constraint::Length(rows(&facts)),
+        Constraint::Min(0),
+    ];
+    let [level, chart, about, holders] = Layout::vertical(rows).areas(area);
+    lines(buffer, level, top(bucket, usize::from(area.width), now));
+    draw_chart(buffer, chart, view, bucket, picture.at);
+    lines(buffer, about, facts);
+    draw_holders(buffer, holders, bucket, scrolled, now);
+}
+
+fn rows(facts: &[Line<'_>]) -> u16 {
+    u16::try_from(facts.len()).unwrap_or(u16::MAX)
+}
+
+/// Its name and limits, and the level as a bar of two rows.
+fn top(bucket: &BucketView, width: usize, now: f64) -> Vec<Line<'static>> {
+    let mut first = vec![Span::styled(format!(" {}  ", bucket.name), STRONG), Span::styled(limits(bucket), FAINT)];
+    for (text, style) in remarks(bucket, now) {
+        first.push("  ".into());
+        first.push(Span::styled(text, style));
+    }
+    let bar = || {
+        let mut spans = vec![Span::raw(" ")];
+        spans.extend(figure::gauge(bucket, width.saturating_sub(2)));
+        Line::from(spans)
+    };
+    vec![first.into(), Line::default(), bar(), bar(), standing(bucket)]
+}
+
+fn limits(bucket: &BucketView) -> String {
+    let BucketView { capacity, refill_rate, cost_per_call, kind, .. } = bucket;
+    let cost = amount(*cost_per_call);
+    if bucket.is_concurrent() {
+        return format!("{} at once, {cost} a call", amount(*capacity));
+    }
+    format!("{} {kind}, {} back a second, {cost} a call", amount(*capacity), rate(*refill_rate))
+}
+
+fn standing(bucket: &BucketView) -> Line<'static> {
+    let what = if bucket.is_concurrent() { " slots free" } else { "" };
+    let level = format!(" {} of {}{what}", amount(bucket.level), amount(bucket.capacity));
+    let share = bucket.level / bucket.capacity * 100.0;
+    let mut spans = vec![
+        Span::styled(level, STRONG.patch(figure::level_style(bucket))),
+        Span::styled(format!("  {share:.0} %"), FAINT),
+    ];
+    if bucket.wait_secs > 0.0 {
+        let wait = format!("  booked ahead: the next start is in {}", span(bucket.wait_secs));
+        spans.push(Span::styled(wait, Style::new().fg(BAD)));
+    }
+    spans.into()
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn draw_chart(buffer: &mut Buffer, area: Rect, view: &View, bucket: &BucketView, at: f64) {
+    let columns = usize::from(area.width).saturating_sub(2);
+    let secs = CHART_SECS.max(columns as f64);
+    let values = view.series(&bucket.name).map(|series| series.used(at, secs, columns)).unwrap_or_default();
+    let writes = bucket.writes_per_sec.map_or_else(String::new, |writes| format!(", {} writes/s", rate(writes)));
+    let title = Line::from_iter([
+        Span::styled(format!(" {} used/s", used(bucket)), STRONG),
+        Span::styled(format!("{writes}; at most {} in the last {}", rate(figure::highest(&values)), span(secs)), FAINT),
+    ]);
+    let rows = usize::from(area.height.saturating_sub(2));
+    let chart = figure::chart(&values, rows).into_iter();
+    let chart = chart.map(|row| Line::from_iter([" ".into(), Span::styled(row, Style::new().fg(USE))]));
+    lines(buffer, area, [Line::default(), title].into_iter().chain(chart));
+}
+
+fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, text: String, style: Style| {
+        facts.push(Line::from_iter([Span::styled(format!(" {name:<9} "), FAINT), Span::styled(text, style)]));
+    };
+    let (plain, scarce, bad) = (Style::new(), Style::new().fg(SCARCE), Style::new().fg(BAD));
+    if let Some(until) = bucket.cooling_until.filter(|until| *until > now) {
+        fact("cool-down", format!("ends {}; nothing is granted before", relative(until, now)), bad);
+    }
+    if let Some(drift) = bucket.drift {
+        let what = if drift < 0.0 { "too many" } else { "lost" };
+        let then = "put right when the next sweep finds it too";
+        fact("drift", format!("slots {what}: {}; {then}", amount(drift.abs())), scarce);
+    }
+    if let Some(reported) = &bucket.vendor_limit {
+        let window =
+            if reported.window_secs > 0.0 { format!(" in {}", span(reported.window_secs)) } else { String::new() };
+        let when = relative(reported.at, now);
+        let lower = if reported.is_lower { ", lower than the bucket's" } else { "" };
+        let style = if reported.is_lower { scarce } else { plain };
+        fact("vendor", format!("reported {}{window} {when}{lower}", amount(reported.limit)), style);
+    }
+    if let Some(load) = &bucket.load {
+        fact("load", measured(load, now), plain);
+        fact("refused", told(load, bucket, now), plain);
+        if load.leaked > 0.0 {
+            let since = load.still_since.map_or_else(String::new, |since| format!(" for {}", span(now - since)));
+            fact("leak", format!("{} slots are taken, and nobody has been active{since}", amount(load.leaked)), bad);
+        }
+    } else if bucket.is_concurrent() {
+        fact("load", "not measured yet: the next sweep does".into(), FAINT);
+    }
+    facts
+}
+
+fn measured(load: &LoadView, now: f64) -> String {
+    let Some(at) = load.measured_at else { return "not measured yet: the next sweep does".into() };
+    let drain =
+        load.drain_rate.map_or_else(|| "drain rate not known yet".into(), |drain| format!("{}/s drain", rate(drain)));
+    let since = load.pending_since.map_or_else(String::new, |since| format!(" since {}", span(now - since)));
+    format!(
+        "{} pending{since}, {drain}; measured {}, number {}",
+        amount(load.pending),
+        relative(at, now),
+        load.sequence
+    )
+}
+
+fn told(load: &LoadView, bucket: &BucketView, now: f64) -> String {
+    let lately = bucket.refused_per_sec.map_or_else(String::new, |refused| format!(" ({}/s)", rate(refused)));
+    let healed = load.healed_at.map_or_else(String::new, |at| format!("; a caller swept {}", relative(at, now)));
+    format!("{}{lately} so far; {} outlived their lease{healed}", load.refused, load.outlived)
+}
+
+fn draw_holders(buffer: &mut Buffer, area: Rect, bucket: &BucketView, scrolled: usize, now: f64) {
+    let head = match (bucket.leases, bucket.is_concurrent()) {
+        (0, false) => Line::styled(" no leases: what was taken of it flows back by itself", FAINT),
+        (0, true) => Line::styled(" nobody holds a slot", FAINT),
+        (leases, _) => Line::from_iter([
+            Span::styled(format!(" {}", count(leases, "holder")), STRONG),
+            Span::styled(format!(" of {}{}", amount(bucket.held), part(bucket, scrolled)), FAINT),
+        ]),
+    };
+    let who = usize::from(area.width).saturating_sub(48).clamp(10, 60);
+    let columns = format!(" {:<who$} {:>6} {:>9} {:>11}  {:<8}", "WHO", "COST", "HELD FOR", "UNTIL", "ID");
+    let table = (bucket.leases > 0).then(|| Line::styled(columns, FAINT));
+    let rows = bucket.holders.iter().skip(scrolled).map(|holder| holder_row(holder, who, now));
+    lines(buffer, area, [Line::default(), head].into_iter().chain(table).chain(rows));
+}
+
+fn part(bucket: &BucketView, scrolled: usize) -> String {
+    let named =
+        if bucket.leases > MOST_HOLDERS { format!("; the {MOST_HOLDERS} that end first") } else { String::new() };
+    if scrolled > 0 { format!("{named}; from number {}", scrolled + 1) } else { named }
+}
+
+fn holder_row(holder: &Holder, who: usize, now: f64) -> Line<'static> {
+    let unknown = if holder.is_inline { "(inline)" } else { "?" };
+    let caller = cut(holder.caller.as_deref().unwrap_or(unknown), who);
+    let held = holder.since.map_or_else(|| "-".into(), |since| span((now - since).max(0.0)));
+    let (cost, until) = (amount(holder.cost), relative(holder.until, now));
+    let row = format!(" {caller:<who$} {cost:>6} {held:>9} {until:>11}  {:<8}", id(&holder.id));
+    let late = Span::styled(if holder.is_overdue { "  late" } else { "" }, Style::new().fg(SCARCE));
+    Line::from_iter([row.into(), late])
+}

@@ -1,0 +1,179 @@
+//! The list: one line a bucket.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
+use super::screen::{Screen, lines};
+use super::sort::{shown, wait};
+use super::words::{amount, cut, rate, span};
+use crate::view::{BucketView, Picture, View};
+
+/// How wide the columns are.
+#[derive(Clone, Copy, Debug)]
+struct Widths {
+    name: usize,
+    gauge: usize,
+    sparkline: usize,
+    /// Columns for refusals, drain rate and pending work.
+    has_load: bool,
+}
+
+/// What fits beside the fixed columns: 14 of them for the level, 7 for use, 5 for holders, 6 for the wait, the rest for remarks.
+const FIXED: usize = 33;
+const REMARKS: usize = 11;
+const LOAD: usize = 24;
+/// The time that a sparkline shows.
+const SPARKLINE_SECS: f64 = 60.0;
+
+impl Widths {
+    fn of(area: Rect, names: usize) -> Self {
+        let has_load = area.width >= 120;
+        let remarks = if has_load { REMARKS * 3 + LOAD } else { REMARKS };
+        let room = usize::from(area.width).saturating_sub(FIXED + remarks);
+        // Names first, as far as half of the room; the rest is for pictures.
+        let name = names.clamp(8, (room / 2).max(8));
+        let rest = room.saturating_sub(name + 4);
+        let gauge = (rest / 2).clamp(4, 40);
+        Self { name, gauge, sparkline: rest.saturating_sub(gauge).min(60), has_load }
+    }
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, picture: &Picture, screen: &Screen, now: f64) {
+    let buckets = shown(&picture.buckets, &screen.filter, screen.sort, now);
+    let longest = buckets.iter().map(|bucket| bucket.name.chars().count()).max().unwrap_or(0);
+    let widths = Widths::of(area, longest);
+    let [head, body] = [Rect { height: area.height.min(1), ..area }, below(area)];
+    lines(buffer, head, [header(widths)]);
+    if buckets.is_empty() {
+        lines(buffer, body, [Line::styled(empty(picture, &screen.filter), FAINT)]);
+        return;
+    }
+    let at =
+        screen.selected.as_ref().and_then(|name| buckets.iter().position(|bucket| bucket.name == *name)).unwrap_or(0);
+    // The cursor stays on the screen.
+    let first = (at + 1).saturating_sub(usize::from(body.height));
+    let rows = buckets.iter().enumerate().skip(first).map(|(n, bucket)| {
+        let selected = n == at && screen.is_live;
+        row(view, bucket, widths, selected, picture.at, now)
+    });
+    lines(buffer, body, rows);
+}
+
+fn below(area: Rect) -> Rect {
+    Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area }
+}
+
+fn empty(picture: &Picture, filter: &str) -> String {
+    if picture.buckets.is_empty() {
+        " the table has no buckets; `sluice buckets apply FILE` declares some".into()
+    } else {
+        format!(" no name holds {filter:?}")
+    }
+}
+
+fn header(widths: Widths) -> Line<'static> {
+    let Widths { name, gauge, sparkline, has_load } = widths;
+    let level_width = gauge + 14;
+    let mut text =
+        format!("  {:<name$} {:<level_width$} {:>6} {:<sparkline$} ", "BUCKET", "LEVEL", "USE/s", "LAST MINUTE");
+    if sparkline < 11 {
+        text = format!("  {:<name$} {:<level_width$} {:>6} {:<sparkline$} ", "BUCKET", "LEVEL", "USE/s", "1 MIN");
+    }
+    text += &format!("{:>4} {:>5}", "HOLD", "WAIT");
+    if has_load {
+        text += &format!(" {:>7} {:>7} {:>7} ", "REFUSED", "DRAIN/s", "PENDING");
+    }
+    Line::styled(text, FAINT)
+}
+
+fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: f64, now: f64) -> Line<'static> {
+    let Widths { name, gauge, sparkline, has_load } = widths;
+    let cursor = if is_selected { "▸ " } else { "  " };
+    let marked = if is_selected { STRONG.add_modifier(Modifier::REVERSED) } else { STRONG };
+    let mut spans =
+        vec![Span::raw(cursor), Span::styled(format!("{:<name$}", cut(&bucket.name, name)), marked), " ".into()];
+    spans.extend(figure::gauge(bucket, gauge));
+    spans.push(format!(" {:<13}", format!("{}/{}", amount(bucket.level), amount(bucket.capacity))).into());
+    spans.push(format!(" {:>6} ", used(bucket)).into());
+    let history =
+        view.series(&bucket.name).map(|series| series.used(at, SPARKLINE_SECS, sparkline)).unwrap_or_default();
+    spans.push(Span::styled(format!("{:<sparkline$} ", figure::sparkline(&history)), Style::new().fg(USE)));
+    let holders = if bucket.leases == 0 && !bucket.is_concurrent() { "-".into() } else { amount_of(bucket.leases) };
+    spans.push(format!("{holders:>4} ").into());
+    spans.push(waiting(bucket, now));
+    if has_load {
+        spans.extend(load(bucket));
+    }
+    let mut remarks = remarks(bucket, now);
+    if !has_load {
+        shorten(&mut remarks);
+    }
+    for (text, style) in remarks {
+        spans.push(" ".into());
+        spans.push(Span::styled(text, style));
+    }
+    spans.into()
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn amount_of(count: usize) -> String {
+    amount(count as f64)
+}
+
+pub(super) fn used(bucket: &BucketView) -> String {
+    let more = if bucket.used_is_least && bucket.used_per_sec > Some(0.0) { ">" } else { "" };
+    bucket.used_per_sec.map_or_else(|| "-".into(), |used| format!("{more}{}", rate(used)))
+}
+
+fn waiting(bucket: &BucketView, now: f64) -> Span<'static> {
+    match wait(bucket, now) {
+        secs if secs > 0.0 => Span::styled(format!("{:>5}", span(secs)), Style::new().fg(BAD)),
+        _ => format!("{:>5}", "-").into(),
+    }
+}
+
+fn load(bucket: &BucketView) -> [Span<'static>; 3] {
+    let cell = |value: Option<String>| Span::raw(format!(" {:>7}", value.unwrap_or_else(|| "-".into())));
+    let load = bucket.load.as_ref();
+    [
+        cell(bucket.refused_per_sec.map(|refused| format!("{}/s", rate(refused)))),
+        cell(load.and_then(|load| load.drain_rate).map(rate)),
+        cell(load.map(|load| amount(load.pending))),
+    ]
+}
+
+/// What is out of the ordinary, the most urgent first.
+pub(super) fn remarks(bucket: &BucketView, now: f64) -> Vec<(String, Style)> {
+    let (bad, scarce) = (Style::new().fg(BAD), Style::new().fg(SCARCE));
+    let mut remarks = Vec::new();
+    if let Some(until) = bucket.cooling_until.filter(|until| *until > now) {
+        remarks.push((format!("cooling {}", span(until - now)), bad));
+    }
+    if let Some(leaked) = bucket.load.as_ref().map(|load| load.leaked).filter(|leaked| *leaked > 0.0) {
+        remarks.push((format!("leak {}", amount(leaked)), bad));
+    }
+    if bucket.overdue > 0 {
+        remarks.push((format!("late {}", amount_of(bucket.overdue)), scarce));
+    }
+    match bucket.drift {
+        Some(drift) if drift < 0.0 => remarks.push((format!("extra {}", amount(-drift)), scarce)),
+        Some(drift) if drift > 0.0 => remarks.push((format!("lost {}", amount(drift)), scarce)),
+        _ => {}
+    }
+    if bucket.vendor_limit.as_ref().is_some_and(|reported| reported.is_lower) {
+        remarks.push(("lower".into(), scarce));
+    }
+    remarks
+}
+
+/// The first, and how many more there are.
+fn shorten(remarks: &mut Vec<(String, Style)>) {
+    let more = remarks.len().saturating_sub(1);
+    remarks.truncate(1);
+    if more > 0 {
+        remarks.push((format!("+{more}"), FAINT));
+    }
+}

@@ -1,0 +1,101 @@
+//! The live view: readings, keys and signals, and a frame after each of them.
+
+use std::io;
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::style::Color;
+use sluice_sdk::Clock;
+use tokio::sync::mpsc;
+
+use super::screen::{Screen, Then};
+use crate::failure::Failure;
+use crate::signals::stop_requested;
+use crate::view::{Reader, Reading, View};
+
+/// Times that a frame shows pass without a reading too.
+const TICK: Duration = Duration::from_secs(1);
+/// How long the thread that reads keys waits before it looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) async fn watch(table: &str, reader: Reader, screen: Screen) -> Result<(), Failure> {
+    // It restores the terminal at a panic too, before the message.
+    let terminal =
+        ratatui::try_init().map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
+    let ended = show(terminal, table, reader, screen).await;
+    ratatui::restore();
+    ended
+}
+
+async fn show(mut terminal: DefaultTerminal, table: &str, reader: Reader, mut screen: Screen) -> Result<(), Failure> {
+    let mut stop = std::pin::pin!(stop_requested());
+    let mut readings = read(reader);
+    let mut keys = listen();
+    let mut tick = tokio::time::interval(TICK);
+    let mut view = View::new(table);
+    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    loop {
+        let now = now();
+        terminal.draw(|frame| {
+            let area = frame.area();
+            screen.draw(frame.buffer_mut(), area, &view, now);
+            if !has_colour {
+                without_colour(frame.buffer_mut());
+            }
+        })?;
+        tokio::select! {
+            reading = readings.recv() => match reading {
+                Some(reading) => view.take_in(reading),
+                None => return Err(Failure::new("reading the table ended")),
+            },
+            event = keys.recv() => match event {
+                Some(Ok(Event::Key(key))) if screen.press(key, &view, now) == Then::Quit => return Ok(()),
+                // Another size, too, is a reason for a frame.
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(Failure::new(format!("the terminal cannot be read: {error}"))),
+                None => return Err(Failure::new("the terminal cannot be read")),
+            },
+            _ = tick.tick() => {}
+            () = &mut stop => return Ok(()),
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn now() -> f64 {
+    Clock::system().now().micros() as f64 / 1e6
+}
+
+/// Reads on its own task: keys are answered while the table is read.
+fn read(mut reader: Reader) -> mpsc::Receiver<Reading> {
+    let (send, readings) = mpsc::channel(1);
+    tokio::spawn(async move { while send.send(reader.next().await).await.is_ok() {} });
+    readings
+}
+
+/// Keys, on a thread: waiting for one blocks. It ends when nobody listens any more.
+fn listen() -> mpsc::UnboundedReceiver<io::Result<Event>> {
+    let (send, keys) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while !send.is_closed() {
+            let event = match event::poll(LOOK) {
+                Ok(false) => continue,
+                Ok(true) => event::read(),
+                Err(error) => Err(error),
+            };
+            let failed = event.is_err();
+            if send.send(event).is_err() || failed {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+fn without_colour(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        cell.set_fg(Color::Reset).set_bg(Color::Reset);
+    }
+}

@@ -1,0 +1,237 @@
+//! What is on the screen, and what keys do to it.
+
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use super::figure::{FAINT, STRONG};
+use super::sort::{Sort, shown};
+use super::{alerts, detail, list};
+use crate::view::{Picture, View};
+
+/// What is shown, and how.
+#[derive(Debug)]
+pub(super) struct Screen {
+    pub(super) filter: String,
+    pub(super) sort: Sort,
+    /// The bucket under the cursor, by name: the order changes under it.
+    pub(super) selected: Option<String>,
+    pub(super) page: Page,
+    /// The filter is being typed.
+    pub(super) is_typing: bool,
+    /// Holders that are scrolled past.
+    pub(super) scrolled: usize,
+    /// A frame as text has no cursor and no keys.
+    pub(super) is_live: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    List,
+    Bucket(String),
+    Help,
+}
+
+/// What a key leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    Quit,
+}
+
+const HELP: &[(&str, &str)] = &[
+    ("q, Ctrl-C", "quit"),
+    ("↑ ↓ j k", "select a bucket; scroll its holders"),
+    ("PgUp PgDn", "ten at once"),
+    ("Enter", "open the bucket"),
+    ("Esc", "back; without the filter"),
+    ("/", "show only names that hold a text"),
+    ("s", "sort by name, level, use, holders, wait"),
+    ("?", "this page"),
+    ("", ""),
+    ("LEVEL", "tokens or free slots, of the capacity"),
+    ("USE/s", "taken a second, less what was given back; > where it may be more"),
+    ("HOLD", "leases; of rate limits there are none by default"),
+    ("WAIT", "until a call that comes now may start"),
+    ("late", "leases that have ended and no sweep gave back yet"),
+    ("lost, extra", "slots that the last sweep found lost or too many"),
+    ("lower", "the vendor reported a lower limit than the bucket's"),
+    ("leak", "slots that are taken while nobody is active"),
+];
+
+impl Screen {
+    pub(super) const fn new(filter: String, sort: Sort) -> Self {
+        Self { filter, sort, selected: None, page: Page::List, is_typing: false, scrolled: 0, is_live: true }
+    }
+
+    /// The same for a frame that is printed.
+    pub(super) fn into_text(self) -> Self {
+        Self { is_live: false, page: Page::List, ..self }
+    }
+
+    /// How many rows a frame needs that shows every bucket: title, alert, header and cost besides.
+    pub(super) fn rows(&self, picture: &Picture) -> usize {
+        shown(&picture.buckets, &self.filter, self.sort, picture.at).len().max(1) + 4
+    }
+
+    /// Draws a frame: title, what is amiss, the page, what reading costs, keys.
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, view: &View, now: f64) {
+        let [title, alert, page, cost, keys] = parts(area, self.is_live);
+        line(buffer, title, &alerts::title(view, title.width, now));
+        line(buffer, alert, &alerts::alert(view, now));
+        match (&self.page, &view.picture) {
+            (Page::Help, _) => help(buffer, page),
+            (_, None) => line(buffer, page, &Line::styled(" reading the table …", FAINT)),
+            (Page::List, Some(picture)) => list::draw(buffer, page, view, picture, self, now),
+            (Page::Bucket(name), Some(picture)) => detail::draw(buffer, page, view, picture, name, self.scrolled, now),
+        }
+        if let Some(picture) = &view.picture {
+            line(buffer, cost, &alerts::cost(&picture.cost));
+        }
+        if self.is_live {
+            line(buffer, keys, &self.keys());
+        }
+    }
+
+    fn keys(&self) -> Line<'static> {
+        if self.is_typing {
+            let hint = Span::styled("  Enter keeps it, Esc drops it", FAINT);
+            return vec![Span::styled(" filter: ", STRONG), self.filter.clone().into(), "▏".into(), hint].into();
+        }
+        let sort = format!("sort: {}", self.sort.name());
+        let filter = if self.filter.is_empty() { "filter".into() } else { format!("filter: {}", self.filter) };
+        let keys: Vec<(&str, String)> = match self.page {
+            Page::List => vec![
+                ("q", "quit".into()),
+                ("/", filter),
+                ("s", sort),
+                ("↑↓", "select".into()),
+                ("Enter", "open".into()),
+                ("?", "help".into()),
+            ],
+            Page::Bucket(_) => {
+                vec![("q", "quit".into()), ("Esc", "back".into()), ("↑↓", "holders".into()), ("?", "help".into())]
+            }
+            Page::Help => vec![("q", "quit".into()), ("Esc", "back".into())],
+        };
+        let spans = keys.into_iter().flat_map(|(key, what)| {
+            [Span::raw(" "), Span::styled(key.to_owned(), STRONG), Span::styled(format!(" {what} "), FAINT)]
+        });
+        Line::from_iter(spans)
+    }
+
+    /// Does what a key is for.
+    pub(super) fn press(&mut self, key: KeyEvent, view: &View, now: f64) -> Then {
+        if key.kind == KeyEventKind::Release {
+            return Then::GoOn;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Then::Quit;
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return Then::GoOn;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Then::Quit,
+            KeyCode::Char('/') => (self.page, self.is_typing) = (Page::List, true),
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('?') if self.page == Page::Help => self.page = Page::List,
+            KeyCode::Char('?') => self.page = Page::Help,
+            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.back(),
+            KeyCode::Enter | KeyCode::Right => self.open(view, now),
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1, view, now),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1, view, now),
+            KeyCode::PageUp => self.go(-10, view, now),
+            KeyCode::PageDown => self.go(10, view, now),
+            KeyCode::Home => self.go(isize::MIN, view, now),
+            KeyCode::End => self.go(isize::MAX, view, now),
+            _ => {}
+        }
+        Then::GoOn
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+    }
+
+    fn back(&mut self) {
+        if self.page == Page::List {
+            self.filter.clear();
+        }
+        self.page = Page::List;
+    }
+
+    fn open(&mut self, view: &View, now: f64) {
+        let (names, at) = self.names(view, now);
+        if let Some(name) = names.into_iter().nth(at)
+            && self.page == Page::List
+        {
+            self.scrolled = 0;
+            self.page = Page::Bucket(name);
+        }
+    }
+
+    /// Moves the cursor, or scrolls the holders of an open bucket.
+    fn go(&mut self, by: isize, view: &View, now: f64) {
+        match &self.page {
+            Page::List => {
+                let (names, at) = self.names(view, now);
+                let to = at.saturating_add_signed(by).min(names.len().saturating_sub(1));
+                self.selected = names.into_iter().nth(to);
+            }
+            Page::Bucket(name) => {
+                let bucket =
+                    view.picture.iter().flat_map(|picture| &picture.buckets).find(|bucket| bucket.name == *name);
+                let most = bucket.map_or(0, |bucket| bucket.holders.len().saturating_sub(1));
+                self.scrolled = self.scrolled.saturating_add_signed(by).min(most);
+            }
+            Page::Help => {}
+        }
+    }
+
+    /// The names that are shown, in order, and the place of the cursor.
+    fn names(&self, view: &View, now: f64) -> (Vec<String>, usize) {
+        let buckets = view.picture.as_ref().map_or(&[][..], |picture| &picture.buckets);
+        let names: Vec<String> =
+            shown(buckets, &self.filter, self.sort, now).iter().map(|one| one.name.clone()).collect();
+        let at = self.selected.as_ref().and_then(|selected| names.iter().position(|name| name == selected));
+        (names, at.unwrap_or(0))
+    }
+}
+
+/// Title, alert, page, cost, keys.
+fn parts(area: Rect, has_keys: bool) -> [Rect; 5] {
+    let (row, keys) = (Constraint::Length(1), Constraint::Length(u16::from(has_keys)));
+    Layout::vertical([row, row, Constraint::Min(0), row, keys]).areas(area)
+}
+
+fn help(buffer: &mut Buffer, area: Rect) {
+    let rows =
+        HELP.iter().map(|(key, what)| Line::from_iter([Span::styled(format!("  {key:<12} "), STRONG), (*what).into()]));
+    lines(buffer, area, rows);
+}
+
+/// Draws one line at the top of `area`.
+pub(super) fn line(buffer: &mut Buffer, area: Rect, line: &Line<'_>) {
+    if area.height > 0 {
+        buffer.set_line(area.x, area.y, line, area.width);
+    }
+}
+
+/// Draws as many lines as there is room for.
+pub(super) fn lines<'a>(buffer: &mut Buffer, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
+    for (row, one) in (area.y..area.bottom()).zip(lines) {
+        buffer.set_line(area.x, row, &one, area.width);
+    }
+}
