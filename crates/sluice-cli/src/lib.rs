@@ -7,6 +7,7 @@ mod bench;
 mod buckets;
 mod connect;
 mod cool_down;
+mod dashboard;
 mod demo;
 mod doctor;
 mod failure;
@@ -46,6 +47,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Run(options) => run::run(options).await,
         Command::Penalize(options) => penalize::run(options).await,
         Command::CoolDown(options) => cool_down::run(options).await,
+        Command::Dashboard(options) => dashboard::run(options).await,
         Command::Doctor(options) => doctor::run(options).await,
         Command::Watch(options) => watch::run(options).await,
         Command::Reconcile(options) => reconcile::run(options).await,

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 mod buckets;
 mod calls;
+mod dashboard;
 mod operations;
 mod sandbox;
 
@@ -32,8 +33,12 @@ struct Sandbox {
 
 impl Sandbox {
     fn start(options: &[&str]) -> Self {
+        Self::at("0", options)
+    }
+
+    fn at(port: &str, options: &[&str]) -> Self {
         let mut process =
-            sluice().args(["sandbox", "--port", "0"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
+            sluice().args(["sandbox", "--port", port]).args(options).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let (mut printed, mut endpoint) = (Vec::new(), None);
         for line in lines.by_ref() {

@@ -1,0 +1,96 @@
+//! `sluice dashboard`: the picture of the table as a web page. It reads only.
+//!
+//! One page without remote assets, drawn by its own script from `/api/picture`, which it asks for each second. The table is surveyed
+//! while somebody looks, and an hour of what was seen is kept in this process.
+
+mod access;
+mod answers;
+mod columns;
+mod page;
+mod watcher;
+mod what_if;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::access::{Access, Token};
+use self::watcher::Watcher;
+use crate::connect::client;
+use crate::failure::{Ended, Failure};
+use crate::signals::stop_requested;
+use crate::view::{Reader, interval};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Address and port to serve at; port 0 takes a free one. Anything but the loopback interface needs a token
+    #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
+    listen: SocketAddr,
+    /// Serve only those who know this: at least 16 letters, digits, and any of - . _ ~. They open the page once with ?token=...,
+    /// or send it as a bearer token. Other users of this machine see a command line: rather set SLUICE_DASHBOARD_TOKEN
+    #[arg(long)]
+    token: Option<Token>,
+    /// Time from one reading of the table to the next, one second at least; a large table is read less often
+    #[arg(long, value_parser = interval, default_value = "1s")]
+    interval: Duration,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let parsed = named.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| "it takes an address and a port, as in 127.0.0.1:8080 or [::1]:8080".into())
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let mut stop = std::pin::pin!(stop_requested());
+    let client = client().await?;
+    let table = client.table().to_owned();
+    let listener =
+        tokio::net::TcpListener::bind(options.listen).await.map_err(|error| cannot(options.listen, &error))?;
+    let address = listener.local_addr()?;
+    let access = Access::new(token(options.token)?, address)?;
+    let watcher = Arc::new(Watcher::new(&table)?);
+    let reading = tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(client, options.interval)));
+    announce(&table, address, &access);
+    // A request that is cut off has changed nothing, so nothing is waited for.
+    tokio::select! {
+        served = axum::serve(listener, answers::service(watcher, access)) => served?,
+        () = &mut stop => println!("stopping"),
+    }
+    reading.abort();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// From the command line, else from the environment; a variable that is empty is not set.
+fn token(given: Option<Token>) -> Result<Option<Token>, Failure> {
+    let variable = std::env::var("SLUICE_DASHBOARD_TOKEN").ok().filter(|text| !text.is_empty());
+    match (given, variable) {
+        (None, Some(text)) => {
+            text.parse().map(Some).map_err(|error| Failure::new(format!("SLUICE_DASHBOARD_TOKEN: {error}")))
+        }
+        (given, _) => Ok(given),
+    }
+}
+
+fn announce(table: &str, address: SocketAddr, access: &Access) {
+    println!("sluice dashboard of {table}: http://{address}");
+    if access.needs_token() {
+        println!(
+            "Open it once with ?token=... at the end, in each browser. It is plain HTTP: put TLS in front of it outside a trusted"
+        );
+        println!("network.");
+    }
+    println!("Ctrl-C stops it.");
+}
+
+fn cannot(address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::new(match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("{address} is in use: stop what listens there, or choose another port with --listen")
+        }
+        _ => format!("{address} cannot be listened on: {error}"),
+    })
+}

@@ -1,0 +1,126 @@
+//! What is answered to whom.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse as _, Json, Response};
+use axum::routing::get;
+use serde::{Deserialize, Serialize};
+use sluice_sdk::Clock;
+
+use super::access::{Access, Refused};
+use super::columns::{Columns, STEP_SECS, column};
+use super::page::{self, nonce, page};
+use super::watcher::Watcher;
+use super::what_if::{Question, WhatIf};
+use crate::view::View;
+
+/// The routes. None of them changes anything.
+pub(super) fn service(watcher: Arc<Watcher>, access: Access) -> Router {
+    let access = Arc::new(access);
+    Router::new()
+        .route("/", get(root))
+        .route("/api/picture", get(picture))
+        .route("/api/what-if", get(what_if))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .layer(from_fn_with_state(access, guard))
+        .with_state(watcher)
+}
+
+/// Stands before every route. That the process lives may be asked by everybody.
+async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let is_page = request.uri().path() == "/";
+    let asked = if is_page { token(request.uri()) } else { None };
+    let checked = match access.check(request.headers(), asked.as_deref()) {
+        Err(Refused::Token) if request.uri().path() == "/healthz" => Ok(()),
+        checked => checked,
+    };
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(Refused::Host) => {
+            (StatusCode::FORBIDDEN, "ask by the name localhost, or by a loopback address\n").into_response()
+        }
+        Err(Refused::Token) if is_page => (StatusCode::UNAUTHORIZED, Html(page::NEEDS_TOKEN)).into_response(),
+        Err(Refused::Token) => (StatusCode::UNAUTHORIZED, "the token is missing or wrong\n").into_response(),
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sluice\""));
+    } else if let Some(cookie) = access.cookie(asked.as_deref()) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    page::protect(response.headers_mut());
+    response
+}
+
+/// The token in an address.
+fn token(uri: &Uri) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked {
+        token: Option<String>,
+    }
+    Query::<Asked>::try_from_uri(uri).ok()?.0.token
+}
+
+async fn root() -> Response {
+    let Ok(nonce) = nonce() else {
+        return (StatusCode::INTERNAL_SERVER_ERROR, "there are no random numbers\n").into_response();
+    };
+    let mut response = Html(page(&nonce)).into_response();
+    if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+/// What the asker has already: the series up to a column, of one process.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Known {
+    instance: String,
+    since: i64,
+}
+
+/// The picture with as much of the series as the asker lacks.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    view: &'a View,
+    /// This process's clock, in seconds since the epoch: what the instants of the picture are compared with.
+    now: f64,
+    instance: &'a str,
+    step_secs: f64,
+    /// The last column of `series`: to be asked for from there on.
+    newest: i64,
+    series: BTreeMap<&'a str, Columns>,
+}
+
+async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>) -> Response {
+    let since = if known.instance == watcher.instance() { known.since } else { 0 };
+    let view = watcher.look().await;
+    let buckets = view.picture.iter().flat_map(|picture| &picture.buckets);
+    let series = buckets.filter_map(|bucket| {
+        let points = view.series(&bucket.name)?.points();
+        Some((bucket.name.as_str(), Columns::new(points, since)))
+    });
+    let newest = view.picture.as_ref().map_or(since, |picture| column(picture.at));
+    let (now, instance, step_secs) = (unix_secs(), watcher.instance(), STEP_SECS);
+    Json(Answer { view: &view, now, instance, step_secs, newest, series: series.collect() }).into_response()
+}
+
+/// By the system's clock.
+#[allow(clippy::cast_precision_loss)]
+fn unix_secs() -> f64 {
+    Clock::system().now().micros() as f64 / 1e6
+}
+
+async fn what_if(State(watcher): State<Arc<Watcher>>, Query(question): Query<Question>) -> Response {
+    if !question.makes_sense() {
+        return (StatusCode::BAD_REQUEST, "a factor is a number from 0 to 1000\n").into_response();
+    }
+    let view = watcher.look().await;
+    Json(WhatIf::new(&view, &question)).into_response()
+}

@@ -1,0 +1,250 @@
+//! "What if this product doubles its calls": of what was seen in the last minutes.
+//!
+//! A rate bucket that pays out `u` a second pays out `u x factor`, of `R` that are refilled. Of a concurrency bucket Little's law
+//! says as much: slots in use = calls a second x time of a call, so at the same time of a call twice the calls are twice the slots,
+//! of `C`. Above the limit the line of callers grows: by `(x / limit - 1)` seconds of waiting in each second, for either.
+//!
+//! Who called is known from leases. Where a part of them names nobody, or a rate bucket has none, the answer lies between two ends:
+//! none of that part is theirs, or all of it. Nothing is decided from this, so it computes with floats.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::view::{BucketView, Series, View};
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Question {
+    /// A caller's name; empty for all.
+    who: String,
+    factor: f64,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self { who: String::new(), factor: 2.0 }
+    }
+}
+
+impl Question {
+    pub(super) fn makes_sense(&self) -> bool {
+        (0.0..=1_000.0).contains(&self.factor)
+    }
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+pub(super) struct WhatIf {
+    /// Those whom leases name.
+    callers: Vec<String>,
+    buckets: Vec<Line>,
+}
+
+/// Of one bucket.
+#[derive(Debug, PartialEq, Serialize)]
+struct Line {
+    name: String,
+    outcome: Outcome,
+    verdict: String,
+    formula: String,
+    notes: Vec<String>,
+    /// Tokens a second, or slots.
+    limit: f64,
+    /// In use now: tokens a second, or slots.
+    now: Option<f64>,
+    /// In use then, at least.
+    least: Option<f64>,
+    /// And at most.
+    most: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Fits,
+    /// It fits on average, with so little to spare that peaks wait.
+    Tight,
+    Over,
+    Unknown,
+}
+
+/// What was seen in this time says what is usual.
+const WINDOW_SECS: f64 = 300.0;
+/// From this part of a limit on, peaks wait; and a bucket that grants so much may be wanted for more.
+const TIGHT: f64 = 0.9;
+
+impl WhatIf {
+    pub(super) fn new(view: &View, question: &Question) -> Self {
+        let Some(picture) = &view.picture else { return Self { callers: Vec::new(), buckets: Vec::new() } };
+        let holders = picture.buckets.iter().flat_map(|bucket| &bucket.holders);
+        let callers: BTreeSet<String> = holders.filter_map(|holder| holder.caller.clone()).collect();
+        let line = |bucket| line(bucket, &Use::seen(bucket, view.series(&bucket.name), picture.at), question);
+        Self { callers: callers.into_iter().collect(), buckets: picture.buckets.iter().map(line).collect() }
+    }
+}
+
+/// How much of a bucket was in use.
+#[derive(Debug)]
+struct Use {
+    /// Tokens a second, or slots; `None` where it is not known yet.
+    mean: Option<f64>,
+    /// Over so many seconds.
+    secs: f64,
+}
+
+impl Use {
+    fn seen(bucket: &BucketView, series: Option<&Series>, at: f64) -> Self {
+        let Some(series) = series else { return Self { mean: None, secs: 0.0 } };
+        let first = series.points().next().map_or(at, |point| point.at);
+        let mean = if bucket.is_concurrent() {
+            let free = series.levels(at, WINDOW_SECS, 1).pop().flatten();
+            free.map(|free| (bucket.capacity - free).max(0.0))
+        } else {
+            series.used(at, WINDOW_SECS, 1).pop().flatten()
+        };
+        Self { mean, secs: (at - first).clamp(0.0, WINDOW_SECS) }
+    }
+}
+
+/// Which part of the use is theirs, at least and at most.
+fn part(bucket: &BucketView, who: &str) -> (f64, f64) {
+    if who.is_empty() {
+        return (1.0, 1.0);
+    }
+    if bucket.held <= 0.0 {
+        return if bucket.is_concurrent() { (0.0, 0.0) } else { (0.0, 1.0) };
+    }
+    let cost = |is: &dyn Fn(Option<&str>) -> bool| -> f64 {
+        bucket.holders.iter().filter(|holder| is(holder.caller.as_deref())).map(|holder| holder.cost).sum()
+    };
+    let (theirs, others) = (cost(&|name| name == Some(who)), cost(&|name| name.is_some_and(|name| name != who)));
+    (theirs / bucket.held, (1.0 - others / bucket.held).max(theirs / bucket.held))
+}
+
+fn line(bucket: &BucketView, seen: &Use, question: &Question) -> Line {
+    let limit = if bucket.is_concurrent() { bucket.capacity } else { bucket.refill_rate };
+    let Some(now) = seen.mean else {
+        let (name, verdict) = (bucket.name.clone(), "not known yet".to_owned());
+        let formula = "two readings are needed".to_owned();
+        return Line {
+            name,
+            outcome: Outcome::Unknown,
+            verdict,
+            formula,
+            notes: Vec::new(),
+            limit,
+            now: None,
+            least: None,
+            most: None,
+        };
+    };
+    let (few, many) = part(bucket, &question.who);
+    let then = |part: f64| now * (1.0 - part) + now * part * question.factor;
+    let (least, most) = (then(few).min(then(many)), then(few).max(then(many)));
+    let outcome = outcome(least, most, limit);
+    Line {
+        name: bucket.name.clone(),
+        outcome,
+        verdict: verdict(bucket, outcome, least, most, limit),
+        formula: formula(bucket, now, (few, many), (least, most), question.factor),
+        notes: notes(bucket, seen, now, limit, outcome, few < many),
+        limit,
+        now: Some(now),
+        least: Some(least),
+        most: Some(most),
+    }
+}
+
+fn outcome(least: f64, most: f64, limit: f64) -> Outcome {
+    if least > limit {
+        Outcome::Over
+    } else if most > limit {
+        Outcome::Unknown
+    } else if most >= limit * TIGHT {
+        Outcome::Tight
+    } else {
+        Outcome::Fits
+    }
+}
+
+fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: f64) -> String {
+    let at_least = if least < most { "at least " } else { "" };
+    let at_most = if least < most { "at most " } else { "" };
+    let unit = if bucket.is_concurrent() { "slots" } else { "a second" };
+    match outcome {
+        Outcome::Fits | Outcome::Tight => format!("fits, {at_most}{} used", percent(most, limit)),
+        Outcome::Unknown => format!("not known: {} to {} used", percent(least, limit), percent(most, limit)),
+        Outcome::Over => {
+            let longer = (least / limit - 1.0) * 60.0;
+            let (by, longer) = (number(least - limit), number(longer));
+            format!("over by {at_least}{by} {unit}: each minute of it adds about {longer} s of waiting")
+        }
+    }
+}
+
+fn formula(bucket: &BucketView, now: f64, (few, many): (f64, f64), (least, most): (f64, f64), factor: f64) -> String {
+    let one = |part: f64, sum: f64| {
+        let (others, theirs) = (now * (1.0 - part), now * part);
+        match () {
+            () if part >= 1.0 => format!("{} x {} = {}", number(theirs), number(factor), number(sum)),
+            () => format!("{} + {} x {} = {}", number(others), number(theirs), number(factor), number(sum)),
+        }
+    };
+    let sums = if few < many {
+        let (first, last) = if factor >= 1.0 { (few, many) } else { (many, few) };
+        format!("from {} to {}", one(first, least), one(last, most))
+    } else {
+        one(few, least)
+    };
+    match bucket.is_concurrent() {
+        true => format!("slots in use: {sums}, of {}", number(bucket.capacity)),
+        false => format!("used a second: {sums}, of {} refilled", number(bucket.refill_rate)),
+    }
+}
+
+fn notes(bucket: &BucketView, seen: &Use, now: f64, limit: f64, outcome: Outcome, in_part: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if in_part && bucket.leases == 0 {
+        notes.push(
+            "Nobody writes down who calls: rate buckets name their callers where SLUICE_LEASES=all is set.".to_owned(),
+        );
+    } else if in_part {
+        notes.push("Some of the leases do not say whose they are.".to_owned());
+    }
+    if outcome == Outcome::Over && !bucket.is_concurrent() && bucket.level > 0.0 {
+        notes.push(format!("What is left, {}, is used up first.", number(bucket.level)));
+    }
+    if outcome == Outcome::Tight {
+        notes.push("That is an average: peaks wait.".to_owned());
+    }
+    if now >= limit * TIGHT || bucket.wait_secs > 0.0 {
+        notes
+            .push("It is at its limit as it is: callers may want more than they get, which is not counted.".to_owned());
+    }
+    if seen.secs < WINDOW_SECS / 2.0 {
+        notes.push(format!("Seen over {} s alone.", number(seen.secs.round())));
+    }
+    notes
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn percent(value: f64, limit: f64) -> String {
+    if limit <= 0.0 { "all".to_owned() } else { format!("{} %", number((value / limit * 100.0).round())) }
+}
+
+/// Three digits that matter, no trailing zeros.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 || size == 0.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    if digits == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

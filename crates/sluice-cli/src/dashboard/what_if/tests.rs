@@ -1,0 +1,130 @@
+//! What the answers say of buckets whose use is known.
+
+use super::*;
+use crate::view::Holder;
+
+fn bucket(kind: &'static str, limit: f64) -> BucketView {
+    BucketView {
+        name: "vendor#metric".into(),
+        kind,
+        capacity: limit,
+        refill_rate: if kind == "concurrent" { 0.0 } else { limit },
+        cost_per_call: 1.0,
+        level: 0.0,
+        wait_secs: 0.0,
+        used_per_sec: None,
+        used_is_least: false,
+        writes_per_sec: None,
+        holders: Vec::new(),
+        leases: 0,
+        held: 0.0,
+        overdue: 0,
+        load: None,
+        refused_per_sec: None,
+        cooling_until: None,
+        drift: None,
+        vendor_limit: None,
+        adopts_limit: false,
+        version: 1,
+    }
+}
+
+fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> BucketView {
+    let holder = |(caller, cost): &(Option<&str>, f64)| Holder {
+        id: "1".into(),
+        caller: caller.map(str::to_owned),
+        cost: *cost,
+        since: None,
+        until: 0.0,
+        is_overdue: false,
+        is_inline: caller.is_none(),
+    };
+    let held = holders.iter().map(|(_, cost)| cost).sum();
+    BucketView { holders: holders.iter().map(holder).collect(), leases: holders.len(), held, ..bucket(kind, limit) }
+}
+
+fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> Line {
+    line(bucket, &Use { mean: Some(in_use), secs: WINDOW_SECS }, &Question { who: who.into(), factor })
+}
+
+#[test]
+fn twice_the_calls_are_twice_the_slots() {
+    let line = ask(&bucket("concurrent", 10.0), 4.0, "", 2.0);
+    assert_eq!((line.outcome, line.least, line.most), (Outcome::Fits, Some(8.0), Some(8.0)));
+    assert_eq!(line.verdict, "fits, 80 % used");
+    assert_eq!(line.formula, "slots in use: 4 x 2 = 8, of 10");
+    assert_eq!(line.notes, [""; 0]);
+}
+
+#[test]
+fn above_the_limit_the_line_grows_by_what_is_over() {
+    let line = ask(&bucket("concurrent", 10.0), 6.0, "", 2.0);
+    assert_eq!(line.outcome, Outcome::Over);
+    assert_eq!(line.verdict, "over by 2 slots: each minute of it adds about 12 s of waiting");
+    let rate = BucketView { level: 30.0, ..bucket("requests", 8.0) };
+    let line = ask(&rate, 5.0, "", 2.0);
+    assert_eq!(line.verdict, "over by 2 a second: each minute of it adds about 15 s of waiting");
+    assert_eq!(line.formula, "used a second: 5 x 2 = 10, of 8 refilled");
+    assert_eq!(line.notes, ["What is left, 30, is used up first."]);
+}
+
+#[test]
+fn one_callers_part_is_what_their_leases_hold() {
+    let shared = held("concurrent", 10.0, &[(Some("summary"), 1.0), (Some("search"), 3.0)]);
+    let line = ask(&shared, 4.0, "search", 2.0);
+    assert_eq!((line.outcome, line.most), (Outcome::Fits, Some(7.0)));
+    assert_eq!(line.formula, "slots in use: 1 + 3 x 2 = 7, of 10");
+    assert_eq!(ask(&shared, 4.0, "nobody here", 9.0).verdict, "fits, 40 % used");
+    assert_eq!(ask(&shared, 4.0, "search", 0.0).most, Some(1.0));
+}
+
+#[test]
+fn what_nobody_wrote_down_is_not_made_up() {
+    let line = ask(&bucket("requests", 8.0), 5.0, "search", 2.0);
+    assert_eq!((line.outcome, line.least, line.most), (Outcome::Unknown, Some(5.0), Some(10.0)));
+    assert_eq!(line.verdict, "not known: 63 % to 125 % used");
+    assert!(line.notes[0].contains("SLUICE_LEASES=all"), "{:?}", line.notes);
+    let line = ask(&bucket("requests", 8.0), 2.0, "search", 2.0);
+    assert_eq!((line.outcome, line.verdict.as_str()), (Outcome::Fits, "fits, at most 50 % used"));
+    let inline = held("concurrent", 10.0, &[(None, 2.0), (Some("search"), 2.0)]);
+    let line = ask(&inline, 4.0, "search", 3.0);
+    assert_eq!((line.least, line.most), (Some(8.0), Some(12.0)));
+    assert!(line.notes[0].contains("do not say whose"), "{:?}", line.notes);
+    let line = ask(&inline, 4.0, "search", 0.5);
+    assert_eq!((line.least, line.most), (Some(2.0), Some(3.0)), "fewer calls: the ends change sides");
+    assert_eq!(line.formula, "slots in use: from 0 + 4 x 0.5 = 2 to 2 + 2 x 0.5 = 3, of 10".replace("0 + 4", "4"));
+}
+
+#[test]
+fn leases_that_a_picture_does_not_name_are_nobodys() {
+    let cut = BucketView { leases: 500, held: 10.0, ..held("concurrent", 10.0, &[(Some("search"), 5.0)]) };
+    let line = ask(&cut, 10.0, "search", 2.0);
+    assert_eq!((line.least, line.most), (Some(15.0), Some(20.0)));
+    assert!(line.verdict.starts_with("over by at least 5 slots"), "{}", line.verdict);
+}
+
+#[test]
+fn a_bucket_at_its_limit_may_be_wanted_for_more() {
+    let line = ask(&bucket("requests", 8.0), 8.0, "", 1.0);
+    assert_eq!(line.outcome, Outcome::Tight);
+    assert!(line.notes.iter().any(|note| note.contains("may want more")), "{:?}", line.notes);
+    let booked = BucketView { wait_secs: 3.0, ..bucket("requests", 8.0) };
+    assert!(ask(&booked, 1.0, "", 1.0).notes[0].contains("may want more"));
+}
+
+#[test]
+fn nothing_is_said_of_what_was_not_seen() {
+    let unseen = Use { mean: None, secs: 0.0 };
+    let line = line(&bucket("requests", 8.0), &unseen, &Question::default());
+    assert_eq!((line.outcome, line.now, line.most), (Outcome::Unknown, None, None));
+    let short = Use { mean: Some(1.0), secs: 12.0 };
+    let line = super::line(&bucket("requests", 8.0), &short, &Question::default());
+    assert_eq!(line.notes, ["Seen over 12 s alone."]);
+}
+
+#[test]
+fn a_factor_is_a_number_of_some_sense() {
+    for (factor, makes_sense) in [(0.0, true), (2.5, true), (-1.0, false), (f64::NAN, false), (f64::INFINITY, false)] {
+        assert_eq!(Question { who: String::new(), factor }.makes_sense(), makes_sense, "{factor}");
+    }
+}
