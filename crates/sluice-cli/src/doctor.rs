@@ -4,160 +4,133 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Serialize;
-use sluice_sdk::core::{Amount, Bucket, Timestamp};
-use sluice_sdk::{Client, Clock, LeaseRow};
+use sluice_sdk::core::schema::table_name;
+use sluice_sdk::core::{Bucket, Load, Timestamp};
+use sluice_sdk::{Client, Clock, StoreError, Survey};
 
+use crate::arguments::duration;
 use crate::connect::client;
-use crate::failure::{Ended, Failure};
-use crate::output::{self, DIM, GREEN, RED, YELLOW};
+use crate::failure::Ended;
+use crate::output;
 
+mod answer;
+mod buckets;
+mod finding;
+mod latency;
+mod leases;
+mod load;
+mod rights;
+mod table;
+mod watched;
+
+#[cfg(test)]
+mod tests;
+
+use finding::{Check, Finding};
+
+/// Changes nothing: it reads, and tries rights with writes whose conditions no row can meet. Exit code 0 where nobody has to act,
+/// else 1.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// How long writes are watched, to find buckets that are written faster than a row takes
+    #[arg(long = "for", value_parser = duration, default_value = "2s")]
+    watch_for: Duration,
 }
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Weight {
-    /// As it should be.
-    Fine,
-    /// Worth knowing; nobody has to act.
-    Note,
-    /// Somebody should act.
-    Problem,
+/// What is in earnest, and what is for trying.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// A table that people make and throw away, or an engine for development: nobody misses its backups.
+    is_sandbox: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Finding {
-    weight: Weight,
-    /// The table, or the row.
-    of: String,
-    what: String,
-    /// What to do about it.
-    todo: Option<String>,
+impl Place {
+    fn of(table: &str, endpoint: Option<&str>) -> Self {
+        Self { is_sandbox: table == table_name("sandbox") || endpoint.is_some() }
+    }
 }
-
-/// A lease that ended so long ago was missed by two sweeps of the five-minute rule.
-const OVERDUE: Duration = Duration::from_secs(11 * 60);
 
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
-    let findings = examine(&client, Clock::system().now()).await?;
+    let endpoint = std::env::var("SLUICE_ENDPOINT_URL").ok();
+    let place = Place::of(client.table(), endpoint.as_deref());
+    let findings = finding::sorted(examine(&client, place, Clock::system().now(), options.watch_for).await);
     if options.json {
         output::json(&findings)?;
     } else {
-        print(&findings);
+        finding::print(client.table(), &findings);
     }
-    let is_well = findings.iter().all(|finding| finding.weight != Weight::Problem);
+    let is_well = !findings.iter().any(Finding::is_problem);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn examine(client: &Client, now: Timestamp) -> Result<Vec<Finding>, Failure> {
-    let mut findings = Vec::new();
-    let rows = client.buckets().await?;
-    let mut readable = 0;
-    for row in &rows {
-        match &row.bucket {
-            Ok(bucket) => {
-                readable += 1;
-                of_bucket(bucket, now, &mut findings);
-            }
-            Err(fault) => {
-                let todo = "mend the attribute, or remove the row with `sluice buckets rm` and apply it again";
-                findings.push(problem(&row.key, format!("its row cannot be read: {fault}"), todo));
-            }
+async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Duration) -> Vec<Finding> {
+    let (buckets, of_rows) = match client.survey().await {
+        Ok(survey) => {
+            let findings = of_survey(&survey, client.table(), place, now);
+            (survey.buckets.into_iter().filter_map(|row| row.bucket.ok()).collect(), findings)
         }
-    }
-    of_leases(&client.leases().await?, now, &mut findings);
-    let table = if readable == 0 {
-        problem(client.table(), "it has no buckets", "declare some with `sluice buckets apply FILE`")
-    } else {
-        fine(client.table(), format!("answers; {readable} {}", if readable == 1 { "bucket" } else { "buckets" }))
+        Err(error) => match unread(client.table(), &error) {
+            Unread::Rows(finding) => (Vec::new(), vec![finding]),
+            Unread::All(finding) => return vec![finding],
+        },
     };
-    findings.insert(0, table);
-    Ok(findings)
+    let readable: Vec<&Bucket> = buckets.iter().collect();
+    // One after the other, while writes are watched: a read that shared the way with others would seem slow.
+    let one_by_one =
+        async { (table::examine(client, place).await, rights::examine(client).await, latency::examine(client).await) };
+    let of_watched = watched::examine(client, &readable, watch_for);
+    let ((of_table, of_rights, of_latency), of_watched) = tokio::join!(one_by_one, of_watched);
+    of_table.into_iter().chain(of_rows).chain(of_rights).chain(of_latency).chain(of_watched).collect()
 }
 
-fn of_bucket(bucket: &Bucket, now: Timestamp, findings: &mut Vec<Finding>) {
-    let name = bucket.dimension();
-    let limit = bucket.limit();
-    if let Some(reported) = bucket.vendor_limit()
-        && limit.lowered_to(reported.limit, reported.window).is_some()
-    {
-        let per = if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
-        let (reported, when) = (reported.limit, output::relative(reported.at, now));
-        let ours = match limit.is_concurrent() {
-            true => format!("{} at once", limit.capacity()),
-            false => {
-                format!("{} a second, {} at once", output::short(&limit.refill_rate().to_string()), limit.capacity())
+/// What the rows say.
+fn of_survey(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Vec<Finding> {
+    let mut findings = buckets::examine(&survey.buckets, table, now);
+    findings.extend(leases::examine(&survey.leases, table, now));
+    let slots = |bucket: &Bucket| bucket.limit().is_concurrent();
+    let has_slots = survey.buckets.iter().filter_map(|row| row.bucket.as_ref().ok()).any(slots);
+    findings.extend(load::of_sweeps(&survey.sweeps, has_slots, table, place, now));
+    for row in &survey.loads {
+        match &row.load {
+            Ok(load) => findings.extend(load::of_load(load)),
+            Err(fault) => {
+                let (key, what) = (Load::key(&row.dimension), format!("what sweeps measured cannot be read: {fault}"));
+                let todo = "nothing: the next sweep writes it anew; if it comes back, find who writes it";
+                findings.push(Finding::note(Check::Rows, key, what, todo));
             }
-        };
-        findings.push(problem(
-            name,
-            format!("its vendor reported a limit of {reported}{per} {when}, and it gives {ours}"),
-            "lower it in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
-        ));
-    }
-    if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
-        findings.push(note(name, format!("a cool-down holds: it ends {}", output::relative(until, now))));
-    }
-    if let Some(drift) = bucket.noted_drift() {
-        let what = if drift < Amount::ZERO { "too many" } else { "lost" };
-        findings.push(note(name, format!("slots {what}: {}; the next sweep puts them right", drift.abs())));
-    }
-    if limit.is_concurrent() && bucket.tokens() > limit.capacity() {
-        let what = format!("{} slots are free, of {}", bucket.tokens(), limit.capacity());
-        findings.push(problem(name, what, "run `sluice reconcile` twice: the second takes away what was minted"));
-    }
-}
-
-fn of_leases(rows: &[LeaseRow], now: Timestamp, findings: &mut Vec<Finding>) {
-    let overdue = |row: &&LeaseRow| row.lease.as_ref().is_ok_and(|lease| now.since(lease.ends()) > OVERDUE);
-    let count = rows.iter().filter(overdue).count();
-    let todo = "see that the reconciler runs (its alarms, its rule), or run `sluice reconcile`";
-    if count > 0 {
-        let minutes = OVERDUE.as_secs() / 60;
-        let leases = if count == 1 { "1 lease" } else { &format!("{count} leases") };
-        findings.push(problem("leases", format!("{leases} ended over {minutes} minutes ago and no sweep came"), todo));
-    }
-    for (row, fault) in rows.iter().filter_map(|row| row.lease.as_ref().err().map(|fault| (row, fault))) {
-        let what = format!("the lease cannot be read, and what it holds is not given back: {fault}");
-        findings.push(problem(&row.key, what, "mend the attribute, or remove the row; the recount finds its slot"));
-    }
-}
-
-fn fine(of: impl ToString, what: impl Into<String>) -> Finding {
-    Finding { weight: Weight::Fine, of: of.to_string(), what: what.into(), todo: None }
-}
-
-fn note(of: impl ToString, what: impl Into<String>) -> Finding {
-    Finding { weight: Weight::Note, ..fine(of, what) }
-}
-
-fn problem(of: impl ToString, what: impl Into<String>, todo: &str) -> Finding {
-    Finding { weight: Weight::Problem, todo: Some(todo.to_owned()), ..fine(of, what) }
-}
-
-fn print(findings: &[Finding]) {
-    for Finding { weight, of, what, todo } in findings {
-        let (sign, style) = match weight {
-            Weight::Fine => ("ok", GREEN),
-            Weight::Note => ("--", YELLOW),
-            Weight::Problem => ("!!", RED),
-        };
-        anstream::println!("{}{sign}{} {of}: {what}", style.render(), style.render_reset());
-        if let Some(todo) = todo {
-            anstream::println!("   {}{todo}{}", DIM.render(), DIM.render_reset());
         }
     }
-    let problems = findings.iter().filter(|finding| finding.weight == Weight::Problem).count();
-    match problems {
-        0 => anstream::println!("nothing to do"),
-        1 => anstream::println!("1 problem"),
-        _ => anstream::println!("{problems} problems"),
+    for key in &survey.unknown {
+        let todo = "nothing, if a later version of Sluice wrote it; else remove it, or give it a table of its own";
+        findings.push(Finding::note(Check::Rows, key, "no row of Sluice's has such a key", todo));
+    }
+    findings
+}
+
+/// Why no row was read.
+enum Unread {
+    /// It says nothing of the table otherwise.
+    Rows(Finding),
+    /// Nothing else can be asked of it.
+    All(Finding),
+}
+
+fn unread(table: &str, error: &StoreError) -> Unread {
+    match error {
+        StoreError::AccessDenied { .. } => {
+            let todo = "run it as someone who may; callers without that right do not sweep";
+            let what = "cannot look at the rows: needs dynamodb:Scan";
+            Unread::Rows(Finding::note(Check::Rows, table, what, todo))
+        }
+        StoreError::Contended { .. } | StoreError::Rejected { .. } => {
+            let todo = "run it again; if it stays, no sweep gets through either";
+            Unread::Rows(Finding::problem(Check::Rows, table, format!("its rows cannot be read: {error}"), todo))
+        }
+        // The error says itself what to do.
+        _ => Unread::All(Finding::problem(Check::Table, table, error.to_string(), "then run it again")),
     }
 }

@@ -34,6 +34,12 @@ pub enum Operation {
     TransactWriteItems,
     /// Reads the table.
     Scan,
+    /// Tells of the table: its state, its key.
+    DescribeTable,
+    /// Tells of its TTL.
+    DescribeTimeToLive,
+    /// Tells of its backups; the engine cannot.
+    DescribeContinuousBackups,
     /// Anything else: tables, and what tests do beside Sluice.
     Other,
 }
@@ -48,8 +54,16 @@ impl Operation {
             "DeleteItem" => Self::DeleteItem,
             "TransactWriteItems" => Self::TransactWriteItems,
             "Scan" => Self::Scan,
+            "DescribeTable" => Self::DescribeTable,
+            "DescribeTimeToLive" => Self::DescribeTimeToLive,
+            "DescribeContinuousBackups" => Self::DescribeContinuousBackups,
             _ => Self::Other,
         }
+    }
+
+    /// Whether it is about rows: the rest costs no units.
+    const fn is_metered(self) -> bool {
+        !matches!(self, Self::DescribeTable | Self::DescribeTimeToLive | Self::DescribeContinuousBackups | Self::Other)
     }
 
     pub(crate) const fn is_write(self) -> bool {
@@ -227,7 +241,7 @@ impl Link {
             return response(500, Vec::new());
         };
         let body = request.body().bytes().unwrap_or_default();
-        let (status, reply) = if operation == Operation::Other || self.meter.is_off() {
+        let (status, reply) = if !operation.is_metered() || self.meter.is_off() {
             engine::answer(database, name, body)
         } else {
             let (status, reply, usage) = meter::metered(database, name, body);

@@ -1,0 +1,53 @@
+//! Answers of DynamoDB to requests that not everybody may send, and that not every endpoint knows.
+
+use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+
+use super::finding::{Check, Finding};
+
+/// What came back.
+#[derive(Debug)]
+pub(super) enum Answer<T> {
+    Given(T),
+    /// The role may not ask.
+    Denied,
+    /// What answers there knows no such request: an engine for development.
+    Unknown,
+    Failed(String),
+}
+
+impl<T> Answer<T> {
+    pub(super) fn of<E>(result: Result<T, SdkError<E>>) -> Self
+    where
+        E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    {
+        let error = match result {
+            Ok(reply) => return Self::Given(reply),
+            Err(error) => error,
+        };
+        match error.code() {
+            Some("AccessDeniedException") => Self::Denied,
+            Some("UnknownOperationException" | "SerializationException" | "InvalidAction") => Self::Unknown,
+            Some(code) => Self::Failed(format!("{code}: {}", error.message().unwrap_or("no more is known"))),
+            None => Self::Failed(DisplayErrorContext(&error).to_string()),
+        }
+    }
+
+    /// The reply; where there is none, a finding that says why `check` cannot be told.
+    pub(super) fn or_cannot_tell(self, check: Check, table: &str, operation: &str) -> Result<T, Finding> {
+        let cannot_tell = |why: String, todo: &str| Finding::note(check, table, why, todo);
+        match self {
+            Self::Given(reply) => Ok(reply),
+            Self::Denied => Err(cannot_tell(
+                format!("cannot tell: needs dynamodb:{operation}"),
+                "run it as someone who may, or allow this role to; callers do without that right",
+            )),
+            Self::Unknown => Err(cannot_tell(
+                format!("cannot tell: this endpoint has no {operation}"),
+                "nothing: it is an engine for development",
+            )),
+            Self::Failed(message) => {
+                Err(cannot_tell(format!("cannot tell: {operation} failed: {message}"), "run it again"))
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Buckets that cannot be read, whose vendor allows less, that do not add up, or that a cool-down holds.
+
+use sluice_sdk::BucketRow;
+use sluice_sdk::core::{Amount, Bucket, Timestamp};
+
+use super::finding::{Check, Finding};
+use crate::output;
+
+pub(super) fn examine(rows: &[BucketRow], table: &str, now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut readable = 0;
+    for row in rows {
+        match &row.bucket {
+            Ok(bucket) => {
+                readable += 1;
+                findings.extend(of_limit(bucket, now));
+                findings.extend(of_cool_down(bucket, now));
+                findings.extend(of_slots(bucket));
+            }
+            Err(fault) => {
+                let todo = "mend the attribute, or remove the row with `sluice buckets rm` and apply it again";
+                findings.push(Finding::problem(
+                    Check::Rows,
+                    &row.key,
+                    format!("its row cannot be read: {fault}"),
+                    todo,
+                ));
+            }
+        }
+    }
+    findings.push(if readable == 0 {
+        Finding::problem(Check::Rows, table, "it has no buckets", "declare some with `sluice buckets apply FILE`")
+    } else {
+        Finding::fine(Check::Rows, table, format!("{readable} {}", if readable == 1 { "bucket" } else { "buckets" }))
+    });
+    findings
+}
+
+fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
+    let limit = bucket.limit();
+    let reported = bucket.vendor_limit()?;
+    limit.lowered_to(reported.limit, reported.window)?;
+    let per = if limit.is_concurrent() { String::new() } else { format!(" in {} s", reported.window.as_secs()) };
+    let (reported, when) = (reported.limit, output::relative(reported.at, now));
+    let ours = match limit.is_concurrent() {
+        true => format!("{} at once", limit.capacity()),
+        false => {
+            format!("{} a second, {} at once", output::short(&limit.refill_rate().to_string()), limit.capacity())
+        }
+    };
+    Some(Finding::problem(
+        Check::Limits,
+        bucket.dimension(),
+        format!("its vendor reported a limit of {reported}{per} {when}, and it gives {ours}"),
+        "lower it in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
+    ))
+}
+
+fn of_cool_down(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
+    let until = bucket.blocked_until().filter(|until| *until > now)?;
+    let what = format!("a cool-down holds: it ends {}", output::relative(until, now));
+    let todo = "nothing: callers come back then; to end it sooner, remove blocked_until from the row";
+    Some(Finding::note(Check::CoolDown, bucket.dimension(), what, todo))
+}
+
+fn of_slots(bucket: &Bucket) -> Option<Finding> {
+    let (name, limit) = (bucket.dimension(), bucket.limit());
+    if limit.is_concurrent() && bucket.tokens() > limit.capacity() {
+        let what = format!("{} slots are free, of {}", bucket.tokens(), limit.capacity());
+        let todo = "run `sluice reconcile` twice: the second takes away what was minted";
+        return Some(Finding::problem(Check::Slots, name, what, todo));
+    }
+    let drift = bucket.noted_drift()?;
+    let kind = if drift < Amount::ZERO { "too many" } else { "lost" };
+    let todo = "nothing: the next sweep that finds them too puts them right; find out who edits rows or restores twice";
+    Some(Finding::note(Check::Slots, name, format!("slots {kind}: {}", drift.abs()), todo))
+}

@@ -1,0 +1,85 @@
+//! How long a strongly consistent read takes from here: the least that a grant waits for.
+
+use std::time::Duration;
+
+use sluice_sdk::Client;
+use tokio::time::Instant;
+
+use super::finding::{Check, Finding};
+
+/// Reads that are measured, at most and at least, and the time after which no more than the least are.
+const MOST: usize = 100;
+const LEAST: usize = 20;
+const LONG_ENOUGH: Duration = Duration::from_secs(2);
+
+/// DynamoDB answers in single-digit milliseconds within its Region: ten times that is the way to it.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// Reads a row that is nobody's, again and again; no finding where this role may not, or where DynamoDB does not answer, which
+/// other findings tell.
+pub(super) async fn examine(client: &Client) -> Option<Finding> {
+    let key = aws_sdk_dynamodb::types::AttributeValue::S("load#doctor".into());
+    let read = || {
+        let request = client.dynamodb().get_item().table_name(client.table()).consistent_read(true);
+        request.key(sluice_sdk::core::schema::KEY, key.clone()).send()
+    };
+    // The first one may open the connection.
+    read().await.ok()?;
+    let began = Instant::now();
+    let mut took = Vec::with_capacity(MOST);
+    while took.len() < MOST && (took.len() < LEAST || began.elapsed() < LONG_ENOUGH) {
+        let sent = Instant::now();
+        read().await.ok()?;
+        took.push(sent.elapsed());
+    }
+    took.sort_unstable();
+    Some(judged(client.table(), &took))
+}
+
+/// `took` is sorted.
+fn judged(table: &str, took: &[Duration]) -> Finding {
+    let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
+    let (p50, p99) = (percentile(took, 50), percentile(took, 99));
+    let what = format!("a read takes {} (p50), {} (p99) of {}", millis(p50), millis(p99), took.len());
+    if p50 > SLOW {
+        let todo = "run callers in the table's Region (SLUICE_AWS_REGION names it), with a gateway endpoint for DynamoDB in their VPC: \
+                    every grant waits for a write that is as far away";
+        Finding::note(Check::Latency, table, what, todo)
+    } else if p99 > SLOW {
+        let todo = "most are quick: look for a proxy, a NAT gateway or a function with little memory in between; nothing if this is \
+                    not where callers run";
+        Finding::note(Check::Latency, table, what, todo)
+    } else {
+        Finding::fine(Check::Latency, table, what)
+    }
+}
+
+/// By nearest rank, of times that are sorted.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Weight;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let times: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
+        assert_eq!(percentile(&times, 50), Duration::from_millis(50));
+        assert_eq!(percentile(&times, 99), Duration::from_millis(99));
+        assert_eq!(percentile(&times[..1], 99), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_far_table_and_a_way_that_stumbles_are_told_apart() {
+        let all = |millis| vec![Duration::from_millis(millis); 100];
+        assert_eq!(judged("t", &all(5)).weight, Weight::Fine);
+        let far = judged("t", &all(80));
+        assert_eq!((far.weight, far.todo.unwrap().contains("Region")), (Weight::Note, true));
+        let stumbling = judged("t", &[&all(5)[..95], &all(80)[..5]].concat());
+        assert_eq!((stumbling.weight, stumbling.todo.unwrap().contains("proxy")), (Weight::Note, true));
+    }
+}

@@ -1,0 +1,52 @@
+//! What sweeps wrote down: slots that are taken while nobody is active, holders that outlived their leases, and whether sweeps come.
+
+use std::time::Duration;
+
+use sluice_sdk::core::{Amount, LEAKED_AFTER, Load, SweepLog, Timestamp};
+
+use super::Place;
+use super::finding::{Check, Finding};
+use crate::output;
+
+/// Three runs of the five-minute rule; the alarm `no-sweep` waits as long.
+const NO_SWEEP: Duration = Duration::from_secs(15 * 60);
+
+/// Every finding about one bucket's load.
+pub(super) fn of_load(load: &Load) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let name = load.dimension();
+    if load.leaked() > Amount::ZERO {
+        let minutes = LEAKED_AFTER.as_secs() / 60;
+        let what =
+            format!("{} slots are taken, and for {minutes} minutes nothing was granted or given back", load.leaked());
+        let todo = "see in `sluice leases` who holds them: end holders that hang, or give them a timeout (slot()); slots without a \
+                    lease come back by the recount of two sweeps";
+        findings.push(Finding::problem(Check::Load, name, what, todo));
+    }
+    if load.outlived() > 0 {
+        let what =
+            format!("{} holders outlived their leases so far, and called the vendor beside others", load.outlived());
+        let todo = "give them longer leases (SLUICE_LEASE_TTL), or let them run in slot(), which renews; nothing if it no longer rises";
+        findings.push(Finding::note(Check::Load, name, what, todo));
+    }
+    findings
+}
+
+/// Whether sweeps come, as the log of the last ones says; `has_slots` where there is a bucket that needs them.
+pub(super) fn of_sweeps(log: &SweepLog, has_slots: bool, table: &str, place: Place, now: Timestamp) -> Option<Finding> {
+    let todo = "see that the reconciler runs: its rule, its errors, its alarms; meanwhile `sluice reconcile --once` does its work";
+    let Some(last) = log.records().next() else {
+        let what = "no sweep has been written down: what crashed callers held does not come back";
+        return has_slots.then(|| Finding::note(Check::Sweeps, table, what, todo));
+    };
+    let when = output::relative(last.at, now);
+    if now.since(last.at) > NO_SWEEP && has_slots {
+        let what = format!("the last sweep was {when}: what crashed callers held does not come back");
+        return Some(Finding::problem(Check::Sweeps, table, what, todo).at_most_a_note_if(place.is_sandbox));
+    }
+    Some(Finding::fine(
+        Check::Sweeps,
+        table,
+        format!("the last sweep was {when}, and took {} ms", last.duration.as_millis()),
+    ))
+}

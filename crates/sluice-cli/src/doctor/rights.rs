@@ -1,0 +1,220 @@
+//! What of the caller policy (`infra/modules/caller-policy`) this role lacks, found out by requests that change nothing.
+//!
+//! A write carries a condition that no row can meet, on a key that is nobody's: DynamoDB asks for the right first, so that a false
+//! condition means that it is there.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::types::{AttributeValue, Delete, KeysAndAttributes, Put, TransactWriteItem, Update};
+use sluice_sdk::Client;
+use sluice_sdk::core::schema::{KEY, LEASE_PREFIX, TICKET_PREFIX};
+
+use super::finding::{Check, Finding};
+
+/// On any row.
+pub(super) const CALLER: [&str; 2] = ["dynamodb:GetItem", "dynamodb:UpdateItem"];
+/// On leases and tickets alone.
+pub(super) const ON_LEASES: [&str; 2] = ["dynamodb:PutItem", "dynamodb:DeleteItem"];
+/// For those who sweep too.
+pub(super) const SWEEPING: [&str; 2] = ["dynamodb:Scan", "dynamodb:BatchGetItem"];
+/// Rows that only some may be written to, by the beginning of their keys.
+pub(super) const PREFIXES: [&str; 2] = [LEASE_PREFIX, TICKET_PREFIX];
+
+/// Keys of which a row would be nobody's, beside those with a prefix: as a bucket's is, and as a sweep's.
+const BUCKET: &str = "sluice#doctor";
+const LOAD: &str = "load#sluice#doctor";
+
+/// Met by no row: one that is there has the key, one that is not there lacks it.
+const NEVER: &str = "attribute_exists(#pk) AND attribute_not_exists(#pk)";
+
+/// An attribute that no row has.
+const NOTHING: &str = "probed_by_doctor";
+
+/// What a probe showed.
+enum Probed {
+    May,
+    MayNot,
+    Failed(String),
+}
+
+pub(super) async fn examine(client: &Client) -> Vec<Finding> {
+    let probes = Probes { client };
+    let (callers, failures_of_callers) = probes.lacks_and_failures(&[&CALLER[..], &ON_LEASES[..]].concat()).await;
+    let (sweeps, failures_of_sweeps) = probes.lacks_and_failures(&SWEEPING).await;
+    let table = client.table();
+    let mut findings = Vec::new();
+    for (action, on) in &callers {
+        let what = format!("this role may not {action} on {on}");
+        findings.push(Finding::problem(Check::Rights, table, what, todo("sluice-caller", action, on)));
+    }
+    if callers.is_empty() && failures_of_callers.is_empty() {
+        findings.push(of_transactions(table, probes.transaction().await));
+    }
+    for (action, on) in &sweeps {
+        let what = format!("this role may not {action} on {on}: it cannot sweep, nor list buckets and leases");
+        findings.push(Finding::note(Check::Rights, table, what, todo("sluice-sweeping-caller", action, on)));
+    }
+    if sweeps.is_empty() && failures_of_sweeps.is_empty() {
+        findings.push(Finding::fine(Check::Rights, table, "this role may sweep"));
+    }
+    findings.into_iter().chain(failures_of_callers).chain(failures_of_sweeps).collect()
+}
+
+/// IAM knows no right to transactions as such; the policy of a VPC endpoint or of an organisation may still deny them.
+fn of_transactions(table: &str, probed: Probed) -> Finding {
+    match probed {
+        Probed::May => Finding::fine(Check::Rights, table, "this role may acquire, renew and release"),
+        Probed::MayNot => Finding::problem(
+            Check::Rights,
+            table,
+            "this role may do each write of a transaction, and not TransactWriteItems: slots cannot be acquired",
+            "look for a Deny in its policies, its boundary, the organisation's or the VPC endpoint's policy",
+        ),
+        Probed::Failed(why) => failed(table, "TransactWriteItems", &why),
+    }
+}
+
+fn todo(policy: &str, action: &str, on: &str) -> String {
+    format!(
+        "attach the policy {policy}-{{env}} to roles of callers, or allow {action} on {on} (docs/operations.md, Rights); fine for a \
+         person who only looks"
+    )
+}
+
+fn failed(table: &str, action: &str, why: &str) -> Finding {
+    let todo = "run it again; if it stays, callers meet the same";
+    Finding::note(Check::Rights, table, format!("cannot tell whether this role may {action}: {why}"), todo)
+}
+
+struct Probes<'a> {
+    client: &'a Client,
+}
+
+impl Probes<'_> {
+    /// The actions that are missing, each with the rows that it is missing on, and the probes that told nothing.
+    async fn lacks_and_failures(&self, actions: &[&'static str]) -> (Vec<(&'static str, String)>, Vec<Finding>) {
+        let (mut lacks, mut failures) = (Vec::new(), Vec::new());
+        for action in actions {
+            let (mut on, mut why_not) = (Vec::new(), None);
+            for (rows, key) in rows_of(action) {
+                match self.probe(action, &key).await {
+                    Probed::May => {}
+                    Probed::MayNot => on.push(rows),
+                    Probed::Failed(why) => why_not = Some(why),
+                }
+            }
+            failures.extend(why_not.map(|why| failed(self.client.table(), action, &why)));
+            if !on.is_empty() {
+                let on = if on.len() == rows_of(action).len() { all_of(action) } else { on.join(", ") };
+                lacks.push((*action, on));
+            }
+        }
+        (lacks, failures)
+    }
+
+    async fn probe(&self, action: &str, key: &str) -> Probed {
+        let (dynamo, table) = (self.client.dynamodb(), self.client.table());
+        let row = || HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]);
+        match action {
+            "dynamodb:GetItem" => told(dynamo.get_item().table_name(table).set_key(Some(row())).send().await),
+            "dynamodb:UpdateItem" => told(
+                dynamo
+                    .update_item()
+                    .table_name(table)
+                    .set_key(Some(row()))
+                    .condition_expression(NEVER)
+                    .expression_attribute_names("#pk", KEY)
+                    .expression_attribute_names("#n", NOTHING)
+                    .update_expression("REMOVE #n")
+                    .send()
+                    .await,
+            ),
+            "dynamodb:PutItem" => told(
+                dynamo
+                    .put_item()
+                    .table_name(table)
+                    .set_item(Some(row()))
+                    .condition_expression(NEVER)
+                    .expression_attribute_names("#pk", KEY)
+                    .send()
+                    .await,
+            ),
+            "dynamodb:DeleteItem" => told(
+                dynamo
+                    .delete_item()
+                    .table_name(table)
+                    .set_key(Some(row()))
+                    .condition_expression(NEVER)
+                    .expression_attribute_names("#pk", KEY)
+                    .send()
+                    .await,
+            ),
+            "dynamodb:BatchGetItem" => match KeysAndAttributes::builder().keys(row()).build() {
+                Ok(keys) => told(dynamo.batch_get_item().request_items(table, keys).send().await),
+                Err(error) => Probed::Failed(error.to_string()),
+            },
+            "dynamodb:Scan" => told(dynamo.scan().table_name(table).limit(1).send().await),
+            other => Probed::Failed(format!("there is no probe of {other}")),
+        }
+    }
+
+    /// The writes of an acquire and of a release, in one transaction that never takes place.
+    async fn transaction(&self) -> Probed {
+        let (dynamo, table) = (self.client.dynamodb(), self.client.table());
+        let row = |key: &str| HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]);
+        let (taken, given) = (format!("{LEASE_PREFIX}{BUCKET}#taken"), format!("{LEASE_PREFIX}{BUCKET}#given"));
+        let update = Update::builder().table_name(table).set_key(Some(row(BUCKET))).condition_expression(NEVER);
+        let put = Put::builder().table_name(table).set_item(Some(row(&taken))).condition_expression(NEVER);
+        let delete = Delete::builder().table_name(table).set_key(Some(row(&given))).condition_expression(NEVER);
+        let update = update.expression_attribute_names("#pk", KEY).expression_attribute_names("#n", NOTHING);
+        let update = update.update_expression("REMOVE #n").build();
+        let put = put.expression_attribute_names("#pk", KEY).build();
+        let delete = delete.expression_attribute_names("#pk", KEY).build();
+        let (Ok(update), Ok(put), Ok(delete)) = (update, put, delete) else {
+            return Probed::Failed("the probe cannot be written".into());
+        };
+        let items = [
+            TransactWriteItem::builder().update(update).build(),
+            TransactWriteItem::builder().put(put).build(),
+            TransactWriteItem::builder().delete(delete).build(),
+        ];
+        told(dynamo.transact_write_items().set_transact_items(Some(items.into())).send().await)
+    }
+}
+
+/// The rows that an action is for, as a policy names them, each with a key to try it on.
+fn rows_of(action: &str) -> Vec<(String, String)> {
+    let with_prefix = PREFIXES.map(|prefix| (format!("{prefix}*"), format!("{prefix}{BUCKET}#probe")));
+    if ON_LEASES.contains(&action) {
+        return with_prefix.into();
+    }
+    if action == "dynamodb:Scan" {
+        return vec![("the table".into(), String::new())];
+    }
+    let others = [("buckets".into(), BUCKET.into()), ("load#*".into(), LOAD.into())];
+    others.into_iter().chain(with_prefix).collect()
+}
+
+/// Where an action is missing on everything that it is for.
+fn all_of(action: &str) -> String {
+    if ON_LEASES.contains(&action) {
+        PREFIXES.map(|prefix| format!("{prefix}*")).join(", ")
+    } else {
+        "the table".into()
+    }
+}
+
+/// A false condition is an answer: whoever may not, is told so before any condition is looked at.
+fn told<T, E>(result: Result<T, SdkError<E>>) -> Probed
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    let Err(error) = result else { return Probed::May };
+    match error.code() {
+        Some("ConditionalCheckFailedException" | "TransactionCanceledException") => Probed::May,
+        Some("AccessDeniedException") => Probed::MayNot,
+        Some(code) => Probed::Failed(format!("{code}: {}", error.message().unwrap_or("no more is known"))),
+        None => Probed::Failed(DisplayErrorContext(&error).to_string()),
+    }
+}

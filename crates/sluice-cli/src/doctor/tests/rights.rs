@@ -1,0 +1,103 @@
+//! Of rights: each that is taken away is named, with the rows that it is for.
+
+use std::path::Path;
+
+use sluice_testkit::Rights;
+
+use super::*;
+use crate::doctor::rights::{CALLER, ON_LEASES, PREFIXES, SWEEPING};
+
+/// What a doctor asks besides, which callers do without.
+const LOOKING: [&str; 3] =
+    ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"];
+
+/// The caller's policy, with sweeps, less one right: an action, or an action on the rows of one prefix.
+fn rights_without(action: &str, prefix: Option<&str>) -> Rights {
+    let is_left_out = |one: &str| one == action && prefix.is_none();
+    let on_table = CALLER.iter().chain(&SWEEPING).chain(&LOOKING).filter(|one| !is_left_out(one));
+    let rights = on_table.fold(Rights::none(), |rights, action| rights.allow(*action));
+    let on_leases = ON_LEASES.iter().flat_map(|one| PREFIXES.map(|prefix| (*one, prefix)));
+    let on_leases = on_leases.filter(|(one, of)| !is_left_out(one) && !(*one == action && Some(*of) == prefix));
+    on_leases.fold(rights, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
+}
+
+async fn found_without(action: &str, prefix: Option<&str>) -> Vec<Finding> {
+    let dynamo = healthy().await;
+    dynamo.faults().allow_only(rights_without(action, prefix));
+    findings(&dynamo).await
+}
+
+#[test]
+fn the_rights_that_are_tried_are_those_of_the_policy() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../infra/modules/caller-policy/main.tf");
+    let policy = std::fs::read_to_string(file).unwrap();
+    let list = |name: &str| -> Vec<String> {
+        let list = policy.split_once(&format!("{name} = [")).unwrap().1.split_once(']').unwrap().0;
+        list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    assert_eq!(list("caller_actions"), CALLER);
+    assert_eq!(list("lease_actions"), ON_LEASES);
+    assert_eq!(list("sweep_actions"), SWEEPING);
+    assert_eq!(list("\"dynamodb:LeadingKeys\""), PREFIXES.map(|prefix| format!("{prefix}*")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_with_the_policy_lacks_nothing() {
+    let found = found_without("nothing", None).await;
+    assert_eq!(amiss(&found, Check::Rights), None);
+    for says in ["this role may acquire, renew and release", "this role may sweep"] {
+        assert!(found.iter().any(|one| one.what == says), "{found:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_right_of_a_caller_that_is_taken_away_is_named() {
+    for action in CALLER {
+        let found = found_without(action, None).await;
+        assert_amiss(&found, Check::Rights, Weight::Problem, &[action, "on the table"]);
+    }
+    for action in ON_LEASES {
+        let found = found_without(action, None).await;
+        assert_amiss(&found, Check::Rights, Weight::Problem, &[action, "on lease#*, ticket#*"]);
+        for prefix in PREFIXES {
+            let found = found_without(action, Some(prefix)).await;
+            let (_, what) = amiss(&found, Check::Rights).unwrap();
+            assert!(what.ends_with(&format!("{action} on {prefix}*")), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_does_not_sweep_is_told_and_has_no_problem() {
+    let found = found_without("dynamodb:BatchGetItem", None).await;
+    assert_amiss(&found, Check::Rights, Weight::Note, &["dynamodb:BatchGetItem", "cannot sweep"]);
+    let found = found_without("dynamodb:Scan", None).await;
+    assert_amiss(&found, Check::Rights, Weight::Note, &["dynamodb:Scan", "cannot sweep"]);
+    assert_amiss(&found, Check::Rows, Weight::Note, &["needs dynamodb:Scan"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_look_at_the_table_is_told_what_it_takes() {
+    for (action, check) in LOOKING.into_iter().zip([Check::Table, Check::Ttl, Check::Backups]) {
+        let found = found_without(action, None).await;
+        assert_amiss(&found, check, Weight::Note, &["cannot tell: needs", action]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_no_probe_can_tell_is_not_taken_for_granted() {
+    let dynamo = healthy().await;
+    dynamo.faults().always(Operation::DeleteItem, Fault::throttled());
+    let found = findings(&dynamo).await;
+    assert_amiss(&found, Check::Rights, Weight::Note, &["cannot tell", "dynamodb:DeleteItem", "throughput"]);
+    assert!(found.iter().all(|one| !one.what.contains("may acquire")), "{found:#?}");
+}
+
+/// IAM knows no right to transactions, but an endpoint's policy may still be in their way.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_is_denied_by_itself_is_told() {
+    let dynamo = healthy().await;
+    let denied = serde_json::json!({ "Message": "explicit deny" });
+    dynamo.faults().always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
+    assert_amiss(&findings(&dynamo).await, Check::Rights, Weight::Problem, &["not TransactWriteItems"]);
+}

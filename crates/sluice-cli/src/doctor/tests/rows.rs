@@ -1,0 +1,145 @@
+//! Of buckets, leases and what sweeps wrote down.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use sluice_sdk::core::schema::{SWEEPS, SWEEPS_KEY};
+use sluice_sdk::core::{Load, MOST_INLINE_LEASES, SweepRecord};
+use sluice_testkit::Alteration;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_read_is_named() {
+    let dynamo = healthy().await;
+    set(&dynamo, RATE, &[("tokens", AttributeValue::S("many".into()))]).await;
+    assert_amiss(&findings(&dynamo).await, Check::Rows, Weight::Problem, &[RATE, "cannot be read", "tokens"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_above_the_vendors_is_told() {
+    let dynamo = healthy().await;
+    let now = dynamo.clock().now();
+    let reported =
+        [("vendor_limit", number(60)), ("vendor_limit_window", number(60)), ("vendor_limit_at", number(now))];
+    set(&dynamo, RATE, &reported).await;
+    assert_amiss(&findings(&dynamo).await, Check::Limits, Weight::Problem, &[RATE, "a limit of 60 in 60 s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_no_sweep_came_for_are_told() {
+    let dynamo = healthy().await;
+    std::mem::forget(dynamo.client(TABLE).acquire(SLOTS).await.unwrap());
+    dynamo.clock().advance(Duration::from_secs(60 + 11 * 60));
+    assert_eq!(amiss(&findings(&dynamo).await, Check::Leases), None);
+    dynamo.clock().advance(Duration::from_secs(3));
+    assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Problem, &["1 lease ended over 11 minutes ago"]);
+}
+
+/// Of a row that other processes write: each reply has a version that is `by` higher for every second.
+fn written_at(dynamo: &EmbeddedDynamo, a_second: i64) {
+    let began = tokio::time::Instant::now();
+    let alter = move |body: &[u8]| {
+        let writes = began.elapsed().as_millis() as i64 * a_second / 1_000;
+        let mut reply: serde_json::Value = serde_json::from_slice(body).unwrap();
+        if reply["Item"][KEY]["S"] == RATE {
+            reply["Item"]["version"]["N"] = (1_000 + writes).to_string().into();
+        }
+        reply.to_string().into_bytes()
+    };
+    dynamo.faults().always(Operation::GetItem, Fault::Alter(Alteration::new(alter)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_near_the_ceiling_of_a_row_is_told() {
+    for (writes, weight) in [(300, None), (600, Some(Weight::Note)), (900, Some(Weight::Problem))] {
+        let dynamo = healthy().await;
+        written_at(&dynamo, writes);
+        let found = amiss(&findings(&dynamo).await, Check::HotBuckets);
+        assert_eq!(found.as_ref().map(|(weight, _)| *weight), weight);
+        assert!(found.is_none_or(|(_, what)| what.contains(&format!("{RATE}: written at {writes} write units"))));
+    }
+}
+
+async fn with_inline_leases(count: usize) -> EmbeddedDynamo {
+    let dynamo = healthy().await;
+    let ends = dynamo.clock().now().after(Duration::from_secs(60));
+    let lease = AttributeValue::M([("c".into(), number(1)), ("t".into(), number(ends))].into());
+    let id = AtomicI64::new(0);
+    let leases = (0..count).map(|_| (format!("{:022}", id.fetch_add(1, Ordering::Relaxed)), lease.clone()));
+    set(&dynamo, SLOTS, &[("capacity", number(200)), ("leases", AttributeValue::M(leases.collect()))]).await;
+    dynamo
+}
+
+#[tokio::test(start_paused = true)]
+async fn inline_leases_that_cost_more_than_rows_or_are_too_many_are_told() {
+    assert_eq!(amiss(&findings(&with_inline_leases(90).await).await, Check::InlineLeases), None);
+    let dearer = findings(&with_inline_leases(120).await).await;
+    assert_amiss(&dearer, Check::InlineLeases, Weight::Note, &["120 inline leases", "costs 5 units"]);
+    let too_many = findings(&with_inline_leases(MOST_INLINE_LEASES + 1).await).await;
+    assert_amiss(&too_many, Check::InlineLeases, Weight::Problem, &["201 inline leases", "200 are the most"]);
+    let dynamo = with_inline_leases(2).await;
+    set(&dynamo, SLOTS, &[("capacity", number(300))]).await;
+    assert_amiss(&findings(&dynamo).await, Check::InlineLeases, Weight::Problem, &["lets in 300 calls at once"]);
+}
+
+fn key_of_load() -> String {
+    Load::key(&Dimension::new(SLOTS).unwrap())
+}
+
+/// A load row as a sweep leaves it, with slots taken and nothing moving for `still`.
+async fn loaded(still: Duration) -> EmbeddedDynamo {
+    let dynamo = healthy().await;
+    let now = dynamo.clock().now();
+    let since = now.before(still);
+    let row = [
+        ("pending", number(2)),
+        ("taken", number(2)),
+        ("measured_at", number(now)),
+        ("sequence", number(9)),
+        ("still_since", number(since)),
+    ];
+    set(&dynamo, &key_of_load(), &row).await;
+    dynamo
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_are_taken_while_nobody_is_active_are_told() {
+    assert_eq!(amiss(&findings(&loaded(Duration::from_secs(14 * 60)).await).await, Check::Load), None);
+    let leaking = findings(&loaded(Duration::from_secs(15 * 60)).await).await;
+    assert_amiss(&leaking, Check::Load, Weight::Problem, &[SLOTS, "2 slots are taken", "15 minutes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn holders_that_outlived_their_leases_are_told() {
+    let dynamo = healthy().await;
+    set(&dynamo, &key_of_load(), &[("outlived", number(3))]).await;
+    assert_amiss(&findings(&dynamo).await, Check::Load, Weight::Note, &["3 holders outlived"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_row_that_cannot_be_read_is_named() {
+    let dynamo = healthy().await;
+    set(&dynamo, &key_of_load(), &[("outlived", AttributeValue::S("three".into()))]).await;
+    assert_amiss(&findings(&dynamo).await, Check::Rows, Weight::Note, &["load#elevenlabs#concurrent", "outlived"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweeps_that_no_longer_come_are_told() {
+    let dynamo = healthy().await;
+    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Note, &["no sweep has been written down"]);
+    let record = SweepRecord { at: dynamo.clock().now(), ..SweepRecord::default() };
+    set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(record.to_string()))]).await;
+    assert_eq!(amiss(&findings(&dynamo).await, Check::Sweeps), None);
+    dynamo.clock().advance(Duration::from_secs(16 * 60));
+    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
+    let in_a_sandbox = found(&dynamo, Place { is_sandbox: true }).await;
+    assert_amiss(&in_a_sandbox, Check::Sweeps, Weight::Note, &["the last sweep was 16 min ago"]);
+}
+
+/// A key that is none of Sluice's.
+#[tokio::test(start_paused = true)]
+async fn rows_that_nobody_knows_are_told() {
+    let dynamo = healthy().await;
+    set(&dynamo, "no dimension", &[("x", number(1))]).await;
+    assert_amiss(&findings(&dynamo).await, Check::Rows, Weight::Note, &["no dimension"]);
+}
