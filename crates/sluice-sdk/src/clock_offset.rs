@@ -120,7 +120,7 @@ impl Intercept for DateReader {
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let received = self.0.clock.now();
-        let date = context.response().headers().get("date").and_then(|date| date_of(date));
+        let date = context.response().headers().get("date").and_then(date_of);
         let sent = config.load::<Sent>().map(|sent| sent.0);
         if let (Some(date), Some(sent)) = (date, sent)
             && let Some(reply) = ClockOffset::of_reply(date, sent, received)

@@ -199,7 +199,7 @@ proptest! {
         let (mut row, mut vendor) = (Item::default(), Vendor::new(50, Duration::from_secs(1)));
         let mut largest = Rate::ZERO;
         for (secs, pending, departed) in steps {
-            let before = row.0.is_empty().then_some(Amount::ZERO).unwrap_or_else(|| row.load().pending());
+            let before = if row.0.is_empty() { Amount::ZERO } else { row.load().pending() };
             vendor.now = vendor.now.after(Duration::from_secs(secs));
             let pending = Amount::from_tokens(pending);
             let grown = pending.minus(before).micros() / 1_000_000;
