@@ -67,7 +67,7 @@ pub use plan::observe::{Observation, OnLowerLimit, Remaining, VendorLimit, note_
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Settle, Settling};
-pub use plan::slots::{SlotPlanner, give_back, renew};
+pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, give_back, renew};
 pub use plan::{Factor, FactorError, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};
 pub use rate::Rate;

@@ -11,6 +11,8 @@ use crate::attempt::rows::{self, RowLane};
 use crate::attempt::tokens::TokenLane;
 use crate::give_back::ReleaseLane;
 use crate::grant::Part;
+use crate::heal::Wanted;
+use crate::load::LoadSeen;
 use crate::metrics::{self, BucketLabel, Meters, Named};
 use crate::prefetch::Stock;
 use crate::rate_limited::RateLimited;
@@ -61,6 +63,10 @@ pub(crate) struct Entry {
     pub(crate) releases: Arc<ReleaseLane>,
     /// Calls that are settled.
     pub(crate) settles: Arc<SettleLane>,
+    /// How much is pending, and how fast it departs.
+    pub(crate) load: LoadSeen,
+    /// Whether somebody wants slots that it refuses.
+    pub(crate) wanted: Wanted,
     /// The lanes of sets that it is in, for those who wait there for its slots.
     rows: Mutex<Vec<Weak<RowLane>>>,
     /// Tokens taken ahead of demand, where the client does.
@@ -157,6 +163,8 @@ impl Entry {
             inline: Arc::default(),
             releases: Arc::default(),
             settles: Arc::default(),
+            load: LoadSeen::default(),
+            wanted: Wanted::default(),
             rows: Mutex::default(),
             stock,
             label: BucketLabel::new(named),
@@ -282,6 +290,17 @@ impl Entry {
             reading.bucket = Arc::new(reading.bucket.after_giving_back(cost));
             reading.seen_at = Timestamp::from_micros(i64::MIN);
         }
+        self.wake_rows();
+    }
+
+    /// A sweep of this process gave slots back: those in line look again.
+    pub(crate) fn slots_reclaimed(&self) {
+        self.doubt();
+        self.wake_rows();
+        self.inline.wake();
+    }
+
+    fn wake_rows(&self) {
         locked(&self.rows).iter().filter_map(Weak::upgrade).for_each(|lane| lane.wake());
     }
 }

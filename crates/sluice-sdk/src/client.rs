@@ -13,6 +13,7 @@ use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
 use crate::fallback::Fallback;
+use crate::heal::Healing;
 use crate::lease_ids::LeaseIds;
 use crate::metrics::describe_metrics;
 use crate::store::{ATTEMPT_TIMEOUT, Store};
@@ -46,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) cache: Cache,
     pub(crate) fallback: Fallback,
+    pub(crate) healing: Healing,
 }
 
 /// Not all that it has learnt: whoever prints a grant wants to see the grant.
@@ -167,6 +169,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether a process that a full concurrency bucket refuses sweeps that bucket (`SLUICE_SELF_HEAL`); it does by default. One
+    /// process of the fleet does at a time, every 8 s at most, and a crashed holder's slots are back within the lease's time and 15 s
+    /// while somebody asks for them. Each such sweep reads the table; a larger table is read less often. Off, they wait for the
+    /// reconciler.
+    #[must_use]
+    pub const fn self_heal(mut self, on: bool) -> Self {
+        self.config.self_heal = on;
+        self
+    }
+
     /// Who leases name as their holder; by default the Lambda function's or the program's name.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
@@ -231,7 +243,7 @@ impl ClientBuilder {
         describe_metrics();
         let store = Store::new(&dynamo, self.config.table.clone(), self.config.max_retries, self.config.clock.clone());
         let (cache, fallback) = (Cache::new(self.config.prefetch.clone()), Fallback::default());
-        Client { inner: Arc::new(Inner { store, cache, fallback, config: self.config }) }
+        Client { inner: Arc::new(Inner { store, cache, fallback, healing: Healing::default(), config: self.config }) }
     }
 }
 

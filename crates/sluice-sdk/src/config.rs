@@ -57,6 +57,7 @@ pub(crate) struct Config {
     pub(crate) clock: Clock,
     pub(crate) lease_ids: LeaseIds,
     pub(crate) prefetch: HashSet<Dimension>,
+    pub(crate) self_heal: bool,
 }
 
 /// Why the settings cannot be used.
@@ -94,6 +95,7 @@ impl Config {
             clock: Clock::system(),
             lease_ids: LeaseIds::default(),
             prefetch: HashSet::new(),
+            self_heal: true,
         }
     }
 
@@ -133,6 +135,7 @@ impl Config {
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
                 .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
                 .unwrap_or(defaults.on_unavailable),
+            self_heal: var("SLUICE_SELF_HEAL").parse("on or off", on_or_off)?.unwrap_or(defaults.self_heal),
             caller: default_caller(&lookup),
             ..defaults
         })
@@ -185,6 +188,14 @@ fn leases(text: &str) -> Option<Leases> {
         "concurrent" => Some(Leases::Concurrent),
         "all" => Some(Leases::All),
         "inline" => Some(Leases::Inline),
+        _ => None,
+    }
+}
+
+fn on_or_off(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
         _ => None,
     }
 }
@@ -243,6 +254,7 @@ mod tests {
             ("SLUICE_LEASES", "some"),
             ("SLUICE_ON_UNAVAILABLE", "share:2"),
             ("SLUICE_ON_UNAVAILABLE", "ignore"),
+            ("SLUICE_SELF_HEAL", "yes"),
         ];
         for (variable, value) in cases {
             let mut pairs = vec![(variable, value)];
@@ -267,6 +279,7 @@ mod tests {
             ("SLUICE_LEASES", "all"),
             ("SLUICE_ON_UNAVAILABLE", "share:0.25"),
             ("SLUICE_LOG_LEVEL", "warn"),
+            ("SLUICE_SELF_HEAL", "off"),
             ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
         ])
         .unwrap();
@@ -274,6 +287,7 @@ mod tests {
         assert_eq!(config.endpoint_url.as_deref(), Some("http://localhost:4566"));
         assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
         assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
+        assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
         assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
         let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];
         for (name, leases) in named {

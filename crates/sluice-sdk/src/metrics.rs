@@ -224,8 +224,7 @@ pub(crate) fn admitted(entry: &Entry, decision: &'static str, mode: &'static str
     names::ADMISSION.counter([entry.label(), decision.into(), mode.into()]).increment(1);
 }
 
-/// A refused caller swept its bucket, or left it to another.
-#[allow(dead_code, reason = "self-healing comes with the next change")]
+/// A refused caller swept its bucket (`restored`, `nothing`), or left it to another (`left`); or could not (`denied`, `failed`).
 pub(crate) fn healed(entry: &Entry, outcome: &'static str) {
     names::HEALS.counter([entry.label(), outcome.into()]).increment(1);
 }

@@ -25,7 +25,7 @@ mod translate;
 
 use answer::{Answer, Failed, cancelled};
 pub use error::StoreError;
-pub(crate) use read::{Consistency, Scan};
+pub(crate) use read::{Consistency, Page, Scan};
 use request::Reply;
 pub(crate) use translate::{Attributes, value_text};
 

@@ -13,6 +13,7 @@ use crate::metrics;
 use crate::span;
 use crate::store::{Store, StoreError};
 
+mod heal;
 mod log;
 mod measure;
 mod pipeline;
@@ -21,6 +22,7 @@ mod recount;
 mod report;
 mod scan;
 
+pub(crate) use heal::{Healed, heal};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
 
 use pipeline::Pipeline;

@@ -31,6 +31,7 @@ mod endpoint;
 mod engines;
 mod estimates;
 mod events;
+mod healing;
 mod infra;
 mod inline_leases;
 mod inline_sweep;

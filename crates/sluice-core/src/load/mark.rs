@@ -9,9 +9,13 @@ use crate::schema::{HEALED_AT, OUTLIVED, REFUSED};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// A refused caller may sweep its bucket that long after another did. Shorter finds ended leases sooner; each such sweep reads
+/// A refused caller may sweep its bucket that long after another did: 8 s. Shorter finds ended leases sooner; each such sweep reads
 /// the table.
-pub const HEAL_EVERY: Duration = Duration::from_secs(15);
+///
+/// While somebody asks for its slots, what a crashed holder had is back 15 s after its lease's time: a lease's end is rounded up to
+/// a second (1 s), it has ended for every clock [`CLOCK_ERROR`] later (2 s), the last sweep before may have been just then (8 s), by a
+/// clock that is ahead (2 s), and asking and sweeping take the rest (2 s).
+pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 
 /// Interleavings that the condition stops: two refused callers take it upon themselves at once, or one soon after the other (h).
 /// A mark of a clock that is far ahead, and one that cannot be read, keep nobody from it.

@@ -26,8 +26,8 @@ use crate::schema::{
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// What a caller of a full concurrency bucket is told to wait: nobody knows when a holder will release, so this is a guess.
-pub(super) const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
+/// What a caller of a full concurrency bucket is told to wait where nothing is known of its holders: a guess.
+pub const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
 /// Interleavings that the condition stops: others took the last slot since the reading (T); a cool-down began (b).
 static TAKE_SLOT: Statement = Statement::fixed(

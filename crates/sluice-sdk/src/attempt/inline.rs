@@ -9,7 +9,9 @@ use super::{Answer, Fresh, Taken, Terms, Want, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released};
+use crate::heal;
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
+use crate::load::InLine;
 use crate::outcome::RetryIn;
 use crate::retry::Poll;
 
@@ -91,8 +93,10 @@ impl InlineAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
     let lane = &want.entry.inline;
+    let _in_line = terms.until.map(|_| InLine::join(&want.entry, want.cost));
     loop {
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
+            heal::refused(inner, &want.entry, &retry);
             return Ok(Taken::Refused(retry));
         }
         match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None }).await {

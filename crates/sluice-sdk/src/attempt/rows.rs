@@ -9,7 +9,9 @@ use super::{Answer, Fresh, Taken, Terms, Want, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::Part;
+use crate::heal;
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
+use crate::load::InLine;
 use crate::retry::Poll;
 
 mod batch;
@@ -50,8 +52,14 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         ids: wants.iter().map(|_| inner.config.lease_ids.next()).collect(),
         terms,
     };
+    let slots = wants.iter().filter(|want| want.concurrent && terms.until.is_some());
+    let _in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
     loop {
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
+            entries
+                .iter()
+                .filter(|entry| entry.dimension == retry.dimension)
+                .for_each(|entry| heal::refused(inner, entry, &retry));
             return Ok(Taken::Refused(retry));
         }
         let service =

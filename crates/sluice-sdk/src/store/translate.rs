@@ -9,8 +9,7 @@ use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeysAndAttributes, ReturnConsumedCapacity, ReturnValue, ReturnValuesOnConditionCheckFailure,
-    TransactWriteItem,
+    AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
 };
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
@@ -129,7 +128,6 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
         .total_segments(scan.segments)
         .set_filter_expression((!scan.filter.is_empty()).then(|| scan.filter.clone().into_owned()))
         .consistent_read(scan.consistency == Consistency::Strong)
-        .return_consumed_capacity(ReturnConsumedCapacity::Total)
         .set_expression_attribute_names((!names.is_empty()).then_some(names))
         .set_expression_attribute_values((!values.is_empty()).then_some(values))
         .set_limit(scan.page)

@@ -40,6 +40,8 @@ pub(super) struct Pipeline {
     busy: BTreeMap<Dimension, usize>,
     /// What is known of each bucket.
     known: BTreeMap<Dimension, Known>,
+    /// What the scan cost so far.
+    read_units: f64,
     scanned: Result<(), StoreError>,
     given_back: Result<(), StoreError>,
 }
@@ -50,7 +52,7 @@ impl Pipeline {
         let recounted: BTreeSet<Dimension> = recount.buckets().cloned().collect();
         let (read_at, recounted) = (recount.read_at(), Arc::new(recounted));
         let cutoff = read_at.begun.before(CLOCK_ERROR);
-        let query = Query { read_at, cutoff, recounted, unparsable: Arc::default() };
+        let query = Query { read_at, cutoff, recounted, only: options.only.clone(), unparsable: Arc::default() };
         let (sender, found) = mpsc::channel(at_once);
         let mut scan = JoinSet::new();
         scan.spawn(scan::scan(store.clone(), options.clone(), deadlines, query, sender));
@@ -70,6 +72,7 @@ impl Pipeline {
             tasks: JoinSet::new(),
             busy: BTreeMap::new(),
             known,
+            read_units: 0.0,
             scanned: Ok(()),
             given_back: Ok(()),
         }
@@ -115,6 +118,10 @@ impl Pipeline {
         given_back.and(std::mem::replace(&mut self.scanned, Ok(())))
     }
 
+    pub(super) const fn read_units(&self) -> f64 {
+        self.read_units
+    }
+
     pub(super) fn into_recount(self) -> Recount {
         self.recount
     }
@@ -156,6 +163,7 @@ impl Pipeline {
 
     fn take_page(&mut self, page: Page, report: &mut SweepReport) {
         report.rows_scanned += page.rows_scanned;
+        self.read_units += page.read_units;
         report.unparsable += page.unparsable;
         report.expired += page.ended.len();
         self.recount.count(page.census, page.buckets);

@@ -26,11 +26,13 @@ pub struct SweepOptions {
     /// The longest that a call may take; 15 minutes by default, which is how long a Lambda function may run. A drain rate is never
     /// taken to be below each slot once in that time, so that a bucket in which nothing departs does not shed for ever.
     pub slowest_call: Duration,
+    /// The one bucket whose ended leases are looked for, without a recount.
+    pub(crate) only: Option<Dimension>,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { segments: 16, concurrency: 4, budget: None, slowest_call: Duration::from_secs(15 * 60) }
+        Self { segments: 16, concurrency: 4, budget: None, slowest_call: Duration::from_secs(15 * 60), only: None }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Deadlines, MOST_LOGGED, SweepOptions, is_over, text};
-use crate::store::{Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
+use crate::store::{self, Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
 
 const NAMES: &[(&str, &str)] = &[
     ("#pk", KEY),
@@ -22,6 +22,9 @@ const NAMES: &[(&str, &str)] = &[
     ("#l", LIMIT_TYPE),
     ("#L", LEASES),
 ];
+
+/// Of a scan for one bucket: DynamoDB takes no name that is not used.
+const NAMES_OF_ONE: &[(&str, &str)] = &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT)];
 
 /// DynamoDB takes 100 in an `IN`, and 4 KB and 300 operators in an expression, of which each name takes two and some 30 bytes.
 const MOST_NAMED: usize = 100;
@@ -39,6 +42,8 @@ pub(super) struct Query {
     pub(super) cutoff: Timestamp,
     /// The concurrency buckets that are recounted: their leases are wanted, ended or not.
     pub(super) recounted: Arc<BTreeSet<Dimension>>,
+    /// The one bucket whose leases are wanted, ended ones alone.
+    pub(super) only: Option<Dimension>,
     /// Rows that could not be read so far.
     pub(super) unparsable: Arc<AtomicUsize>,
 }
@@ -55,6 +60,7 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) rows_scanned: usize,
+    pub(super) read_units: f64,
     pub(super) unparsable: usize,
     pub(super) ended: Vec<Lease>,
     pub(super) census: BTreeMap<Dimension, Census>,
@@ -104,9 +110,9 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
                 return;
             }
         };
+        let read = query.read(&page);
         scan.from = page.next;
-        let page = query.read(page.scanned, &page.rows);
-        if found.send(Found::Page(page)).await.is_err() {
+        if found.send(Found::Page(read)).await.is_err() {
             return;
         }
         if scan.from.is_none() {
@@ -121,6 +127,9 @@ impl Query {
     /// otherwise never be seen by anyone); and concurrency buckets. Reads are strong: a lease that a late replica does not
     /// show yet would look like a lost slot.
     fn scan(&self, segment: i32, segments: i32) -> Scan {
+        if let Some(only) = &self.only {
+            return self.scan_for(only, segment, segments);
+        }
         let mut values = vec![
             (":lease".into(), text(LEASE_PREFIX)),
             (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
@@ -158,9 +167,30 @@ impl Query {
         }
     }
 
-    fn read(&self, scanned: usize, rows: &[Item]) -> Page {
-        let mut page = Page { rows_scanned: scanned, ..Page::default() };
-        for row in rows {
+    /// The leases of one bucket that have ended. By the key too: a lease whose `dimension` is missing is its bucket's by that.
+    fn scan_for(&self, only: &Dimension, segment: i32, segments: i32) -> Scan {
+        Scan {
+            segment,
+            segments,
+            filter: "begins_with(#pk, :lease) AND #e < :cutoff AND (#d = :d OR begins_with(#pk, :k))".into(),
+            consistency: Consistency::Strong,
+            names: NAMES_OF_ONE,
+            values: vec![
+                (":lease".into(), text(LEASE_PREFIX)),
+                (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
+                (":d".into(), text(only)),
+                (":k".into(), text(format!("{LEASE_PREFIX}{only}#"))),
+            ],
+            projection: Some("#pk, #e, #d, #k, #c"),
+            page: Some(ROWS_PER_PAGE),
+            from: None,
+        }
+    }
+
+    fn read(&self, read: &store::Page) -> Page {
+        let mut page =
+            Page { rows_scanned: read.scanned, read_units: read.read_units.unwrap_or_default(), ..Page::default() };
+        for row in &read.rows {
             let key = value_text(row, KEY);
             if key.starts_with(LEASE_PREFIX) {
                 self.read_lease(&key, row, &mut page);
@@ -227,6 +257,7 @@ mod tests {
             read_at: ReadAt { begun: now, done: now },
             cutoff: now,
             recounted: Arc::new(names.collect()),
+            only: None,
             unparsable: Arc::default(),
         };
         let filter = query.scan(0, 1).filter;

@@ -16,6 +16,8 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{RELEASE_TRIES, ReleaseError, Released};
 use crate::grant::{Part, Parts};
+use crate::heal;
+use crate::load;
 use crate::outcome::RetryIn;
 use crate::store::{IfAmbiguous, StoreError, Written};
 
@@ -192,7 +194,11 @@ impl Batch<'_> {
                 InlineAnswer::Refused(_) | InlineAnswer::NeverSatisfiable { .. } if has_written => {
                     turns[*at] = Some(turn);
                 }
-                InlineAnswer::Refused(refusal) => self.refuse(turn, refused(&self.entry.dimension, *refusal)),
+                InlineAnswer::Refused(refusal) => {
+                    let InlineAsk::Take { cost, .. } = &turn.ask else { continue };
+                    let retry = load::refusal(self.inner, self.entry, *cost, *refusal);
+                    self.refuse(turn, retry);
+                }
                 InlineAnswer::NeverSatisfiable { capacity } => {
                     let InlineAsk::Take { cost, .. } = &turn.ask else { continue };
                     let (dimension, cost) = (self.entry.dimension.clone(), *cost);
@@ -273,8 +279,10 @@ impl Batch<'_> {
 
     fn refuse(&mut self, turn: InlineTurn, retry: RetryIn) {
         if turn.ask.waits_for(&retry) {
+            heal::waits(self.inner, self.entry, &retry);
             self.waiting.get_or_insert_with(|| (Vec::new(), retry)).0.push(turn);
         } else {
+            heal::refused(self.inner, self.entry, &retry);
             turn.answer(Reply::Taken(Ok(Taken::Refused(retry))));
         }
     }

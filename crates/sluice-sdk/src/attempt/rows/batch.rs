@@ -7,7 +7,7 @@ use sluice_core::{Amount, Cost, Lease, LeaseId, Plan, RateReceipt, Timestamp, Ve
 use tokio::time::Instant;
 
 use super::super::fresh::Via;
-use super::super::{Fresh, PLANS_AT_ONCE, Taken, contended, known, longest, refresh, refused, saw, try_again, unknown};
+use super::super::{Fresh, PLANS_AT_ONCE, Taken, contended, known, longest, refresh, saw, try_again, unknown};
 use super::transaction::{Place, Sent, Share, judge};
 use super::{RowAsk, RowLane, RowTurn};
 use crate::acquire::AcquireError;
@@ -15,6 +15,8 @@ use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::config::Leases;
 use crate::grant::{Part, Parts};
+use crate::heal;
+use crate::load;
 use crate::outcome::RetryIn;
 use crate::store::{Cancelled, StoreError, Transacted, Transaction};
 
@@ -115,7 +117,7 @@ impl Batch<'_> {
                     }
                 }
                 Err(no) => {
-                    let retry = self.retry(&no);
+                    let retry = self.retry(&no, &turn.ask);
                     if retry.is_some_and(|retry| turn.ask.terms.waits_for(&retry)) {
                         break;
                     }
@@ -150,7 +152,9 @@ impl Batch<'_> {
                 Err(no) => match self.never(&no, &turn.ask) {
                     Some(error) => turn.answer(Err(error)),
                     None => {
-                        let retry = self.retry(&no).unwrap_or_else(|| contended(&self.entries[0].dimension));
+                        let retries = self.retries(&no, &turn.ask);
+                        self.tell_of_full(&turn, &retries);
+                        let retry = longest(retries).unwrap_or_else(|| contended(&self.entries[0].dimension));
                         self.refuse(turn, retry);
                     }
                 },
@@ -164,11 +168,28 @@ impl Batch<'_> {
     }
 
     /// The longest wait, and who causes it.
-    fn retry(&self, no: &[Plan<Amount>]) -> Option<RetryIn> {
-        longest(self.entries.iter().zip(no).filter_map(|(entry, no)| match no {
-            Plan::Refuse(refusal) => Some(refused(&entry.dimension, *refusal)),
+    fn retry(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
+        longest(self.retries(no, ask))
+    }
+
+    fn retries(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
+        let each = self.entries.iter().zip(no).zip(&ask.costs);
+        let refused = each.filter_map(|((entry, no), cost)| match no {
+            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, *refusal)),
             _ => None,
-        }))
+        });
+        refused.collect()
+    }
+
+    /// Of each bucket that is full, and not of the one alone that is told.
+    fn tell_of_full(&self, turn: &RowTurn, retries: &[RetryIn]) {
+        for retry in retries {
+            let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
+            match turn.ask.terms.waits_for(retry) {
+                true => heal::waits(self.inner, entry, retry),
+                false => heal::refused(self.inner, entry, retry),
+            }
+        }
     }
 
     fn never(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<AcquireError> {

@@ -1,0 +1,262 @@
+//! Self-healing: a process that a full concurrency bucket refuses sweeps that bucket, one process of the fleet at a time, so that a
+//! crashed holder's slots are back soon after its lease ends, and not only at the reconciler's next run.
+//!
+//! Nobody waits for it: it runs on a task of its own, which stays while callers want slots (those in line, and those who were told
+//! to come back) and holds the client weakly. A mark on the bucket's load row says who sweeps and when; either reply to it shows
+//! the row. A task that is frozen or ends half way harms nothing: all that a sweep does is conditional.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use sluice_core::{HEAL_EVERY, Timestamp, mark};
+use tokio::runtime::Handle;
+
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::metrics;
+use crate::outcome::{RetryIn, RetryReason};
+use crate::store::{IfAmbiguous, StoreError, Written};
+use crate::sweep::{self, Healed};
+
+/// Of a table whose scan costs more, buckets are swept less often, in proportion: 25 units a second for one bucket.
+const UNITS_PER_HEAL: u64 = 200;
+
+/// No less often than this, where the reconciler does the same for all buckets.
+const LONGEST_SPACING: Duration = Duration::from_secs(300);
+
+/// A caller counts as wanting slots for so long after it looked last, or was told to come back: long enough for one sweep more, so that
+/// who asks now and then has the slot as soon as who waits for it.
+const COMES_BACK: Duration = HEAL_EVERY;
+
+/// What all buckets of a process have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Healing {
+    /// The role may not.
+    is_denied: AtomicBool,
+    /// Read units of the last scan.
+    read_units: AtomicU64,
+}
+
+/// Whether somebody wants slots of a bucket that has none.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Refusals that were not told of yet.
+    refusals: u32,
+    /// Until when somebody wants some, as far as is known.
+    until: Timestamp,
+    /// When this process last tried, and for how long it need not again.
+    tried: Option<(Timestamp, Duration)>,
+    is_tended: bool,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nobody wants slots any more.
+    Leave,
+    Wait(Duration),
+    Try,
+}
+
+/// A caller was refused, and may come back after the wait that it was told.
+pub(crate) fn refused(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
+    if retry.reason == RetryReason::NoFreeSlot {
+        wanted(inner, entry, retry.wait, 1);
+    }
+}
+
+/// A caller in line looked in vain, and will look again.
+pub(crate) fn waits(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
+    if retry.reason == RetryReason::NoFreeSlot {
+        wanted(inner, entry, Duration::ZERO, 0);
+    }
+}
+
+fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32) {
+    if !inner.config.self_heal || inner.healing.is_denied.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut state = entry.wanted.state();
+    state.refusals = state.refusals.saturating_add(refusals);
+    state.until = state.until.max(inner.now().after(wait + COMES_BACK));
+    // Without a runtime there is nobody to do it.
+    let Some(runtime) = Handle::try_current().ok().filter(|_| !state.is_tended) else { return };
+    state.is_tended = true;
+    let tended = Tended { inner: Arc::downgrade(inner), entry: Arc::clone(entry), is_left: false };
+    runtime.spawn(tended.run());
+}
+
+/// The task of one bucket. Dropped, as with its runtime, the next refusal makes another.
+struct Tended {
+    inner: Weak<Inner>,
+    entry: Arc<Entry>,
+    is_left: bool,
+}
+
+impl Drop for Tended {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.entry.wanted.state().is_tended = false;
+        }
+    }
+}
+
+impl Tended {
+    async fn run(mut self) {
+        loop {
+            let pause = {
+                let Some(inner) = self.inner.upgrade() else { return };
+                match self.entry.wanted.next(inner.now()) {
+                    Next::Leave => {
+                        self.is_left = true;
+                        return;
+                    }
+                    Next::Wait(pause) => pause,
+                    Next::Try => {
+                        if !try_to_heal(&inner, &self.entry).await {
+                            return;
+                        }
+                        continue;
+                    }
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+impl Wanted {
+    /// A clock that was set back makes a try of the past one of the future: it counts as none.
+    fn next(&self, now: Timestamp) -> Next {
+        let mut state = self.state();
+        if state.until < now {
+            // Under the lock, so that whoever wants some from now on makes another task.
+            state.is_tended = false;
+            return Next::Leave;
+        }
+        let tried = state.tried.filter(|(at, _)| *at <= now);
+        match tried.map(|(at, quiet)| quiet.saturating_sub(now.since(at))) {
+            Some(left) if !left.is_zero() => Next::Wait(left),
+            _ => Next::Try,
+        }
+    }
+
+    fn tried(&self, at: Timestamp, quiet: Duration) {
+        self.state().tried = Some((at, quiet));
+    }
+
+    /// The last try was dearer than was thought.
+    fn lengthen(&self, quiet: Duration) {
+        if let Some((_, known)) = &mut self.state().tried {
+            *known = quiet;
+        }
+    }
+
+    fn take_refusals(&self) -> u32 {
+        std::mem::take(&mut self.state().refusals)
+    }
+
+    fn put_back(&self, refusals: u32) {
+        let mut state = self.state();
+        state.refusals = state.refusals.saturating_add(refusals);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Healing {
+    /// How long after another's sweep of a bucket this process may sweep it.
+    fn spacing(&self) -> Duration {
+        let times = self.read_units.load(Ordering::Relaxed).div_ceil(UNITS_PER_HEAL).max(1);
+        HEAL_EVERY.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)).min(LONGEST_SPACING)
+    }
+
+    fn deny(&self, error: &StoreError) {
+        if !self.is_denied.swap(true, Ordering::Relaxed) {
+            tracing::warn!(event = "heal.denied", %error, "this process heals no buckets; slots of crashed holders wait for the reconciler");
+        }
+    }
+}
+
+/// Marks the bucket as being swept, and sweeps it where nobody else does. False where this process may not.
+async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
+    let result = match take_turn(inner, entry).await {
+        Ok(true) => sweep_it(inner, entry).await,
+        Ok(false) => Ok(()),
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => true,
+        Err(error @ StoreError::AccessDenied { .. }) => {
+            metrics::healed(entry, "denied");
+            inner.healing.deny(&error);
+            false
+        }
+        Err(error) => {
+            metrics::healed(entry, "failed");
+            tracing::debug!(event = "heal.failed", dimension = %entry.dimension, %error);
+            true
+        }
+    }
+}
+
+/// Whether it is this process's turn. A mark that is sent again after a lost reply finds itself.
+async fn take_turn(inner: &Inner, entry: &Entry) -> Result<bool, StoreError> {
+    let (now, spacing, refusals) = (inner.now(), inner.healing.spacing(), entry.wanted.take_refusals());
+    entry.wanted.tried(now, spacing);
+    let update = mark(&entry.dimension, refusals, spacing, now);
+    let mut in_doubt = false;
+    let row = match inner.store.update_noting(&update, IfAmbiguous::SendAgain, &mut in_doubt).await {
+        Ok(Written::Applied(row)) => {
+            entry.saw_load(&row, inner.now());
+            return Ok(true);
+        }
+        Ok(Written::ConditionFailed(row)) => row.unwrap_or_default(),
+        Err(error) => {
+            entry.wanted.put_back(refusals);
+            return Err(error);
+        }
+    };
+    let load = entry.saw_load(&row, inner.now());
+    let marked_at = load.and_then(|load| load.healed_at());
+    if in_doubt && marked_at == Some(now) {
+        return Ok(true);
+    }
+    entry.wanted.put_back(refusals);
+    metrics::healed(entry, "left");
+    // Right after the other's time is over, and not a whole time after this try.
+    let since = now.since(marked_at.unwrap_or(now));
+    entry.wanted.tried(now, spacing.saturating_sub(since).max(MOMENT));
+    Ok(false)
+}
+
+/// A mark that is nearly over is not asked for more often than this.
+const MOMENT: Duration = Duration::from_millis(100);
+
+async fn sweep_it(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
+    let Healed { restored, read_units, is_whole } = sweep::heal(inner, &entry.dimension).await?;
+    metrics::healed(entry, if restored > 0 { "restored" } else { "nothing" });
+    if restored > 0 {
+        entry.slots_reclaimed();
+        tracing::info!(event = "heal.restored", dimension = %entry.dimension, leases = restored, is_whole);
+    } else {
+        tracing::debug!(event = "heal.complete", dimension = %entry.dimension, read_units, is_whole);
+    }
+    if read_units > 0.0 {
+        inner.healing.read_units.store(whole(read_units), Ordering::Relaxed);
+        // A large table is left alone for longer from the first sweep on.
+        entry.wanted.lengthen(inner.healing.spacing());
+    }
+    Ok(())
+}
+
+/// Read units are whole or half, and far below 2^53.
+fn whole(read_units: f64) -> u64 {
+    format!("{:.0}", read_units.ceil()).parse().unwrap_or(u64::MAX)
+}

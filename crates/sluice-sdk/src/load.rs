@@ -1,0 +1,105 @@
+//! What the process knows of the load of a concurrency bucket: its load row as last seen, and who waits here.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp};
+
+use crate::attempt::refused;
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::metrics;
+use crate::outcome::RetryIn;
+use crate::store::{Attributes, Item};
+
+/// A load row that was seen longer ago says nothing: two sweeps have measured anew since.
+const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// A refused caller is told no shorter wait: sooner it would only ask more often than those who wait in line do.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+/// Nor a longer one: the rate is an average, and many slots may come free at once.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The load of one bucket, as far as the process knows.
+#[derive(Debug, Default)]
+pub(crate) struct LoadSeen {
+    row: Mutex<Option<(Arc<Load>, Timestamp)>>,
+    /// What those want who wait in this process, in millionths.
+    waiting: AtomicI64,
+}
+
+/// One who waits for slots of a bucket, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct InLine {
+    entry: Arc<Entry>,
+    cost: Amount,
+}
+
+impl LoadSeen {
+    /// The load row as seen within `span`.
+    pub(crate) fn within(&self, span: Duration, now: Timestamp) -> Option<Arc<Load>> {
+        let seen = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let (load, seen_at) = seen.as_ref()?;
+        (now.since(*seen_at) <= span).then(|| Arc::clone(load))
+    }
+
+    /// What those want who wait in this process.
+    pub(crate) fn waiting(&self) -> Amount {
+        Amount::from_micros(self.waiting.load(Ordering::Relaxed).max(0))
+    }
+}
+
+impl Entry {
+    /// Takes in the load row as a reply showed it. One that cannot be read says nothing: the next sweep replaces it.
+    pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Option<Arc<Load>> {
+        let load = Arc::new(Load::read(&self.dimension, &Attributes(row)).ok()?);
+        if load.measured_at().is_some() {
+            metrics::load(self, load.pending(), load.drain_rate());
+        }
+        let mut seen = self.load.row.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Some((Arc::clone(&load), now));
+        Some(load)
+    }
+}
+
+impl InLine {
+    /// Stands in line for `cost`.
+    pub(crate) fn join(entry: &Arc<Entry>, cost: Cost) -> Self {
+        let cost = cost.amount();
+        entry.load.waiting.fetch_add(cost.micros(), Ordering::Relaxed);
+        Self { entry: Arc::clone(entry), cost }
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.entry.load.waiting.fetch_sub(self.cost.micros(), Ordering::Relaxed);
+    }
+}
+
+/// Slots that are not free.
+pub(crate) fn taken(bucket: &Bucket) -> Amount {
+    bucket.limit().capacity().minus(bucket.tokens()).max(Amount::ZERO)
+}
+
+/// The refusal of a concurrency bucket. A full one tells how long it takes until those who wait here and this caller have a slot,
+/// by the rate at which its slots come free, where that is known.
+pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, mut refusal: Refusal) -> RetryIn {
+    if refusal.reason == Reason::NoFreeSlot
+        && let Some(measured) = measured_wait(entry, cost, inner.now())
+    {
+        // The end of an inline lease is known, and nobody need wait for longer.
+        let is_known = refusal.wait < NO_SLOT_WAIT;
+        refusal.wait = if is_known { refusal.wait.min(measured) } else { measured };
+    }
+    refused(&entry.dimension, refusal)
+}
+
+fn measured_wait(entry: &Entry, cost: Cost, now: Timestamp) -> Option<Duration> {
+    let load = entry.load.within(KNOWN_FOR, now)?;
+    let rate = load.drain_rate_of(taken(&entry.reading()?.bucket))?;
+    let wait = rate.time_for(entry.load.waiting().plus(cost.amount()))?;
+    Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+}
