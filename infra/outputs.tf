@@ -28,11 +28,6 @@ output "caller_policy_arn" {
   value       = module.caller_policy.caller_policy_arn
 }
 
-output "sweeping_caller_policy_arn" {
-  description = "Policy to attach instead where product code also sweeps."
-  value       = module.caller_policy.sweeping_caller_policy_arn
-}
-
 output "alarm_names" {
   description = "Every alarm, in alphabetical order."
   value       = module.alarms.names

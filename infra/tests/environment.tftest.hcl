@@ -23,7 +23,6 @@ run "the_parts_know_each_other" {
   assert {
     condition = alltrue([
       strcontains(module.caller_policy.caller_policy_json, module.table.arn),
-      strcontains(module.caller_policy.sweeping_caller_policy_json, module.table.arn),
     ])
     error_message = "The callers' policies are about the table."
   }

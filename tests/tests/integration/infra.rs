@@ -130,9 +130,10 @@ async fn a_sweep_with_the_documented_rights_alone_does_all_its_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_with_the_documented_rights_alone_acquires_renews_and_releases() {
+async fn a_caller_with_the_documented_rights_alone_acquires_renews_releases_and_sweeps() {
     let source = read("modules/caller-policy/main.tf");
     let mut on_table = list(&source, "caller_actions");
+    on_table.extend(list(&source, "heal_actions"));
     let on_leases = list(&source, "lease_actions");
     let world = damaged().await;
     world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
@@ -156,11 +157,27 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_and_releases(
     held.release().await.unwrap();
     let both = client.slot([SLOTS, RATE]).timeout(Duration::from_secs(5));
     both.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
-    let swept = world.client().sweep(SweepOptions::default()).await.unwrap_err().source;
-    assert!(matches!(swept, StoreError::AccessDenied { .. }), "{swept}");
     let removed = client.remove_bucket(&dimension(RATE)).await.unwrap_err();
     assert!(matches!(removed, StoreError::AccessDenied { .. }), "{removed}");
-    on_table.extend(list(&source, "sweep_actions"));
-    world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
     assert!(heals(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_the_documented_rights_alone_heals_a_full_bucket() {
+    let source = read("modules/caller-policy/main.tf");
+    let (calls, heal) = (list(&source, "caller_actions"), list(&source, "heal_actions"));
+    let on_leases = list(&source, "lease_actions");
+    for (left_out, free) in [(None, "1"), (Some(&heal[0]), "0")] {
+        let world = World::with_slots(SLOTS, 1).await;
+        std::mem::forget(take(&world.client(), SLOTS).await);
+        world.pass_lease();
+        let on_table: Vec<String> =
+            calls.iter().chain(&heal).filter(|action| Some(*action) != left_out).cloned().collect();
+        world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
+        let client = world.client();
+        assert!(client.acquire(SLOTS).await.unwrap().granted().is_none());
+        crate::world::settle().await;
+        world.dynamo.faults().clear();
+        assert_eq!(world.free(SLOTS).await, free, "without {left_out:?}");
+    }
 }
