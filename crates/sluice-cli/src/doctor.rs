@@ -15,6 +15,7 @@ use crate::output;
 
 mod answer;
 mod buckets;
+mod clock;
 mod finding;
 mod latency;
 mod leases;
@@ -84,7 +85,10 @@ async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Durat
         async { (table::examine(client, place).await, rights::examine(client).await, latency::examine(client).await) };
     let of_watched = watched::examine(client, &readable, watch_for);
     let ((of_table, of_rights, of_latency), of_watched) = tokio::join!(one_by_one, of_watched);
-    of_table.into_iter().chain(of_rows).chain(of_rights).chain(of_latency).chain(of_watched).collect()
+    // After all those replies.
+    let of_clock = clock::examine(client.clock_offset(), client.table());
+    let of_way = of_latency.into_iter().chain([of_clock]);
+    of_table.into_iter().chain(of_rows).chain(of_rights).chain(of_way).chain(of_watched).collect()
 }
 
 /// What the rows say.

@@ -1,0 +1,74 @@
+//! How far this machine's clock is from DynamoDB's, as the replies to everything else that was asked bound it.
+
+use std::time::Duration;
+
+use sluice_sdk::ClockOffset;
+use sluice_sdk::core::CLOCK_ERROR;
+
+use super::finding::{Check, Finding};
+
+/// The client warns from here on, and so does the alarm `clock-offset`.
+const TOO_FAR: Duration = Duration::from_secs(1);
+
+pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
+    let Some(offset) = offset else {
+        let todo =
+            "nothing for an engine for development; else find what takes the header Date out of DynamoDB's replies";
+        return Finding::note(Check::Clock, table, "cannot tell: no reply said its Date", todo);
+    };
+    if !offset.exceeds(TOO_FAR) {
+        let (from, to) = (seconds(offset.lower_micros()), seconds(offset.upper_micros()));
+        return Finding::fine(
+            Check::Clock,
+            table,
+            format!("DynamoDB's clock is {from} to {to} s ahead of this machine's"),
+        );
+    }
+    let by = seconds(offset.micros().saturating_abs());
+    let way = if offset.micros() > 0 { "behind" } else { "ahead of" };
+    let allowed = CLOCK_ERROR.as_secs();
+    let what = format!("this machine's clock is {by} s {way} DynamoDB's at the least; {allowed} s are reckoned with");
+    let todo = "let it take its time from NTP (chrony): a clock that is ahead grants what is not there yet, once, and ends leases early";
+    Finding::problem(Check::Clock, table, what, todo)
+}
+
+/// Towards zero, in hundredths.
+fn seconds(micros: i64) -> String {
+    let hundredths = micros.unsigned_abs() / 10_000;
+    let sign = if micros < 0 && hundredths > 0 { "-" } else { "" };
+    format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Weight;
+    use sluice_sdk::core::Timestamp;
+
+    /// Of one reply that took no time, and whose `Date` is so far from this machine's clock.
+    fn of_date(micros: i64) -> Finding {
+        let here = Timestamp::from_secs(1_709_550_000);
+        let there = Timestamp::from_micros(here.micros() + micros);
+        examine(ClockOffset::of_reply(there, here, here), "the-table")
+    }
+
+    #[test]
+    fn a_clock_is_off_only_where_the_date_leaves_no_doubt() {
+        // A date is up to a second older than the clock that wrote it.
+        for (micros, what) in [(0, "0.00 to 1.00 s"), (1_000_000, "1.00 to 2.00 s"), (-1_990_000, "-1.99 to -0.99 s")] {
+            let finding = of_date(micros);
+            assert_eq!(finding.weight, Weight::Fine, "{}", finding.what);
+            assert!(finding.what.contains(what), "{}", finding.what);
+        }
+        let behind = of_date(1_500_000);
+        assert_eq!(behind.weight, Weight::Problem);
+        assert!(behind.what.contains("1.50 s behind DynamoDB's"), "{}", behind.what);
+        let ahead = of_date(-3_250_000);
+        assert!(ahead.is_problem() && ahead.what.contains("2.25 s ahead of DynamoDB's"), "{}", ahead.what);
+    }
+
+    #[test]
+    fn replies_without_a_date_say_nothing() {
+        assert_eq!(examine(None, "the-table").weight, Weight::Note);
+    }
+}
