@@ -11,6 +11,7 @@ use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
 use crate::lane::{Lane, NoAnswer, Seat, Service};
 use crate::metrics;
+use crate::outlived;
 use crate::settle::settle_charged;
 use crate::store::{Attributes, IfAmbiguous, StoreError, Written};
 
@@ -93,6 +94,9 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
         }
     };
     metrics::released(part, &released);
+    if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
+        outlived::found(inner, &part.entry);
+    }
     released
 }
 

@@ -43,6 +43,7 @@ mod load;
 mod metrics;
 mod observe;
 mod outcome;
+mod outlived;
 mod penalize;
 mod prefetch;
 mod rate_limited;

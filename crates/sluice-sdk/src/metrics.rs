@@ -116,12 +116,9 @@ pub(crate) fn unavailable(outcome: &'static str) {
     names::UNAVAILABLE.counter([outcome.into()]).increment(1);
 }
 
-/// A part of a grant was given back, or not. The lease of a holder that is alive was gone: told once for each.
+/// A part of a grant was given back, or not.
 pub(crate) fn released<E>(part: &Part, released: &Result<Released, E>) {
     names::RELEASES.counter([part.entry.label(), name_of(released).into()]).increment(1);
-    if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
-        expired_but_alive(&part.entry);
-    }
 }
 
 /// The end of a release as metrics and spans name it.

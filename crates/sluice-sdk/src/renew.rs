@@ -9,6 +9,7 @@ use sluice_core::{Bucket, Timestamp, Update};
 use crate::client::Inner;
 use crate::grant::{Grant, Hold, Holding, Part, Parts};
 use crate::metrics;
+use crate::outlived;
 use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Why a lease could not be renewed.
@@ -68,11 +69,11 @@ impl Grant {
 
     /// Takes note of leases that a renewal found gone. Each is counted once, however often it is renewed, and released, afterwards.
     pub(crate) fn found_gone(&mut self, gone: &[String]) {
-        let ends = Timestamp::default();
+        let (ends, inner) = (Timestamp::default(), Arc::clone(self.inner()));
         for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
             if renewal(part, ends).is_some_and(|(key, _)| gone.contains(&key)) {
                 part.known_gone = true;
-                metrics::expired_but_alive(&part.entry);
+                outlived::found(&inner, &part.entry);
             }
         }
     }

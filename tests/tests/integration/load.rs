@@ -7,12 +7,12 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{Field, Row};
 use sluice_core::{Amount, Load, SweepLog};
-use sluice_sdk::{Grant, Outcome, SweepOptions, SweepReport};
+use sluice_sdk::{Grant, Outcome, Released, SweepOptions, SweepReport};
 use sluice_testkit::Operation;
 
 use crate::kind::Kind;
 use crate::recount::{SLOTS, known_to_sweeps, known_to_sweeps_of, sweep};
-use crate::world::{LEASE_TTL, World, dimension, take};
+use crate::world::{LEASE_TTL, World, dimension, settle, take};
 
 struct Item(HashMap<String, AttributeValue>);
 
@@ -181,4 +181,18 @@ async fn the_last_twenty_sweeps_leave_a_line_each() {
     assert!(at.is_sorted_by(|one, other| one > other), "the latest first");
     assert_eq!(at[0], world.dynamo.clock().now());
     assert!(log.records().all(|record| record.rows >= 1 && record.requests >= 16));
+}
+
+/// A holder that froze, and found its slot given to others.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_outlived_its_lease_is_told_of_by_the_next_sweep_alone() {
+    let world = known_to_sweeps(5).await;
+    let frozen = take(&world.client(), SLOTS).await;
+    world.pass_lease();
+    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!((report.restored_slots, report.outlived.len()), (1, 0));
+    assert_eq!(frozen.release().await.unwrap(), Released::LeaseGone);
+    settle().await;
+    assert_eq!(sweep(&world).await.outlived[&dimension(SLOTS)], 1);
+    assert!(sweep(&world).await.outlived.is_empty());
 }

@@ -1,0 +1,27 @@
+//! Holders that outlive their leases: counted, and told to the load row, where the next sweep reads it and an operator is told.
+
+use std::sync::Arc;
+
+use sluice_core::note_outlived;
+use tokio::runtime::Handle;
+
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::metrics;
+use crate::store::IfAmbiguous;
+
+/// A holder that is alive found its lease gone. It happens rarely, and the caller does not wait for the write; one that is lost is
+/// one count fewer.
+pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
+    metrics::expired_but_alive(entry);
+    if !entry.limit().is_some_and(|limit| limit.is_concurrent()) {
+        return;
+    }
+    let Ok(runtime) = Handle::try_current() else { return };
+    let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+    runtime.spawn(async move {
+        if let Err(error) = inner.store.update(&note_outlived(&entry.dimension, 1), IfAmbiguous::Stop).await {
+            tracing::debug!(event = "lease.outlived_untold", dimension = %entry.dimension, %error);
+        }
+    });
+}
