@@ -46,10 +46,10 @@ pub(crate) struct Options {
 const START_UP: Duration = Duration::from_millis(1_500);
 /// When the first process is killed, after the first call.
 const CRASH_AT: Duration = Duration::from_secs(1);
-/// Time between two sweeps; five minutes in production, which nobody would watch.
-const SWEEP_EVERY: Duration = Duration::from_millis(500);
-/// How long the slots of the killed process may take to come back before the demo gives up on them.
-const RECOVERY_AT_MOST: Duration = Duration::from_secs(20);
+/// Time between two looks at what the killed process held.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long its slots may take to come back while callers want them: the lease's time, and 15 s. No sweep runs meanwhile.
+const RECOVERY_AT_MOST: Duration = worker::LEASE_TTL.saturating_add(Duration::from_secs(15));
 /// How long callers that are under way at the end may take to finish.
 const WIND_DOWN: Duration = Duration::from_secs(15);
 
@@ -66,7 +66,7 @@ struct Run {
 struct Recovery {
     crashed_holders: usize,
     slots_restored: usize,
-    /// From the crash to the sweep after which nothing of it was left.
+    /// From the crash until nothing of it was left.
     time: Option<Duration>,
 }
 
@@ -102,7 +102,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(if summary.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The crash, the sweeps, and the end of the callers.
+/// The crash, what the other callers make of it, and their end. No sweep runs while they call: who is refused a slot finds what the
+/// killed process left.
 async fn play(
     dynamo: &EmbeddedDynamo,
     mut crew: Crew,
@@ -116,18 +117,18 @@ async fn play(
     let crashed_at = Instant::now();
     announcer.say(&format!("{} was killed (SIGKILL); it held {} slots", crew::name(0), recovery.crashed_holders));
     let (give_up, end) = (crashed_at + RECOVERY_AT_MOST, begin + length);
-    let sweeper = dynamo.client(TABLE);
-    let mut ticks = interval(SWEEP_EVERY);
-    while (recovery.time.is_none() && Instant::now() < give_up) || Instant::now() < end {
-        ticks.tick().await;
-        recovery.slots_restored += sweeper.sweep(SweepOptions::default()).await?.restored;
-        if recovery.time.is_none() && held_by_crashed(dynamo).await? == 0 {
+    let mut looks = interval(LOOK_EVERY);
+    while recovery.time.is_none() && Instant::now() < give_up.min(end) {
+        looks.tick().await;
+        recovery.slots_restored = recovery.crashed_holders.saturating_sub(held_by_crashed(dynamo).await?);
+        if recovery.slots_restored == recovery.crashed_holders {
             recovery.time = Some(crashed_at.elapsed());
-            announcer.say(&format!("a sweep gave {} slots back", recovery.slots_restored));
+            announcer.say("a caller that was refused a slot found them, and gave them back");
         }
     }
+    sleep_until(end).await;
     crew.finished(WIND_DOWN).await?;
-    recovery.slots_restored += sweeper.sweep(SweepOptions::default()).await?.restored;
+    dynamo.client(TABLE).sweep(SweepOptions::default()).await?;
     Ok(recovery)
 }
 

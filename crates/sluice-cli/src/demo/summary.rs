@@ -122,7 +122,7 @@ impl Summary {
         [
             (
                 format!(
-                    "{} slots held by the killed process, {} given back {recovery}",
+                    "{} slots held by the killed process, {} given back {recovery}, by callers that were refused",
                     self.crashed_holders, self.slots_restored
                 ),
                 self.crashed_holders > 0 && self.crashed_holders == self.slots_restored && self.recovery_secs.is_some(),

@@ -60,7 +60,7 @@ pub(crate) struct Report {
 
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 /// Short leases, so that the crash is healed while someone watches; 60 s is the default.
-const LEASE_TTL: Duration = Duration::from_secs(2);
+pub(super) const LEASE_TTL: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Counts {
