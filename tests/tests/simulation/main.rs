@@ -91,7 +91,7 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 38] = [
+const ACTS: [&str; 39] = [
     "a call fails",
     "a client outlives its runtime",
     "a cool-down begins",
@@ -123,6 +123,7 @@ const ACTS: [&str; 38] = [
     "renewal",
     "row spoiled",
     "runtime dropped",
+    "settled again after a drop",
     "settled twice",
     "slot dropped",
     "slot edited by hand",

@@ -116,9 +116,17 @@ impl Caller {
             }
             let surplus = self.begins_to_settle(id, call);
             let settle = Dying::new(grant.settle(&call.bucket, amount(call.used)), self.dies_at()).await;
-            let Some(settled) = settle else {
-                self.universe.act("dropped at an await", &format!("{}: settle", self.process.name));
-                continue;
+            let settled = match settle {
+                Some(settled) => settled,
+                None => {
+                    self.universe.act("dropped at an await", &format!("{}: settle", self.process.name));
+                    if self.rng.bool() {
+                        continue;
+                    }
+                    // Nobody told it whether the write goes on.
+                    self.universe.count("settled again after a drop");
+                    grant.settle(&call.bucket, amount(call.used)).await
+                }
             };
             if let Ok(Settled::Returned(back)) = settled {
                 // What did not go back then never does.
