@@ -6,6 +6,10 @@ use crate::amount::{Amount, Cost};
 use crate::rate::Rate;
 use crate::timestamp::Timestamp;
 
+mod standing;
+
+pub use standing::Standing;
+
 /// What a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pressure {

@@ -47,7 +47,7 @@ mod sweep_log;
 mod ticket;
 mod timestamp;
 
-pub use admission::{Admission, Pressure, ShedReason, admit, retry_after};
+pub use admission::{Admission, Pressure, ShedReason, Standing, admit, retry_after};
 pub use amount::{Amount, Cost, CostError};
 pub use bucket::Bucket;
 pub use clock_offset::{ClockOffset, OffsetEstimate};

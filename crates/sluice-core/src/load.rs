@@ -146,6 +146,12 @@ impl Load {
         self.measured.map(|measured| measured.admitted)
     }
 
+    /// The bucket's writes by clients that do not count, when it was measured.
+    #[must_use]
+    pub fn uncounted(&self) -> Option<i64> {
+        self.measured.map(|measured| measured.uncounted)
+    }
+
     /// Slots that were not free when it was measured.
     #[must_use]
     pub fn taken(&self) -> Amount {

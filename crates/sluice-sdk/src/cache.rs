@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sluice_core::{Bucket, Cost, Dimension, Limit, Remaining, Timestamp};
 
+use crate::admission::Watched;
 use crate::attempt::inline::InlineLane;
 use crate::attempt::rows::{self, RowLane};
 use crate::attempt::tokens::TokenLane;
@@ -65,6 +66,8 @@ pub(crate) struct Entry {
     pub(crate) settles: Arc<SettleLane>,
     /// How much is pending, and how fast it departs.
     pub(crate) load: LoadSeen,
+    /// What admission sees of it.
+    pub(crate) admission: Watched,
     /// Whether somebody wants slots that it refuses.
     pub(crate) wanted: Wanted,
     /// The lanes of sets that it is in, for those who wait there for its slots.
@@ -94,6 +97,11 @@ impl Reading {
     /// Whether a reply has shown the row within `span`.
     pub(crate) fn is_younger_than(&self, span: Duration, now: Timestamp) -> bool {
         (0..=i64::try_from(span.as_micros()).unwrap_or(i64::MAX)).contains(&now.micros_since(self.read_at))
+    }
+
+    /// Whether a reply showed the row at `at` or later.
+    pub(crate) fn is_read_since(&self, at: Timestamp) -> bool {
+        self.read_at >= at
     }
 
     /// Whether it is young enough to refuse by.
@@ -164,6 +172,7 @@ impl Entry {
             releases: Arc::default(),
             settles: Arc::default(),
             load: LoadSeen::default(),
+            admission: Watched::default(),
             wanted: Wanted::default(),
             rows: Mutex::default(),
             stock,
@@ -201,6 +210,7 @@ impl Entry {
         self.heed_cool_down(&bucket, now);
         let mut reading = locked(&self.reading);
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
+            self.admission.saw(&bucket, || self.load.last(), now);
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
         }
     }
@@ -224,6 +234,7 @@ impl Entry {
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
+        self.admission.saw(&bucket, || self.load.last(), now);
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
     }
 

@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use sluice_core::{Dimension, Timestamp};
 
+use crate::admission::AdmissionMode;
 use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
@@ -166,6 +167,22 @@ impl ClientBuilder {
     #[must_use]
     pub fn on_unavailable(mut self, answer: OnUnavailable) -> Self {
         self.config.on_unavailable = answer;
+        self
+    }
+
+    /// What [`Client::admit`] does (`SLUICE_ADMISSION`); by default it sheds.
+    #[must_use]
+    pub const fn admission(mut self, mode: AdmissionMode) -> Self {
+        self.config.admission = mode;
+        self
+    }
+
+    /// With slots held and none given back for so long, admission takes the vendor for down (`SLUICE_STALENESS`); 60 s by default, a
+    /// second at least. Above the longest call: a shorter one takes a vendor that is slow for one that is down, a longer one hears
+    /// of it later.
+    #[must_use]
+    pub fn staleness(mut self, staleness: Duration) -> Self {
+        self.config.staleness = staleness.clamp(Duration::from_secs(1), LONGEST);
         self
     }
 

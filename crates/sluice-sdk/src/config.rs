@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluice_core::schema::{ENVIRONMENTS, table_name};
 use sluice_core::{Dimension, Factor};
 
+use crate::admission::AdmissionMode;
 use crate::clock::Clock;
 use crate::lease_ids::LeaseIds;
 
@@ -58,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) lease_ids: LeaseIds,
     pub(crate) prefetch: HashSet<Dimension>,
     pub(crate) self_heal: bool,
+    pub(crate) admission: AdmissionMode,
+    pub(crate) staleness: Duration,
 }
 
 /// Why the settings cannot be used.
@@ -96,6 +99,8 @@ impl Config {
             lease_ids: LeaseIds::default(),
             prefetch: HashSet::new(),
             self_heal: true,
+            admission: AdmissionMode::default(),
+            staleness: Duration::from_secs(60),
         }
     }
 
@@ -136,6 +141,12 @@ impl Config {
                 .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
                 .unwrap_or(defaults.on_unavailable),
             self_heal: var("SLUICE_SELF_HEAL").parse("on or off", on_or_off)?.unwrap_or(defaults.self_heal),
+            admission: var("SLUICE_ADMISSION")
+                .parse("off, shadow or enforce", admission)?
+                .unwrap_or(defaults.admission),
+            staleness: var("SLUICE_STALENESS")
+                .parse("seconds above 0, as in 60", |v| seconds(v).filter(|t| !t.is_zero()))?
+                .unwrap_or(defaults.staleness),
             caller: default_caller(&lookup),
             ..defaults
         })
@@ -190,6 +201,10 @@ fn leases(text: &str) -> Option<Leases> {
         "inline" => Some(Leases::Inline),
         _ => None,
     }
+}
+
+fn admission(text: &str) -> Option<AdmissionMode> {
+    [AdmissionMode::Off, AdmissionMode::Shadow, AdmissionMode::Enforce].into_iter().find(|mode| mode.as_str() == text)
 }
 
 fn on_or_off(text: &str) -> Option<bool> {
@@ -255,6 +270,8 @@ mod tests {
             ("SLUICE_ON_UNAVAILABLE", "share:2"),
             ("SLUICE_ON_UNAVAILABLE", "ignore"),
             ("SLUICE_SELF_HEAL", "yes"),
+            ("SLUICE_ADMISSION", "on"),
+            ("SLUICE_STALENESS", "0"),
         ];
         for (variable, value) in cases {
             let mut pairs = vec![(variable, value)];
@@ -280,6 +297,8 @@ mod tests {
             ("SLUICE_ON_UNAVAILABLE", "share:0.25"),
             ("SLUICE_LOG_LEVEL", "warn"),
             ("SLUICE_SELF_HEAL", "off"),
+            ("SLUICE_ADMISSION", "shadow"),
+            ("SLUICE_STALENESS", "90"),
             ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
         ])
         .unwrap();
@@ -287,6 +306,7 @@ mod tests {
         assert_eq!(config.endpoint_url.as_deref(), Some("http://localhost:4566"));
         assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
         assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
+        assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
         assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
         assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
         let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];

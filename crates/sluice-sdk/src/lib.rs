@@ -23,6 +23,7 @@
 //! callers held. What is promised under conflict, clock error and crash stands in `docs/semantics.md`.
 
 mod acquire;
+mod admission;
 mod attempt;
 mod cache;
 mod client;
@@ -62,6 +63,7 @@ mod ticket;
 mod tracker;
 
 pub use acquire::AcquireError;
+pub use admission::{Admission, AdmissionMode, Admit, Admitted, Shed};
 pub use client::{Client, ClientBuilder};
 pub use clock::Clock;
 pub use config::{ConfigError, Leases, OnUnavailable, log_level};
@@ -91,7 +93,7 @@ pub use tracker::{
 };
 
 pub use sluice_core as core;
-pub use sluice_core::{ClockOffset, Ticket, TicketError};
+pub use sluice_core::{ClockOffset, ShedReason, Ticket, TicketError};
 pub use sluice_vendors as vendors;
 
 /// The README's examples, compiled with the tests.

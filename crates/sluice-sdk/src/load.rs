@@ -45,6 +45,12 @@ impl LoadSeen {
         (now.since(*seen_at) <= span).then(|| Arc::clone(load))
     }
 
+    /// The load row as last seen, however long ago.
+    pub(crate) fn last(&self) -> Option<Arc<Load>> {
+        let seen = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.as_ref().map(|(load, _)| Arc::clone(load))
+    }
+
     /// What those want who wait in this process.
     pub(crate) fn waiting(&self) -> Amount {
         Amount::from_micros(self.waiting.load(Ordering::Relaxed).max(0))

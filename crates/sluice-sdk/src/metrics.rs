@@ -215,8 +215,7 @@ pub(crate) fn vendor_unreadable(inner: &Inner, dimension: &Dimension) {
     names::VENDOR_UNREADABLE.counter([inner.entry(dimension).label()]).increment(1);
 }
 
-/// Admission decided: `admitted`, `shed`, or what the core calls it; in which mode.
-#[allow(dead_code, reason = "admission comes with the next change")]
+/// Admission decided: `admitted`, why it was shed, or `unknown` where the table did not answer; in which mode.
 pub(crate) fn admitted(entry: &Entry, decision: &'static str, mode: &'static str) {
     names::ADMISSION.counter([entry.label(), decision.into(), mode.into()]).increment(1);
 }

@@ -157,7 +157,7 @@ impl<'a> Request<'a> {
 }
 
 impl Quantity {
-    fn parse(&self, dimension: &str) -> Result<Cost, RequestError> {
+    pub(crate) fn parse(&self, dimension: &str) -> Result<Cost, RequestError> {
         let cost = match &self.0 {
             Number::Whole(tokens) => match i32::try_from(*tokens) {
                 Ok(tokens) => Cost::new(Amount::from_tokens(tokens)),

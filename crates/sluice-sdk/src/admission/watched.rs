@@ -1,0 +1,115 @@
+//! What a process sees of a bucket over time: when something departed last, and since when work is pending.
+//!
+//! A reading that shows more granted than is there shows that something departed, and it counts as departed at that reading: late
+//! rather than early, since a vendor that is well must not be taken for one that is down.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Load, Standing, Timestamp};
+
+/// One bucket, once admission was asked about it.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    is_in_use: AtomicBool,
+    seen: Mutex<Seen>,
+    /// Held while the rows are read, so that many callers read them once.
+    pub(super) reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Standing>,
+    last_completion: Option<Timestamp>,
+    /// The last reading that showed it wholly free.
+    free_at: Option<Timestamp>,
+    /// The first since then that did not.
+    pending_from: Option<Timestamp>,
+    asked_at: Timestamp,
+    is_refreshed: bool,
+}
+
+/// What is known of completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) last_completion: Option<Timestamp>,
+    pub(super) nonempty_since: Option<Timestamp>,
+}
+
+impl Watched {
+    /// Takes in a bucket as a reply showed it. The first is compared with what the last sweep found.
+    pub(crate) fn saw(&self, bucket: &Bucket, load: impl FnOnce() -> Option<Arc<Load>>, now: Timestamp) {
+        if !self.is_in_use.load(Ordering::Relaxed) || !bucket.limit().is_concurrent() {
+            return;
+        }
+        let standing = Standing::of(bucket);
+        let mut seen = self.seen();
+        let before = match seen.last {
+            Some(last) => Some(last),
+            // The load row is read before: without it, a first reading would be compared with nothing.
+            None => match load() {
+                Some(load) => Standing::measured(&load),
+                None => return,
+            },
+        };
+        // What cannot be told counts as departed.
+        if before.is_some_and(|before| before.departed(&standing) != Some(Amount::ZERO)) {
+            seen.last_completion = seen.last_completion.max(Some(now));
+        }
+        seen.last = Some(standing);
+        if standing.taken() > Amount::ZERO {
+            seen.pending_from.get_or_insert(now);
+        } else {
+            (seen.free_at, seen.pending_from) = (Some(now), None);
+        }
+    }
+
+    /// This process gave a slot back.
+    pub(crate) fn completed(&self, now: Timestamp) {
+        if self.is_in_use.load(Ordering::Relaxed) {
+            let mut seen = self.seen();
+            seen.last_completion = seen.last_completion.max(Some(now));
+        }
+    }
+
+    /// What is known by now, and by what sweeps measured: they saw work pending before this process did, but not before it was seen
+    /// wholly free.
+    pub(super) fn known(&self, load: Option<&Load>) -> Known {
+        let seen = self.seen();
+        let measured =
+            load.and_then(Load::pending_since).filter(|since| seen.free_at.is_none_or(|free_at| free_at < *since));
+        let last_completion = seen.last_completion.max(load.and_then(Load::departed_at));
+        Known {
+            last_completion,
+            nonempty_since: seen.pending_from.map(|from| measured.map_or(from, |since| since.min(from))),
+        }
+    }
+
+    pub(super) fn asked(&self, now: Timestamp) {
+        self.is_in_use.store(true, Ordering::Relaxed);
+        self.seen().asked_at = now;
+    }
+
+    /// Whether a reply has shown the bucket since it is in use.
+    pub(super) fn has_seen(&self) -> bool {
+        self.seen().last.is_some()
+    }
+
+    pub(super) fn is_unasked_for(&self, span: Duration, now: Timestamp) -> bool {
+        now.since(self.seen().asked_at) > span
+    }
+
+    /// Whether nobody refreshes it yet.
+    pub(super) fn begin_refreshing(&self) -> bool {
+        !std::mem::replace(&mut self.seen().is_refreshed, true)
+    }
+
+    pub(super) fn end_refreshing(&self) {
+        self.seen().is_refreshed = false;
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
