@@ -53,6 +53,8 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
         let metrics = of_bucket(report, &leaked, dimension);
         line(&[("Environment", environment), ("VendorDimension", dimension.as_str())], &metrics, now)
     };
+    let clock = report.clock_offset.map(|offset| ("ClockOffset", "Milliseconds", json!(offset.millis().abs())));
+    let all: Vec<_> = all.into_iter().chain(clock).collect();
     std::iter::once(line(&[("Environment", environment)], &all, now))
         .chain(telling(report).into_iter().map(of_dimension))
 }

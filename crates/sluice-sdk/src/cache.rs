@@ -137,6 +137,11 @@ impl Cache {
         Arc::clone(entries.entry(dimension.clone()).or_insert_with(make))
     }
 
+    /// All of them, in no order.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
+    }
+
     /// The lane of a set of dimensions, in the order of their names.
     pub(crate) fn row_lane(&self, entries: &[Arc<Entry>]) -> Arc<RowLane> {
         let name = rows::name(entries);
@@ -207,12 +212,14 @@ impl Entry {
 
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
     pub(crate) fn wrote(&self, bucket: Arc<Bucket>, now: Timestamp) {
-        self.heed_cool_down(&bucket, now);
+        let heard = self.heed_cool_down(&bucket, now);
         let mut reading = locked(&self.reading);
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
             self.admission.saw(&bucket, || self.load.last(), now);
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
         }
+        drop(reading);
+        heard.then(|| metrics::cool_down_heard(self));
     }
 
     /// After a transaction on a rate bucket, which shows no row: what it must be.
@@ -233,9 +240,11 @@ impl Entry {
 
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
-        self.heed_cool_down(&bucket, now);
+        let heard = self.heed_cool_down(&bucket, now);
         self.admission.saw(&bucket, || self.load.last(), now);
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
+        // By now the bucket has a name in metrics.
+        heard.then(|| metrics::cool_down_heard(self));
     }
 
     /// Whether there may be a start that another caller left.
@@ -243,14 +252,12 @@ impl Entry {
         !locked(&self.abandoned).is_empty()
     }
 
-    /// What was taken before the vendor asked for a pause is not used during it.
-    fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) {
-        let Some(until) = bucket.blocked_until().filter(|until| *until > now) else { return };
+    /// What was taken before the vendor asked for a pause is not used during it. Whether the pause was not known before.
+    fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) -> bool {
+        let Some(until) = bucket.blocked_until().filter(|until| *until > now) else { return false };
         self.stock.iter().for_each(Stock::clear);
         let known = self.reading().and_then(|reading| reading.bucket.blocked_until());
-        if known.is_none_or(|known| known < until) {
-            metrics::cool_down_heard(self);
-        }
+        known.is_none_or(|known| known < until)
     }
 
     /// Keeps a booked start that its caller left, for the next.

@@ -14,10 +14,12 @@ use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
 use crate::fallback::Fallback;
+use crate::gauges::Publishing;
 use crate::heal::Healing;
 use crate::lease_ids::LeaseIds;
 use crate::metrics::describe_metrics;
 use crate::store::{ATTEMPT_TIMEOUT, Store};
+use crate::tracker::Trackers;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
 ///
@@ -49,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Cache,
     pub(crate) fallback: Fallback,
     pub(crate) healing: Healing,
+    pub(crate) trackers: Trackers,
+    pub(crate) publishing: Publishing,
 }
 
 /// Not all that it has learnt: whoever prints a grant wants to see the grant.
@@ -260,7 +264,9 @@ impl ClientBuilder {
         describe_metrics();
         let store = Store::new(&dynamo, self.config.table.clone(), self.config.max_retries, self.config.clock.clone());
         let (cache, fallback) = (Cache::new(self.config.prefetch.clone()), Fallback::default());
-        Client { inner: Arc::new(Inner { store, cache, fallback, healing: Healing::default(), config: self.config }) }
+        let (trackers, publishing, healing) = (Trackers::default(), Publishing::default(), Healing::default());
+        let config = self.config;
+        Client { inner: Arc::new(Inner { store, cache, fallback, healing, trackers, publishing, config }) }
     }
 }
 

@@ -15,8 +15,11 @@ use crate::grant::{Grant, Hold, Part};
 use crate::outcome::{Outcome, RetryIn};
 use crate::settle::Settled;
 use crate::sweep::SweepReport;
-use crate::tracker::StaleReport;
+use crate::tracker::{StaleReport, Totals};
 
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a measurement tells its figure")]
+mod cost;
 mod label;
 mod meters;
 pub(crate) mod requests;
@@ -173,6 +176,17 @@ pub(crate) fn tracker_released(report: StaleReport) {
             names::TRACKER_RELEASES.counter([outcome.into()]).increment(count);
         }
     }
+}
+
+/// What the trackers of a client hold together, where it has any.
+pub(crate) fn trackers(totals: Totals) {
+    if totals.trackers == 0 {
+        return;
+    }
+    names::TRACKER_RESERVATIONS.gauge([]).set(number(totals.reservations));
+    names::TRACKER_CAPACITY.gauge([]).set(number(totals.capacity));
+    let ratio = if totals.entries == 0 { 0.0 } else { number(totals.stale_entries) / number(totals.entries) };
+    names::TRACKER_STALE_RATIO.gauge([]).set(ratio);
 }
 
 /// A sweep of this process came to its end.

@@ -94,6 +94,7 @@ impl Client {
         let span = span::sweep(self.table());
         let (mut report, result) = sweep(&self.inner, &store, &options).instrument(span.clone()).await;
         report.duration = began.elapsed();
+        report.clock_offset = self.clock_offset();
         if result.is_ok() && report.segments_unscanned == 0 {
             log::add(&store, &report, self.inner.now()).await;
         }

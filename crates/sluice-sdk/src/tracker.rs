@@ -15,10 +15,12 @@ use crate::grant::Grant;
 
 mod cleaning;
 mod index;
+mod registry;
 mod renewing;
 mod stale;
 
 pub use index::{Reservation, ReservationId};
+pub(crate) use registry::{Totals, Trackers};
 pub use stale::StaleReport;
 
 use cleaning::Cleaning;
@@ -153,7 +155,9 @@ impl Client {
         let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
         let (clock, lease_ttl) = (self.inner.config.clock.clone(), self.inner.config.lease_ttl);
         let shared = Shared { index, config, lease_ttl, clock, counts: Arc::default() };
-        ReservationTracker { shared: Arc::new(shared), cleaning: Arc::default() }
+        let shared = Arc::new(shared);
+        self.inner.trackers.add(&shared);
+        ReservationTracker { shared, cleaning: Arc::default() }
     }
 }
 

@@ -145,8 +145,13 @@ impl EmbeddedDynamo {
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        let http_client =
-            link::in_process(self.database.clone(), self.profile.clone(), self.meter.clone(), self.faults.clone());
+        let http_client = link::in_process(
+            self.database.clone(),
+            self.clock.clone(),
+            self.profile.clone(),
+            self.meter.clone(),
+            self.faults.clone(),
+        );
         let second = std::time::Duration::from_secs(1);
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::latest())

@@ -7,9 +7,12 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_types::DateTime;
 use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::date_time::Format as DateTimeFormat;
 use dynoxide::Database;
 
+use crate::clock::TestClock;
 use crate::engine;
 use crate::faults::{Answered, Call, Fault, Faults};
 use crate::meter::{self, Meter, Usage};
@@ -74,6 +77,7 @@ impl Operation {
 /// An HTTP client that calls `database` directly, or by way of a service that is modelled.
 pub(crate) fn in_process(
     database: Database,
+    clock: TestClock,
     profile: Option<DynamoProfile>,
     meter: Meter,
     faults: Faults,
@@ -82,7 +86,7 @@ pub(crate) fn in_process(
         None => End::Engine(database),
         Some(profile) => End::Modelled(database, profile),
     };
-    let link = SharedHttpConnector::new(Link { end, meter, faults });
+    let link = SharedHttpConnector::new(Link { end, clock: Some(clock), meter, faults });
     http_client_fn(move |_, _| link.clone())
 }
 
@@ -91,7 +95,12 @@ pub(crate) fn in_process(
 pub fn metered(http_client: SharedHttpClient, meter: Meter, faults: Faults) -> SharedHttpClient {
     http_client_fn(move |settings, components| {
         let connector = http_client.http_connector(settings, components);
-        SharedHttpConnector::new(Link { end: End::Socket(connector), meter: meter.clone(), faults: faults.clone() })
+        SharedHttpConnector::new(Link {
+            end: End::Socket(connector),
+            clock: None,
+            meter: meter.clone(),
+            faults: faults.clone(),
+        })
     })
 }
 
@@ -105,6 +114,8 @@ enum End {
 #[derive(Clone)]
 struct Link {
     end: End,
+    /// The engine's, for the `Date` of its replies; a socket has its own.
+    clock: Option<TestClock>,
     meter: Meter,
     faults: Faults,
 }
@@ -250,8 +261,18 @@ impl Link {
             (status, reply)
         };
         self.faults.answered(Answered { call: Call { operation, body }, status, reply: &reply });
-        response(status, reply)
+        let mut response = response(status, reply);
+        if let Some(date) = self.clock.as_ref().and_then(date) {
+            response.headers_mut().insert("date", date);
+        }
+        response
     }
+}
+
+/// The time as DynamoDB tells it in each reply: cut to whole seconds.
+fn date(clock: &TestClock) -> Option<String> {
+    let secs = clock.now().micros().div_euclid(1_000_000);
+    DateTime::from_secs(secs).fmt(DateTimeFormat::HttpDate).ok()
 }
 
 /// The same request without its `ClientRequestToken`. Its signature is another's then, which DynamoDB itself would not accept.

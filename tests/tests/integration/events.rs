@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Once;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,6 +12,7 @@ use sluice_testkit::{Fault, Operation};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use crate::metrics::spans::ThreadSpans;
 use crate::world::{World, refusal, take};
 
 thread_local! {
@@ -32,15 +34,20 @@ impl Write for ThreadLog {
     }
 }
 
-fn listen() {
+/// Logs what happens on this thread from now on.
+pub(crate) fn listen() {
+    static INSTALLED: Once = Once::new();
     LOG.set(Some(Vec::new()));
-    let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(|| ThreadLog);
-    let targets = Targets::new().with_target("sluice_sdk", LevelFilter::DEBUG);
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(targets).with(lines)).unwrap();
+    INSTALLED.call_once(|| {
+        let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(|| ThreadLog);
+        let targets = Targets::new().with_target("sluice_sdk", LevelFilter::DEBUG);
+        let subscriber = tracing_subscriber::registry().with(targets).with(lines).with(ThreadSpans);
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
 }
 
 /// The lines as a log collector would get them, by event.
-fn events() -> BTreeMap<String, Value> {
+pub(crate) fn events() -> BTreeMap<String, Value> {
     let bytes = LOG.take().unwrap();
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let events = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());

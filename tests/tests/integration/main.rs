@@ -42,6 +42,7 @@ mod lanes;
 mod limits;
 mod load;
 mod lost_replies;
+mod metrics;
 mod other_clients;
 mod outage;
 mod overload;

@@ -226,4 +226,28 @@ metrics! {
         "How long a sweep took";
     SWEEP_RESTORED: Process Counter "sluice.sweep.restored" Count ["dimension"]
         "Leases that a sweep of this process gave back";
+    BUCKET_LEASES: Table Gauge "sluice.bucket.leases" Count ["dimension"]
+        "Leases that hold slots of a bucket, ended ones among them";
+    BUCKET_OVERDUE: Table Gauge "sluice.bucket.leases_overdue" Count ["dimension"]
+        "Of those, the ones that ended over two sweeps ago";
+    BUCKET_COOL_DOWN: Table Gauge "sluice.bucket.cool_down" Seconds ["dimension"]
+        "How long nothing is granted of a bucket from now";
+    BUCKET_DRIFT: Table Gauge "sluice.bucket.drift" Tokens ["dimension"]
+        "Slots that the last sweep found lost; minted ones below zero";
+    LOAD_LEAKED: Table Gauge "sluice.load.leaked" Tokens ["dimension"]
+        "Slots in use though nothing was granted or given back for 15 minutes";
+    LOAD_REFUSED: Table Counter "sluice.load.refused" Count ["dimension"]
+        "Refusals that callers reported with their marks on the load row";
+    LOAD_OUTLIVED: Table Counter "sluice.load.outlived" Count ["dimension"]
+        "Holders of the fleet that were found alive after their lease had ended";
+    LOAD_AGE: Table Gauge "sluice.load.age" Seconds ["dimension"]
+        "Since when the load is as it is told: the last sweep's measurement";
+    TABLE_UNREADABLE: Table Gauge "sluice.table.unreadable" Count []
+        "Rows that cannot be read";
+    SCRAPE_DURATION: Table Gauge "sluice.scrape.duration" Seconds []
+        "How long the scan took that all of this is from";
+    SCRAPE_ROWS: Table Gauge "sluice.scrape.rows" Count []
+        "Rows that it read";
+    SCRAPE_UNITS: Table Counter "sluice.scrape.capacity_units" CapacityUnits []
+        "Read units of all scans so far, in whole ones";
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use sluice_core::{Amount, Dimension, Load};
+use sluice_core::{Amount, ClockOffset, Dimension, Load};
 
 use super::MOST_LOGGED;
 use crate::give_back::Tally;
@@ -81,6 +81,8 @@ pub struct SweepReport {
     pub requests: u64,
     /// How long it took.
     pub duration: Duration,
+    /// DynamoDB's clock less this process's; `None` where no reply told it, as of some local engines.
+    pub clock_offset: Option<ClockOffset>,
 }
 
 /// Leases of one dimension that were given back.
@@ -135,6 +137,7 @@ impl SweepReport {
             deadline_hit = self.deadline_hit,
             requests = self.requests,
             duration_ms = self.duration.as_millis(),
+            clock_offset_ms = self.clock_offset.map(ClockOffset::millis),
         );
     }
 
@@ -189,6 +192,7 @@ impl Serialize for SweepReport {
         map.serialize_entry("deadline_hit", &self.deadline_hit)?;
         map.serialize_entry("requests", &self.requests)?;
         map.serialize_entry("duration_ms", &self.duration.as_millis())?;
+        map.serialize_entry("clock_offset_ms", &self.clock_offset.map(ClockOffset::millis))?;
         map.end()
     }
 }

@@ -1,0 +1,124 @@
+//! Gauges of buckets that nobody uses just now: a task that reads their rows and tells what they hold.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use sluice_core::schema::{KEY, LOAD_PREFIX};
+use sluice_core::{Bucket, Load};
+use tokio::task::JoinHandle;
+
+use crate::cache::Entry;
+use crate::client::{Client, Inner};
+use crate::metrics;
+use crate::store::{Attributes, Item, StoreError, value_text};
+
+/// Between two readings, at least: a slip of the unit must not read the table all the time.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Keeps a client's gauges fresh while it lives: see [`Client::publish_gauges`].
+#[derive(Debug)]
+#[must_use = "dropped, it ends"]
+pub struct Gauges {
+    _task: Arc<Task>,
+}
+
+/// The task, which ends with its last guard.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The task of a client, while there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Publishing(Mutex<Weak<Task>>);
+
+impl Client {
+    /// Tells the gauges of every bucket that this process has met, now and each time that `every` has passed, though nobody uses
+    /// it: `sluice.bucket.*` and `sluice.load.*`, those of its trackers, and the clock's offset. Ends with the guard, or with the last
+    /// clone of the client. Where a guard of the client is there already, both keep one task, at the interval of the first.
+    ///
+    /// `BatchGetItem` each time, of 100 buckets at most: a row, and a read unit, for each bucket, and another for the load of one
+    /// of concurrency. Ten rate buckets every 15 s are 1.7 million read units a month. A role that may not read so
+    /// (`dynamodb:BatchGetItem`) is told what the process saw last.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime.
+    pub fn publish_gauges(&self, every: Duration) -> Gauges {
+        let mut publishing = self.inner.publishing.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task that went down with its runtime does not count.
+        if let Some(task) = publishing.upgrade().filter(|task| !task.0.is_finished()) {
+            return Gauges { _task: task };
+        }
+        let publish = publish(Arc::downgrade(&self.inner), every.max(SHORTEST));
+        let task = Arc::new(Task(tokio::spawn(publish)));
+        *publishing = Arc::downgrade(&task);
+        Gauges { _task: task }
+    }
+}
+
+async fn publish(client: Weak<Inner>, every: Duration) {
+    let mut is_told = false;
+    // It keeps the client only while it reads: between two readings the last clone may go.
+    while let Some(inner) = client.upgrade() {
+        if let Err(error) = refresh(&inner).await
+            && !is_told
+        {
+            is_told = true;
+            tracing::warn!(event = "gauges.unread", %error, "gauges tell what this process saw last");
+        }
+        drop(inner);
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Tells every gauge once. Where the rows cannot be read, the buckets are told as they were last seen.
+async fn refresh(inner: &Inner) -> Result<(), StoreError> {
+    metrics::trackers(inner.trackers.totals());
+    if let Some(offset) = inner.store.clock_watch().offset() {
+        metrics::clock_offset(offset);
+    }
+    let mut entries = inner.cache.entries();
+    entries.retain(|entry| entry.own_label().is_some());
+    let rows = |entry: &Arc<Entry>| {
+        let has_load = entry.limit().is_some_and(|limit| limit.is_concurrent());
+        [Some(entry.dimension.to_string()), has_load.then(|| Load::key(&entry.dimension))]
+    };
+    let keys: Vec<String> = entries.iter().flat_map(rows).flatten().collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    match inner.store.read_all(&keys).await {
+        Ok(rows) => {
+            rows.iter().for_each(|row| tell(inner, row));
+            Ok(())
+        }
+        Err(error) => {
+            entries.iter().for_each(|entry| tell_last_seen(inner, entry));
+            Err(error)
+        }
+    }
+}
+
+/// A row that cannot be read has no gauge: the sweep counts it, and `sluice doctor` tells it.
+fn tell(inner: &Inner, row: &Item) {
+    let key = value_text(row, KEY);
+    if let Some(entry) = inner.cache.get(&key) {
+        if let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) {
+            metrics::level(&entry, bucket.level(inner.now()), bucket.limit().capacity());
+        }
+    } else if let Some(entry) = key.strip_prefix(LOAD_PREFIX).and_then(|name| inner.cache.get(name))
+        && let Ok(load) = Load::read(&entry.dimension, &Attributes(row))
+    {
+        metrics::load(&entry, load.pending(), load.drain_rate());
+    }
+}
+
+fn tell_last_seen(inner: &Inner, entry: &Entry) {
+    if let Some(reading) = entry.reading() {
+        metrics::level(entry, reading.bucket.level(inner.now()), reading.bucket.limit().capacity());
+    }
+}

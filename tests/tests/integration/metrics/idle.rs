@@ -1,0 +1,109 @@
+//! Gauges while nothing happens, and recorders that come late.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sluice_core::schema::{ADMITTED, DRAIN_RATE, KEY, MEASURED_AT, PENDING, SEQUENCE};
+use sluice_sdk::ReservationConfig;
+use sluice_testkit::Operation;
+
+use super::{Listening, counted, gauge};
+use crate::world::{World, number, take, text};
+
+const RPM: &str = "a#rpm";
+const SLOTS: &str = "a#concurrent";
+
+/// A load row as a sweep writes it.
+pub(super) async fn put_load(world: &World, name: &str, pending: &str, drain_rate: &str) {
+    let numbers =
+        [(PENDING, pending), (DRAIN_RATE, drain_rate), (ADMITTED, "12"), (MEASURED_AT, "1709550000"), (SEQUENCE, "3")];
+    let mut row: HashMap<_, _> = numbers.into_iter().map(|(name, value)| (name.to_owned(), number(value))).collect();
+    row.insert(KEY.to_owned(), text(&format!("load#{name}")));
+    world.put(row).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn gauges_are_refreshed_while_a_bucket_is_idle_and_until_the_guard_goes() {
+    let listening = Listening::begin();
+    let world = World::embedded().await;
+    world.rate(RPM, 100, 1_000_000_000).await;
+    world.slots(SLOTS, 5).await;
+    put_load(&world, SLOTS, "3", "0.25").await;
+    let (client, other) = (world.client(), world.client());
+    let _ = take(&client, RPM).await;
+    take(&client, SLOTS).await.release().await.unwrap();
+    let tracker = client.reservations(ReservationConfig::default());
+    tracker.store("request-7", RPM, take(&client, RPM).await).unwrap();
+    let gauges = client.publish_gauges(Duration::from_secs(15));
+    let again = client.publish_gauges(Duration::from_secs(1));
+    for _ in 0..10 {
+        let _ = take(&other, RPM).await;
+    }
+    listening.heard();
+    world.dynamo.meter().reset();
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    let heard = listening.heard();
+    let level = |name: &str| gauge(&heard, "sluice.bucket.level", &[("dimension", name)]).unwrap();
+    assert_eq!((level(RPM).floor(), level(SLOTS)), (88.0, 5.0), "what another process took");
+    assert_eq!(gauge(&heard, "sluice.load.pending", &[("dimension", SLOTS)]), Some(3.0));
+    assert_eq!(gauge(&heard, "sluice.load.drain_rate", &[("dimension", SLOTS)]), Some(0.25));
+    assert_eq!(gauge(&heard, "sluice.tracker.reservations", &[]), Some(1.0));
+    let reads = world.dynamo.meter().reset();
+    assert_eq!(reads.requests, 2, "now and 15 s later; two guards are one task");
+    drop(gauges);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.dynamo.meter().reset().requests, 2, "the other guard keeps it");
+    drop(again);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.dynamo.meter().reset().requests, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gauges_task_ends_with_the_client() {
+    let world = World::embedded().await;
+    world.rate(RPM, 100, 60).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let _gauges = client.publish_gauges(Duration::from_secs(1));
+    drop(client);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.dynamo.meter().reset();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.dynamo.meter().reset().requests, 0);
+}
+
+/// As after a failure of the network, or without the right to read so.
+#[tokio::test(start_paused = true)]
+async fn gauges_tell_what_was_seen_last_where_the_rows_cannot_be_read() {
+    let world = World::embedded().await;
+    world.rate(RPM, 100, 1_000_000_000).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    world.dynamo.faults().draw(|call| {
+        let body = r#"{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException","message":"no"}"#;
+        let denied = || sluice_testkit::Fault::Answer { status: 400, body: body.into() };
+        (call.operation == Operation::BatchGetItem).then(denied)
+    });
+    let listening = Listening::begin();
+    let _gauges = client.publish_gauges(Duration::from_secs(1));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let level = gauge(&listening.heard(), "sluice.bucket.level", &[("dimension", RPM)]).unwrap();
+    assert_eq!(level.floor(), 99.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recorder_that_is_installed_late_hears_of_a_busy_bucket_a_second_later() {
+    let world = World::embedded().await;
+    world.rate(RPM, 100, 60).await;
+    let client = world.client();
+    let _ = take(&client, RPM).await;
+    let listening = Listening::begin();
+    let grants = |listening: &Listening| {
+        counted(&listening.heard(), "sluice.grants", &[("dimension", RPM), ("source", "table")])
+    };
+    let _ = take(&client, RPM).await;
+    assert_eq!(grants(&listening), 0, "by handles of before");
+    world.pass(Duration::from_secs(1));
+    let _ = take(&client, RPM).await;
+    assert_eq!(grants(&listening), 1);
+}
