@@ -66,6 +66,10 @@ impl Row {
         self.number(schema::LAST_REFILL_AT, &decimal(micros))
     }
 
+    pub(crate) fn writes(self, count: i64) -> Self {
+        self.number(schema::VERSION, &count.to_string())
+    }
+
     pub(crate) fn bucket(&self) -> Bucket {
         Bucket::read(&dimension(&self.name), self).unwrap()
     }

@@ -142,7 +142,7 @@ fn a_series_keeps_an_hour_and_forgets_a_bucket_that_is_gone() {
 /// A gap of ten seconds, in which thirty tokens a second were taken.
 #[test]
 fn what_was_taken_between_two_surveys_is_spread_over_the_time_between_them() {
-    let at = |at, taken: i64| survey(at, &[tpm().tokens(5_000_000_000 - taken * 1_000_000)], vec![], &[]);
+    let at = |at, taken: i64| survey(at, &[tpm().tokens(5_000_000_000 - taken * 1_000_000).writes(taken)], vec![], &[]);
     let view = view([at(10, 0), at(11, 90), at(21, 390), at(22, 390)]);
     let used = view.series(TPM).unwrap().used(22.0, 16.0, 8);
     let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();

@@ -12,7 +12,7 @@ pub(super) struct Used {
 
 impl Used {
     /// Between two readings of one bucket; `None` where they do not say: its limits changed between them, or nobody counts what is
-    /// admitted to it.
+    /// admitted to it. Nothing was taken where nobody wrote.
     ///
     /// Of a rate bucket: what its line lost. While the anchor stays, both readings are of one line, and their tokens tell. Once it
     /// moved, the line of the first reading is followed to the new anchor, where the second begins. It is the same as looking at
@@ -20,6 +20,9 @@ impl Used {
     pub(super) fn between(first: &Bucket, last: &Bucket) -> Option<Self> {
         if first.limit() != last.limit() {
             return None;
+        }
+        if first.version() == last.version() {
+            return Some(Self { amount: Amount::ZERO, is_least: false });
         }
         if last.limit().is_concurrent() {
             let admitted = last.admitted()?.minus(first.admitted().unwrap_or_default());
@@ -37,7 +40,7 @@ impl Used {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::sample::{Row, dimension};
+    use crate::view::sample::Row;
     use proptest::prelude::*;
 
     const CAPACITY: i64 = 100_000_000;
@@ -49,18 +52,20 @@ mod tests {
     struct Line {
         tokens: i64,
         anchor: i64,
+        writes: i64,
     }
 
     impl Line {
         fn take(&mut self, cost: i64, at: i64) {
             let line = self.tokens + (at - self.anchor) * RATE;
-            *self = if line > CAPACITY {
-                Self { tokens: CAPACITY - cost, anchor: at }
+            (self.tokens, self.anchor) = if line > CAPACITY {
+                (CAPACITY - cost, at)
             } else if at - self.anchor > 60_000_000 {
-                Self { tokens: line - cost, anchor: at }
+                (line - cost, at)
             } else {
-                Self { tokens: self.tokens - cost, anchor: self.anchor }
+                (self.tokens - cost, self.anchor)
             };
+            self.writes += 1;
         }
 
         fn is_full(self, at: i64) -> bool {
@@ -68,7 +73,7 @@ mod tests {
         }
 
         fn bucket(self) -> Bucket {
-            Row::rate("openai#tpm", CAPACITY, RATE).tokens(self.tokens).anchor(self.anchor).bucket()
+            Row::rate("openai#tpm", CAPACITY, RATE).tokens(self.tokens).anchor(self.anchor).writes(self.writes).bucket()
         }
     }
 
@@ -81,7 +86,7 @@ mod tests {
         fn what_was_taken_is_told_exactly_unless_the_bucket_was_full(
             tokens in -50_000_000_i64..CAPACITY, takes in takes(),
         ) {
-            let first = Line { tokens, anchor: 1_000_000 };
+            let first = Line { tokens, anchor: 1_000_000, writes: 1 };
             let (mut last, mut at, mut was_full, mut sum) = (first, first.anchor, false, 0);
             for (cost, after) in takes {
                 at += after;
@@ -98,7 +103,8 @@ mod tests {
         /// Tokens were given back, or put there by hand.
         #[test]
         fn it_is_never_below_zero(first in -CAPACITY..CAPACITY, last in -CAPACITY..CAPACITY, later in 0_i64..1_000_000_000) {
-            let (first, last) = (Line { tokens: first, anchor: 0 }, Line { tokens: last, anchor: later });
+            let first = Line { tokens: first, anchor: 0, writes: 1 };
+            let last = Line { tokens: last, anchor: later, writes: 2 };
             prop_assert!(Used::between(&first.bucket(), &last.bucket()).unwrap().amount >= Amount::ZERO);
         }
     }
@@ -106,7 +112,7 @@ mod tests {
     /// At the instant of a survey a quarter of what the last call took has flowed back.
     #[test]
     fn a_full_bucket_shows_the_call_that_was_made_since() {
-        let first = Line { tokens: CAPACITY, anchor: 0 };
+        let first = Line { tokens: CAPACITY, anchor: 0, writes: 1 };
         let mut last = first;
         last.take(20_000_000, 5_000_000);
         let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
@@ -116,7 +122,7 @@ mod tests {
     #[test]
     fn what_a_vendor_lowered_was_not_used() {
         let first = Row::rate("openai#tpm", CAPACITY, RATE).tokens(90_000_000);
-        let last = first.clone().tokens(50_000_000).number("observed", "30");
+        let last = first.clone().tokens(50_000_000).number("observed", "30").writes(1);
         let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
         assert_eq!(used.amount, Amount::from_tokens(10));
     }
@@ -124,18 +130,20 @@ mod tests {
     /// A lower capacity takes away what nobody used.
     #[test]
     fn a_change_of_limits_says_nothing_of_use() {
-        let (first, last) = (Row::rate("openai#tpm", CAPACITY, RATE), Row::rate("openai#tpm", CAPACITY / 2, RATE));
+        let (first, last) =
+            (Row::rate("openai#tpm", CAPACITY, RATE), Row::rate("openai#tpm", CAPACITY / 2, RATE).writes(1));
         assert_eq!(Used::between(&first.bucket(), &last.bucket()), None);
     }
 
     #[test]
     fn of_slots_the_grants_count_and_not_the_level() {
-        let slots = |free: i64| Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000);
-        let between = |first: &Row, last: &Row| Used::between(&first.bucket(), &last.bucket());
-        let (first, last) = (slots(2).number("admitted", "40"), slots(2).number("admitted", "47"));
-        assert_eq!(between(&first, &last).unwrap().amount, Amount::from_tokens(7));
-        assert_eq!(between(&slots(5), &slots(3).number("admitted", "2")).unwrap().amount, Amount::from_tokens(2));
-        assert_eq!(between(&slots(5), &slots(3)), None, "nobody counts them");
-        assert_eq!(slots(5).bucket().dimension(), &dimension("elevenlabs#concurrent"));
+        let slots = |free: i64, writes| Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000).writes(writes);
+        let between = |first: &Row, last: &Row| Used::between(&first.bucket(), &last.bucket()).map(|used| used.amount);
+        let granted = |slots| Some(Amount::from_tokens(slots));
+        let (first, last) = (slots(2, 90).number("admitted", "40"), slots(2, 104).number("admitted", "47"));
+        assert_eq!(between(&first, &last), granted(7));
+        assert_eq!(between(&slots(5, 0), &slots(3, 2).number("admitted", "2")), granted(2), "the first were granted");
+        assert_eq!(between(&slots(5, 0), &slots(3, 2)), None, "nobody counts them");
+        assert_eq!(between(&slots(5, 2), &slots(5, 2)), granted(0), "nobody wrote");
     }
 }

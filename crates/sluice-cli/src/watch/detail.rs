@@ -11,8 +11,8 @@ use super::screen::lines;
 use super::words::{amount, count, cut, id, rate, relative, span};
 use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, View};
 
-/// The time that the chart shows: five minutes, or as many seconds as it has columns.
-const CHART_SECS: f64 = 300.0;
+/// The time that the chart shows: what is known, within these.
+const CHART_SECS: std::ops::RangeInclusive<f64> = 60.0..=300.0;
 const CHART_ROWS: u16 = 4;
 
 pub(super) fn draw(
@@ -89,15 +89,17 @@ fn standing(bucket: &BucketView) -> Line<'static> {
     spans.into()
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn draw_chart(buffer: &mut Buffer, area: Rect, view: &View, bucket: &BucketView, at: f64) {
     let columns = usize::from(area.width).saturating_sub(2);
-    let secs = CHART_SECS.max(columns as f64);
-    let values = view.series(&bucket.name).map(|series| series.used(at, secs, columns)).unwrap_or_default();
-    let writes = bucket.writes_per_sec.map_or_else(String::new, |writes| format!(", {} writes/s", rate(writes)));
+    let Some(series) = view.series(&bucket.name) else { return };
+    let known = series.points().next().map_or(0.0, |first| at - first.at);
+    let secs = known.clamp(*CHART_SECS.start(), *CHART_SECS.end());
+    let values = series.used(at, secs, columns);
+    let taken = if bucket.is_concurrent() { "granted" } else { "used" };
+    let writes = bucket.writes_per_sec.map_or_else(String::new, |writes| format!(", writes/s {}", rate(writes)));
     let title = Line::from_iter([
-        Span::styled(format!(" {} used/s", used(bucket)), STRONG),
-        Span::styled(format!("{writes}; at most {} in the last {}", rate(figure::highest(&values)), span(secs)), FAINT),
+        Span::styled(format!(" {taken}/s {}", used(bucket)), STRONG),
+        Span::styled(format!("{writes}; highest {} in the last {}", rate(figure::highest(&values)), span(secs)), FAINT),
     ]);
     let rows = usize::from(area.height.saturating_sub(2));
     let chart = figure::chart(&values, rows).into_iter();
@@ -136,6 +138,9 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
         }
     } else if bucket.is_concurrent() {
         fact("load", "not measured yet: the next sweep does".into(), FAINT);
+    }
+    if !facts.is_empty() {
+        facts.insert(0, Line::default());
     }
     facts
 }

@@ -16,35 +16,47 @@ use crate::view::{BucketView, Picture, View};
 struct Widths {
     name: usize,
     gauge: usize,
+    level: usize,
     sparkline: usize,
     /// Columns for refusals, drain rate and pending work.
     has_load: bool,
 }
 
-/// What fits beside the fixed columns: 14 of them for the level, 7 for use, 5 for holders, 6 for the wait, the rest for remarks.
-const FIXED: usize = 33;
-const REMARKS: usize = 11;
+/// Beside name, gauge, level and sparkline: the cursor, use, holders, wait, and what lies between.
+const FIXED: usize = 24;
+/// Room for one remark, and for three on a wide screen.
+const REMARKS: [usize; 2] = [11, 33];
 const LOAD: usize = 24;
+const WIDE: u16 = 120;
 /// The time that a sparkline shows.
 const SPARKLINE_SECS: f64 = 60.0;
 
 impl Widths {
-    fn of(area: Rect, names: usize) -> Self {
-        let has_load = area.width >= 120;
-        let remarks = if has_load { REMARKS * 3 + LOAD } else { REMARKS };
-        let room = usize::from(area.width).saturating_sub(FIXED + remarks);
-        // Names first, as far as half of the room; the rest is for pictures.
-        let name = names.clamp(8, (room / 2).max(8));
-        let rest = room.saturating_sub(name + 4);
-        let gauge = (rest / 2).clamp(4, 40);
-        Self { name, gauge, sparkline: rest.saturating_sub(gauge).min(60), has_load }
+    /// Names first, as far as nearly half of the room; pictures share the rest.
+    fn of(width: u16, buckets: &[&BucketView], is_live: bool) -> Self {
+        let longest = |of: fn(&BucketView) -> usize| buckets.iter().map(|bucket| of(bucket)).max().unwrap_or(0);
+        let has_load = width >= WIDE;
+        let remarks = if has_load { REMARKS[1] + LOAD } else { REMARKS[0] };
+        let level = longest(|bucket| level(bucket).chars().count()).max(9);
+        let room = usize::from(width).saturating_sub(FIXED + level + remarks);
+        // Scripts look for names: a frame that is printed cuts none while a small gauge is left.
+        let most = if is_live { room * 9 / 20 } else { room.saturating_sub(8) };
+        let name = longest(|bucket| bucket.name.chars().count()).clamp(6, most.max(6));
+        let rest = room.saturating_sub(name);
+        // A frame that is printed has seen two surveys: no history.
+        let gauge = if is_live { rest * 11 / 20 } else { rest }.clamp(4, 40);
+        let sparkline = if is_live { rest.saturating_sub(gauge).min(60) } else { 0 };
+        Self { name, gauge, level, sparkline, has_load }
     }
+}
+
+fn level(bucket: &BucketView) -> String {
+    format!("{}/{}", amount(bucket.level), amount(bucket.capacity))
 }
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, picture: &Picture, screen: &Screen, now: f64) {
     let buckets = shown(&picture.buckets, &screen.filter, screen.sort, now);
-    let longest = buckets.iter().map(|bucket| bucket.name.chars().count()).max().unwrap_or(0);
-    let widths = Widths::of(area, longest);
+    let widths = Widths::of(area.width, &buckets, screen.is_live);
     let [head, body] = [Rect { height: area.height.min(1), ..area }, below(area)];
     lines(buffer, head, [header(widths)]);
     if buckets.is_empty() {
@@ -75,29 +87,28 @@ fn empty(picture: &Picture, filter: &str) -> String {
 }
 
 fn header(widths: Widths) -> Line<'static> {
-    let Widths { name, gauge, sparkline, has_load } = widths;
-    let level_width = gauge + 14;
-    let mut text =
-        format!("  {:<name$} {:<level_width$} {:>6} {:<sparkline$} ", "BUCKET", "LEVEL", "USE/s", "LAST MINUTE");
-    if sparkline < 11 {
-        text = format!("  {:<name$} {:<level_width$} {:>6} {:<sparkline$} ", "BUCKET", "LEVEL", "USE/s", "1 MIN");
-    }
-    text += &format!("{:>4} {:>5}", "HOLD", "WAIT");
+    let Widths { name, gauge, level, sparkline, has_load } = widths;
+    let minute = if sparkline < 11 { "1 MIN" } else { "LAST MINUTE" };
+    let minute = if sparkline == 0 { "" } else { minute };
+    let level = gauge + 1 + level;
+    let mut text = format!(
+        "  {:<name$} {:<level$} {:>6} {minute:<sparkline$} {:>4} {:>5}",
+        "BUCKET", "LEVEL", "USE/s", "HOLD", "WAIT"
+    );
     if has_load {
-        text += &format!(" {:>7} {:>7} {:>7} ", "REFUSED", "DRAIN/s", "PENDING");
+        text += &format!(" {:>7} {:>7} {:>7}", "REFUSED", "DRAIN/s", "PENDING");
     }
     Line::styled(text, FAINT)
 }
 
 fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: f64, now: f64) -> Line<'static> {
-    let Widths { name, gauge, sparkline, has_load } = widths;
+    let Widths { name, gauge, level: level_width, sparkline, has_load } = widths;
     let cursor = if is_selected { "▸ " } else { "  " };
     let marked = if is_selected { STRONG.add_modifier(Modifier::REVERSED) } else { STRONG };
-    let mut spans =
-        vec![Span::raw(cursor), Span::styled(format!("{:<name$}", cut(&bucket.name, name)), marked), " ".into()];
+    let name = format!("{:<name$}", cut(&bucket.name, name));
+    let mut spans = vec![Span::raw(cursor), Span::styled(name, marked), " ".into()];
     spans.extend(figure::gauge(bucket, gauge));
-    spans.push(format!(" {:<13}", format!("{}/{}", amount(bucket.level), amount(bucket.capacity))).into());
-    spans.push(format!(" {:>6} ", used(bucket)).into());
+    spans.push(format!(" {:<level_width$} {:>6} ", level(bucket), used(bucket)).into());
     let history =
         view.series(&bucket.name).map(|series| series.used(at, SPARKLINE_SECS, sparkline)).unwrap_or_default();
     spans.push(Span::styled(format!("{:<sparkline$} ", figure::sparkline(&history)), Style::new().fg(USE)));

@@ -222,10 +222,16 @@ fn help(buffer: &mut Buffer, area: Rect) {
     lines(buffer, area, rows);
 }
 
-/// Draws one line at the top of `area`.
+/// Draws one line at the top of `area`, and says where it is cut off.
 pub(super) fn line(buffer: &mut Buffer, area: Rect, line: &Line<'_>) {
-    if area.height > 0 {
-        buffer.set_line(area.x, area.y, line, area.width);
+    if area.is_empty() {
+        return;
+    }
+    buffer.set_line(area.x, area.y, line, area.width);
+    if line.width() > usize::from(area.width)
+        && let Some(last) = buffer.cell_mut((area.right() - 1, area.y))
+    {
+        last.set_symbol("…");
     }
 }
 

@@ -56,13 +56,13 @@ pub(super) fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// A name in at most `width` characters: its beginning and its end, which tell names apart.
+/// A name in at most `width` characters: its beginning, and somewhat less of its end. Both tell names apart.
 pub(super) fn cut(name: &str, width: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= width {
         return name.to_owned();
     }
-    let end = width.saturating_sub(1) / 2;
+    let end = width.saturating_sub(1) * 2 / 5;
     let begin = width.saturating_sub(1) - end;
     let (begin, end) = (&chars[..begin], &chars[chars.len() - end..]);
     begin.iter().chain(['…'].iter().take(width)).chain(end).collect()

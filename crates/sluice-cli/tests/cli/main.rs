@@ -14,6 +14,7 @@ mod calls;
 mod dashboard;
 mod operations;
 mod sandbox;
+mod watch;
 
 fn sluice() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
