@@ -64,3 +64,52 @@ impl Watcher {
 fn is_within(at: Option<Instant>, span: Duration) -> bool {
     at.is_some_and(|at| at.elapsed() < span)
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_testkit::{EmbeddedDynamo, Operation};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn watched() -> (EmbeddedDynamo, Arc<Watcher>) {
+        let dynamo = EmbeddedDynamo::with_table("limits").await.unwrap();
+        let watcher = Arc::new(Watcher::new("limits").unwrap());
+        tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(dynamo.client("limits"), SECOND)));
+        (dynamo, watcher)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_table_is_read_while_somebody_looks_and_left_alone_after() {
+        let (dynamo, watcher) = watched().await;
+        let readings = || dynamo.meter().of(Operation::Scan).requests;
+        sleep(SECOND * 600).await;
+        assert_eq!(readings(), 0, "nobody has looked yet");
+        for _ in 0..30 {
+            assert!(watcher.look().await.picture.is_some());
+            sleep(SECOND).await;
+        }
+        let while_looking = readings();
+        assert!((25..=32).contains(&while_looking), "one a second: {while_looking}");
+        sleep(SECOND * 600).await;
+        let after = readings();
+        assert!(after <= while_looking + 61, "for a minute more at most: {after}");
+        sleep(SECOND * 6_000).await;
+        assert_eq!(readings(), after);
+        drop(watcher.look().await);
+        assert_eq!(readings(), after + 1, "who comes back is shown no old picture");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_that_hangs_keeps_nobody_waiting() {
+        let (dynamo, watcher) = watched().await;
+        dynamo.faults().always(Operation::Scan, sluice_testkit::Fault::LoseRequest);
+        let began = Instant::now();
+        assert!(watcher.look().await.picture.is_none());
+        assert!(began.elapsed() <= PATIENCE);
+        sleep(SECOND * 30).await;
+        assert!(watcher.look().await.trouble.is_some());
+    }
+}
