@@ -17,7 +17,7 @@ fn rights_without(action: &str, prefix: Option<&str>) -> Rights {
     let on_table = CALLER.iter().chain(&SWEEPING).chain(&LOOKING).filter(|one| !is_left_out(one));
     let rights = on_table.fold(Rights::none(), |rights, action| rights.allow(*action));
     let on_leases = ON_LEASES.iter().flat_map(|one| PREFIXES.map(|prefix| (*one, prefix)));
-    let on_leases = on_leases.filter(|(one, of)| !is_left_out(one) && !(*one == action && Some(*of) == prefix));
+    let on_leases = on_leases.filter(|(one, of)| !(is_left_out(one) || *one == action && Some(*of) == prefix));
     on_leases.fold(rights, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
 }
 

@@ -39,7 +39,7 @@ async fn leases_that_no_sweep_came_for_are_told() {
 fn written_at(dynamo: &EmbeddedDynamo, a_second: i64) {
     let began = tokio::time::Instant::now();
     let alter = move |body: &[u8]| {
-        let writes = began.elapsed().as_millis() as i64 * a_second / 1_000;
+        let writes = i64::try_from(began.elapsed().as_millis()).unwrap() * a_second / 1_000;
         let mut reply: serde_json::Value = serde_json::from_slice(body).unwrap();
         if reply["Item"][KEY]["S"] == RATE {
             reply["Item"]["version"]["N"] = (1_000 + writes).to_string().into();
