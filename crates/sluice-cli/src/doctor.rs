@@ -126,7 +126,7 @@ enum Unread {
 fn unread(table: &str, error: &StoreError) -> Unread {
     match error {
         StoreError::AccessDenied { .. } => {
-            let todo = "run it as someone who may; callers without that right do not sweep";
+            let todo = "run it as someone who may";
             let what = "cannot look at the rows: needs dynamodb:Scan";
             Unread::Rows(Finding::note(Check::Rows, table, what, todo))
         }

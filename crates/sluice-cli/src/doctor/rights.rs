@@ -13,11 +13,11 @@ use sluice_sdk::core::schema::{KEY, LEASE_PREFIX, TICKET_PREFIX};
 use super::finding::{Check, Finding};
 
 /// On any row.
-pub(super) const CALLER: [&str; 2] = ["dynamodb:GetItem", "dynamodb:UpdateItem"];
+pub(super) const CALLER: [&str; 3] = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"];
 /// On leases and tickets alone.
 pub(super) const ON_LEASES: [&str; 2] = ["dynamodb:PutItem", "dynamodb:DeleteItem"];
-/// For those who sweep too.
-pub(super) const SWEEPING: [&str; 2] = ["dynamodb:Scan", "dynamodb:BatchGetItem"];
+/// On the table, to give back what crashed callers held.
+pub(super) const HEALING: [&str; 1] = ["dynamodb:Scan"];
 /// Rows that only some may be written to, by the beginning of their keys.
 pub(super) const PREFIXES: [&str; 2] = [LEASE_PREFIX, TICKET_PREFIX];
 
@@ -41,24 +41,26 @@ enum Probed {
 pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     let probes = Probes { client };
     let (callers, failures_of_callers) = probes.lacks_and_failures(&[&CALLER[..], &ON_LEASES[..]].concat()).await;
-    let (sweeps, failures_of_sweeps) = probes.lacks_and_failures(&SWEEPING).await;
+    let (heals, failures_of_heals) = probes.lacks_and_failures(&HEALING).await;
     let table = client.table();
     let mut findings = Vec::new();
     for (action, on) in &callers {
         let what = format!("this role may not {action} on {on}");
-        findings.push(Finding::problem(Check::Rights, table, what, todo("sluice-caller", action, on)));
+        findings.push(Finding::problem(Check::Rights, table, what, todo(action, on)));
     }
     if callers.is_empty() && failures_of_callers.is_empty() {
         findings.push(of_transactions(table, probes.transaction().await));
     }
-    for (action, on) in &sweeps {
-        let what = format!("this role may not {action} on {on}: it cannot sweep, nor list buckets and leases");
-        findings.push(Finding::note(Check::Rights, table, what, todo("sluice-sweeping-caller", action, on)));
+    for (action, on) in &heals {
+        let what = format!(
+            "this role may not {action} on {on}: what crashed callers held comes back with the reconciler's next sweep, and no sooner"
+        );
+        findings.push(Finding::note(Check::Rights, table, what, todo(action, on)));
     }
-    if sweeps.is_empty() && failures_of_sweeps.is_empty() {
-        findings.push(Finding::fine(Check::Rights, table, "this role may sweep"));
+    if heals.is_empty() && failures_of_heals.is_empty() {
+        findings.push(Finding::fine(Check::Rights, table, "this role may give back what crashed callers held"));
     }
-    findings.into_iter().chain(failures_of_callers).chain(failures_of_sweeps).collect()
+    findings.into_iter().chain(failures_of_callers).chain(failures_of_heals).collect()
 }
 
 /// IAM knows no right to transactions as such; the policy of a VPC endpoint or of an organisation may still deny them.
@@ -75,9 +77,9 @@ fn of_transactions(table: &str, probed: Probed) -> Finding {
     }
 }
 
-fn todo(policy: &str, action: &str, on: &str) -> String {
+fn todo(action: &str, on: &str) -> String {
     format!(
-        "attach the policy {policy}-{{env}} to roles of callers, or allow {action} on {on} (docs/operations.md, Rights); fine for a \
+        "attach the policy sluice-caller-{{env}} to roles of callers, or allow {action} on {on} (docs/operations.md, Rights); fine for a \
          person who only looks"
     )
 }

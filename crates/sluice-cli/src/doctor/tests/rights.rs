@@ -5,16 +5,16 @@ use std::path::Path;
 use sluice_testkit::Rights;
 
 use super::*;
-use crate::doctor::rights::{CALLER, ON_LEASES, PREFIXES, SWEEPING};
+use crate::doctor::rights::{CALLER, HEALING, ON_LEASES, PREFIXES};
 
 /// What a doctor asks besides, which callers do without.
 const LOOKING: [&str; 3] =
     ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"];
 
-/// The caller's policy, with sweeps, less one right: an action, or an action on the rows of one prefix.
+/// The caller's policy, less one right: an action, or an action on the rows of one prefix.
 fn rights_without(action: &str, prefix: Option<&str>) -> Rights {
     let is_left_out = |one: &str| one == action && prefix.is_none();
-    let on_table = CALLER.iter().chain(&SWEEPING).chain(&LOOKING).filter(|one| !is_left_out(one));
+    let on_table = CALLER.iter().chain(&HEALING).chain(&LOOKING).filter(|one| !is_left_out(one));
     let rights = on_table.fold(Rights::none(), |rights, action| rights.allow(*action));
     let on_leases = ON_LEASES.iter().flat_map(|one| PREFIXES.map(|prefix| (*one, prefix)));
     let on_leases = on_leases.filter(|(one, of)| !(is_left_out(one) || *one == action && Some(*of) == prefix));
@@ -37,7 +37,7 @@ fn the_rights_that_are_tried_are_those_of_the_policy() {
     };
     assert_eq!(list("caller_actions"), CALLER);
     assert_eq!(list("lease_actions"), ON_LEASES);
-    assert_eq!(list("sweep_actions"), SWEEPING);
+    assert_eq!(list("heal_actions"), HEALING);
     assert_eq!(list("\"dynamodb:LeadingKeys\""), PREFIXES.map(|prefix| format!("{prefix}*")));
 }
 
@@ -45,7 +45,7 @@ fn the_rights_that_are_tried_are_those_of_the_policy() {
 async fn a_role_with_the_policy_lacks_nothing() {
     let found = found_without("nothing", None).await;
     assert_eq!(amiss(&found, Check::Rights), None);
-    for says in ["this role may acquire, renew and release", "this role may sweep"] {
+    for says in ["this role may acquire, renew and release", "this role may give back what crashed callers held"] {
         assert!(found.iter().any(|one| one.what == says), "{found:#?}");
     }
 }
@@ -68,11 +68,9 @@ async fn each_right_of_a_caller_that_is_taken_away_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_does_not_sweep_is_told_and_has_no_problem() {
-    let found = found_without("dynamodb:BatchGetItem", None).await;
-    assert_amiss(&found, Check::Rights, Weight::Note, &["dynamodb:BatchGetItem", "cannot sweep"]);
+async fn a_caller_that_cannot_heal_is_told_and_has_no_problem() {
     let found = found_without("dynamodb:Scan", None).await;
-    assert_amiss(&found, Check::Rights, Weight::Note, &["dynamodb:Scan", "cannot sweep"]);
+    assert_amiss(&found, Check::Rights, Weight::Note, &["dynamodb:Scan", "the reconciler's next sweep"]);
     assert_amiss(&found, Check::Rows, Weight::Note, &["needs dynamodb:Scan"]);
 }
 
