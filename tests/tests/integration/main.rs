@@ -24,6 +24,7 @@ macro_rules! for_either_kind {
 for_either_kind!(acquire, contention, interleavings, lanes, lost_replies, recount, slots, sweep, together);
 
 mod acquire;
+mod admission;
 mod bookings;
 mod contention;
 mod cost;
