@@ -102,3 +102,8 @@ pub use sluice_vendors as vendors;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example of its own page, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/admission.md")]
+struct AdmissionPage;
