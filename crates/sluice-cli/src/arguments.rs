@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    acquire, bench, buckets, cool_down, dashboard, demo, doctor, history, leases, penalize, reconcile, redeem, run,
-    sandbox, stress, watch,
+    acquire, bench, buckets, cool_down, dashboard, demo, doctor, history, leases, metrics, penalize, reconcile, redeem,
+    run, sandbox, stress, watch,
 };
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Penalize(penalize::Options),
     /// Grant nothing of a bucket for a while, as a vendor's Retry-After asks
     CoolDown(cool_down::Options),
+    /// Serve what the table holds to Prometheus, at /metrics
+    Metrics(metrics::Options),
     /// Show the table as a web page: levels and use over the last hour, holders, load, sweeps
     Dashboard(dashboard::Options),
     /// Look for what is amiss in the table, and say what to do about it

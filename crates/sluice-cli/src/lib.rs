@@ -14,6 +14,7 @@ mod failure;
 mod figures;
 mod history;
 mod leases;
+mod metrics;
 mod output;
 mod penalize;
 mod reconcile;
@@ -47,6 +48,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Run(options) => run::run(options).await,
         Command::Penalize(options) => penalize::run(options).await,
         Command::CoolDown(options) => cool_down::run(options).await,
+        Command::Metrics(options) => metrics::run(options).await,
         Command::Dashboard(options) => dashboard::run(options).await,
         Command::Doctor(options) => doctor::run(options).await,
         Command::Watch(options) => watch::run(options).await,

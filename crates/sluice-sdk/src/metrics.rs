@@ -20,6 +20,7 @@ use crate::tracker::{StaleReport, Totals};
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a measurement tells its figure")]
 mod cost;
+mod fleet;
 mod label;
 mod meters;
 pub(crate) mod requests;
@@ -241,7 +242,11 @@ pub(crate) fn healed(entry: &Entry, outcome: &'static str) {
 
 /// What the load row says of the bucket. A bucket without a rate yet has none.
 pub(crate) fn load(entry: &Entry, pending: Amount, drain_rate: Option<Rate>) {
-    let Some(label) = entry.own_label() else { return };
+    // A bucket that was measured is there, though this process may never have read its row.
+    let label = entry.swept_label();
+    if *label == *OTHER {
+        return;
+    }
     names::LOAD_PENDING.gauge([label.clone()]).set(number(pending));
     if let Some(rate) = drain_rate {
         names::LOAD_DRAIN_RATE.gauge([label]).set(number(rate));

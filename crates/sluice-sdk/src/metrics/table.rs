@@ -248,6 +248,6 @@ metrics! {
         "How long the scan took that all of this is from";
     SCRAPE_ROWS: Table Gauge "sluice.scrape.rows" Count []
         "Rows that it read";
-    SCRAPE_UNITS: Table Counter "sluice.scrape.capacity_units" CapacityUnits []
-        "Read units of all scans so far, in whole ones";
+    SCRAPE_UNITS: Table Gauge "sluice.scrape.capacity_units" CapacityUnits []
+        "Read units that it cost, where DynamoDB tells";
 }

@@ -20,7 +20,7 @@ const SLOTS: &str = "elevenlabs#concurrent";
 const DIMENSION: (&str, &str) = ("dimension", RPM);
 
 /// Told by code that does not run here yet.
-const ELSEWHERE: [&str; 2] = ["sluice.admission", "sluice.heals"];
+const ELSEWHERE: [&str; 1] = ["sluice.admission"];
 
 async fn world() -> World {
     let world = World::embedded().await;

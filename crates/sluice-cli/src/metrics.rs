@@ -1,0 +1,66 @@
+//! `sluice metrics`: the table's figures for Prometheus. It reads only, and only when somebody asks.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+
+use self::scraper::Scraper;
+use crate::connect::client;
+use crate::failure::{Ended, Failure};
+use crate::signals::stop_requested;
+
+mod scraper;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Address and port to serve at; port 0 takes a free one. Whoever reaches it reads the buckets' names and levels
+    #[arg(long, default_value = "127.0.0.1:9464")]
+    listen: SocketAddr,
+}
+
+pub(crate) async fn run(options: Options) -> Ended {
+    let mut stop = std::pin::pin!(stop_requested());
+    let client = client().await?;
+    let table = client.table().to_owned();
+    let listener = TcpListener::bind(options.listen).await.map_err(|error| cannot(options.listen, &error))?;
+    println!("sluice metrics of {table}: http://{}/metrics", listener.local_addr()?);
+    println!("Ctrl-C stops it.");
+    let service = service(Scraper::new(client));
+    tokio::select! {
+        served = axum::serve(listener, service) => served?,
+        () = &mut stop => println!("stopping"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn service(scraper: Scraper) -> Router {
+    Router::new().route("/metrics", get(answer)).with_state(Arc::new(Mutex::new(scraper)))
+}
+
+/// Scrapes that come together wait for one scan.
+async fn answer(State(scraper): State<Arc<Mutex<Scraper>>>) -> Response {
+    match scraper.lock().await.scrape().await {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        // Prometheus counts the target as down; an alert on that is what an operator needs.
+        Err(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble).into_response(),
+    }
+}
+
+fn cannot(address: SocketAddr, error: &std::io::Error) -> Failure {
+    Failure::new(match error.kind() {
+        ErrorKind::AddrInUse => {
+            format!("{address} is in use: stop what listens there, or choose another port with --listen")
+        }
+        _ => format!("{address} cannot be listened on: {error}"),
+    })
+}

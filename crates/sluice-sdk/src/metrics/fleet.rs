@@ -1,0 +1,91 @@
+//! What a survey tells of the whole table, as metrics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::metrics::SharedString;
+use sluice_core::{Amount, Bucket, Dimension, Timestamp};
+
+use super::{names, number};
+use crate::survey::{LoadRow, Survey};
+
+/// A lease that ended so long ago was missed by two sweeps of the five-minute rule.
+const OVERDUE: Duration = Duration::from_secs(11 * 60);
+
+/// Buckets that are told, by name: a table that holds more has them made up from input, and no collector should keep them all.
+const MOST_TOLD: usize = 1_000;
+
+/// Leases of a bucket, and those of them that are overdue.
+type Leases<'a> = BTreeMap<&'a Dimension, (usize, usize)>;
+
+impl Survey {
+    /// Tells the recorder of this thread, or of the program, what the table holds: the metrics whose source is the table
+    /// ([`MetricSource`](crate::MetricSource)). What is gone since an earlier survey keeps its last value in a recorder that is used
+    /// again.
+    pub fn publish(&self) {
+        let leases = self.leases_by_bucket();
+        let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
+        buckets.take(MOST_TOLD).for_each(|bucket| tell_bucket(bucket, &leases, self.at));
+        self.loads.iter().take(MOST_TOLD).for_each(|row| tell_load(row, self.at));
+        if self.buckets.len() > MOST_TOLD {
+            tracing::warn!(
+                event = "metrics.untold",
+                buckets = self.buckets.len() - MOST_TOLD,
+                "more buckets than are told"
+            );
+        }
+        let faults = self.buckets.iter().filter(|row| row.bucket.is_err()).count()
+            + self.leases.iter().filter(|row| row.lease.is_err()).count()
+            + self.loads.iter().filter(|row| row.load.is_err()).count();
+        names::TABLE_UNREADABLE.gauge([]).set(number(faults));
+        names::SCRAPE_DURATION.gauge([]).set(self.took);
+        names::SCRAPE_ROWS.gauge([]).set(number(self.rows));
+        if let Some(units) = self.read_units {
+            names::SCRAPE_UNITS.gauge([]).set(units);
+        }
+    }
+
+    fn leases_by_bucket(&self) -> Leases<'_> {
+        let mut leases = Leases::new();
+        for lease in self.leases.iter().filter_map(|row| row.lease.as_ref().ok()) {
+            let (all, overdue) = leases.entry(lease.dimension()).or_default();
+            *all += 1;
+            *overdue += usize::from(self.at.since(lease.ends()) > OVERDUE);
+        }
+        leases
+    }
+}
+
+fn label(dimension: &Dimension) -> SharedString {
+    SharedString::from_owned(dimension.to_string())
+}
+
+fn tell_bucket(bucket: &Bucket, leases: &Leases<'_>, at: Timestamp) {
+    let dimension = bucket.dimension();
+    names::BUCKET_LEVEL.gauge([label(dimension)]).set(number(bucket.level(at)));
+    names::BUCKET_CAPACITY.gauge([label(dimension)]).set(number(bucket.limit().capacity()));
+    let cool_down = bucket.blocked_until().map_or(Duration::ZERO, |until| until.since(at));
+    names::BUCKET_COOL_DOWN.gauge([label(dimension)]).set(cool_down);
+    let (all, overdue) = leases.get(dimension).copied().unwrap_or_default();
+    names::BUCKET_LEASES.gauge([label(dimension)]).set(number(all));
+    names::BUCKET_OVERDUE.gauge([label(dimension)]).set(number(overdue));
+    if bucket.limit().is_concurrent() {
+        let drift = bucket.noted_drift().unwrap_or(Amount::ZERO);
+        names::BUCKET_DRIFT.gauge([label(dimension)]).set(number(drift));
+    }
+}
+
+fn tell_load(row: &LoadRow, at: Timestamp) {
+    let Ok(load) = &row.load else { return };
+    let dimension = &row.dimension;
+    names::LOAD_PENDING.gauge([label(dimension)]).set(number(load.pending()));
+    if let Some(rate) = load.drain_rate() {
+        names::LOAD_DRAIN_RATE.gauge([label(dimension)]).set(number(rate));
+    }
+    names::LOAD_LEAKED.gauge([label(dimension)]).set(number(load.leaked()));
+    names::LOAD_REFUSED.counter([label(dimension)]).absolute(u64::try_from(load.refused()).unwrap_or(0));
+    names::LOAD_OUTLIVED.counter([label(dimension)]).absolute(u64::try_from(load.outlived()).unwrap_or(0));
+    if let Some(measured_at) = load.measured_at() {
+        names::LOAD_AGE.gauge([label(dimension)]).set(at.since(measured_at));
+    }
+}
