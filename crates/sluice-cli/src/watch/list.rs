@@ -150,7 +150,7 @@ fn load(bucket: &BucketView) -> [Span<'static>; 3] {
     let cell = |value: Option<String>| Span::raw(format!(" {:>7}", value.unwrap_or_else(|| "-".into())));
     let load = bucket.load.as_ref();
     [
-        cell(bucket.refused_per_sec.map(|refused| format!("{}/s", rate(refused)))),
+        cell(bucket.refused_per_sec.map(|refused| if refused > 0.0 { rate(refused) + "/s" } else { "0".into() })),
         cell(load.and_then(|load| load.drain_rate).map(rate)),
         cell(load.map(|load| amount(load.pending))),
     ]
