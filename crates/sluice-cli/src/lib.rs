@@ -23,7 +23,6 @@ mod run;
 mod sandbox;
 mod signals;
 mod stress;
-#[allow(dead_code, unused_imports)]
 mod view;
 mod watch;
 
