@@ -117,3 +117,13 @@ async fn a_table_that_is_far_away_is_told() {
     dynamo.faults().always(Operation::GetItem, Fault::DelayReply(Duration::from_millis(80)));
     assert_amiss(&findings(&dynamo).await, Check::Latency, Weight::Note, &["80.0 ms (p50)"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_off_is_told() {
+    let dynamo = healthy().await;
+    assert_eq!(amiss(&findings(&dynamo).await, Check::Clock), None);
+    // A date tells whole seconds: of three that the clock is behind, two are certain.
+    let client = dynamo.client_off_by(Client::builder(TABLE), -3_000_000);
+    let found = examine(&client, Place { is_sandbox: false }, dynamo.clock().now(), WATCHED).await;
+    assert_amiss(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);
+}

@@ -13,6 +13,7 @@ mod buckets;
 mod calls;
 mod dashboard;
 mod operations;
+mod rules;
 mod sandbox;
 mod watch;
 
