@@ -91,7 +91,7 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 39] = [
+const ACTS: [&str; 38] = [
     "a call fails",
     "a client outlives its runtime",
     "a cool-down begins",
@@ -123,7 +123,6 @@ const ACTS: [&str; 39] = [
     "renewal",
     "row spoiled",
     "runtime dropped",
-    "settled again after a drop",
     "settled twice",
     "slot dropped",
     "slot edited by hand",

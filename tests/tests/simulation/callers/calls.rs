@@ -115,7 +115,8 @@ impl Caller {
                 _ => {}
             }
             let surplus = self.begins_to_settle(id, call);
-            let settle = Dying::new(grant.settle(&call.bucket, amount(call.used)), self.dies_at()).await;
+            let dies_at = (self.rng.u32(0..4) == 0).then(|| self.rng.u32(1..4));
+            let settle = Dying::new(grant.settle(&call.bucket, amount(call.used)), dies_at).await;
             let settled = match settle {
                 Some(settled) => settled,
                 None => {
