@@ -14,7 +14,7 @@ pub(crate) mod sample;
 mod tests;
 mod used;
 
-pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, VendorLimitView};
+pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS};
 pub(crate) use history::{Point, Series};
-pub(crate) use picture::{Cost, FaultView, Picture, RowKind, SweepView, Trouble, View};
+pub(crate) use picture::{Cost, Picture, View};
 pub(crate) use reader::{Reader, Reading, interval};

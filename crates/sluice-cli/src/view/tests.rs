@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluice_sdk::core::Timestamp;
 use sluice_sdk::{StoreError, Survey};
 
+use super::picture::RowKind;
 use super::sample::{Row, lease, survey};
 use super::*;
 
