@@ -1,12 +1,13 @@
 //! What Terraform makes and what the code takes for granted are one: names, key, TTL, and rights that suffice.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use sluice_core::Timestamp;
 use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREFIX, table_name};
 use sluice_reconciler::{Ended, metrics};
-use sluice_sdk::{Outcome, Request, StoreError, SweepOptions, SweepReport};
+use sluice_sdk::{ClockOffset, Outcome, Request, StoreError, SweepOptions};
 use sluice_testkit::Rights;
 
 use crate::world::{World, dimension, take};
@@ -58,20 +59,61 @@ fn terraform_and_the_schema_name_the_same_table() {
     }
 }
 
+/// Names in the lines that a sweep of a busy and damaged table publishes: of the environment, and of its buckets.
+async fn published() -> [BTreeSet<String>; 2] {
+    let world = damaged().await;
+    let client = world.client();
+    client.sweep(SweepOptions::default()).await.unwrap();
+    let (held, released) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+    world.pass(Duration::from_secs(20));
+    client.sweep(SweepOptions::default()).await.unwrap();
+    // Something is pending at both ends, and something departed in between: a rate is measured.
+    world.pass(Duration::from_secs(20));
+    released.release().await.unwrap();
+    let mut report = client.sweep(SweepOptions::default()).await.unwrap();
+    // Not every engine's replies say a date.
+    let noon = Timestamp::from_secs(1_709_550_000);
+    report.clock_offset = ClockOffset::of_reply(noon, noon, noon);
+    held.release().await.unwrap();
+    let mut names = [BTreeSet::new(), BTreeSet::new()];
+    for line in metrics("pre", &report, Ended::Well, Timestamp::from_secs(0)) {
+        let of = usize::from(line["VendorDimension"].is_string());
+        let defined = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
+        names[of].extend(defined.iter().map(|metric| metric["Name"].as_str().unwrap().to_owned()));
+    }
+    names
+}
+
 /// A name that only Terraform knows would be an alarm that stays silent.
-#[test]
-fn alarms_and_charts_look_at_metrics_that_are_published() {
-    let report = SweepReport::default();
-    let line = metrics("pre", &report, Ended::Well, Timestamp::from_secs(0)).next().unwrap();
-    let published = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().unwrap();
-    let published: Vec<&str> = published.iter().map(|metric| metric["Name"].as_str().unwrap()).collect();
+#[tokio::test(start_paused = true)]
+async fn alarms_and_charts_look_at_metrics_that_are_published() {
+    let [of_environment, of_buckets] = published().await;
     let (alarms, dashboard) = (read("modules/alarms/main.tf"), read("modules/dashboard/main.tf"));
     let of_alarms = alarms.split("namespace   = \"Sluice\"").skip(1).map(|alarm| assigned(alarm, "metric"));
     let of_charts = dashboard.split("[\"Sluice\", ").skip(1).map(|chart| chart.split_once(',').unwrap().0.to_owned());
     let looked_at: Vec<String> = of_alarms.chain(of_charts).collect();
-    assert!(looked_at.len() > 20, "{looked_at:?}");
+    assert!(looked_at.len() > 25, "{looked_at:?}");
     for metric in looked_at {
-        assert!(published.contains(&metric.trim_matches('"')), "{metric} is not among {published:?}");
+        assert!(of_environment.contains(metric.trim_matches('"')), "{metric} is not among {of_environment:?}");
+    }
+    let searched = dashboard.split("MetricName=\\\"").skip(1).map(|search| search.split_once("\\\"").unwrap().0);
+    let searched: Vec<&str> = searched.collect();
+    assert_eq!(searched.len(), 5, "{searched:?}");
+    for metric in searched {
+        assert!(of_buckets.contains(metric), "{metric} is not among {of_buckets:?}");
+    }
+}
+
+/// Whoever is woken by an alarm finds a section of its name.
+#[test]
+fn each_alarm_has_a_section_in_the_manual() {
+    let (alarms, manual) = (read("modules/alarms/main.tf"), read("../docs/operations.md"));
+    let names = alarms.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" = {"));
+    let names: Vec<&str> = names.filter(|name| !name.starts_with(' ')).chain(["throttles"]).collect();
+    assert_eq!(names.len(), 13, "{names:?}");
+    for name in names {
+        assert!(manual.contains(&format!("\n### `{name}`")), "docs/operations.md has no section {name}");
+        assert!(manual.contains(&format!("\n| [`{name}`](#{name})")), "docs/operations.md does not list {name}");
     }
 }
 
