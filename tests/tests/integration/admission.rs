@@ -149,6 +149,33 @@ async fn after_an_idle_hour_the_vendor_is_not_taken_for_down() {
     }
 }
 
+/// No sweep has run since it saw work; the process has seen the bucket wholly free.
+#[tokio::test(start_paused = true)]
+async fn work_that_began_after_the_bucket_was_seen_free_counts_from_then() {
+    let world = World::with_slots(SLOTS, 4).await;
+    let client = world.client();
+    take(&client, SLOTS).await.release().await.unwrap();
+    measured(&world, "1", 1, 1, Some(world.dynamo.clock().now())).await;
+    assert_eq!(reason(&client).await, None);
+    sleep(secs(3_600)).await;
+    hold(&world, 1).await;
+    sleep(secs(1)).await;
+    assert_eq!(reason(&client).await, None);
+    sleep(secs(61)).await;
+    assert_eq!(reason(&client).await, Some(ShedReason::UpstreamDown));
+    // Free for a while, and taken again: the time begins anew, as the background saw it.
+    let world = World::with_slots(SLOTS, 4).await;
+    let (client, other) = (world.client(), world.client());
+    let held = take(&other, SLOTS).await;
+    assert_eq!(reason(&client).await, None);
+    sleep(secs(2)).await;
+    held.release().await.unwrap();
+    sleep(secs(200)).await;
+    hold(&world, 1).await;
+    sleep(secs(2)).await;
+    assert_eq!(reason(&client).await, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_departed_since_the_last_sweep_shows_that_the_vendor_is_well() {
     let world = World::with_slots(SLOTS, 4).await;
