@@ -42,6 +42,8 @@ async fn carry(inner: &Arc<Inner>, grant: Grant) -> RetryIn {
         Err(_) => std::future::pending().await,
     };
     let dimension = latest.unwrap_or_else(|| unreachable!("no grant is empty"));
+    // A clock that was set back since the write tells a ticket's start sooner than the grant's, and the ticket lapses by its own.
+    let start = ticket.as_ref().map_or(start, Ticket::start_at);
     RetryIn::new(start.since(inner.now()), dimension, RetryReason::Exhausted).with_ticket(ticket)
 }
 
