@@ -242,6 +242,8 @@ metrics! {
         "Holders of the fleet that were found alive after their lease had ended";
     LOAD_AGE: Table Gauge "sluice.load.age" Seconds ["dimension"]
         "Since when the load is as it is told: the last sweep's measurement";
+    SWEEP_AGE: Table Gauge "sluice.sweep.age" Seconds []
+        "Since the last sweep that came to its end";
     TABLE_UNREADABLE: Table Gauge "sluice.table.unreadable" Count []
         "Rows that cannot be read";
     SCRAPE_DURATION: Table Gauge "sluice.scrape.duration" Seconds []
