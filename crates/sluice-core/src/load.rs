@@ -24,7 +24,7 @@ mod average;
 mod mark;
 mod measure;
 
-pub use mark::{HEAL_EVERY, mark, note_outlived};
+pub use mark::{HEAL_EVERY, mark, mark_anew, note_outlived};
 pub use measure::{Before, Measured, Sample};
 
 /// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
@@ -57,10 +57,11 @@ struct Measurement {
 }
 
 impl Load {
-    /// Reads the row.
+    /// Reads the row. What callers write into it (its mark, their counts) says nothing where it cannot be read: no sweep replaces it, and a
+    /// measurement does not rest on it.
     ///
     /// # Errors
-    /// [`RowError`] for an attribute that is there and cannot be read. Sweeps replace it.
+    /// [`RowError`] for an attribute of a measurement that is there and cannot be read. Sweeps replace it.
     pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
         let time = |name| {
             let at = optional(row, name, || schema::timestamp(row, name).map(|at| at.get()))?;
@@ -88,9 +89,9 @@ impl Load {
         Ok(Self {
             dimension: dimension.clone(),
             measured,
-            healed_at: time(HEALED_AT)?,
-            refused: count(REFUSED)?,
-            outlived: count(OUTLIVED)?,
+            healed_at: time(HEALED_AT).unwrap_or_default(),
+            refused: count(REFUSED).unwrap_or_default(),
+            outlived: count(OUTLIVED).unwrap_or_default(),
         })
     }
 

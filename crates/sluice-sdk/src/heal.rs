@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use sluice_core::{HEAL_EVERY, Timestamp, mark};
+use sluice_core::{HEAL_EVERY, Timestamp, mark, mark_anew};
 use tokio::runtime::Handle;
 
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::metrics;
 use crate::outcome::{RetryIn, RetryReason};
-use crate::store::{IfAmbiguous, StoreError, Written};
+use crate::store::{Attributes, IfAmbiguous, StoreError, Written};
 use crate::sweep::{self, Healed};
 
 /// Of a table whose scan costs more, buckets are swept less often, in proportion: 25 units a second for one bucket.
@@ -212,7 +212,13 @@ async fn take_turn(inner: &Inner, entry: &Entry) -> Result<bool, StoreError> {
     entry.wanted.tried(now, spacing);
     let update = mark(&entry.dimension, refusals, spacing, now);
     let mut in_doubt = false;
-    let row = match inner.store.update_noting(&update, IfAmbiguous::SendAgain, &mut in_doubt).await {
+    let mut written = inner.store.update_noting(&update, IfAmbiguous::SendAgain, &mut in_doubt).await;
+    if let Ok(Written::ConditionFailed(Some(row))) = &written
+        && let Some(anew) = mark_anew(&entry.dimension, &Attributes(row), refusals, spacing, now)
+    {
+        written = inner.store.update_noting(&anew, IfAmbiguous::SendAgain, &mut in_doubt).await;
+    }
+    let row = match written {
         Ok(Written::Applied(row)) => {
             entry.saw_load(&row, inner.now());
             return Ok(true);

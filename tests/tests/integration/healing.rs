@@ -222,6 +222,21 @@ async fn a_mark_of_a_clock_that_is_far_ahead_and_one_that_is_none_keep_nobody_fr
     }
 }
 
+/// Nothing can be added to it, and no sweep replaces it: nobody would sweep the bucket any more.
+#[tokio::test(start_paused = true)]
+async fn a_count_of_refusals_that_is_none_keeps_nobody_from_it() {
+    let world = World::with_slots(SLOTS, 1).await;
+    crash(&world, 1).await;
+    let key = Load::key(&dimension(SLOTS));
+    world.put([("vendor_dimension".into(), text(&key)), (REFUSED.into(), text("many"))].into()).await;
+    world.pass_lease();
+    let client = world.client();
+    refusal(&client, SLOTS).await;
+    settle().await;
+    assert_eq!(world.free(SLOTS).await, "1");
+    assert_eq!(world.row(&key).await.unwrap()[REFUSED], number("1"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_mark_whose_reply_was_lost_is_known_for_its_own() {
     let world = World::with_slots(SLOTS, 1).await;

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::Load;
 use crate::dimension::Dimension;
-use crate::schema::{HEALED_AT, OUTLIVED, REFUSED};
-use crate::statement::{Operand, Statement, Update};
+use crate::schema::{Field, HEALED_AT, OUTLIVED, REFUSED, Row};
+use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// A refused caller may sweep its bucket that long after another did: 8 s. Shorter finds ended leases sooner; each such sweep reads
@@ -18,12 +18,25 @@ use crate::timestamp::{CLOCK_ERROR, Timestamp};
 pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 
 /// Interleavings that the condition stops: two refused callers take it upon themselves at once, or one soon after the other (h).
-/// A mark of a clock that is far ahead, and one that cannot be read, keep nobody from it.
+/// A mark of a clock that is far ahead, and one that cannot be read, keep nobody from it. To a count that is none nothing can be added,
+/// which DynamoDB answers with an error and not with the row (r): that is for [`MARK_ANEW`].
 static MARK: Statement = Statement::fixed(
     "SET #h = :now, #r = if_not_exists(#r, :0) + :n",
-    "attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before OR #h > :ahead",
-    &[("#h", HEALED_AT), ("#r", REFUSED)],
+    "(attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before OR #h > :ahead) \
+     AND (attribute_not_exists(#r) OR attribute_type(#r, :t))",
+    NAMES,
 );
+
+/// As [`MARK`], where the count is none. Interleaving that its second part stops: another replaced it since, and what callers told
+/// meanwhile would be lost (r).
+static MARK_ANEW: Statement = Statement::fixed(
+    "SET #h = :now, #r = :n",
+    "(attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before OR #h > :ahead) \
+     AND attribute_exists(#r) AND NOT attribute_type(#r, :t)",
+    NAMES,
+);
+
+const NAMES: &[(&str, &str)] = &[("#h", HEALED_AT), ("#r", REFUSED)];
 
 /// A sum; the condition is that there is one, or none yet.
 static OUTLIVE: Statement = Statement::fixed(
@@ -36,18 +49,33 @@ static OUTLIVE: Statement = Statement::fixed(
 /// it is, shows the load row. `spacing` is [`HEAL_EVERY`], or more where the table is large.
 #[must_use]
 pub fn mark(dimension: &Dimension, refusals: u32, spacing: Duration, now: Timestamp) -> Update {
-    Update {
-        key: Load::key(dimension),
-        statement: Cow::Borrowed(&MARK),
-        values: alloc::vec![
-            (":now", Operand::number(now)),
-            (":before", Operand::number(now.before(spacing))),
-            (":ahead", Operand::number(now.after(CLOCK_ERROR * 2))),
-            (":n", Operand::number(refusals)),
-            (":0", Operand::number(0)),
-            (":t", Operand::text("N")),
-        ],
-    }
+    let mut values = values(refusals, spacing, now);
+    values.push((":0", Operand::number(0)));
+    Update { key: Load::key(dimension), statement: Cow::Borrowed(&MARK), values }
+}
+
+/// The same mark for a row whose count of refusals is no number, which it replaces; `None` where `row` has none that is in the way.
+#[must_use]
+pub fn mark_anew(
+    dimension: &Dimension,
+    row: &impl Row,
+    refusals: u32,
+    spacing: Duration,
+    now: Timestamp,
+) -> Option<Update> {
+    let is_in_the_way = matches!(row.field(REFUSED), Some(Field::Text(_) | Field::Other));
+    let values = is_in_the_way.then(|| values(refusals, spacing, now))?;
+    Some(Update { key: Load::key(dimension), statement: Cow::Borrowed(&MARK_ANEW), values })
+}
+
+fn values(refusals: u32, spacing: Duration, now: Timestamp) -> Values {
+    alloc::vec![
+        (":now", Operand::number(now)),
+        (":before", Operand::number(now.before(spacing))),
+        (":ahead", Operand::number(now.after(CLOCK_ERROR * 2))),
+        (":n", Operand::number(refusals)),
+        (":t", Operand::text("N")),
+    ]
 }
 
 /// Notes that holders of `dimension` were found alive after their lease had ended. Sent twice it counts twice.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::schema::{OUTLIVED, SEQUENCE};
+use sluice_core::schema::{HEALED_AT, OUTLIVED, REFUSED, SEQUENCE};
 use sluice_core::{Admission, Amount, Cost, Operand, Pressure, Rate, Sample, admit};
 
 use crate::row::Item;
@@ -175,6 +175,22 @@ fn a_row_that_cannot_be_read_is_measured_anew() {
         row.0.insert(SEQUENCE.into(), broken);
         row.sweep(&vendor.sample()).unwrap();
         assert_eq!(row.load().sequence(), 1);
+    }
+}
+
+/// No sweep replaces what callers write: were a measurement to rest on it, each would be the first.
+#[test]
+fn what_callers_wrote_and_nobody_can_read_leaves_the_measurement_alone() {
+    for name in [HEALED_AT, REFUSED, OUTLIVED] {
+        let (mut row, mut vendor) = (Item::default(), Vendor::new(10, Duration::from_secs(1)));
+        for sequence in 1..=3 {
+            vendor.run(FIVE_MINUTES, 20);
+            row.0.insert(name.into(), Operand::Text("x".into()));
+            row.sweep(&vendor.sample()).unwrap();
+            assert_eq!(row.load().sequence(), sequence);
+        }
+        assert!(row.load().drain_rate().is_some());
+        assert_eq!((row.load().healed_at(), row.load().refused(), row.load().outlived()), (None, 0, 0));
     }
 }
 
