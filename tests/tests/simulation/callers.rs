@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use sluice_sdk::{Basis, Outcome, Request};
+use sluice_sdk::{Basis, Outcome, Request, RetryReason};
 use tokio::time::{sleep, timeout};
 
 use crate::account::{Teller, Told};
@@ -14,6 +14,7 @@ use crate::row::Micros;
 use crate::scenario::BucketPlan;
 use crate::universe::Universe;
 
+mod admission;
 mod calls;
 mod dying;
 mod holding;
@@ -22,6 +23,7 @@ mod streams;
 mod tickets;
 mod tracked;
 
+pub(crate) use admission::Admits;
 use dying::Dying;
 pub(crate) use tickets::Message;
 
@@ -45,6 +47,8 @@ pub(crate) struct Caller {
     pub(crate) rng: Rng,
     /// Whether its process writes leases for rate buckets too.
     pub(crate) has_leases: bool,
+    /// How its process admits.
+    pub(crate) admits: Admits,
 }
 
 impl Caller {
@@ -57,6 +61,9 @@ impl Caller {
             self.universe.act("a call begins", &format!("{} wants {:?}", self.process.name, need.parts));
             if self.rng.u32(0..30) == 0 {
                 self.cools_down(&need).await;
+            }
+            if need.parts.len() == 1 && self.rng.u32(0..4) == 0 && !self.is_admitted(&need).await {
+                continue;
             }
             let call = async {
                 match self.rng.u32(0..12) {
@@ -116,6 +123,9 @@ impl Caller {
             Ok(Outcome::RetryIn(retry)) => {
                 if need.parts.len() > 1 {
                     self.came_to_nothing(need);
+                } else if retry.reason() == RetryReason::NoFreeSlot && self.process.is_alive() {
+                    let (name, now) = (&need.parts[0].0, self.universe.time());
+                    self.universe.ledger(|ledger| ledger.asks(&self.process.name, name, now));
                 }
                 self.carries(need, asked_at, &retry);
                 let wait = retry.wait().min(Duration::from_secs(3));

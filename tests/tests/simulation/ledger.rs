@@ -10,13 +10,22 @@ use crate::row::{BucketRow, LeaseRow, Micros};
 use crate::wire::Purpose;
 
 mod inline;
+mod lives;
+mod loads;
 mod rates;
+mod recovery;
 mod tickets;
 mod vendor;
 
+use lives::Lives;
+use loads::{Loads, is_over_for_all};
+use recovery::Recovery;
 use tickets::TicketRow;
 use vendor::Heard;
 pub(crate) use vendor::Said;
+
+/// By this much a clock may be wrong: a lease has ended for everyone so long after its end.
+const CLOCK_ERROR: Micros = 2_000_000;
 
 /// Who wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +80,14 @@ pub(crate) struct Ledger {
     heard: Heard,
     /// When cool-downs began, by bucket.
     pub(crate) cool_downs: Vec<(String, Micros)>,
+    /// When leases lived, and how buckets stood.
+    lives: Lives,
+    /// Load rows, and who marked them.
+    loads: Loads,
+    /// How soon slots are back that nobody holds any more.
+    recovery: Recovery,
+    /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
+    is_vandalized: bool,
 }
 
 /// A row that a write may have changed, as it is now.
@@ -78,6 +95,10 @@ pub(crate) struct Touched {
     pub(crate) key: String,
     pub(crate) row: Option<Value>,
     pub(crate) purpose: Purpose,
+    /// Leases that the write gives back because they ended.
+    pub(crate) reclaims: Vec<String>,
+    /// Whether the write replaced what someone had spoiled.
+    pub(crate) was_spoiled: bool,
 }
 
 impl Ledger {
@@ -121,12 +142,15 @@ impl Ledger {
             let dimension = if change.key.starts_with("ticket#") {
                 self.ticket_changed(writer, &change.key, change.row.as_ref())?;
                 None
+            } else if change.key.starts_with("load#") {
+                self.load_changed(writer, &change, now, error)?;
+                None
             } else if change.key.starts_with("lease#") {
-                let change = self.lease_changed(writer, &change.key, change.row.as_ref(), now)?;
+                let change = self.lease_changed(writer, &change, now, error)?;
                 taking |= matches!(change, Some((_, Grip::Taken)));
                 change.map(|(dimension, _)| dimension)
             } else {
-                taking |= self.inline_changed(writer, &change, now)?;
+                taking |= self.inline_changed(writer, &change, now, error)?;
                 self.bucket_changed(writer, &change, now + error)?
             };
             touched.extend(dimension);
@@ -138,6 +162,7 @@ impl Ledger {
             }
         }
         for dimension in touched {
+            self.live_on(&dimension, now);
             self.slots_add_up(writer, &dimension, taking)?;
         }
         Ok(())
@@ -146,10 +171,12 @@ impl Ledger {
     fn lease_changed(
         &mut self,
         writer: Writer<'_>,
-        key: &str,
-        row: Option<&Value>,
+        change: &Touched,
         now: Micros,
+        error: Micros,
     ) -> Result<Option<(String, Grip)>, String> {
+        let (key, row) = (&change.key, change.row.as_ref());
+        let is_reclaimed = change.reclaims.contains(key);
         let before = self.leases.remove(key);
         let after = row.and_then(LeaseRow::read);
         if row.is_some() && after.is_none() {
@@ -158,25 +185,54 @@ impl Ledger {
         let change = match (&before, &after) {
             (None, Some(lease)) => Some((lease.dimension.clone(), Grip::Taken)),
             (Some(lease), None) => {
-                let mine = writer.name() == lease.caller;
-                if !mine && lease.ends > now {
-                    return Err(format!(
-                        "{key} of {} was taken from it {} us before its end",
-                        lease.caller,
-                        lease.ends - now
-                    ));
+                let mine = writer.name() == lease.caller && !is_reclaimed;
+                let (ends, caller) = (lease.ends, lease.caller.clone());
+                if !mine && ends > now {
+                    return Err(format!("{key} of {caller} was taken from it {} us before its end", ends - now));
                 }
-                *self.swept.entry(lease.caller.clone()).or_default() += u64::from(!mine);
-                Some((lease.dimension.clone(), Grip::Left))
+                let dimension = lease.dimension.clone();
+                if is_reclaimed {
+                    self.reclaimed(writer, &dimension, key, ends, (now, error))?;
+                }
+                *self.swept.entry(caller).or_default() += u64::from(!mine);
+                Some((dimension, Grip::Left))
             }
             (Some(was), Some(is)) if is.ends < was.ends => return Err(format!("{key} was shortened")),
             (Some(was), Some(is)) if is.cost != was.cost => return Err(format!("the cost of {key} changed")),
-            _ => None,
+            // A renewal.
+            (Some(_), Some(lease)) => Some((lease.dimension.clone(), Grip::Kept)),
+            (None, None) => None,
         };
         if let Some(after) = after {
             self.leases.insert(key.to_owned(), after);
         }
         Ok(change)
+    }
+
+    /// A lease was given back since it had ended: for every clock, and by a process only where it had marked the bucket.
+    fn reclaimed(
+        &mut self,
+        writer: Writer<'_>,
+        bucket: &str,
+        key: &str,
+        ends: Micros,
+        (now, error): (Micros, Micros),
+    ) -> Result<(), String> {
+        if !is_over_for_all(ends, now, error) {
+            let ago = now - ends;
+            return Err(format!(
+                "{key}: {} gave it back {ago} us after its end, and some clock was before it",
+                writer.name()
+            ));
+        }
+        self.came_back(bucket, ends, now, error);
+        match writer {
+            Writer::Process(by) if !self.buckets.get(bucket).is_some_and(|row| row.concurrent) => {
+                Err(format!("{key}: {by} swept a bucket that has no slots"))
+            }
+            Writer::Process(by) => self.healed(bucket, by),
+            _ => Ok(()),
+        }
     }
 
     /// `latest` is what the clock of its writer says at most.
@@ -187,9 +243,6 @@ impl Ledger {
         latest: Micros,
     ) -> Result<Option<String>, String> {
         let (key, by) = (&change.key, writer.name());
-        if key.starts_with("load#") {
-            return Ok(None);
-        }
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
             return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));
         };
@@ -257,8 +310,9 @@ impl Ledger {
                 return Err(format!("DynamoDB's TTL deleted {key}, the only trace of a slot, before its time"));
             }
             if self.buckets.get(&lease.dimension).is_some_and(|row| row.concurrent) {
-                *self.gaps.entry(lease.dimension).or_default() += lease.cost;
+                *self.gaps.entry(lease.dimension.clone()).or_default() += lease.cost;
             }
+            self.live_on(&lease.dimension, now);
         }
         Ok(gone.len())
     }
@@ -268,5 +322,6 @@ impl Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grip {
     Taken,
+    Kept,
     Left,
 }

@@ -9,6 +9,7 @@
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
 mod account;
+mod asking;
 mod callers;
 mod faults;
 mod ledger;
@@ -26,7 +27,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use scenario::Scenario;
 
@@ -51,7 +52,7 @@ fn simulation_keeps_every_promise() {
     let (first, seeds) = (variable("SLUICE_SIM_FIRST").unwrap_or(1), variable("SLUICE_SIM_SEEDS").unwrap_or(SEEDS));
     assert!(seeds > 0, "SLUICE_SIM_SEEDS=0 would simulate nothing");
     let began = Instant::now();
-    let (next, total) = (AtomicU64::new(first), Mutex::new((0, BTreeMap::new())));
+    let (next, total) = (AtomicU64::new(first), Mutex::new((0, BTreeMap::new(), Duration::ZERO)));
     let failure = Mutex::new(None);
     let work = || {
         while failure.lock().unwrap().is_none() {
@@ -65,6 +66,7 @@ fn simulation_keeps_every_promise() {
             }
             let mut total = total.lock().unwrap();
             total.0 += ran.steps;
+            total.2 = total.2.max(ran.slowest_return);
             for (name, count) in ran.counts {
                 *total.1.entry(name).or_insert(0) += count;
             }
@@ -79,9 +81,10 @@ fn simulation_keeps_every_promise() {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let (done, counts) = total.into_inner().unwrap();
+    let (done, counts, slowest_return) = total.into_inner().unwrap();
     let seconds = began.elapsed().as_secs_f64();
     println!("{seeds} seeds, {done} steps in {seconds:.1} s: {:.0} steps/s", done as f64 / seconds);
+    println!("slots of ended leases were back within {slowest_return:?} of their end, while someone asked");
     counts.iter().for_each(|(name, count)| println!("{count:>8}  {name}"));
     if let Some((seed, violation)) = failure.into_inner().unwrap() {
         report(seed, steps, Err(violation));
@@ -91,11 +94,17 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 38] = [
+const ACTS: [&str; 55] = [
     "a call fails",
+    "a caller heals",
+    "a caller that was shed comes back",
     "a client outlives its runtime",
     "a cool-down begins",
+    "a heal found nothing",
     "a lot taken ahead",
+    "a mark was lost to another",
+    "a process dies that had marked a bucket",
+    "a slot came back where a delay was excused",
     "a stream begins",
     "a stream is dropped",
     "a ticket is booked",
@@ -104,6 +113,8 @@ const ACTS: [&str; 38] = [
     "a tracked grant is forgotten",
     "a tracked grant was stale",
     "a vendor refuses",
+    "admitted",
+    "admitted in shadow mode, and would be shed",
     "another client",
     "call failed",
     "clock jumps",
@@ -112,11 +123,18 @@ const ACTS: [&str; 38] = [
     "inline: dead holders taken over",
     "inline: several take in one write",
     "inline: take and release in one write",
+    "judged: a drain rate",
+    "judged: a mark",
     "judged: a return",
     "judged: a settle",
+    "judged: a slot came back in time",
     "judged: a vendor's reply",
+    "judged: an idle bucket keeps its rate",
     "judged: the brim",
+    "judged: upstream down",
     "limit changed",
+    "load measured",
+    "load row spoiled",
     "one write, several callers",
     "penalty",
     "process dies",
@@ -124,6 +142,8 @@ const ACTS: [&str; 38] = [
     "row spoiled",
     "runtime dropped",
     "settled twice",
+    "shed",
+    "shed: upstream down",
     "slot dropped",
     "slot edited by hand",
     "sweeper dies",

@@ -11,6 +11,7 @@ use sluice_core::{Amount, Cost, Limit, Rate};
 use sluice_sdk::SweepOptions;
 use tokio::time::{sleep, timeout};
 
+use crate::asking;
 use crate::process::{Process, Role};
 use crate::row::BucketRow;
 use crate::scenario::BucketPlan;
@@ -26,6 +27,7 @@ pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: 
         (options.segments, options.concurrency) = (rng.u16(1..=4), rng.u16(1..=4));
         options.budget = rng.bool().then(|| Duration::from_millis(rng.u64(50..=2_000)));
         universe.act("sweep", &process.name);
+        universe.ledger(|ledger| ledger.sweep_begins(&process.name, universe.time()));
         // A table that fails ends it, and so does the death of its process; the next one goes on.
         if rng.u32(0..4) == 0 {
             universe.act("sweeper dies", &process.name);
@@ -186,6 +188,10 @@ pub(crate) async fn fate(
                 let at = rng.usize(0..processes.len());
                 universe.act("process dies", &processes[at].name);
                 processes[at].kill();
+                let now = universe.time();
+                if universe.ledger(|ledger| ledger.died(&processes[at].name, now)) {
+                    universe.count("a process dies that had marked a bucket");
+                }
                 processes[at] = replace();
             }
             1 if universe.scenario.clock_error > 0 => {
@@ -194,10 +200,12 @@ pub(crate) async fn fate(
                 process.set_clock_error(rng.i64(-most..=most));
                 universe.act("clock jumps", &format!("{} is off by {} us", process.name, process.clock_error()));
             }
-            2 if universe.scenario.upheaval => {
+            2 if universe.scenario.upheaval && !universe.scenario.unswept => {
                 let by = Duration::from_millis(rng.u64(10..=5_000));
                 universe.act("time jumps", &format!("{by:?}, as for a process that was frozen"));
                 universe.dynamo.clock().advance(by);
+                let micros = by.as_micros().try_into().unwrap();
+                universe.ledger(|ledger| ledger.stood_still(universe.time(), micros));
             }
             _ => ttl_sweep(&universe),
         }
@@ -226,6 +234,9 @@ pub(crate) fn everyone(universe: &Arc<Universe>, rng: &mut Rng, tasks: &mut toki
             process.set_clock_error(rng.i64(-scenario.clock_error..=scenario.clock_error));
         }
         tasks.spawn(sweeper(Arc::clone(universe), process, rng.fork()));
+    }
+    for bucket in scenario.buckets.iter().filter(|bucket| scenario.unswept && bucket.is_concurrent()) {
+        asking::begin(universe, bucket, rng, tasks);
     }
     if scenario.operator {
         let process = universe.process("operator", Role::Operator, |client| client);

@@ -22,6 +22,8 @@ pub(crate) struct BucketRow {
     /// What replies of the vendor lowered so far, and after which write its last one counted.
     pub(crate) observed: Micros,
     pub(crate) observed_version: Micros,
+    /// Slots granted so far.
+    pub(crate) admitted: Micros,
     /// The leases in it, by their ids.
     pub(crate) inline: BTreeMap<String, InlineRow>,
 }
@@ -47,6 +49,40 @@ pub(crate) struct LeaseRow {
     pub(crate) purge_at: Option<Micros>,
 }
 
+/// What the checks need of a load row; zero is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoadRow {
+    pub(crate) pending: Micros,
+    pub(crate) taken: Micros,
+    pub(crate) admitted: Micros,
+    pub(crate) uncounted: Micros,
+    /// Picotokens a second.
+    pub(crate) rate: i128,
+    pub(crate) at: Micros,
+    pub(crate) sequence: Micros,
+    pub(crate) pending_since: Micros,
+    pub(crate) healed_at: Micros,
+    pub(crate) refused: Micros,
+}
+
+impl LoadRow {
+    pub(crate) fn read(row: &Value) -> Self {
+        let read = |attribute, decimals| number(row, attribute, decimals).unwrap_or_default();
+        Self {
+            pending: read("pending", 6),
+            taken: read("taken", 6),
+            admitted: read("admitted", 6),
+            uncounted: read("uncounted", 0),
+            rate: read("drain_rate", 12),
+            at: read("measured_at", 6),
+            sequence: read("sequence", 0),
+            pending_since: read("pending_since", 6),
+            healed_at: read("healed_at", 6),
+            refused: read("refused", 0),
+        }
+    }
+}
+
 impl BucketRow {
     pub(crate) fn read(row: &Value) -> Option<Self> {
         Some(Self {
@@ -59,6 +95,7 @@ impl BucketRow {
             blocked_until: number(row, "blocked_until", 6),
             observed: number(row, "observed", 6).unwrap_or(0),
             observed_version: number(row, "observed_version", 0).unwrap_or(0),
+            admitted: number(row, "admitted", 6).unwrap_or(0),
             inline: row["leases"]["M"].as_object().into_iter().flatten().filter_map(InlineRow::read).collect(),
         })
     }

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::callers::Caller;
+use crate::callers::{Admits, Caller};
 use crate::others;
 use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario, Weather};
@@ -29,6 +29,8 @@ pub(crate) struct Ran {
     pub(crate) steps: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) verdict: Result<(), String>,
+    /// The longest that slots of ended leases were kept from those who asked, where nothing excused it.
+    pub(crate) slowest_return: Duration,
     /// What its callers saw.
     pub(crate) history: Vec<Event>,
 }
@@ -52,7 +54,9 @@ pub(crate) fn run(scenario: Scenario) -> Ran {
         universe.record(|record| record.save(&file)).expect("the history is written");
     }
     let history = universe.record(|record| record.events().to_vec());
-    Ran { steps: universe.steps(), counts: universe.counts(), verdict: universe.verdict(), history }
+    let slowest = universe.ledger(|ledger| ledger.slowest_return());
+    let slowest_return = Duration::from_micros(slowest.try_into().unwrap());
+    Ran { steps: universe.steps(), counts: universe.counts(), verdict: universe.verdict(), slowest_return, history }
 }
 
 fn virtual_time() -> Runtime {
@@ -96,6 +100,8 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
             }
         }
         sleep(Duration::from_millis(50)).await;
+        let (now, error) = (universe.time(), scenario.clock_error.into());
+        universe.check(universe.ledger(|ledger| ledger.slots_come_back(now, error)));
         if universe.steps() >= judged_at {
             judged_at = universe.steps() + 50;
             universe.check(universe.record(|record| record.judged()));
@@ -143,11 +149,13 @@ impl Breeder {
     fn process(&mut self) -> Process {
         let scenario = &self.universe.scenario;
         let (leases, unavailable) = scenario.settings(&mut self.rng);
+        let admits = Admits::drawn(&mut self.rng);
         let ttl = scenario.lease_ttl;
         let rates = scenario.buckets.iter().filter(|bucket| !bucket.is_concurrent());
         let prefetched: Vec<&str> = rates.filter(|_| scenario.prefetches).map(BucketPlan::name).collect();
         let settings = |client: sluice_sdk::ClientBuilder| {
-            client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl).prefetch(&prefetched)
+            let client = client.leases(leases).on_unavailable(unavailable).lease_ttl(ttl).prefetch(&prefetched);
+            client.admission(admits.mode).staleness(admits.staleness)
         };
         let mut process = self.universe.process(&format!("process-{}", self.born), Role::Process, settings);
         // A lease outlasts it: what is forgotten is given back by its own process.
@@ -166,6 +174,7 @@ impl Breeder {
                 process: process.clone(),
                 rng: self.rng.fork(),
                 has_leases: leases == Leases::All,
+                admits,
             };
             let _ = self.births.send((process.clone(), caller));
         }
@@ -200,6 +209,7 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     let sweeper = universe.process("last sweeper", Role::Sweeper, |client| client);
     for _ in 0..sweeps {
         universe.dynamo.clock().advance(Duration::from_secs(300));
+        universe.ledger(|ledger| ledger.sweep_begins(&sweeper.name, universe.time()));
         if let Err(error) = sweeper.client.sweep(SweepOptions::default()).await {
             universe.violated(format!("a sweep of a quiet table failed: {error}"));
         }

@@ -79,6 +79,8 @@ pub(crate) struct Scenario {
     pub(crate) upheaval: bool,
     /// The runtime is dropped with everything in flight.
     pub(crate) ends_abruptly: bool,
+    /// Nobody sweeps but the callers, holders crash, and someone always asks for all slots of each bucket.
+    pub(crate) unswept: bool,
     /// Longer than the seven days after which DynamoDB deletes the leases.
     pub(crate) abandoned_for_days: bool,
 }
@@ -89,7 +91,7 @@ impl Scenario {
         let weather = [Weather::Calm, Weather::Unsettled, Weather::Storm][rng.usize(0..3)];
         let clock_error = if rng.bool() { 0 } else { rng.i64(1..=CLOCK_ERROR) };
         let one_in = |rng: &mut Rng, many: u32| rng.u32(0..many) == 0;
-        Self {
+        let scenario = Self {
             seed,
             steps,
             weather,
@@ -107,7 +109,15 @@ impl Scenario {
             upheaval: one_in(&mut rng, 2),
             ends_abruptly: one_in(&mut rng, 5),
             abandoned_for_days: one_in(&mut rng, 8),
-        }
+            unswept: one_in(&mut rng, 4),
+        };
+        if scenario.unswept { scenario.without_sweepers() } else { scenario }
+    }
+
+    /// It takes a while until a lease has ended and was found.
+    fn without_sweepers(self) -> Self {
+        let (steps, processes) = (self.steps * 2, self.processes.max(2));
+        Self { steps, processes, sweepers: 0, upheaval: true, vandal: false, ..self }
     }
 
     /// How the client of a process is set.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{Answered, Call, EmbeddedDynamo, Fault, Faults, Operation, TestClock};
 
+use crate::asking;
 use crate::callers::Message;
 use crate::faults;
 use crate::ledger::{Ledger, Touched};
@@ -17,7 +18,7 @@ use crate::record::Record;
 use crate::row::Micros;
 use crate::scenario::{START, Scenario};
 use crate::vendors::Vendors;
-use crate::wire::{self, Purpose, is_give_back, keys_of, name_of, update_of, verdict_of};
+use crate::wire::{self, Change, is_give_back, keys_of, may_be_of_a_heal, name_of, update_of, verdict_of};
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
 
@@ -142,6 +143,9 @@ impl Universe {
                 if is_give_back(call) {
                     record.return_sent(who, &keys_of(call)[0], self.time());
                 }
+                if role == Role::Process && (may_be_of_a_heal(call) || who.starts_with(asking::NAME)) {
+                    ledger.heal_disturbed(self.time());
+                }
                 if role == Role::Process && (drawn.in_doubt || is_give_back(call)) {
                     doubt(ledger, who, call, &self.scenario);
                 }
@@ -183,10 +187,16 @@ impl Universe {
                 // Refused: others booked behind it, or the bucket was full meanwhile.
                 doubt(ledger, who, call, &self.scenario);
             }
+            let lost = wire::unmarked(answered, |key| self.dynamo.row(TABLE, key).unwrap());
+            drop(state);
+            match lost {
+                Ok(true) => self.count("a mark was lost to another"),
+                Ok(false) => {}
+                Err(violation) => self.violated(format!("{who}: {violation}")),
+            }
             return;
         }
-        let changes = wire::changes(call).into_iter();
-        let rows = changes.map(|(key, values)| self.touched(key, &values, spoiled)).collect();
+        let rows = wire::changes(call).into_iter().map(|change| self.touched(change, spoiled)).collect();
         let error = Micros::from(self.scenario.clock_error);
         let judged = ledger.applied(role.writer(who), rows, now, error);
         if what.contains("if_not_exists(lots") {
@@ -208,8 +218,10 @@ impl Universe {
     }
 
     /// A row as it would be if nobody had spoiled it.
-    fn touched(&self, key: String, values: &Value, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
+    fn touched(&self, change: Change, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
+        let Change { key, purpose, reclaims } = change;
         let mut row = self.dynamo.row(TABLE, &key).unwrap();
+        let mut was_spoiled = false;
         if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(&key)) {
             if row[spoilt.attribute] == spoilt.is {
                 match &spoilt.was {
@@ -217,10 +229,11 @@ impl Universe {
                     None => drop(row.as_object_mut().map(|row| row.remove(spoilt.attribute))),
                 }
             } else {
+                was_spoiled = true;
                 spoiled.remove(&key);
             }
         }
-        Touched { key, row, purpose: Purpose::of(values) }
+        Touched { key, row, purpose, reclaims, was_spoiled }
     }
 
     /// Counts what happened within a step.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use fastrand::Rng;
 use serde_json::Value;
-use sluice_core::schema::KEY;
+use sluice_core::schema::{KEY, LOAD_PREFIX};
 use tokio::time::sleep;
 
 use crate::others::{number, text};
@@ -24,7 +24,9 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
         }
         let key = {
             let leases: Vec<String> = universe.ledger(|ledger| ledger.leases().map(|(key, _)| key.clone()).collect());
-            let buckets = universe.scenario.buckets.iter().map(|bucket| bucket.name().to_owned());
+            let buckets = universe.scenario.buckets.iter();
+            let buckets =
+                buckets.flat_map(|bucket| [bucket.name().to_owned(), format!("{LOAD_PREFIX}{}", bucket.name())]);
             let keys: Vec<String> = leases.into_iter().chain(buckets).collect();
             rng.choice(&keys).cloned().unwrap()
         };
@@ -34,7 +36,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 22] = [
+const SPOILABLE: [&str; 36] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -57,6 +59,20 @@ const SPOILABLE: [&str; 22] = [
     "observed",
     "observed_version",
     "vendor_limit",
+    "pending",
+    "taken",
+    "uncounted",
+    "outlived_seen",
+    "drain_rate",
+    "measured_at",
+    "sequence",
+    "pending_since",
+    "departed_at",
+    "still_since",
+    "healed_at",
+    "refused",
+    "outlived",
+    "drift_seen_at",
 ];
 
 /// Puts a value where it makes no sense, past the ledger.
@@ -67,7 +83,9 @@ async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut
     let is = [serde_json::json!({ "S": "NaN" }), serde_json::json!({ "BOOL": true }), serde_json::json!({ "L": [] })]
         [rng.usize(0..3)]
     .clone();
-    universe.act("row spoiled", &format!("{key} {attribute}"));
+    let act = if key.starts_with(LOAD_PREFIX) { "load row spoiled" } else { "row spoiled" };
+    universe.act(act, &format!("{key} {attribute}"));
+    universe.ledger(|ledger| ledger.spoiled(key, universe.time()));
     let was = row.get(attribute).cloned();
     universe.spoiled(|spoiled| spoiled.insert(key.to_owned(), Spoilt { attribute, was, is: is.clone() }));
     set(universe, key, attribute, attribute_value(&is)).await;
@@ -77,6 +95,7 @@ async fn spoil(universe: &Arc<Universe>, process: &Process, key: &str, rng: &mut
 pub(crate) async fn mend_all(universe: &Arc<Universe>) {
     let spoiled = universe.spoiled(std::mem::take);
     for (key, spoilt) in spoiled {
+        universe.ledger(|ledger| ledger.spoiled(&key, universe.time()));
         let Ok(Some(row)) = universe.dynamo.row(TABLE, &key) else { continue };
         if row[spoilt.attribute] == spoilt.is
             && let Some(was) = &spoilt.was

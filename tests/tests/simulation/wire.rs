@@ -1,7 +1,7 @@
 //! What stands in the requests and replies of DynamoDB's JSON.
 
 use serde_json::Value;
-use sluice_core::schema::KEY;
+use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
 use sluice_testkit::{Answered, Call, Operation};
 
 use crate::row::{Micros, number};
@@ -18,14 +18,22 @@ pub(crate) enum Purpose {
     /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for. `from_line` where the reckoning
     /// starts at the line of that call, not at the level as it was read.
     Observe { by: Micros, version: Micros, from_line: bool },
+    /// A refused caller is about to sweep the bucket of this load row: the moment, and the refusals that it tells of.
+    Mark { now: Micros, refusals: Micros },
+    /// A sweep has measured the load of a bucket.
+    Measure,
     /// Limits, penalties, debts, cool-downs, notes, and what other clients write.
     Other,
 }
 
 impl Purpose {
-    pub(crate) fn of(values: &Value) -> Self {
+    pub(crate) fn of(key: &str, values: &Value) -> Self {
         let has = |value: &str| values[value].is_object();
         let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
+        if key.starts_with(LOAD_PREFIX) {
+            let mark = read(":now", 6).zip(read(":n", 0)).map(|(now, refusals)| Self::Mark { now, refusals });
+            return mark.unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
+        }
         let line = read(":a", 6);
         if let (Some(line), true) = (line, has(":most")) {
             return read(":r", 6).map_or(Self::Return { line }, |returned| Self::Settle { line, returned });
@@ -49,7 +57,8 @@ impl Purpose {
 pub(crate) fn is_give_back(call: Call<'_>) -> bool {
     call.operation == Operation::UpdateItem && {
         let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
-        Purpose::of(&request["ExpressionAttributeValues"]).returned_to().is_some()
+        let key = request["Key"][KEY]["S"].as_str().unwrap_or_default();
+        Purpose::of(key, &request["ExpressionAttributeValues"]).returned_to().is_some()
     }
 }
 
@@ -66,21 +75,53 @@ pub(crate) const fn name_of(call: Call<'_>) -> &'static str {
     }
 }
 
-/// The rows that a request names.
-pub(crate) fn keys_of(call: Call<'_>) -> Vec<String> {
-    changes(call).into_iter().map(|(key, _)| key).collect()
+/// What a request asks of one row.
+pub(crate) struct Change {
+    pub(crate) key: String,
+    pub(crate) purpose: Purpose,
+    /// Leases that it gives back because they were seen to end, not because their holder is done: keys of rows, ids of inline ones.
+    pub(crate) reclaims: Vec<String>,
 }
 
-/// The rows that a request names, each with the values of its expressions.
-pub(crate) fn changes(call: Call<'_>) -> Vec<(String, Value)> {
+/// The rows that a request names.
+pub(crate) fn keys_of(call: Call<'_>) -> Vec<String> {
+    changes(call).into_iter().map(|change| change.key).collect()
+}
+
+/// The rows that a request names, each with what it is for.
+pub(crate) fn changes(call: Call<'_>) -> Vec<Change> {
     let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
     let change = |part: &Value| {
         let row = if part["Key"].is_object() { &part["Key"] } else { &part["Item"] };
-        Some((row[KEY]["S"].as_str()?.to_owned(), part["ExpressionAttributeValues"].clone()))
+        let key = row[KEY]["S"].as_str()?.to_owned();
+        let purpose = Purpose::of(&key, &part["ExpressionAttributeValues"]);
+        Some(Change { reclaims: reclaims(&key, part), purpose, key })
     };
     match request["TransactItems"].as_array() {
         Some(items) => items.iter().filter_map(|item| item.as_object()?.values().next()).filter_map(change).collect(),
         None => change(&request).into_iter().collect(),
+    }
+}
+
+/// The leases of which a part of a request asks that their end is as it was seen: no release does.
+fn reclaims(key: &str, part: &Value) -> Vec<String> {
+    if key.starts_with(LEASE_PREFIX) {
+        let is_reclaim = part["ExpressionAttributeValues"][":seen"].is_object();
+        return is_reclaim.then(|| key.to_owned()).into_iter().collect();
+    }
+    let condition = part["ConditionExpression"].as_str().unwrap_or_default();
+    let names = part["ExpressionAttributeNames"].as_object().into_iter().flatten();
+    let dead = names.filter(|(placeholder, _)| condition.contains(&format!("#L.{placeholder}.#t = ")));
+    dead.filter_map(|(_, id)| Some(id.as_str()?.to_owned())).collect()
+}
+
+/// Whether a request is one of those that a sweep of one bucket is made of. Others read buckets too.
+pub(crate) fn may_be_of_a_heal(call: Call<'_>) -> bool {
+    match call.operation {
+        Operation::Scan | Operation::GetItem => true,
+        _ => changes(call)
+            .iter()
+            .any(|change| matches!(change.purpose, Purpose::Mark { .. }) || !change.reclaims.is_empty()),
     }
 }
 
@@ -106,4 +147,23 @@ pub(crate) fn verdict_of(answered: Answered<'_>) -> String {
     let codes = reply["CancellationReasons"].as_array().into_iter().flatten();
     let codes: Vec<&str> = codes.filter_map(|reason| reason["Code"].as_str()).collect();
     format!("{kind} {}", codes.join(","))
+}
+
+/// Whether a request was a mark that another had made impossible.
+pub(crate) fn unmarked(answered: Answered<'_>, row: impl Fn(&str) -> Option<Value>) -> Result<bool, String> {
+    let changes = changes(answered.call);
+    let mark = changes.iter().find_map(|change| match change.purpose {
+        Purpose::Mark { now, .. } => Some((&change.key, now)),
+        _ => None,
+    });
+    let Some((key, at)) = mark else { return Ok(false) };
+    let verdict = verdict_of(answered);
+    if verdict.starts_with("ValidationException") {
+        // Whatever stands in the row: nobody would sweep the bucket any more.
+        return Err(format!("{key} does not take a mark: {:?}", row(key)));
+    }
+    // A mark that is sent again after a lost reply finds itself.
+    let marked_at = row(key).and_then(|row| number(&row, "healed_at", 6));
+    let is_another = marked_at.is_some_and(|marked_at| marked_at != at && at - marked_at < 8_000_000);
+    Ok(verdict.starts_with("ConditionalCheckFailed") && is_another)
 }

@@ -5,23 +5,29 @@ use crate::row::{BucketRow, Micros};
 
 impl Ledger {
     /// The leases in the bucket's own row; whether any was taken.
-    pub(super) fn inline_changed(&mut self, writer: Writer<'_>, change: &Touched, now: Micros) -> Result<bool, String> {
+    pub(super) fn inline_changed(
+        &mut self,
+        writer: Writer<'_>,
+        change: &Touched,
+        now: Micros,
+        error: Micros,
+    ) -> Result<bool, String> {
         let (key, by) = (&change.key, writer.name());
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else { return Ok(false) };
         let Some(before) = self.buckets.get(key) else { return Ok(false) };
-        let (mut released, mut ended) = (0, 0);
+        let (mut released, mut ended) = (0, Vec::new());
         for (id, was) in &before.inline {
             match after.inline.get(id) {
                 Some(is) if is.ends < was.ends || is.cost != was.cost => {
                     return Err(format!("{key}: {by} changed the lease {id} from {was:?} to {is:?}"));
                 }
                 Some(_) => {}
-                None if was.caller == by => released += 1,
+                None if was.caller == by && !change.reclaims.contains(id) => released += 1,
                 None if was.ends > now => {
                     return Err(format!("{key}: {by} took the lease {id} from its holder {} us early", was.ends - now));
                 }
                 None => {
-                    ended += 1;
+                    ended.push((id.clone(), was.ends));
                     *self.swept.entry(was.caller.clone()).or_default() += 1;
                 }
             }
@@ -35,7 +41,12 @@ impl Ledger {
         if let Some(id) = foreign {
             return Err(format!("{key}: {by} made the lease {id} in another's name"));
         }
-        let took_over = ended > 0 && count > 0;
+        let took_over = !ended.is_empty() && count > 0;
+        for (id, ends) in ended {
+            // Whoever takes needs no mark: the end of the lease stands in the condition.
+            let by = if took_over { Writer::Sweeper(writer.name()) } else { writer };
+            self.reclaimed(by, key, &id, ends, (now, error))?;
+        }
         self.judgements.extend(took_over.then_some("inline: dead holders taken over"));
         self.judgements.extend((released > 0 && count > 0).then_some("inline: take and release in one write"));
         self.judgements.extend((count > 1).then_some("inline: several take in one write"));
