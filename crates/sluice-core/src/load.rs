@@ -95,6 +95,12 @@ impl Load {
         })
     }
 
+    /// The load of a bucket of which nothing is known.
+    #[must_use]
+    pub fn none(dimension: &Dimension) -> Self {
+        Self { dimension: dimension.clone(), measured: None, healed_at: None, refused: 0, outlived: 0 }
+    }
+
     /// The key of a bucket's load row.
     #[must_use]
     pub fn key(dimension: &Dimension) -> String {

@@ -7,9 +7,12 @@ use std::time::Duration;
 use sluice_core::{Cost, Dimension, ShedReason, retry_after};
 
 use crate::acquire::AcquireError;
+use crate::cache::Entry;
 use crate::client::{Client, Inner};
+use crate::heal;
 use crate::metrics;
 use crate::request::{Quantity, RequestError};
+use crate::store::ATTEMPT_TIMEOUT;
 
 mod judge;
 mod look;
@@ -190,32 +193,51 @@ impl Admit<'_> {
     }
 }
 
+/// The verdict; `None` where the table does not answer within an attempt, and for a second after. Admission must not stop, nor hold up,
+/// what the vendor would serve.
+async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Option<Verdict>, AcquireError> {
+    if entry.admission.is_unknown(inner.now()) {
+        return Ok(None);
+    }
+    let error = match tokio::time::timeout(ATTEMPT_TIMEOUT, judge::judge(inner, entry, asked)).await {
+        Ok(Ok(verdict)) => return Ok(Some(verdict)),
+        Ok(Err(AcquireError::Store(error))) => error.to_string(),
+        Ok(Err(error)) => return Err(error),
+        Err(_) => String::from("no answer in time"),
+    };
+    tracing::debug!(event = "admission.unknown", dimension = %entry.dimension, error);
+    entry.admission.unknown(inner.now());
+    Ok(None)
+}
+
 async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Result<Admission, AcquireError> {
     let mode = inner.config.admission;
     if mode == AdmissionMode::Off {
         return Ok(Admission::Admitted(Admitted::default()));
     }
     let entry = inner.entry(dimension);
-    let verdict = match judge::judge(inner, &entry, asked).await {
-        Ok(verdict) => verdict,
-        // Admission must not stop what the vendor would serve.
-        Err(AcquireError::Store(error)) => {
-            tracing::debug!(event = "admission.unknown", %dimension, %error);
-            metrics::admitted(&entry, "unknown", mode.as_str());
-            return Ok(Admission::Admitted(Admitted::default()));
-        }
-        Err(error) => return Err(error),
+    let Some(verdict) = in_time(inner, &entry, asked).await? else {
+        metrics::admitted(&entry, "unknown", mode.as_str());
+        return Ok(Admission::Admitted(Admitted::default()));
     };
     let (wait, reason) = match verdict {
+        Verdict::Shed { wait, reason } if !entry.admission.tries_again(reason, inner.config.staleness, inner.now()) => {
+            (wait, reason)
+        }
+        Verdict::Shed { wait, .. } => {
+            metrics::admitted(&entry, "admitted", mode.as_str());
+            return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
+        }
         Verdict::Admit { wait } => {
+            entry.admission.is_up();
             metrics::admitted(&entry, "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait, would_shed: None }));
         }
-        Verdict::Shed { wait, reason } => (wait, reason),
     };
     metrics::admitted(&entry, reason.as_str(), mode.as_str());
     let retry_after = retry_after(wait, asked.slo.unwrap_or_default(), fastrand::u32(..));
     let shed = Shed { wait, retry_after, reason };
+    heal::shed(inner, &entry, retry_after);
     tracing::debug!(event = "admission.shed", %dimension, reason = reason.as_str(), wait_ms = wait.as_millis(), mode = mode.as_str());
     Ok(match mode {
         AdmissionMode::Shadow => Admission::Admitted(Admitted { wait: Some(wait), would_shed: Some(shed) }),

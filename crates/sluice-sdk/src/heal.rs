@@ -5,7 +5,7 @@
 //! to come back) and holds the client weakly. A mark on the bucket's load row says who sweeps and when; either reply to it shows
 //! the row. A task that is frozen or ends half way harms nothing: all that a sweep does is conditional.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,11 +29,14 @@ const LONGEST_SPACING: Duration = Duration::from_secs(300);
 /// who asks now and then has the slot as soon as who waits for it.
 const COMES_BACK: Duration = HEAL_EVERY;
 
+/// A role that may not is asked again after that long: its policy may have been on the way.
+const DENIED_FOR: Duration = Duration::from_secs(600);
+
 /// What all buckets of a process have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Healing {
-    /// The role may not.
-    is_denied: AtomicBool,
+    /// The role may not; until then it is not tried again, in microseconds since the epoch.
+    denied_until: AtomicI64,
     /// Read units of the last scan.
     read_units: AtomicU64,
 }
@@ -69,6 +72,17 @@ pub(crate) fn refused(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
     }
 }
 
+/// A request was shed, and its caller is to come back: nobody asks the bucket itself, and a crashed holder's slots would be found by
+/// nobody.
+pub(crate) fn shed(inner: &Arc<Inner>, entry: &Arc<Entry>, retry_after: Duration) {
+    if entry.limit().is_some_and(|limit| limit.is_concurrent()) {
+        wanted(inner, entry, retry_after.min(LONGEST_RETURN), 0);
+    }
+}
+
+/// Who is told to come back later than this is not waited for: whoever asks next makes another task.
+const LONGEST_RETURN: Duration = Duration::from_secs(60);
+
 /// A caller in line looked in vain, and will look again.
 pub(crate) fn waits(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
     if retry.reason == RetryReason::NoFreeSlot {
@@ -77,7 +91,7 @@ pub(crate) fn waits(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
 }
 
 fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32) {
-    if !inner.config.self_heal || inner.healing.is_denied.load(Ordering::Relaxed) {
+    if !inner.config.self_heal || inner.healing.is_denied(inner.now()) {
         return;
     }
     let mut state = entry.wanted.state();
@@ -177,8 +191,13 @@ impl Healing {
         HEAL_EVERY.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)).min(LONGEST_SPACING)
     }
 
-    fn deny(&self, error: &StoreError) {
-        if !self.is_denied.swap(true, Ordering::Relaxed) {
+    fn is_denied(&self, now: Timestamp) -> bool {
+        now.micros() < self.denied_until.load(Ordering::Relaxed)
+    }
+
+    /// Said once: every try after that is as vain.
+    fn deny(&self, error: &StoreError, now: Timestamp) {
+        if self.denied_until.swap(now.after(DENIED_FOR).micros(), Ordering::Relaxed) == 0 {
             tracing::warn!(event = "heal.denied", %error, "this process heals no buckets; slots of crashed holders wait for the reconciler");
         }
     }
@@ -195,7 +214,7 @@ async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
         Ok(()) => true,
         Err(error @ StoreError::AccessDenied { .. }) => {
             metrics::healed(entry, "denied");
-            inner.healing.deny(&error);
+            inner.healing.deny(&error, inner.now());
             false
         }
         Err(error) => {
@@ -230,7 +249,7 @@ async fn take_turn(inner: &Inner, entry: &Entry) -> Result<bool, StoreError> {
         }
     };
     let load = entry.saw_load(&row, inner.now());
-    let marked_at = load.and_then(|load| load.healed_at());
+    let marked_at = load.healed_at();
     if in_doubt && marked_at == Some(now) {
         return Ok(true);
     }
@@ -238,9 +257,14 @@ async fn take_turn(inner: &Inner, entry: &Entry) -> Result<bool, StoreError> {
     metrics::healed(entry, "left");
     // Right after the other's time is over, and not a whole time after this try.
     let since = now.since(marked_at.unwrap_or(now));
-    entry.wanted.tried(now, spacing.saturating_sub(since).max(MOMENT));
+    let apart = Duration::from_millis(fastrand::u64(0..APART_MS));
+    entry.wanted.tried(now, spacing.saturating_sub(since).max(MOMENT) + apart);
     Ok(false)
 }
+
+/// All processes that the bucket refuses wait for the same instant; they try within so many milliseconds after it, and find, most of
+/// them, that one has been there.
+const APART_MS: u64 = 1_000;
 
 /// A mark that is nearly over is not asked for more often than this.
 const MOMENT: Duration = Duration::from_millis(100);

@@ -9,7 +9,6 @@ use sluice_core::{Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Tim
 use crate::attempt::refused;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::metrics;
 use crate::outcome::RetryIn;
 use crate::store::{Attributes, Item};
 
@@ -58,15 +57,14 @@ impl LoadSeen {
 }
 
 impl Entry {
-    /// Takes in the load row as a reply showed it. One that cannot be read says nothing: the next sweep replaces it.
-    pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Option<Arc<Load>> {
-        let load = Arc::new(Load::read(&self.dimension, &Attributes(row)).ok()?);
-        if load.measured_at().is_some() {
-            metrics::load(self, load.pending(), load.drain_rate());
-        }
+    /// Takes in the load row as a reply showed it. One that cannot be read says nothing, as one that is not there: the next sweep
+    /// replaces it. No gauge is set: of a bucket that nobody asks for any more it would stand still.
+    pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
+        let load =
+            Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
         let mut seen = self.load.row.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = Some((Arc::clone(&load), now));
-        Some(load)
+        load
     }
 }
 

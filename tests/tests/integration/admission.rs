@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use sluice_core::{Load, Timestamp};
-use sluice_sdk::{AcquireError, Admission, AdmissionMode, Client, Leases, ShedReason, SweepOptions};
-use sluice_testkit::{Fault, Operation};
+use sluice_sdk::{Admission, AdmissionMode, Client, Leases, ShedReason, SweepOptions};
 use tokio::time::sleep;
 
 use crate::kind::Kind;
 use crate::world::{World, begin, dimension, number, settle, take, text};
+
+mod trouble;
 
 const SLOTS: &str = "elevenlabs#concurrent";
 const RPM: &str = "openai#rpm";
@@ -338,75 +339,4 @@ async fn switched_off_it_asks_for_nothing() {
     assert!(client.admit(SLOTS, 1, Some(Duration::ZERO)).backlog(9).await.unwrap().is_admitted());
     sleep(secs(60)).await;
     assert_eq!(world.dynamo.meter().total().requests, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn questions_of_a_second_share_one_read_and_the_background_ends_by_itself() {
-    let world = World::embedded().await.distant();
-    world.slots(SLOTS, 4).await;
-    hold(&world, 1).await;
-    let client = world.client();
-    let requests = || world.dynamo.meter().total().requests;
-    world.dynamo.meter().reset();
-    let asked: Vec<_> = (0..50)
-        .map(|_| {
-            tokio::spawn({
-                let client = client.clone();
-                async move { client.admit(SLOTS, 1, SLO).await.unwrap().is_admitted() }
-            })
-        })
-        .collect();
-    for asked in asked {
-        assert!(asked.await.unwrap());
-    }
-    assert_eq!((requests(), world.dynamo.meter().of(Operation::BatchGetItem).requests), (1, 1));
-    sleep(secs(310)).await;
-    assert!((20..=22).contains(&requests()), "{}", requests());
-    world.dynamo.meter().reset();
-    sleep(secs(600)).await;
-    assert_eq!(requests(), 0, "nobody asks any more");
-    // It begins again, and ends with the client.
-    assert!(client.admit(SLOTS, 1, None).await.unwrap().is_admitted());
-    sleep(secs(40)).await;
-    assert!(requests() >= 3);
-    drop(client);
-    world.dynamo.meter().reset();
-    sleep(secs(60)).await;
-    assert_eq!(requests(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn trouble_of_the_table_sheds_nobody() {
-    let faults = [
-        Fault::LoseRequest,
-        Fault::throttled(),
-        Fault::service("AccessDeniedException", 400, serde_json::json!({ "message": "no" })),
-    ];
-    for fault in faults {
-        let world = World::with_slots(SLOTS, 1).await;
-        hold(&world, 1).await;
-        measured(&world, "0.01", 1, 1, None).await;
-        let client = world.client();
-        assert_eq!(reason(&client).await, Some(ShedReason::OverSlo));
-        sleep(secs(2)).await;
-        for operation in [Operation::BatchGetItem, Operation::GetItem] {
-            world.dynamo.faults().always(operation, fault.clone());
-        }
-        let Admission::Admitted(admitted) = client.admit(SLOTS, 1, SLO).await.unwrap() else { panic!("{fault:?}") };
-        assert_eq!(admitted.wait(), None);
-        world.dynamo.faults().clear();
-        assert_eq!(reason(&client).await, Some(ShedReason::OverSlo));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_question_that_makes_no_sense_is_an_error() {
-    let world = World::with_slots(SLOTS, 2).await;
-    let client = world.client();
-    assert!(matches!(client.admit("nonsense", 1, None).await, Err(AcquireError::Request(_))));
-    assert!(matches!(client.admit(SLOTS, 0, None).await, Err(AcquireError::Request(_))));
-    assert!(matches!(client.admit(SLOTS, 1, None).backlog(-1).await, Err(AcquireError::Request(_))));
-    assert!(matches!(client.admit(SLOTS, 3, None).await, Err(AcquireError::NeverSatisfiable { .. })));
-    assert!(matches!(client.admit("some#concurrent", 1, None).await, Err(AcquireError::UnknownDimension { .. })));
-    assert!(client.admit(SLOTS, 1, None).backlog(0).await.unwrap().is_admitted());
 }

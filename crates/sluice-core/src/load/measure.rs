@@ -13,7 +13,7 @@ use crate::schema::{
     STILL_SINCE, TAKEN, UNCOUNTED,
 };
 use crate::statement::{Operand, Statement, Update};
-use crate::timestamp::Timestamp;
+use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// What a sweep found of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,10 +97,14 @@ impl Before {
     pub fn measure(&self, sample: &Sample) -> Option<Measured> {
         let outlived = self.load.as_ref().map_or(0, Load::outlived);
         let last = self.load.as_ref().and_then(|load| load.measured);
-        if last.is_some_and(|last| sample.at.micros_since(last.at) < SHORTEST_SAMPLE || last.tells(sample, outlived)) {
-            return None;
-        }
-        let measured = last.map_or_else(|| Measurement::first(sample), |last| last.next(sample, outlived));
+        let measured = match last {
+            None => Measurement::first(sample),
+            Some(last) if last.is_ahead_of(sample) => last.begin_anew(sample),
+            Some(last) if sample.at.micros_since(last.at) < SHORTEST_SAMPLE || last.tells(sample, outlived) => {
+                return None;
+            }
+            Some(last) => last.next(sample, outlived),
+        };
         let load = Load {
             dimension: self.dimension.clone(),
             measured: Some(measured),
@@ -108,7 +112,7 @@ impl Before {
             refused: self.load.as_ref().map_or(0, Load::refused),
             outlived,
         };
-        let outlived = last.map_or(0, |last| outlived.saturating_sub(last.outlived)).max(0);
+        let outlived = last.map_or(0, |last| measured.outlived.saturating_sub(last.outlived)).max(0);
         Some(Measured { update: self.write(&measured), load, outlived })
     }
 
@@ -160,6 +164,17 @@ impl Measurement {
             departed_at: None,
             still_since: None,
         }
+    }
+
+    /// Whether a clock that was far ahead measured it: nothing follows from the time since then.
+    fn is_ahead_of(&self, sample: &Sample) -> bool {
+        self.at > sample.at.after(CLOCK_ERROR * 2)
+    }
+
+    /// A measurement that rests on none before; the rate stays.
+    fn begin_anew(&self, sample: &Sample) -> Self {
+        let sequence = self.sequence.saturating_add(1);
+        Self { drain_rate: self.drain_rate, outlived: self.outlived, sequence, ..Self::first(sample) }
     }
 
     fn next(&self, sample: &Sample, outlived: i64) -> Self {

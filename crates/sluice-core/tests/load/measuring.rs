@@ -167,6 +167,29 @@ fn of_two_sweeps_that_measure_at_once_one_writes() {
     assert_eq!(row.before().measure(&early), None);
 }
 
+/// Someone swept from a machine whose clock is an hour ahead.
+#[test]
+fn a_measurement_of_a_clock_that_is_far_ahead_does_not_keep_others_from_measuring() {
+    let (mut row, mut vendor) = (Item::default(), Vendor::new(10, Duration::from_secs(1)));
+    for _ in 0..3 {
+        vendor.run(FIVE_MINUTES, 20);
+        row.sweep(&vendor.sample());
+    }
+    let known = row.load().drain_rate();
+    vendor.run(FIVE_MINUTES, 20);
+    row.sweep(&Sample { at: vendor.now.after(Duration::from_secs(3_600)), ..vendor.sample() }).unwrap();
+    let ahead = row.load().drain_rate();
+    assert_ne!(known, ahead);
+    vendor.run(FIVE_MINUTES, 20);
+    row.sweep(&vendor.sample()).unwrap();
+    assert_eq!((row.load().measured_at(), row.load().sequence()), (Some(vendor.now), 5));
+    for _ in 0..3 {
+        vendor.run(FIVE_MINUTES, 20);
+        row.sweep(&vendor.sample()).unwrap();
+    }
+    assert_within_a_quarter(estimate(&vendor, &row), vendor.real_wait());
+}
+
 #[test]
 fn a_row_that_cannot_be_read_is_measured_anew() {
     for broken in [Operand::Text("x".into()), Operand::Number("-1e400".into())] {

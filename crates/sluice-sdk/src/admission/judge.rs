@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Admission as CoreAdmission, Amount, Bucket, Cost, Pressure, ShedReason, admit};
+use sluice_core::{Admission as CoreAdmission, Amount, Bucket, Cost, Pressure, ShedReason, Timestamp, admit};
 
 use super::look;
 use crate::acquire::AcquireError;
@@ -60,7 +60,9 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
     let known = entry.admission.known(load.as_deref());
     let waiting = entry.load.waiting();
     // A sweep's measurement is younger where reading failed of late.
-    let live = match load.as_ref().filter(|load| load.measured_at().is_some_and(|at| !reading.is_read_since(at))) {
+    // One of a clock that is ahead is none.
+    let is_younger = |at: Timestamp| at <= now && !reading.is_read_since(at);
+    let live = match load.as_ref().filter(|load| load.measured_at().is_some_and(is_younger)) {
         Some(load) => load.pending(),
         None => taken(bucket),
     };

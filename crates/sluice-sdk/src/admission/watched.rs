@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Load, Standing, Timestamp};
+use sluice_core::{Amount, Bucket, Load, ShedReason, Standing, Timestamp};
+
+/// After a read that failed, everyone is admitted for so long without another.
+const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// One bucket, once admission was asked about it.
 #[derive(Debug, Default)]
@@ -28,6 +31,10 @@ struct Seen {
     pending_from: Option<Timestamp>,
     asked_at: Timestamp,
     is_refreshed: bool,
+    /// Reading failed; until then it is not tried again.
+    unknown_until: Timestamp,
+    /// While the vendor counts as down: when one request is let through, to see.
+    tries_at: Option<Timestamp>,
 }
 
 /// What is known of completions.
@@ -89,6 +96,38 @@ impl Watched {
     pub(super) fn asked(&self, now: Timestamp) {
         self.is_in_use.store(true, Ordering::Relaxed);
         self.seen().asked_at = now;
+    }
+
+    /// Reading failed.
+    pub(super) fn unknown(&self, now: Timestamp) {
+        self.seen().unknown_until = now.after(UNKNOWN_FOR);
+    }
+
+    pub(super) fn is_unknown(&self, now: Timestamp) -> bool {
+        let until = self.seen().unknown_until;
+        now < until && until <= now.after(UNKNOWN_FOR)
+    }
+
+    /// Whether a request is let through though it is to be shed: where everyone is shed nothing departs, and nobody would hear that
+    /// the vendor is up again. One in each staleness time, from the first shed on.
+    pub(super) fn tries_again(&self, reason: ShedReason, staleness: Duration, now: Timestamp) -> bool {
+        let mut seen = self.seen();
+        if reason != ShedReason::UpstreamDown {
+            seen.tries_at = None;
+            return false;
+        }
+        match seen.tries_at {
+            Some(at) if at > now => false,
+            at => {
+                seen.tries_at = Some(now.after(staleness));
+                at.is_some()
+            }
+        }
+    }
+
+    /// Something is admitted.
+    pub(super) fn is_up(&self) {
+        self.seen().tries_at = None;
     }
 
     /// Whether a reply has shown the bucket since it is in use.

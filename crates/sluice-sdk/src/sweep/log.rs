@@ -35,11 +35,15 @@ pub(super) async fn add(store: &Store, report: &SweepReport, now: Timestamp) {
     tracing::warn!(event = "reconciler.sweep_log_left", error = failed);
 }
 
-/// Written twice after a lost reply, a sweep would have two lines: the condition asks for the text as it was.
+/// The condition asks for the text as it was, so that no sweep takes away another's line.
 async fn write(store: &Store, record: SweepRecord) -> Result<(), StoreError> {
     for _ in 0..TRIES {
         let row = store.read(SWEEPS_KEY).await?;
         let log = row.map(|row| SweepLog::read(&Attributes(&row))).unwrap_or_default();
+        // Its own, after a lost reply.
+        if log.records().any(|known| known.at == record.at && known.requests == record.requests) {
+            return Ok(());
+        }
         if let Written::Applied(_) = store.update(&log.add(record), IfAmbiguous::SendAgain).await? {
             return Ok(());
         }

@@ -70,11 +70,19 @@ fn sample(bucket: &Bucket, census: Census, options: &SweepOptions, now: Timestam
     }
 }
 
-/// The measurement, where no other sweep was faster; another's stands.
+/// The measurement as it stands: this one, also where its reply was lost, or that of a sweep that was faster, which tells of
+/// outlived holders itself.
 async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, StoreError> {
     match store.update(&measured.update, IfAmbiguous::SendAgain).await {
         Ok(Written::Applied(_)) => Ok(Some(measured)),
-        Ok(Written::ConditionFailed(_)) => Ok(None),
+        Ok(Written::ConditionFailed(row)) => {
+            let read = |row: &Item| Load::read(measured.load.dimension(), &Attributes(row)).ok();
+            let load = row.as_ref().and_then(read);
+            Ok(load.map(|load| match load.measured_at() == measured.load.measured_at() {
+                true => measured,
+                false => Measured { load, outlived: 0, update: measured.update },
+            }))
+        }
         Err(StoreError::Contended { message, .. }) => {
             tracing::warn!(event = "reconciler.load_left", dimension = %measured.load.dimension(), message);
             Ok(None)
