@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -12,14 +13,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
 
 use self::scraper::Scraper;
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
 use crate::signals::stop_requested;
+use crate::view::Reader;
 
 mod scraper;
+
+/// Between two scans, at least: several collectors cost no more than one.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -35,21 +39,22 @@ pub(crate) async fn run(options: Options) -> Ended {
     let listener = TcpListener::bind(options.listen).await.map_err(|error| cannot(options.listen, &error))?;
     println!("sluice metrics of {table}: http://{}/metrics", listener.local_addr()?);
     println!("Ctrl-C stops it.");
-    let service = service(Scraper::new(client));
+    let scraper = Arc::new(Scraper::default());
     tokio::select! {
-        served = axum::serve(listener, service) => served?,
+        served = axum::serve(listener, service(Arc::clone(&scraper))) => served?,
+        // It goes on whatever becomes of the requests, and the program does not outlive it: nothing would be scanned any more.
+        never = scraper.read_on(Reader::new(client, INTERVAL)) => match never {},
         () = &mut stop => println!("stopping"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn service(scraper: Scraper) -> Router {
-    Router::new().route("/metrics", get(answer)).with_state(Arc::new(Mutex::new(scraper)))
+fn service(scraper: Arc<Scraper>) -> Router {
+    Router::new().route("/metrics", get(answer)).with_state(scraper)
 }
 
-/// Scrapes that come together wait for one scan.
-async fn answer(State(scraper): State<Arc<Mutex<Scraper>>>) -> Response {
-    match scraper.lock().await.scrape().await {
+async fn answer(State(scraper): State<Arc<Scraper>>) -> Response {
+    match scraper.scrape().await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         // Prometheus counts the target as down; an alert on that is what an operator needs.
         Err(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble).into_response(),

@@ -1,40 +1,83 @@
-//! A scan of the table for a scrape, and its text.
+//! Scans of the table for those who scrape, and their text.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use sluice_sdk::{Client, Survey, describe_metrics};
-use tokio::time::Instant;
+use sluice_sdk::{Survey, describe_metrics};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
 
 use crate::view::Reader;
 
-/// Between two scans, at least: several collectors cost no more than one.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// A scrape waits so long for a scan that is due, and then takes the text of the one before: in most tables it gets the new one.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Where there is nothing to take it waits so long, which is less than the ten seconds that Prometheus gives a scrape.
+const FIRST_PATIENCE: Duration = Duration::from_secs(8);
+/// So long after the next scan was due a text is too old to be served as the state of the table.
+const OLD: Duration = Duration::from_secs(5 * 60);
 
-/// What is served, read anew where that is due.
+/// What is served. The scans run on a task of their own ([`read_on`](Self::read_on)): a scrape that is cut off ends no scan, and
+/// takes no pause between two away.
+#[derive(Debug, Default)]
 pub(super) struct Scraper {
-    reader: Reader,
-    /// The text, or why there is none, and until when it is served.
-    last: Option<(Result<String, String>, Instant)>,
+    /// Somebody wants a text, and the last is not new any more.
+    wanted: Notify,
+    last: watch::Sender<Option<Scan>>,
+}
+
+/// What came of a scan.
+#[derive(Clone, Debug)]
+struct Scan {
+    /// The text, or why there is none.
+    text: Result<String, String>,
+    /// When the next may begin.
+    due: Instant,
+}
+
+impl Scan {
+    fn is_new(&self) -> bool {
+        Instant::now() < self.due
+    }
+
+    fn is_old(&self) -> bool {
+        Instant::now() >= self.due + OLD
+    }
 }
 
 impl Scraper {
-    pub(super) fn new(client: Client) -> Self {
-        Self { reader: Reader::new(client, INTERVAL), last: None }
+    /// Scans when it is asked to, until it is dropped.
+    pub(super) async fn read_on(&self, mut reader: Reader) -> Infallible {
+        loop {
+            self.wanted.notified().await;
+            // Who asked while a scan was under way has had it.
+            if self.last.borrow().as_ref().is_some_and(Scan::is_new) {
+                continue;
+            }
+            let begun = Instant::now();
+            let reading = reader.next().await;
+            let due = begun + reading.every;
+            let text = reading.survey.map(|survey| text(&survey)).map_err(|error| format!("{error}\n"));
+            self.last.send_replace(Some(Scan { text, due }));
+        }
     }
 
-    /// The metrics of the table, at most as old as the pace of the reader makes them.
-    pub(super) async fn scrape(&mut self) -> Result<String, String> {
-        if let Some((text, until)) = &self.last
-            && Instant::now() < *until
-        {
-            return text.clone();
+    /// The metrics of the table: of the scan that is due, where it ends in time, else of the last.
+    pub(super) async fn scrape(&self) -> Result<String, String> {
+        let mut last = self.last.subscribe();
+        let known = last.borrow_and_update().clone().filter(|scan| !scan.is_old());
+        if let Some(scan) = known.as_ref().filter(|scan| scan.is_new()) {
+            return scan.text.clone();
         }
-        let begun = Instant::now();
-        let reading = self.reader.next().await;
-        let text = reading.survey.map(|survey| text(&survey)).map_err(|error| format!("{error}\n"));
-        self.last = Some((text.clone(), begun + reading.every));
-        text
+        self.wanted.notify_one();
+        let patience = if known.is_some() { PATIENCE } else { FIRST_PATIENCE };
+        // The sender is this struct's own, so that the one error is that time is up.
+        let new = timeout(patience, last.wait_for(|scan| scan.as_ref().is_some_and(Scan::is_new))).await;
+        let new = new.ok().and_then(Result::ok).and_then(|scan| scan.clone());
+        match new.or(known) {
+            Some(scan) => scan.text,
+            None => Err("the scan of the table has not ended yet, and there is no other: try again\n".into()),
+        }
     }
 }
 
@@ -50,12 +93,17 @@ fn text(survey: &Survey) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::view::sample::{self, Row};
-    use sluice_sdk::core::schema;
+    use aws_sdk_dynamodb::types::AttributeValue;
+    use sluice_sdk::core::{SweepLog, SweepRecord, schema};
     use sluice_sdk::{METRICS, MetricSource};
-    use sluice_testkit::EmbeddedDynamo;
+    use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
+    use tokio::time::sleep;
 
+    const SECOND: Duration = Duration::from_secs(1);
     const TABLE: &str = "ontopix-vendor-buckets-metrics";
 
     /// At 10,000 s: a rate bucket that cools down, and two of three slots held, one by a lease that ended long ago.
@@ -72,7 +120,26 @@ mod tests {
             sample::lease("elevenlabs#concurrent", "a", "product-a", 9_000, 9_100),
             sample::lease("elevenlabs#concurrent", "b", "product-b", 9_990, 10_050),
         ];
-        sample::survey(10_000, &[slots, rate], leases, &[load])
+        let mut survey = sample::survey(10_000, &[slots, rate], leases, &[load]);
+        survey.sweeps = SweepLog::read(&SweptAt("9700"));
+        survey
+    }
+
+    /// The row of the last sweeps, with one.
+    struct SweptAt(&'static str);
+
+    impl schema::Row for SweptAt {
+        fn field(&self, name: &str) -> Option<schema::Field<'_>> {
+            let record = SweepRecord { at: self.0.parse().unwrap(), ..SweepRecord::default() };
+            (name == schema::SWEEPS).then(|| schema::Field::Text(record.to_string().leak()))
+        }
+    }
+
+    #[test]
+    fn a_table_that_was_read_in_part_is_told_to_be() {
+        let mut cut = surveyed();
+        cut.is_whole = false;
+        assert!(text(&cut).lines().any(|line| line == "sluice_scrape_whole 0"));
     }
 
     #[test]
@@ -91,7 +158,9 @@ mod tests {
             r#"sluice_load_refused_total{dimension="elevenlabs#concurrent"} 12"#,
             r#"sluice_load_outlived_total{dimension="elevenlabs#concurrent"} 1"#,
             r#"sluice_load_age_seconds{dimension="elevenlabs#concurrent"} 100"#,
+            "sluice_sweep_age_seconds 300",
             "sluice_table_unreadable 0",
+            "sluice_scrape_whole 1",
             "sluice_scrape_rows 5",
             "sluice_scrape_capacity_units 0.5",
         ] {
@@ -108,16 +177,29 @@ mod tests {
         }
     }
 
+    async fn scraped() -> (EmbeddedDynamo, Arc<Scraper>) {
+        let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
+        let scraper = Arc::new(Scraper::default());
+        scan_for(&scraper, &dynamo);
+        (dynamo, scraper)
+    }
+
+    fn scan_for(scraper: &Arc<Scraper>, dynamo: &EmbeddedDynamo) {
+        let (scraper, reader) = (Arc::clone(scraper), Reader::new(dynamo.client(TABLE), SECOND));
+        tokio::spawn(async move { scraper.read_on(reader).await });
+    }
+
     #[tokio::test(start_paused = true)]
     async fn scrapes_within_a_second_are_one_scan() {
-        let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
-        let mut scraper = Scraper::new(dynamo.client(TABLE));
+        let (dynamo, scraper) = scraped().await;
         dynamo.meter().reset();
         for _ in 0..5 {
-            scraper.scrape().await.unwrap();
+            let (one, other) = tokio::join!(scraper.scrape(), scraper.scrape());
+            assert!(one.is_ok() && other.is_ok());
         }
         assert_eq!(dynamo.meter().reset().requests, 1);
-        tokio::time::advance(Duration::from_millis(1_001)).await;
+        sleep(SECOND * 600).await;
+        assert_eq!(dynamo.meter().reset().requests, 0, "nobody asked");
         scraper.scrape().await.unwrap();
         assert_eq!(dynamo.meter().reset().requests, 1);
     }
@@ -125,10 +207,58 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_table_that_is_not_there_is_told_and_found_when_it_comes() {
         let dynamo = EmbeddedDynamo::new().unwrap();
-        let mut scraper = Scraper::new(dynamo.client(TABLE));
+        let scraper = Arc::new(Scraper::default());
+        scan_for(&scraper, &dynamo);
         assert!(scraper.scrape().await.unwrap_err().contains(TABLE));
         dynamo.create_table(TABLE).await.unwrap();
-        tokio::time::advance(Duration::from_secs(6)).await;
+        sleep(SECOND * 6).await;
         assert!(scraper.scrape().await.unwrap().contains("sluice_scrape_rows 0"));
+    }
+
+    /// A scan of seven pages, and so of more than six seconds.
+    async fn make_slow(dynamo: &EmbeddedDynamo) {
+        let text = AttributeValue::S("x".repeat(380_000));
+        for n in 0..14 {
+            let key = AttributeValue::S(format!("no bucket {n}"));
+            let put = dynamo.dynamodb().put_item().table_name(TABLE);
+            put.item(schema::KEY, key).item("text", text.clone()).send().await.unwrap();
+        }
+        dynamo.faults().always(Operation::Scan, Fault::Delay(Duration::from_millis(900)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scrapes_that_are_cut_off_end_no_scan_and_begin_none_early() {
+        let (dynamo, scraper) = scraped().await;
+        make_slow(&dynamo).await;
+        dynamo.meter().reset();
+        for _ in 0..60 {
+            if let Ok(text) = timeout(Duration::from_millis(500), scraper.scrape()).await {
+                assert!(text.unwrap().contains("sluice_scrape_rows 14"));
+            }
+        }
+        // Half a minute at most: one scan, and a pause of nine times as long.
+        let pages = dynamo.meter().of(Operation::Scan).requests;
+        assert!((5..=7).contains(&pages), "{pages}");
+        assert!(scraper.scrape().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_scrapes_a_slow_table_gets_the_last_text_in_time() {
+        let (dynamo, scraper) = scraped().await;
+        let first = scraper.scrape().await.unwrap();
+        make_slow(&dynamo).await;
+        sleep(SECOND * 10).await;
+        let began = Instant::now();
+        assert_eq!(scraper.scrape().await.unwrap(), first);
+        // Tokio's clock counts whole milliseconds.
+        assert!(began.elapsed() <= PATIENCE + Duration::from_millis(1), "{:?}", began.elapsed());
+        sleep(SECOND * 8).await;
+        let second = scraper.scrape().await.unwrap();
+        assert!(second.contains("sluice_scrape_rows 14"), "the scan went on without its scrape");
+        sleep(OLD + SECOND * 120).await;
+        assert_ne!(scraper.scrape().await.unwrap(), second, "what is old is not served: it waits for the new one");
+        sleep(OLD + SECOND * 120).await;
+        dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
+        assert!(scraper.scrape().await.is_err());
     }
 }

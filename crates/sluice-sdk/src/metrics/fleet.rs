@@ -22,6 +22,9 @@ impl Survey {
     /// Tells the recorder of this thread, or of the program, what the table holds: the metrics whose source is the table
     /// ([`MetricSource`](crate::MetricSource)). What is gone since an earlier survey keeps its last value in a recorder that is used
     /// again.
+    ///
+    /// A survey of a part of the table ([`is_whole`](Survey::is_whole) is false) is told as what was read, with
+    /// `sluice.scrape.whole` at 0 and a warning in the log: its counts are too low, and buckets may be missing.
     pub fn publish(&self) {
         let leases = self.leases_by_bucket();
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
@@ -42,6 +45,15 @@ impl Survey {
         }
         names::TABLE_UNREADABLE.gauge([]).set(number(faults));
         names::SCRAPE_DURATION.gauge([]).set(self.took);
+        names::SCRAPE_WHOLE.gauge([]).set(number(u8::from(self.is_whole)));
+        if !self.is_whole {
+            tracing::warn!(
+                event = "metrics.partial",
+                rows = self.rows,
+                pages = self.pages,
+                "the table is too large to be told whole"
+            );
+        }
         names::SCRAPE_ROWS.gauge([]).set(number(self.rows));
         if let Some(units) = self.read_units {
             names::SCRAPE_UNITS.gauge([]).set(units);

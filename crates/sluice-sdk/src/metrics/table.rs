@@ -248,6 +248,8 @@ metrics! {
         "Rows that cannot be read";
     SCRAPE_DURATION: Table Gauge "sluice.scrape.duration" Seconds []
         "How long the scan took that all of this is from";
+    SCRAPE_WHOLE: Table Gauge "sluice.scrape.whole" Count []
+        "1 where it read the whole table, 0 where the table is too large for it: then all of this is of a part";
     SCRAPE_ROWS: Table Gauge "sluice.scrape.rows" Count []
         "Rows that it read";
     SCRAPE_UNITS: Table Gauge "sluice.scrape.capacity_units" CapacityUnits []
