@@ -235,7 +235,9 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         }
     };
     metrics::admitted(&entry, reason.as_str(), mode.as_str());
-    let retry_after = retry_after(wait, asked.slo.unwrap_or_default(), fastrand::u32(..));
+    // A vendor that is down is not up sooner for those who have more patience.
+    let slo = asked.slo.filter(|_| reason == ShedReason::OverSlo).unwrap_or_default();
+    let retry_after = retry_after(wait, slo, fastrand::u32(..));
     let shed = Shed { wait, retry_after, reason };
     heal::shed(inner, &entry, retry_after);
     tracing::debug!(event = "admission.shed", %dimension, reason = reason.as_str(), wait_ms = wait.as_millis(), mode = mode.as_str());
