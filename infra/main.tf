@@ -13,15 +13,16 @@ module "table" {
 module "reconciler" {
   source = "./modules/reconciler"
 
-  environment         = var.environment
-  region              = var.region
-  table_name          = module.table.name
-  table_arn           = module.table.arn
-  package_path        = var.package_path
-  architecture        = var.architecture
-  schedule_expression = var.schedule_expression
-  log_level           = var.log_level
-  log_retention_days  = var.log_retention_days
+  environment          = var.environment
+  region               = var.region
+  table_name           = module.table.name
+  table_arn            = module.table.arn
+  package_path         = var.package_path
+  architecture         = var.architecture
+  schedule_expression  = var.schedule_expression
+  log_level            = var.log_level
+  log_retention_days   = var.log_retention_days
+  slowest_call_seconds = var.slowest_call_seconds
 }
 
 module "caller_policy" {

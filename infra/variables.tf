@@ -81,6 +81,12 @@ variable "log_retention_days" {
   default     = 30
 }
 
+variable "slowest_call_seconds" {
+  description = "The longest that a call may take. Sweeps take no bucket to drain slower than each slot once in that time, so that one that hangs does not shed for ever; longer is for calls that do last longer."
+  type        = number
+  default     = 900
+}
+
 variable "alarm_topic_arns" {
   description = "SNS topics that hear of each alarm and of its end. Without any, alarms show on the dashboard only."
   type        = list(string)

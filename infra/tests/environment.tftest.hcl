@@ -35,6 +35,7 @@ run "what_can_be_chosen_arrives" {
     schedule_expression      = "rate(10 minutes)"
     log_level                = "WARN"
     log_retention_days       = 14
+    slowest_call_seconds     = 1800
     find_hot_keys            = false
     kms_key_arn              = "arn:aws:kms:eu-west-1:111122223333:key/the-key"
     warm_throughput          = { read_units_per_second = 12000, write_units_per_second = 8000 }
@@ -60,11 +61,12 @@ run "what_can_be_chosen_arrives" {
 
   assert {
     condition = module.reconciler.settings == {
-      architecture        = "x86_64"
-      schedule_expression = "rate(10 minutes)"
-      log_level           = "WARN"
-      log_retention_days  = 14
-      region              = "eu-west-1"
+      architecture         = "x86_64"
+      schedule_expression  = "rate(10 minutes)"
+      log_level            = "WARN"
+      log_retention_days   = 14
+      region               = "eu-west-1"
+      slowest_call_seconds = 1800
     }
     error_message = "A variable does not reach the reconciler."
   }

@@ -40,12 +40,13 @@ run "the_function_is_a_small_one_that_runs_alone" {
 
   assert {
     condition = aws_lambda_function.reconciler.environment[0].variables == tomap({
-      SLUICE_TABLE_NAME = "the-table"
-      SLUICE_ENV        = "pre"
-      SLUICE_AWS_REGION = "eu-central-1"
-      SLUICE_LOG_LEVEL  = "INFO"
+      SLUICE_TABLE_NAME   = "the-table"
+      SLUICE_ENV          = "pre"
+      SLUICE_AWS_REGION   = "eu-central-1"
+      SLUICE_LOG_LEVEL    = "INFO"
+      SLUICE_SLOWEST_CALL = "900"
     })
-    error_message = "The function is told the table, the environment, the region and the log level."
+    error_message = "The function is told the table, the environment, the region, the log level and the longest call."
   }
 }
 
@@ -208,10 +209,11 @@ run "what_can_be_chosen_arrives" {
   }
 
   variables {
-    architecture        = "x86_64"
-    schedule_expression = "cron(0/10 * * * ? *)"
-    log_level           = "DEBUG"
-    log_retention_days  = 7
+    architecture         = "x86_64"
+    schedule_expression  = "cron(0/10 * * * ? *)"
+    log_level            = "DEBUG"
+    log_retention_days   = 7
+    slowest_call_seconds = 3600
   }
 
   assert {
@@ -221,6 +223,7 @@ run "what_can_be_chosen_arrives" {
       && aws_lambda_function.reconciler.environment[0].variables.SLUICE_LOG_LEVEL == "DEBUG"
       && aws_lambda_function.reconciler.logging_config[0].application_log_level == "DEBUG"
       && aws_cloudwatch_log_group.reconciler.retention_in_days == 7
+      && aws_lambda_function.reconciler.environment[0].variables.SLUICE_SLOWEST_CALL == "3600"
     )
     error_message = "A variable of the module does not reach its resource."
   }
@@ -270,6 +273,20 @@ run "a_retention_that_cloudwatch_does_not_take_is_refused" {
   }
 
   expect_failures = [var.log_retention_days]
+}
+
+run "calls_of_no_length_are_refused" {
+  command = plan
+
+  module {
+    source = "./modules/reconciler"
+  }
+
+  variables {
+    slowest_call_seconds = 0
+  }
+
+  expect_failures = [var.slowest_call_seconds]
 }
 
 run "an_unknown_log_level_is_refused" {

@@ -21,12 +21,16 @@ pub(crate) struct Options {
     /// Time between two sweeps, one second at least
     #[arg(long, value_parser = interval, default_value = "5m")]
     interval: Duration,
+    /// The longest that a call may take, one second at least: no drain rate is taken to be below each slot once in that time
+    /// [default: SLUICE_SLOWEST_CALL, in seconds, else 15m]
+    #[arg(long, value_parser = interval)]
+    slowest_call: Option<Duration>,
     /// Print JSON, a line for each sweep
     #[arg(long)]
     json: bool,
 }
 
-/// Each sweep reads the whole table.
+/// Each sweep reads the whole table; and a call that takes no time makes no floor.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < Duration::from_secs(1) => Err("it takes one second at least, as in 5m".into()),
@@ -38,12 +42,14 @@ pub(crate) async fn run(options: Options) -> Ended {
     // One listener for all of it: a signal during a sweep is heard too. A sweep may be cut off anywhere.
     let mut stop = std::pin::pin!(stop_requested());
     let client = client().await?;
+    let mut how = SweepOptions::from_env()?;
+    how.slowest_call = options.slowest_call.unwrap_or(how.slowest_call);
     if !options.once && !options.json {
         println!("sweeping every {}; Ctrl-C stops", humantime::format_duration(options.interval));
     }
     loop {
         let swept = tokio::select! {
-            swept = client.sweep(SweepOptions::default()) => swept,
+            swept = client.sweep(how.clone()) => swept,
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         };
         match swept {

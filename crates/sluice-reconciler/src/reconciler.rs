@@ -48,6 +48,7 @@ impl From<ReconcileError> for Diagnostic {
 pub struct Reconciler {
     client: Result<Client, ConfigError>,
     environment: String,
+    options: Result<SweepOptions, ConfigError>,
 }
 
 impl Reconciler {
@@ -60,7 +61,8 @@ impl Reconciler {
         {
             tracing::warn!(event = "reconciler.cold", %error);
         }
-        Self::new(client, std::env::var("SLUICE_ENV").ok().filter(|environment| !environment.is_empty()))
+        let environment = std::env::var("SLUICE_ENV").ok().filter(|environment| !environment.is_empty());
+        Self::new(client, environment).with_options(SweepOptions::from_env())
     }
 
     /// A function over this client; without an environment its metrics name the table.
@@ -68,7 +70,14 @@ impl Reconciler {
     pub fn new(client: Result<Client, ConfigError>, environment: Option<String>) -> Self {
         let table = || client.as_ref().map_or_else(|_| "unknown".to_owned(), |client| client.table().to_owned());
         let environment = environment.unwrap_or_else(table);
-        Self { client, environment }
+        Self { client, environment, options: Ok(SweepOptions::default()) }
+    }
+
+    /// Sweeps in this way, within the time that Lambda gives; where it cannot be used, every run says why.
+    #[must_use]
+    pub fn with_options(mut self, options: Result<SweepOptions, ConfigError>) -> Self {
+        self.options = options;
+        self
     }
 
     /// Sweeps, logs the report and its metrics, and returns the report.
@@ -77,15 +86,14 @@ impl Reconciler {
     /// [`ReconcileError`], which Lambda counts: variables that cannot be used, a table that does not answer. A row that cannot be
     /// read is none, nor is a sweep that the time does not suffice for.
     pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
-        let client = match &self.client {
-            Ok(client) => client,
-            Err(error) => {
+        let (client, mut options) = match (&self.client, &self.options) {
+            (Ok(client), Ok(options)) => (client, options.clone()),
+            (Err(error), _) | (_, Err(error)) => {
                 let error = ReconcileError::Config(error.to_string());
                 self.tell(&SweepReport::default(), Some(&error));
                 return Err(error);
             }
         };
-        let mut options = SweepOptions::default();
         options.budget = Some(budget(time_left));
         match client.sweep(options).await {
             Ok(report) => {

@@ -13,6 +13,9 @@ use crate::lease_ids::LeaseIds;
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
+/// The floor of a drain rate rests on the longest call: below a second it would be no floor but a fast vendor.
+const SHORTEST_CALL: Duration = Duration::from_secs(1);
+
 /// For which grants a lease is written, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -153,6 +156,13 @@ impl Config {
     }
 }
 
+/// The longest that a call may take, for sweeps; `None` where `SLUICE_SLOWEST_CALL` is not set, or empty.
+pub(crate) fn slowest_call(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Duration>, ConfigError> {
+    let name = "SLUICE_SLOWEST_CALL";
+    let variable = Variable { name, value: lookup(name).filter(|value| !value.is_empty()) };
+    variable.parse("seconds, at least 1, as in 900", |v| seconds(v).filter(|call| *call >= SHORTEST_CALL))
+}
+
 /// The level of `SLUICE_LOG_LEVEL`, in the spelling of `tracing`; for programs that install a subscriber. `None` where the
 /// text is no level.
 #[must_use]
@@ -280,6 +290,17 @@ mod tests {
             }
             let text = with(&pairs).unwrap_err().to_string();
             assert!(text.contains(variable) && text.contains(value) && text.contains("takes"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_call_is_a_second_at_least() {
+        let with = |value: &'static str| slowest_call(|_| Some(value.into()));
+        assert_eq!(slowest_call(|_| None), Ok(None));
+        assert_eq!((with(""), with("1800")), (Ok(None), Ok(Some(Duration::from_secs(1_800)))));
+        for value in ["0", "0.5", "15m", "-900", "NaN", "1e300"] {
+            let text = with(value).unwrap_err().to_string();
+            assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("takes"), "{text}");
         }
     }
 

@@ -22,10 +22,11 @@ resource "aws_lambda_function" "reconciler" {
 
   environment {
     variables = {
-      SLUICE_TABLE_NAME = var.table_name
-      SLUICE_ENV        = var.environment
-      SLUICE_AWS_REGION = var.region
-      SLUICE_LOG_LEVEL  = var.log_level
+      SLUICE_TABLE_NAME   = var.table_name
+      SLUICE_ENV          = var.environment
+      SLUICE_AWS_REGION   = var.region
+      SLUICE_LOG_LEVEL    = var.log_level
+      SLUICE_SLOWEST_CALL = tostring(var.slowest_call_seconds)
     }
   }
 

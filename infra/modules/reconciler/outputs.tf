@@ -21,10 +21,11 @@ output "dead_letter_queue_url" {
 output "settings" {
   description = "What the environment chose, read back from the resources."
   value = {
-    architecture        = one(aws_lambda_function.reconciler.architectures)
-    schedule_expression = aws_cloudwatch_event_rule.schedule.schedule_expression
-    log_level           = aws_lambda_function.reconciler.environment[0].variables.SLUICE_LOG_LEVEL
-    log_retention_days  = aws_cloudwatch_log_group.reconciler.retention_in_days
-    region              = aws_lambda_function.reconciler.environment[0].variables.SLUICE_AWS_REGION
+    architecture         = one(aws_lambda_function.reconciler.architectures)
+    schedule_expression  = aws_cloudwatch_event_rule.schedule.schedule_expression
+    log_level            = aws_lambda_function.reconciler.environment[0].variables.SLUICE_LOG_LEVEL
+    log_retention_days   = aws_cloudwatch_log_group.reconciler.retention_in_days
+    region               = aws_lambda_function.reconciler.environment[0].variables.SLUICE_AWS_REGION
+    slowest_call_seconds = tonumber(aws_lambda_function.reconciler.environment[0].variables.SLUICE_SLOWEST_CALL)
   }
 }

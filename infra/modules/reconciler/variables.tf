@@ -77,3 +77,14 @@ variable "log_retention_days" {
     error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653 days."
   }
 }
+
+variable "slowest_call_seconds" {
+  description = "SLUICE_SLOWEST_CALL of the function."
+  type        = number
+  default     = 900
+
+  validation {
+    condition     = var.slowest_call_seconds >= 1 && var.slowest_call_seconds <= 31536000
+    error_message = "The longest call must take from 1 second to a year."
+  }
+}

@@ -32,11 +32,12 @@ run "prod_is_made_as_agreed" {
 
   assert {
     condition = module.reconciler.settings == {
-      architecture        = "arm64"
-      schedule_expression = "rate(5 minutes)"
-      log_level           = "INFO"
-      log_retention_days  = 90
-      region              = "eu-central-1"
+      architecture         = "arm64"
+      schedule_expression  = "rate(5 minutes)"
+      log_level            = "INFO"
+      log_retention_days   = 90
+      region               = "eu-central-1"
+      slowest_call_seconds = 900
     }
     error_message = "The reconciler of prod is not as agreed."
   }

@@ -28,11 +28,12 @@ run "sandbox_is_made_as_agreed" {
 
   assert {
     condition = module.reconciler.settings == {
-      architecture        = "arm64"
-      schedule_expression = "rate(5 minutes)"
-      log_level           = "DEBUG"
-      log_retention_days  = 7
-      region              = "eu-central-1"
+      architecture         = "arm64"
+      schedule_expression  = "rate(5 minutes)"
+      log_level            = "DEBUG"
+      log_retention_days   = 7
+      region               = "eu-central-1"
+      slowest_call_seconds = 900
     }
     error_message = "The reconciler of sandbox is not as agreed."
   }

@@ -95,6 +95,40 @@ async fn a_bad_variable_is_the_error_of_every_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bad_longest_call_is_the_error_of_every_run() {
+    let world = with_ended(1).await;
+    let bad = ConfigError::BadValue { variable: "SLUICE_SLOWEST_CALL", value: "15m".into(), takes: "seconds" };
+    let reconciler = reconciler(&world).with_options(Err(bad));
+    let error = reconciler.reconcile(Duration::from_secs(60)).await.unwrap_err();
+    assert!(matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_SLOWEST_CALL")), "{error}");
+}
+
+/// Two slots stay held and nothing departs: the rate falls to its floor, each slot once in the longest call.
+#[tokio::test(start_paused = true)]
+async fn the_longest_call_is_the_floor_of_the_drain_rate() {
+    for (longest, floor) in [(900, "0.002222222222"), (100, "0.02")] {
+        let world = World::with_slots(SLOTS, 2).await;
+        let client = world.client();
+        let mut options = SweepOptions::default();
+        options.slowest_call = Duration::from_secs(longest);
+        let reconciler = reconciler(&world).with_options(Ok(options));
+        let sweep = async || drop(reconciler.reconcile(Duration::from_secs(60)).await.unwrap());
+        let (mut one, other) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
+        sweep().await;
+        world.pass(Duration::from_secs(10));
+        other.release().await.unwrap();
+        sweep().await;
+        for _ in 0..200 {
+            world.pass(Duration::from_secs(30));
+            one.renew().await.unwrap();
+            sweep().await;
+        }
+        let load = client.survey().await.unwrap().loads.remove(0).load.unwrap();
+        assert_eq!(load.drain_rate().map(|rate| rate.to_string()).as_deref(), Some(floor), "{load:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_function_ends_in_time_whatever_hangs() {
     for operation in [Operation::Scan, Operation::TransactWriteItems] {
         let world = with_ended(3).await;

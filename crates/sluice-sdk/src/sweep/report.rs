@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use sluice_core::{Amount, ClockOffset, Dimension, Load};
 
 use super::MOST_LOGGED;
+use crate::config::{self, ConfigError};
 use crate::give_back::Tally;
 
 /// The target of the event `reconciler.complete` in `tracing`, for programs that print the report themselves.
@@ -24,15 +25,30 @@ pub struct SweepOptions {
     /// Time after which nothing new is begun; none by default. What is left is the next sweep's.
     pub budget: Option<Duration>,
     /// The longest that a call may take; 15 minutes by default, which is how long a Lambda function may run. A drain rate is never
-    /// taken to be below each slot once in that time, so that a bucket in which nothing departs does not shed for ever.
+    /// taken to be below each slot once in that time, so that a bucket in which nothing departs does not shed for ever. Longer lets
+    /// a rate fall lower, for calls that do last longer; shorter never sheds for longer than that time.
     pub slowest_call: Duration,
     /// The one bucket whose ended leases are looked for, without a recount.
     pub(crate) only: Option<Dimension>,
 }
 
+/// 15 minutes.
+const SLOWEST_CALL: Duration = Duration::from_secs(15 * 60);
+
+impl SweepOptions {
+    /// The defaults, and what the environment says: `SLUICE_SLOWEST_CALL`, in seconds, is [`slowest_call`](Self::slowest_call).
+    ///
+    /// # Errors
+    /// [`ConfigError::BadValue`] where the variable holds no number of seconds from 1 to a year.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        let slowest_call = config::slowest_call(|name| std::env::var(name).ok())?.unwrap_or(SLOWEST_CALL);
+        Ok(Self { slowest_call, ..Self::default() })
+    }
+}
+
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { segments: 16, concurrency: 4, budget: None, slowest_call: Duration::from_secs(15 * 60), only: None }
+        Self { segments: 16, concurrency: 4, budget: None, slowest_call: SLOWEST_CALL, only: None }
     }
 }
 
