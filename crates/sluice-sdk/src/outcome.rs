@@ -32,8 +32,9 @@ pub enum RetryReason {
     /// A rate bucket has fewer tokens than the call takes; the wait is exact.
     Exhausted,
     /// Every slot of a concurrency bucket is held. The wait is what those who wait in this process and this caller would take at the
-    /// rate at which slots came free of late, as sweeps measured it: 50 ms at least and 30 s at most. Where nothing is known of that,
-    /// it is a guess of a second; the end of an inline lease is told where it comes sooner.
+    /// rate at which slots came free of late, as sweeps measured it: 50 ms at least and 30 s at most. A process knows that rate where it has read the
+    /// bucket's load row, for self-healing or for admission; else the wait is a guess of a second. The end of an inline lease is
+    /// told where it comes sooner.
     NoFreeSlot,
     /// The vendor asked for a pause.
     CoolingDown,

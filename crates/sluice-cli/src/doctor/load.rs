@@ -19,8 +19,9 @@ pub(super) fn of_load(load: &Load) -> Vec<Finding> {
         let minutes = LEAKED_AFTER.as_secs() / 60;
         let what =
             format!("{} slots are taken, and for {minutes} minutes nothing was granted or given back", load.leaked());
-        let todo = "see in `sluice leases` who holds them: end holders that hang, or give them a timeout (slot()); slots without a \
-                    lease come back by the recount of two sweeps";
+        let todo = "see in `sluice leases` who holds them, first: one call that streams alone for longer looks the same, and is none; \
+                    end holders that hang, or give them a timeout (slot()); slots without a lease come back by the recount of two \
+                    sweeps";
         findings.push(Finding::problem(Check::Load, name, what, todo));
     }
     if load.outlived() > 0 {
