@@ -122,7 +122,11 @@ pub(crate) fn unavailable(outcome: &'static str) {
 
 /// A part of a grant was given back, or not.
 pub(crate) fn released<E>(part: &Part, released: &Result<Released, E>) {
-    names::RELEASES.counter([part.entry.label(), name_of(released).into()]).increment(1);
+    released_of(&part.entry, released);
+}
+
+fn released_of<E>(entry: &Entry, released: &Result<Released, E>) {
+    names::RELEASES.counter([entry.label(), name_of(released).into()]).increment(1);
 }
 
 /// The end of a release as metrics and spans name it.

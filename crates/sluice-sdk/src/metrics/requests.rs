@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ConsumedCapacity;
-use sluice_core::Amount;
 
 use super::names;
 
@@ -79,9 +78,9 @@ impl Units {
     }
 }
 
-/// Millionths of a unit.
+/// Millionths of a unit. A `Duration` converts a double without a text between; below zero is none.
 fn micros(units: f64) -> Option<i64> {
-    units.to_string().parse::<Amount>().ok().map(Amount::micros)
+    Duration::try_from_secs_f64(units).ok().and_then(|units| i64::try_from(units.as_micros()).ok())
 }
 
 #[cfg(test)]
