@@ -14,7 +14,7 @@ use crate::timestamp::{CLOCK_ERROR, Timestamp};
 ///
 /// While somebody asks for its slots, what a crashed holder had is back 15 s after its lease's time: a lease's end is rounded up to
 /// a second (1 s), it has ended for every clock [`CLOCK_ERROR`] later (2 s), the last sweep before may have been just then (8 s), by a
-/// clock that is ahead (2 s), and asking and sweeping take the rest (2 s).
+/// clock that is ahead (2 s), and asking (not all at one instant, but within a second) and sweeping take the rest (2 s).
 pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 
 /// Interleavings that the condition stops: two refused callers take it upon themselves at once, or one soon after the other (h).
