@@ -15,6 +15,8 @@ mod tests;
 mod used;
 
 pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS};
-pub(crate) use history::{Point, Series};
+#[cfg(test)]
+pub(crate) use history::Used;
+pub(crate) use history::{Point, Series, Total};
 pub(crate) use picture::{Cost, Picture, View};
 pub(crate) use reader::{Reader, Reading, interval};

@@ -17,7 +17,7 @@ use super::columns::{Columns, STEP_SECS, column};
 use super::page::{self, nonce, page};
 use super::watcher::Watcher;
 use super::what_if::{Question, WhatIf};
-use crate::view::View;
+use crate::view::{BucketView, Total, View};
 
 /// The routes. None of them changes anything.
 pub(super) fn service(watcher: Arc<Watcher>, access: Access) -> Router {
@@ -96,20 +96,29 @@ struct Answer<'a> {
     /// The last column of `series`: to be asked for from there on.
     newest: i64,
     series: BTreeMap<&'a str, Columns>,
+    /// What was taken of each bucket in the minute before the picture, where that is known.
+    last_minute: BTreeMap<&'a str, Total>,
 }
 
 async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>) -> Response {
     let since = if known.instance == watcher.instance() { known.since } else { 0 };
     let view = watcher.look().await;
-    let buckets = view.picture.iter().flat_map(|picture| &picture.buckets);
-    let series = buckets.filter_map(|bucket| {
+    let buckets = || view.picture.iter().flat_map(|picture| &picture.buckets);
+    let series = buckets().filter_map(|bucket| {
         let points = view.series(&bucket.name)?.points();
         Some((bucket.name.as_str(), Columns::new(points, since)))
     });
+    let at = view.picture.as_ref().map_or(0.0, |picture| picture.at);
+    let total = |bucket: &BucketView| view.series(&bucket.name)?.total(at, MINUTE_SECS);
+    let last_minute = buckets().filter_map(|bucket| Some((bucket.name.as_str(), total(bucket)?))).collect();
     let newest = view.picture.as_ref().map_or(since, |picture| column(picture.at));
     let (now, instance, step_secs) = (unix_secs(), watcher.instance(), STEP_SECS);
-    Json(Answer { view: &view, now, instance, step_secs, newest, series: series.collect() }).into_response()
+    Json(Answer { view: &view, now, instance, step_secs, newest, series: series.collect(), last_minute })
+        .into_response()
 }
+
+/// Of the minute that a card tells of.
+const MINUTE_SECS: f64 = 60.0;
 
 /// By the system's clock.
 #[allow(clippy::cast_precision_loss)]
@@ -122,5 +131,8 @@ async fn what_if(State(watcher): State<Arc<Watcher>>, Query(question): Query<Que
         return (StatusCode::BAD_REQUEST, "a factor is a number from 0 to 1000\n").into_response();
     }
     let view = watcher.look().await;
+    if !question.is_of_somebody(&view) {
+        return (StatusCode::NOT_FOUND, "no such caller: no lease names one of that name\n").into_response();
+    }
     Json(WhatIf::new(&view, &question)).into_response()
 }

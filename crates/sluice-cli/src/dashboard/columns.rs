@@ -6,6 +6,8 @@ use crate::view::Point;
 
 /// Of a column, in seconds: an hour has 360.
 pub(super) const STEP_SECS: f64 = 10.0;
+/// Columns of an hour.
+const MOST: i64 = 360;
 
 /// Columns in a row, oldest first. Column `n` tells of the seconds from `10 n` to `10 n + 10` since the epoch, so that the columns of
 /// one answer fit to those of the next.
@@ -15,8 +17,10 @@ pub(super) struct Columns {
     pub(super) first: i64,
     /// The mean of what readings showed; `None` where there was none.
     pub(super) level: Vec<Option<f64>>,
-    /// The mean of what was taken a second.
+    /// What was taken a second, in the part of the column that readings tell of. A reading over a hole tells of every column of it.
     pub(super) used: Vec<Option<f64>>,
+    /// Whether it may be more.
+    pub(super) is_least: Vec<bool>,
 }
 
 /// Which column an instant is in.
@@ -26,65 +30,123 @@ pub(super) fn column(at: f64) -> i64 {
 }
 
 impl Columns {
-    /// Of points, oldest first, from a column on. That column is told in full, so that one who knew a part of it learns the rest.
+    /// Of points, oldest first, from a column on. That column is told in full, so that one who knew a part of it learns the rest: what
+    /// a later reading tells of begins at the last one before.
     pub(super) fn new<'a>(points: impl DoubleEndedIterator<Item = &'a Point>, from: i64) -> Self {
         let new: Vec<&Point> = points.rev().take_while(|point| column(point.at) >= from).collect();
-        let mut columns = Self { first: new.last().map_or(from, |point| column(point.at)), ..Self::default() };
-        let mut rest = new.iter().rev().peekable();
-        while let Some(next) = rest.peek().map(|point| column(point.at)) {
-            let (mut level, mut used) = (Mean::default(), Mean::default());
-            while let Some(point) = rest.next_if(|point| column(point.at) <= next) {
-                level.add(point.level);
-                point.used_per_sec.into_iter().for_each(|value| used.add(f64::from(value)));
+        let Some(last) = new.first().map(|point| column(point.at)) else {
+            return Self { first: from, ..Self::default() };
+        };
+        let oldest = from.max(last - MOST);
+        let begins = |point: &&Point| column(point.used_over().map_or(point.at, |(_, begins, _)| begins)).max(oldest);
+        let first = new.iter().map(begins).min().unwrap_or(last);
+        let mut cells = Vec::new();
+        cells.resize_with(index(first, last) + 1, Cell::default);
+        for point in new.iter().rev() {
+            if let Some(cell) = usize::try_from(column(point.at) - first).ok().and_then(|n| cells.get_mut(n)) {
+                cell.level.add(point.level, 1.0);
             }
-            while columns.first.saturating_add_unsigned(count(columns.level.len())) < next {
-                columns.level.push(None);
-                columns.used.push(None);
+            let Some((used, begins, ends)) = point.used_over() else { continue };
+            for n in column(begins).max(first)..=column(ends) {
+                let share = ends.min(start(n + 1)) - begins.max(start(n));
+                if let Some(cell) = cells.get_mut(index(first, n)).filter(|_| share > 0.0) {
+                    cell.used.add(f64::from(used.per_sec), share);
+                    cell.is_least |= used.most_per_sec > used.per_sec;
+                }
             }
-            columns.level.push(level.value());
-            columns.used.push(used.value());
         }
-        columns
+        let level = cells.iter().map(|cell| cell.level.value()).collect();
+        let used = cells.iter().map(|cell| cell.used.value()).collect();
+        Self { first, level, used, is_least: cells.iter().map(|cell| cell.is_least).collect() }
     }
 }
 
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
+/// When a column begins.
+#[allow(clippy::cast_precision_loss)]
+fn start(column: i64) -> f64 {
+    column as f64 * STEP_SECS
+}
+
+/// Where a column stands among those from `first` on.
+fn index(first: i64, column: i64) -> usize {
+    usize::try_from(column - first).unwrap_or_default()
+}
+
+/// What is known of a column.
+#[derive(Default)]
+struct Cell {
+    level: Mean,
+    used: Mean,
+    is_least: bool,
 }
 
 #[derive(Default)]
 struct Mean {
     sum: f64,
-    count: f64,
+    weight: f64,
 }
 
 impl Mean {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1.0;
+    fn add(&mut self, value: f64, weight: f64) {
+        self.sum += value * weight;
+        self.weight += weight;
     }
 
     /// To the thousandth: a chart shows less.
     fn value(&self) -> Option<f64> {
-        (self.count > 0.0).then(|| (self.sum / self.count * 1_000.0).round() / 1_000.0)
+        (self.weight > 0.0).then(|| (self.sum / self.weight * 1_000.0).round() / 1_000.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Used;
 
+    fn point(at: f64, level: f64, per_sec: f32, secs: f32) -> Point {
+        Point { at, level, used: Some(Used { per_sec, most_per_sec: per_sec, secs }) }
+    }
+
+    /// Each of a second.
     fn points(values: &[(f64, f64)]) -> Vec<Point> {
-        values.iter().map(|(at, level)| Point { at: *at, level: *level, used_per_sec: Some(1.0) }).collect()
+        values.iter().map(|(at, level)| point(*at, *level, 1.0, 1.0)).collect()
     }
 
     #[test]
     fn a_column_is_the_mean_of_its_readings_and_a_pause_leaves_a_hole() {
-        let points = points(&[(101.0, 4.0), (109.9, 5.0), (130.0, 7.0), (139.9, 9.0), (140.0, 1.0)]);
+        let points = points(&[(101.0, 4.0), (109.9, 5.0), (131.0, 7.0), (139.9, 9.0), (142.0, 1.0)]);
         let columns = Columns::new(points.iter(), 0);
         assert_eq!(columns.first, 10);
         assert_eq!(columns.level, [Some(4.5), None, None, Some(8.0), Some(1.0)]);
         assert_eq!(columns.used, [Some(1.0), None, None, Some(1.0), Some(1.0)]);
+    }
+
+    /// Nine seconds at 2, and one at 22.
+    #[test]
+    fn a_reading_weighs_as_much_as_the_time_that_it_tells_of() {
+        let points = [point(109.0, 1.0, 2.0, 9.0), point(110.0, 1.0, 22.0, 1.0)];
+        assert_eq!(Columns::new(points.iter(), 0).used, [Some(4.0), None]);
+    }
+
+    #[test]
+    fn a_reading_over_a_hole_is_that_use_over_all_of_its_columns() {
+        let mut over = point(641.0, 10.0, 0.817, 600.0);
+        over.used.as_mut().unwrap().most_per_sec = 9.0;
+        let points = [point(41.0, 500.0, 0.0, 1.0), over, point(642.0, 20.0, 0.0, 1.0)];
+        let columns = Columns::new(points.iter(), 0);
+        assert_eq!((columns.first, columns.used.len()), (4, 61));
+        assert_eq!(columns.used[0], Some(0.735), "a second of nothing, and nine of the hole");
+        assert!(columns.used[1..60].iter().all(|used| *used == Some(0.817)), "{:?}", columns.used);
+        assert!(columns.is_least.iter().all(|is_least| *is_least));
+        assert_eq!(columns.level[1..60], [None; 59], "what the level was then is not known");
+        // One who knew the first column asks from there on, and learns as much.
+        assert_eq!(Columns::new(points.iter(), 4), columns);
+    }
+
+    #[test]
+    fn no_hole_is_longer_than_an_hour() {
+        let columns = Columns::new([point(90_000.0, 1.0, 1.0, 80_000.0)].iter(), 0);
+        assert_eq!((columns.first, columns.used.len()), (9_000 - MOST, 361));
     }
 
     #[test]
@@ -99,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_was_not_known_is_no_zero() {
-        let points = [Point { at: 5.0, level: 1.0, used_per_sec: None }];
+        let points = [Point { at: 5.0, level: 1.0, used: None }];
         assert_eq!(Columns::new(points.iter(), 0).used, [None]);
     }
 }

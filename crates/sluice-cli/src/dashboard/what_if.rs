@@ -5,7 +5,8 @@
 //! of `C`. Above the limit the line of callers grows: by `(x / limit - 1)` seconds of waiting in each second, for either.
 //!
 //! Who called is known from leases. Where a part of them names nobody, or a rate bucket has none, the answer lies between two ends:
-//! none of that part is theirs, or all of it. Nothing is decided from this, so it computes with floats.
+//! none of that part is theirs, or all of it. So it does where a bucket filled up while nobody looked: what was used then may have
+//! flowed back and over the brim. Nothing is decided from this, so it computes with floats.
 
 use std::collections::BTreeSet;
 
@@ -32,6 +33,16 @@ impl Question {
     pub(super) fn makes_sense(&self) -> bool {
         (0.0..=1_000.0).contains(&self.factor)
     }
+
+    /// Whether it asks for all, or for one whom a lease may name: a picture names the first leases of a bucket alone.
+    pub(super) fn is_of_somebody(&self, view: &View) -> bool {
+        let Some(picture) = &view.picture else { return true };
+        let may_hold = |bucket: &BucketView| {
+            let is_named = bucket.holders.iter().any(|holder| holder.caller.as_deref() == Some(self.who.as_str()));
+            is_named || bucket.leases > bucket.holders.len()
+        };
+        self.who.is_empty() || picture.buckets.iter().any(may_hold)
+    }
 }
 
 /// The answer.
@@ -52,8 +63,10 @@ struct Line {
     notes: Vec<String>,
     /// Tokens a second, or slots.
     limit: f64,
-    /// In use now: tokens a second, or slots.
+    /// In use now, at least: tokens a second, or slots.
     now: Option<f64>,
+    /// And at most: more where a bucket filled up while nobody looked.
+    now_most: Option<f64>,
     /// In use then, at least.
     least: Option<f64>,
     /// And at most.
@@ -88,23 +101,29 @@ impl WhatIf {
 /// How much of a bucket was in use.
 #[derive(Debug)]
 struct Use {
-    /// Tokens a second, or slots; `None` where it is not known yet.
+    /// Tokens a second, or slots, at least; `None` where it is not known yet.
     mean: Option<f64>,
+    /// And at most.
+    most: Option<f64>,
     /// Over so many seconds.
     secs: f64,
 }
 
 impl Use {
     fn seen(bucket: &BucketView, series: Option<&Series>, at: f64) -> Self {
-        let Some(series) = series else { return Self { mean: None, secs: 0.0 } };
-        let first = series.points().next().map_or(at, |point| point.at);
-        let mean = if bucket.is_concurrent() {
-            let free = series.levels(at, WINDOW_SECS, 1).pop().flatten();
-            free.map(|free| (bucket.capacity - free).max(0.0))
-        } else {
-            series.used(at, WINDOW_SECS, 1).pop().flatten()
-        };
-        Self { mean, secs: (at - first).clamp(0.0, WINDOW_SECS) }
+        if bucket.is_concurrent() {
+            let seen = series.and_then(|series| series.level(at, WINDOW_SECS));
+            let mean = seen.map(|(free, _)| (bucket.capacity - free).max(0.0));
+            return Self { mean, most: mean, secs: seen.map_or(0.0, |(_, secs)| secs) };
+        }
+        let total = series.and_then(|series| series.total(at, WINDOW_SECS));
+        let (mean, most) = (total.map(|total| total.per_sec), total.map(|total| total.most_per_sec));
+        Self { mean, most, secs: total.map_or(0.0, |total| total.secs) }
+    }
+
+    /// Whether more may have been used than is known, by more than a figure shows.
+    fn is_least(&self) -> bool {
+        self.most.map(number) != self.mean.map(number)
     }
 }
 
@@ -117,7 +136,7 @@ fn part(bucket: &BucketView, who: &str) -> (f64, f64) {
         return if bucket.is_concurrent() { (0.0, 0.0) } else { (0.0, 1.0) };
     }
     let cost = |is: &dyn Fn(Option<&str>) -> bool| -> f64 {
-        bucket.holders.iter().filter(|holder| is(holder.caller.as_deref())).map(|holder| holder.cost).sum()
+        bucket.holders.iter().filter(|holder| is(holder.caller.as_deref())).fold(0.0, |sum, holder| sum + holder.cost)
     };
     let (theirs, others) = (cost(&|name| name == Some(who)), cost(&|name| name.is_some_and(|name| name != who)));
     (theirs / bucket.held, (1.0 - others / bucket.held).max(theirs / bucket.held))
@@ -125,35 +144,45 @@ fn part(bucket: &BucketView, who: &str) -> (f64, f64) {
 
 fn line(bucket: &BucketView, seen: &Use, question: &Question) -> Line {
     let limit = if bucket.is_concurrent() { bucket.capacity } else { bucket.refill_rate };
-    let Some(now) = seen.mean else {
-        let (name, verdict) = (bucket.name.clone(), "not known yet".to_owned());
-        let formula = "two readings are needed".to_owned();
-        return Line {
-            name,
-            outcome: Outcome::Unknown,
-            verdict,
-            formula,
-            notes: Vec::new(),
-            limit,
-            now: None,
-            least: None,
-            most: None,
-        };
-    };
+    let (Some(now), Some(now_most)) = (seen.mean, seen.most) else { return not_known(bucket, limit) };
     let (few, many) = part(bucket, &question.who);
-    let then = |part: f64| now * (1.0 - part) + now * part * question.factor;
-    let (least, most) = (then(few).min(then(many)), then(few).max(then(many)));
+    let then = |part: f64, now: f64| now * (1.0 - part) + now * part * question.factor;
+    let ends = |now: f64| (then(few, now).min(then(many, now)), then(few, now).max(then(many, now)));
+    let known = ends(now);
+    let (least, most) = (known.0, ends(now_most).1);
     let outcome = outcome(least, most, limit);
+    let verdict = if outcome == Outcome::Unknown && known.1 <= limit {
+        // By what is known alone, and more may have been used than is known.
+        format!("fits by what is known, at least {} used", percent(least, limit))
+    } else {
+        verdict(bucket, outcome, least, most, limit)
+    };
     Line {
         name: bucket.name.clone(),
         outcome,
-        verdict: verdict(bucket, outcome, least, most, limit),
-        formula: formula(bucket, now, (few, many), (least, most), question.factor),
-        notes: notes(bucket, seen, now, limit, outcome, few < many),
+        verdict,
+        formula: formula(bucket, seen, (few, many), known, question.factor),
+        notes: notes(bucket, seen, limit, outcome, few < many),
         limit,
         now: Some(now),
+        now_most: Some(now_most),
         least: Some(least),
         most: Some(most),
+    }
+}
+
+fn not_known(bucket: &BucketView, limit: f64) -> Line {
+    Line {
+        name: bucket.name.clone(),
+        outcome: Outcome::Unknown,
+        verdict: "not known yet".to_owned(),
+        formula: "two readings are needed".to_owned(),
+        notes: Vec::new(),
+        limit,
+        now: None,
+        now_most: None,
+        least: None,
+        most: None,
     }
 }
 
@@ -184,7 +213,9 @@ fn verdict(bucket: &BucketView, outcome: Outcome, least: f64, most: f64, limit: 
     }
 }
 
-fn formula(bucket: &BucketView, now: f64, (few, many): (f64, f64), (least, most): (f64, f64), factor: f64) -> String {
+fn formula(bucket: &BucketView, seen: &Use, (few, many): (f64, f64), (least, most): (f64, f64), factor: f64) -> String {
+    let now = seen.mean.unwrap_or_default();
+    let at_least = if seen.is_least() { "at least " } else { "" };
     let one = |part: f64, sum: f64| {
         let (others, theirs) = (now * (1.0 - part), now * part);
         match () {
@@ -200,12 +231,18 @@ fn formula(bucket: &BucketView, now: f64, (few, many): (f64, f64), (least, most)
     };
     match bucket.is_concurrent() {
         true => format!("slots in use: {sums}, of {}", number(bucket.capacity)),
-        false => format!("used a second: {sums}, of {} refilled", number(bucket.refill_rate)),
+        false => format!("used a second: {at_least}{sums}, of {} refilled", number(bucket.refill_rate)),
     }
 }
 
-fn notes(bucket: &BucketView, seen: &Use, now: f64, limit: f64, outcome: Outcome, in_part: bool) -> Vec<String> {
+fn notes(bucket: &BucketView, seen: &Use, limit: f64, outcome: Outcome, in_part: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(most) = seen.most.filter(|_| seen.is_least()) {
+        notes.push(format!(
+            "It was full between readings, and what is used then flows back unseen: up to {} a second may have been used.",
+            number(most)
+        ));
+    }
     if in_part && bucket.leases == 0 {
         notes.push(
             "Nobody writes down who calls: rate buckets name their callers where SLUICE_LEASES=all is set.".to_owned(),
@@ -219,7 +256,7 @@ fn notes(bucket: &BucketView, seen: &Use, now: f64, limit: f64, outcome: Outcome
     if outcome == Outcome::Tight {
         notes.push("That is an average: peaks wait.".to_owned());
     }
-    if now >= limit * TIGHT || bucket.wait_secs > 0.0 {
+    if seen.mean >= Some(limit * TIGHT) || bucket.wait_secs > 0.0 {
         notes
             .push("It is at its limit as it is: callers may want more than they get, which is not counted.".to_owned());
     }
@@ -242,7 +279,8 @@ fn number(value: f64) -> String {
         size if size >= 0.1 || size == 0.0 => 2,
         _ => 3,
     };
-    let text = format!("{value:.digits$}");
+    // No zero has a sign.
+    let text = format!("{:.digits$}", value + 0.0);
     if digits == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
 }
 

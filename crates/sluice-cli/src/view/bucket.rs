@@ -27,6 +27,12 @@ pub(crate) struct BucketView {
     pub(crate) used_per_sec: Option<f64>,
     /// Whether it may be more: the bucket was full meanwhile.
     pub(crate) used_is_least: bool,
+    /// What it may be at the most.
+    #[serde(skip)]
+    pub(crate) most_per_sec: Option<f64>,
+    /// Time since the survey before, which those figures are of; 0 where there was none.
+    #[serde(skip)]
+    pub(crate) since_before_secs: f64,
     /// Writes a second since then.
     pub(crate) writes_per_sec: Option<f64>,
     /// The leases that can be read, those that end first in front; at most [`MOST_HOLDERS`].
@@ -135,7 +141,9 @@ impl BucketView {
             level: tokens(level),
             wait_secs: if limit.is_concurrent() { 0.0 } else { wait(bucket, at).as_secs_f64() },
             used_per_sec: rates.used,
-            used_is_least: rates.used_is_least,
+            used_is_least: rates.most > rates.used,
+            most_per_sec: rates.most,
+            since_before_secs: rates.secs,
             writes_per_sec: rates.writes,
             holders: leases.iter().take(MOST_HOLDERS).map(|(lease, inline)| Holder::new(lease, *inline, at)).collect(),
             leases: leases.len(),
@@ -159,8 +167,10 @@ impl BucketView {
 /// What happened in a second since the survey before.
 #[derive(Debug, Default)]
 struct Rates {
+    secs: f64,
     used: Option<f64>,
-    used_is_least: bool,
+    /// As much may have been used.
+    most: Option<f64>,
     writes: Option<f64>,
     refused: Option<f64>,
 }
@@ -173,10 +183,11 @@ impl Rates {
             return Self::default();
         }
         let each = |count: i64| count.max(0) as f64 / secs;
-        let used = Used::between(&before.bucket, bucket);
+        let used = Used::between(&before.bucket, before.at, bucket);
         Self {
-            used: used.map(|used| tokens(used.amount) / secs),
-            used_is_least: used.is_some_and(|used| used.is_least),
+            secs,
+            used: used.map(|used| used.least / secs),
+            most: used.map(|used| used.most / secs),
             writes: Some(each(bucket.version().saturating_sub(before.bucket.version()))),
             // A bucket whose first refusals made its load row was not refused anything before.
             refused: load.map(|load| each(load.refused().saturating_sub(before.refused.unwrap_or(0)))),

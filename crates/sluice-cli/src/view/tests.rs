@@ -55,7 +55,8 @@ fn use_is_told_from_the_second_survey_on() {
     let view = view([survey(10, &[first], vec![], &[]), survey(12, &[last], vec![], &[])]);
     let bucket = bucket(&view, TPM);
     assert_eq!((bucket.used_per_sec, bucket.used_is_least, bucket.writes_per_sec), (Some(300.0), false, Some(4.5)));
-    let used: Vec<_> = view.series(TPM).unwrap().points().map(|point| (point.at, point.used_per_sec)).collect();
+    let used: Vec<_> =
+        view.series(TPM).unwrap().points().map(|point| (point.at, point.used.map(|used| used.per_sec))).collect();
     assert_eq!(used, [(10.0, None), (12.0, Some(300.0))]);
 }
 
@@ -110,7 +111,7 @@ fn cool_down_drift_and_a_lower_limit_are_told() {
 #[test]
 fn rows_that_cannot_be_read_are_told_and_hide_no_other() {
     let broken = Row::rate("broken#rpm", 1_000_000, 0);
-    let load = Row::load(SLOTS).number("refused", "many");
+    let load = Row::load(SLOTS).number("outlived", "many");
     let view = view([survey(10, &[broken, slots()], vec![lease("gone#concurrent", "a", "w", 0, 60)], &[load])]);
     let picture = view.picture.as_ref().unwrap();
     let faults: Vec<_> = picture.faults.iter().map(|fault| (fault.key.as_str(), fault.row)).collect();

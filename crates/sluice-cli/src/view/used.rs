@@ -1,13 +1,16 @@
 //! What was taken from a bucket between two readings of its row.
 
-use sluice_sdk::core::{Amount, Bucket};
+use sluice_sdk::core::{Amount, Bucket, Timestamp};
 
-/// What was taken, less what was given back; never below zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use super::number::{per_second, tokens};
+
+/// What was taken, less what was given back, in tokens or slots; never below zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Used {
-    pub(super) amount: Amount,
-    /// Whether more may have been taken: what flowed back over the brim meanwhile leaves no trace.
-    pub(super) is_least: bool,
+    /// At the least.
+    pub(super) least: f64,
+    /// And at the most: what flowed back over the brim meanwhile leaves no trace, and may have been taken before it did.
+    pub(super) most: f64,
 }
 
 impl Used {
@@ -16,24 +19,33 @@ impl Used {
     ///
     /// Of a rate bucket: what its line lost. While the anchor stays, both readings are of one line, and their tokens tell. Once it
     /// moved, the line of the first reading is followed to the new anchor, where the second begins. It is the same as looking at
-    /// any later instant, unless the bucket fills up: there the later instant has forgotten what has flowed back since.
-    pub(super) fn between(first: &Bucket, last: &Bucket) -> Option<Self> {
+    /// any later instant, unless the bucket fills up: there the later instant has forgotten what has flowed back since. No more can
+    /// have been taken than that, which is all that flowed back from the first reading, at `first_at`, to the new anchor.
+    pub(super) fn between(first: &Bucket, first_at: Timestamp, last: &Bucket) -> Option<Self> {
+        let exactly = |amount: Amount| {
+            let least = tokens(amount.max(Amount::ZERO));
+            Self { least, most: least }
+        };
         if first.limit() != last.limit() {
             return None;
         }
         if first.version() == last.version() {
-            return Some(Self { amount: Amount::ZERO, is_least: false });
+            return Some(exactly(Amount::ZERO));
         }
         if last.limit().is_concurrent() {
-            let admitted = last.admitted()?.minus(first.admitted().unwrap_or_default());
-            return Some(Self { amount: admitted.max(Amount::ZERO), is_least: false });
+            return Some(exactly(last.admitted()?.minus(first.admitted().unwrap_or_default())));
         }
         let has_moved = first.anchor() != last.anchor();
         let expected = if has_moved { first.level(last.anchor()) } else { first.tokens() };
         // What replies of the vendor lowered it by was not taken by a call of ours.
         let observed = last.observed().minus(first.observed());
-        let lost = expected.minus(last.tokens()).minus(observed);
-        Some(Self { amount: lost.max(Amount::ZERO), is_least: has_moved && expected >= first.limit().capacity() })
+        let lost = exactly(expected.minus(last.tokens()).minus(observed));
+        if !has_moved || expected < first.limit().capacity() {
+            return Some(lost);
+        }
+        let flowed_back = per_second(first.limit().refill_rate()) * last.anchor().since(first_at).as_secs_f64();
+        let forgotten = tokens(first.level(first_at)) + flowed_back - tokens(expected);
+        Some(Self { most: lost.least + forgotten.max(0.0), ..lost })
     }
 }
 
@@ -77,6 +89,11 @@ mod tests {
         }
     }
 
+    /// The first reading is at its anchor.
+    fn read_at(first: Line) -> Timestamp {
+        Timestamp::from_micros(first.anchor)
+    }
+
     fn takes() -> impl Strategy<Value = Vec<(i64, i64)>> {
         prop::collection::vec((1_i64..40_000_000, 0_i64..30_000_000), 1..30)
     }
@@ -94,10 +111,10 @@ mod tests {
                 last.take(cost, at);
                 sum += cost;
             }
-            let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
-            prop_assert!(used.amount.micros() <= sum, "{used:?} of {sum}");
-            prop_assert!(used.amount.micros() == sum || was_full, "{used:?} of {sum}");
-            prop_assert!(used.amount.micros() == sum || used.is_least, "{used:?} of {sum}");
+            let used = Used::between(&first.bucket(), read_at(first), &last.bucket()).unwrap();
+            let sum = super::tokens(Amount::from_micros(sum));
+            prop_assert!(used.least <= sum + 1e-6 && sum <= used.most + 1e-6, "{used:?} of {sum}");
+            prop_assert!(used.least == used.most || was_full, "{used:?} of {sum}");
         }
 
         /// Tokens were given back, or put there by hand.
@@ -105,7 +122,8 @@ mod tests {
         fn it_is_never_below_zero(first in -CAPACITY..CAPACITY, last in -CAPACITY..CAPACITY, later in 0_i64..1_000_000_000) {
             let first = Line { tokens: first, anchor: 0, writes: 1 };
             let last = Line { tokens: last, anchor: later, writes: 2 };
-            prop_assert!(Used::between(&first.bucket(), &last.bucket()).unwrap().amount >= Amount::ZERO);
+            let used = Used::between(&first.bucket(), read_at(first), &last.bucket()).unwrap();
+            prop_assert!(used.least >= 0.0 && used.most >= used.least);
         }
     }
 
@@ -115,16 +133,16 @@ mod tests {
         let first = Line { tokens: CAPACITY, anchor: 0, writes: 1 };
         let mut last = first;
         last.take(20_000_000, 5_000_000);
-        let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
-        assert_eq!((used.amount, used.is_least), (Amount::from_tokens(20), true));
+        let used = Used::between(&first.bucket(), Timestamp::from_secs(4), &last.bucket()).unwrap();
+        assert_eq!((used.least, used.most), (20.0, 25.0), "five flowed over the brim from the reading to the call");
     }
 
     #[test]
     fn what_a_vendor_lowered_was_not_used() {
         let first = Row::rate("openai#tpm", CAPACITY, RATE).tokens(90_000_000);
         let last = first.clone().tokens(50_000_000).number("observed", "30").writes(1);
-        let used = Used::between(&first.bucket(), &last.bucket()).unwrap();
-        assert_eq!(used.amount, Amount::from_tokens(10));
+        let used = Used::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()).unwrap();
+        assert_eq!((used.least, used.most), (10.0, 10.0));
     }
 
     /// A lower capacity takes away what nobody used.
@@ -132,18 +150,20 @@ mod tests {
     fn a_change_of_limits_says_nothing_of_use() {
         let (first, last) =
             (Row::rate("openai#tpm", CAPACITY, RATE), Row::rate("openai#tpm", CAPACITY / 2, RATE).writes(1));
-        assert_eq!(Used::between(&first.bucket(), &last.bucket()), None);
+        assert_eq!(Used::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()), None);
     }
 
     #[test]
     fn of_slots_the_grants_count_and_not_the_level() {
         let slots = |free: i64, writes| Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000).writes(writes);
-        let between = |first: &Row, last: &Row| Used::between(&first.bucket(), &last.bucket()).map(|used| used.amount);
-        let granted = |slots| Some(Amount::from_tokens(slots));
+        let between = |first: &Row, last: &Row| {
+            Used::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()).map(|used| (used.least, used.most))
+        };
+        let granted = |slots: f64| Some((slots, slots));
         let (first, last) = (slots(2, 90).number("admitted", "40"), slots(2, 104).number("admitted", "47"));
-        assert_eq!(between(&first, &last), granted(7));
-        assert_eq!(between(&slots(5, 0), &slots(3, 2).number("admitted", "2")), granted(2), "the first were granted");
+        assert_eq!(between(&first, &last), granted(7.0));
+        assert_eq!(between(&slots(5, 0), &slots(3, 2).number("admitted", "2")), granted(2.0), "the first were granted");
         assert_eq!(between(&slots(5, 0), &slots(3, 2)), None, "nobody counts them");
-        assert_eq!(between(&slots(5, 2), &slots(5, 2)), granted(0), "nobody wrote");
+        assert_eq!(between(&slots(5, 2), &slots(5, 2)), granted(0.0), "nobody wrote");
     }
 }

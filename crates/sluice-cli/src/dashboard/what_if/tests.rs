@@ -1,7 +1,10 @@
 //! What the answers say of buckets whose use is known.
 
+use std::time::Duration;
+
 use super::*;
-use crate::view::Holder;
+use crate::view::sample::{Row, lease, survey};
+use crate::view::{Holder, Reading};
 
 fn bucket(kind: &'static str, limit: f64) -> BucketView {
     BucketView {
@@ -14,6 +17,8 @@ fn bucket(kind: &'static str, limit: f64) -> BucketView {
         wait_secs: 0.0,
         used_per_sec: None,
         used_is_least: false,
+        most_per_sec: None,
+        since_before_secs: 0.0,
         writes_per_sec: None,
         holders: Vec::new(),
         leases: 0,
@@ -44,7 +49,11 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
 }
 
 fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> Line {
-    line(bucket, &Use { mean: Some(in_use), secs: WINDOW_SECS }, &Question { who: who.into(), factor })
+    line(
+        bucket,
+        &Use { mean: Some(in_use), most: Some(in_use), secs: WINDOW_SECS },
+        &Question { who: who.into(), factor },
+    )
 }
 
 #[test]
@@ -74,7 +83,7 @@ fn one_callers_part_is_what_their_leases_hold() {
     let line = ask(&shared, 4.0, "search", 2.0);
     assert_eq!((line.outcome, line.most), (Outcome::Fits, Some(7.0)));
     assert_eq!(line.formula, "slots in use: 1 + 3 x 2 = 7, of 10");
-    assert_eq!(ask(&shared, 4.0, "nobody here", 9.0).verdict, "fits, 40 % used");
+    assert_eq!(ask(&shared, 4.0, "nobody here", 9.0).formula, "slots in use: 4 + 0 x 9 = 4, of 10");
     assert_eq!(ask(&shared, 4.0, "search", 0.0).most, Some(1.0));
 }
 
@@ -114,12 +123,75 @@ fn a_bucket_at_its_limit_may_be_wanted_for_more() {
 
 #[test]
 fn nothing_is_said_of_what_was_not_seen() {
-    let unseen = Use { mean: None, secs: 0.0 };
+    let unseen = Use { mean: None, most: None, secs: 0.0 };
     let line = line(&bucket("requests", 8.0), &unseen, &Question::default());
     assert_eq!((line.outcome, line.now, line.most), (Outcome::Unknown, None, None));
-    let short = Use { mean: Some(1.0), secs: 12.0 };
+    let short = Use { mean: Some(1.0), most: Some(1.0), secs: 12.0 };
     let line = super::line(&bucket("requests", 8.0), &short, &Question::default());
     assert_eq!(line.notes, ["Seen over 12 s alone."]);
+}
+
+const RPM: &str = "openai#rpm";
+
+/// A minute's limit of 500 of which 490 are taken at the end of ten minutes in which nobody looked, and those who looked before and
+/// after saw nothing taken.
+fn over_a_hole(taken: i64) -> View {
+    let full = Row::rate(RPM, 500_000_000, 1).number("refill_rate", "8.333333");
+    let last = full.clone().tokens((500 - taken) * 1_000_000).anchor(1_609_000_000).writes(9);
+    let mut view = View::new("table");
+    let early = (1_000..=1_010).map(|at| (at, full.clone()));
+    for (at, row) in early.chain((1_610..1_620).map(|at| (at, last.clone()))) {
+        let survey = survey(at, &[row], vec![], &[]);
+        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+    }
+    view
+}
+
+#[test]
+fn a_reading_over_a_hole_counts_by_its_time_and_is_a_least() {
+    let view = over_a_hole(490);
+    let minute = view.series(RPM).unwrap().total(1_619.0, 60.0).unwrap();
+    // 51 of the last 60 seconds at 490 in 600 s, nine at none.
+    assert!((minute.per_sec - 490.0 / 600.0 * 51.0 / 60.0).abs() < 1e-6, "{minute:?}");
+    assert!(minute.is_least && minute.secs == 60.0, "{minute:?}");
+    let answer = WhatIf::new(&view, &Question::default());
+    let [line] = &answer.buckets[..] else { panic!("{answer:?}") };
+    // 291 of 300 seconds at 0.817, twice.
+    assert_eq!((line.outcome, line.verdict.as_str()), (Outcome::Unknown, "fits by what is known, at least 19 % used"));
+    assert_eq!(line.formula, "used a second: at least 0.79 x 2 = 1.58, of 8.33 refilled");
+    assert!(line.notes[0].contains("up to 8.86 a second"), "{:?}", line.notes);
+    assert!(line.most > Some(16.0), "as much may have flowed back as is refilled: {line:?}");
+}
+
+/// One call a minute of a bucket that is full: what may have flowed back within a second's reading is next to nothing.
+#[test]
+fn a_full_bucket_that_is_looked_at_fits_all_the_same() {
+    let mut view = View::new("table");
+    for at in 0..300_u32 {
+        let (calls, anchor) = (i64::from(at / 60), i64::from(at / 60 * 60) * 1_000_000);
+        let tokens = if calls == 0 { 500_000_000 } else { 499_000_000 };
+        let row = Row::rate(RPM, 500_000_000, 8).tokens(tokens).anchor(anchor).writes(calls);
+        let survey = survey(1_000 + at, &[row.anchor(anchor + 1_000_000_000)], vec![], &[]);
+        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+    }
+    let answer = WhatIf::new(&view, &Question::default());
+    assert_eq!(answer.buckets[0].outcome, Outcome::Fits, "{answer:?}");
+}
+
+#[test]
+fn a_question_is_of_all_or_of_one_whom_a_lease_may_name() {
+    let slots = Row::slots("vendor#concurrent", 500);
+    let view = |leases: u32| {
+        let leases = (0..leases).map(|n| lease("vendor#concurrent", &n.to_string(), "search", 0, 60));
+        let survey = survey(10, &[slots.clone()], leases.collect(), &[]);
+        let mut view = View::new("table");
+        assert!(Question { who: "nobody".into(), factor: 2.0 }.is_of_somebody(&view), "nothing was read yet");
+        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        view
+    };
+    let asked = |who: &str, leases| Question { who: who.into(), factor: 2.0 }.is_of_somebody(&view(leases));
+    assert!(asked("", 1) && asked("search", 1) && !asked("nobody", 1) && !asked("nobody", 0));
+    assert!(asked("nobody", 201), "a picture names 200 holders: it may be the other");
 }
 
 #[test]
