@@ -52,15 +52,16 @@ async fn a_survey_tells_every_kind_of_row() {
 #[tokio::test(start_paused = true)]
 async fn a_survey_tells_what_sweeps_measured() {
     let world = World::with_rate(RPM, 1, 60).await;
-    let load = |name: &str, refused| {
+    let load = |name: &str, taken| {
         let row = [("pending", "2"), ("drain_rate", "0.5"), ("measured_at", "1709550000"), ("sequence", "7")];
         let mut row: std::collections::HashMap<_, _> =
             row.map(|(attribute, value)| (attribute.to_owned(), number(value))).into();
-        row.insert("refused".into(), refused);
+        row.insert("taken".into(), taken);
+        row.insert("refused".into(), number("9"));
         row.insert(KEY.into(), text(&format!("{LOAD_PREFIX}{name}")));
         row
     };
-    world.put(load(SLOTS, number("9"))).await;
+    world.put(load(SLOTS, number("3"))).await;
     world.put(load(INLINE, text("many"))).await;
     let survey = world.client().survey().await.unwrap();
     let [slots, inline] = &survey.loads[..] else { panic!("{:?}", survey.loads) };
@@ -68,7 +69,7 @@ async fn a_survey_tells_what_sweeps_measured() {
     let read = slots.load.as_ref().unwrap();
     assert_eq!((read.pending(), read.sequence(), read.refused()), (Amount::from_tokens(2), 7, 9));
     assert_eq!(read.measured_at(), Some(Timestamp::from_secs(1_709_550_000)));
-    assert_eq!(inline.load.as_ref().unwrap_err().attribute, "refused");
+    assert_eq!(inline.load.as_ref().unwrap_err().attribute, "taken");
 }
 
 /// What stands there under the name is none of ours.

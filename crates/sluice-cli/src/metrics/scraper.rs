@@ -255,8 +255,14 @@ mod tests {
         sleep(SECOND * 8).await;
         let second = scraper.scrape().await.unwrap();
         assert!(second.contains("sluice_scrape_rows 14"), "the scan went on without its scrape");
+        let key = AttributeValue::S("no bucket of before".to_owned());
+        dynamo.dynamodb().put_item().table_name(TABLE).item(schema::KEY, key).send().await.unwrap();
         sleep(OLD + SECOND * 120).await;
-        assert_ne!(scraper.scrape().await.unwrap(), second, "what is old is not served: it waits for the new one");
+        let third = scraper.scrape().await.unwrap();
+        assert!(
+            third.contains("sluice_scrape_rows 15"),
+            "what is old is not served: it waits for the new one: {third}"
+        );
         sleep(OLD + SECOND * 120).await;
         dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
         assert!(scraper.scrape().await.is_err());

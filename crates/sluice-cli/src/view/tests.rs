@@ -111,7 +111,7 @@ fn cool_down_drift_and_a_lower_limit_are_told() {
 #[test]
 fn rows_that_cannot_be_read_are_told_and_hide_no_other() {
     let broken = Row::rate("broken#rpm", 1_000_000, 0);
-    let load = Row::load(SLOTS).number("outlived", "many");
+    let load = Row::load(SLOTS).number("drain_rate", "many");
     let view = view([survey(10, &[broken, slots()], vec![lease("gone#concurrent", "a", "w", 0, 60)], &[load])]);
     let picture = view.picture.as_ref().unwrap();
     let faults: Vec<_> = picture.faults.iter().map(|fault| (fault.key.as_str(), fault.row)).collect();
