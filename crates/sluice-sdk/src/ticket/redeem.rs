@@ -181,7 +181,6 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
         let told = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
         return Ok(Claim::Not(Redeemed::RetryIn(told)));
     }
-    delete_soon(inner, &row, by.as_str());
     // The requests may have taken their time, and the process may have been frozen: what was good then may have lapsed.
     let good = match row.judge(&buckets, inner.now()) {
         Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
@@ -255,16 +254,6 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> Back {
         Some(Ok(_)) => Back::SomeoneElses,
         Some(Err(_)) | None => Back::Lost,
     }
-}
-
-/// Nobody waits for it: DynamoDB deletes the row by itself, if later.
-fn delete_soon(inner: &Arc<Inner>, row: &TicketRow, by: &str) {
-    let (inner, delete) = (Arc::clone(inner), row.delete(by));
-    tokio::spawn(async move {
-        if let Err(error) = inner.store.delete(&delete).await {
-            tracing::debug!(event = "ticket.row_left", key = delete.key, %error);
-        }
-    });
 }
 
 fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Uncalled {
