@@ -16,8 +16,20 @@ pub(crate) struct Options {
     /// The bucket, as in openai#rpm
     dimension: String,
     /// For how long from now, as in 30s or 5m
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = pause)]
     pause: Duration,
+}
+
+/// None is refused: people who ask for it mean to end a cool-down.
+fn pause(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => {
+            Err("it takes more than nothing, as in 30s: no cool-down is cut short, each ends by itself, and \
+                               `sluice buckets` says when"
+                .into())
+        }
+        pause => Ok(pause),
+    }
 }
 
 pub(crate) async fn run(options: Options) -> Ended {

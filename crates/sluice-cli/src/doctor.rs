@@ -94,7 +94,7 @@ async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Durat
 /// What the rows say.
 fn of_survey(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Vec<Finding> {
     let mut findings = buckets::examine(&survey.buckets, table, now);
-    findings.extend(leases::examine(&survey.leases, table, now));
+    findings.extend(leases::examine(&survey.leases, table, place, now));
     let slots = |bucket: &Bucket| bucket.limit().is_concurrent();
     let has_slots = survey.buckets.iter().filter_map(|row| row.bucket.as_ref().ok()).any(slots);
     findings.extend(load::of_sweeps(&survey.sweeps, has_slots, table, place, now));

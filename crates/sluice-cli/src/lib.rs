@@ -36,7 +36,10 @@ use arguments::Command;
 pub async fn run(arguments: Arguments) -> ExitCode {
     output::end_with_the_reader();
     if !matches!(&arguments.command, Command::Watch(options) if options.owns_the_screen()) {
-        connect::log();
+        connect::log(match &arguments.command {
+            Command::CoolDown(_) => Some("sluice_sdk::cool_down"),
+            _ => None,
+        });
     }
     let result = match arguments.command {
         Command::Sandbox(options) => sandbox::run(options).await,

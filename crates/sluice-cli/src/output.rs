@@ -102,13 +102,19 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Rounded down to what is shown.
 fn seconds(secs: f64) -> String {
+    // A millionth makes up for what floats lose.
+    let secs = secs + 1e-6;
+    let tenths = |value: f64| (value * 10.0).floor() / 10.0;
     if secs < 100.0 {
-        format!("{secs:.1} s")
+        format!("{:.1} s", tenths(secs))
+    } else if secs < 600.0 {
+        format!("{:.0} min {:.0} s", (secs / 60.0).floor(), (secs % 60.0).floor())
     } else if secs < 7_200.0 {
-        format!("{:.0} min", secs / 60.0)
+        format!("{:.0} min", (secs / 60.0).floor())
     } else {
-        format!("{:.1} h", secs / 3_600.0)
+        format!("{:.1} h", tenths(secs / 3_600.0))
     }
 }
 
@@ -120,5 +126,16 @@ pub(crate) fn short(number: &str) -> String {
             cut.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
         None => number.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn a_time_is_rounded_down() {
+        let times = [0.3, 36.49, 99.99, 104.0, 659.0, 7_199.0, 7_560.0];
+        assert_eq!(times.map(seconds), ["0.3 s", "36.4 s", "99.9 s", "1 min 44 s", "10 min", "119 min", "2.1 h"]);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod sample;
 mod tests;
 mod used;
 
-pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS};
+pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, has_ended, is_overdue};
 #[cfg(test)]
 pub(crate) use history::Used;
 pub(crate) use history::{Point, Series, Total};

@@ -17,12 +17,11 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
         return Finding::note(Check::Clock, table, "cannot tell: no reply said its Date", todo);
     };
     if !offset.exceeds(TOO_FAR) {
-        let (from, to) = (seconds(offset.lower_micros()), seconds(offset.upper_micros()));
-        return Finding::fine(
-            Check::Clock,
-            table,
-            format!("DynamoDB's clock is {from} to {to} s ahead of this machine's"),
-        );
+        let within = offset.lower_micros().unsigned_abs().max(offset.upper_micros().unsigned_abs());
+        // Up to the next tenth.
+        let tenths = within.div_ceil(100_000);
+        let what = format!("DynamoDB's clock is within {}.{} s of this machine's", tenths / 10, tenths % 10);
+        return Finding::fine(Check::Clock, table, what);
     }
     let by = seconds(offset.micros().saturating_abs());
     let way = if offset.micros() > 0 { "behind" } else { "ahead of" };
@@ -55,7 +54,9 @@ mod tests {
     #[test]
     fn a_clock_is_off_only_where_the_date_leaves_no_doubt() {
         // A date is up to a second older than the clock that wrote it.
-        for (micros, what) in [(0, "0.00 to 1.00 s"), (1_000_000, "1.00 to 2.00 s"), (-1_990_000, "-1.99 to -0.99 s")] {
+        for (micros, what) in
+            [(0, "within 1.0 s"), (990_001, "within 2.0 s"), (-1_910_000, "within 2.0 s"), (-600_000, "within 0.6 s")]
+        {
             let finding = of_date(micros);
             assert_eq!(finding.weight, Weight::Fine, "{}", finding.what);
             assert!(finding.what.contains(what), "{}", finding.what);

@@ -1,25 +1,37 @@
 //! Leases that no sweep came for, and those that cannot be read.
 
-use std::time::Duration;
-
 use sluice_sdk::LeaseRow;
-use sluice_sdk::core::Timestamp;
+use sluice_sdk::core::{Lease, Timestamp};
 
+use super::Place;
 use super::finding::{Check, Finding};
+use super::load::SANDBOX_IS_NOT_SWEPT;
+use crate::output::relative;
+use crate::view::{OVERDUE, has_ended, is_overdue};
 
-/// A lease that ended so long ago was missed by two sweeps of the five-minute rule.
-const OVERDUE: Duration = Duration::from_secs(11 * 60);
-
-pub(super) fn examine(rows: &[LeaseRow], table: &str, now: Timestamp) -> Vec<Finding> {
+pub(super) fn examine(rows: &[LeaseRow], table: &str, place: Place, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let overdue = |row: &&LeaseRow| row.lease.as_ref().is_ok_and(|lease| now.since(lease.ends()) > OVERDUE);
-    let count = rows.iter().filter(overdue).count();
+    let ended = rows.iter().filter_map(|row| row.lease.as_ref().ok()).filter(|lease| has_ended(lease, now));
+    let (overdue, ended): (Vec<&Lease>, Vec<&Lease>) = ended.partition(|lease| is_overdue(lease, now));
+    let count = overdue.len();
     if count > 0 {
         let minutes = OVERDUE.as_secs() / 60;
         let leases = if count == 1 { "1 lease" } else { &format!("{count} leases") };
         let what = format!("{leases} ended over {minutes} minutes ago and no sweep came");
-        let todo = "see that the reconciler runs (its alarms, its rule), or run `sluice reconcile`";
+        let todo = match place.is_sandbox {
+            true => SANDBOX_IS_NOT_SWEPT,
+            false => "see that the reconciler runs (its alarms, its rule), or run `sluice reconcile`",
+        };
         findings.push(Finding::problem(Check::Leases, table, what, todo));
+    }
+    if let Some(first) = ended.iter().map(|lease| lease.ends()).min() {
+        let when = relative(first, now);
+        let what = match ended.len() {
+            1 => format!("1 lease ended {when}"),
+            count => format!("{count} leases have ended, the first {when}"),
+        };
+        let todo = "nothing: a sweep, or a caller that is refused, gives it back";
+        findings.push(Finding::note(Check::Leases, table, what, todo));
     }
     for (row, fault) in rows.iter().filter_map(|row| row.lease.as_ref().err().map(|fault| (row, fault))) {
         let what = format!("the lease cannot be read, and what it holds is not given back: {fault}");

@@ -11,6 +11,10 @@ use crate::output;
 /// Three runs of the five-minute rule; the alarm `no-sweep` waits as long.
 const NO_SWEEP: Duration = Duration::from_secs(15 * 60);
 
+/// What to do about a sweep that does not come where there is no reconciler.
+pub(super) const SANDBOX_IS_NOT_SWEPT: &str =
+    "nothing sweeps a sandbox by itself: `sluice reconcile --interval 10s` does";
+
 /// Every finding about one bucket's load.
 pub(super) fn of_load(load: &Load) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -35,7 +39,12 @@ pub(super) fn of_load(load: &Load) -> Vec<Finding> {
 
 /// Whether sweeps come, as the log of the last ones says; `has_slots` where there is a bucket that needs them.
 pub(super) fn of_sweeps(log: &SweepLog, has_slots: bool, table: &str, place: Place, now: Timestamp) -> Option<Finding> {
-    let todo = "see that the reconciler runs: its rule, its errors, its alarms; meanwhile `sluice reconcile --once` does its work";
+    let todo = match place.is_sandbox {
+        true => SANDBOX_IS_NOT_SWEPT,
+        false => {
+            "see that the reconciler runs: its rule, its errors, its alarms; meanwhile `sluice reconcile --once` does its work"
+        }
+    };
     let Some(last) = log.records().next() else {
         let what = "no sweep has been written down: what crashed callers held does not come back";
         return has_slots.then(|| Finding::note(Check::Sweeps, table, what, todo));

@@ -41,7 +41,9 @@ pub(crate) struct BucketView {
     pub(crate) leases: usize,
     /// What they hold.
     pub(crate) held: f64,
-    /// Number of those that are overdue.
+    /// Number of those that have ended by every clock and are not given back yet; overdue ones are among them.
+    pub(crate) ended: usize,
+    /// Number of those that are overdue: they ended over two sweeps ago.
     pub(crate) overdue: usize,
     /// What a sweep measured; concurrency alone has it.
     pub(crate) load: Option<LoadView>,
@@ -66,7 +68,9 @@ pub(crate) struct Holder {
     pub(crate) cost: f64,
     pub(crate) since: Option<f64>,
     pub(crate) until: f64,
-    /// It has ended by every clock, and no sweep came yet.
+    /// It has ended by every clock, and is not given back yet.
+    pub(crate) has_ended: bool,
+    /// It was missed by two sweeps of the five-minute rule.
     pub(crate) is_overdue: bool,
     pub(crate) is_inline: bool,
 }
@@ -103,6 +107,9 @@ pub(crate) struct VendorLimitView {
     /// Whether the bucket gives more than that.
     pub(crate) is_lower: bool,
 }
+
+/// A lease that ended so long ago was missed by two sweeps of the five-minute rule; `sluice.bucket.leases_overdue` counts the same.
+pub(crate) const OVERDUE: Duration = Duration::from_secs(11 * 60);
 
 /// Most holders of a bucket that a picture names.
 pub(crate) const MOST_HOLDERS: usize = 200;
@@ -148,6 +155,7 @@ impl BucketView {
             holders: leases.iter().take(MOST_HOLDERS).map(|(lease, inline)| Holder::new(lease, *inline, at)).collect(),
             leases: leases.len(),
             held: tokens(held),
+            ended: leases.iter().filter(|(lease, _)| has_ended(lease, at)).count(),
             overdue: leases.iter().filter(|(lease, _)| is_overdue(lease, at)).count(),
             load: load.map(LoadView::new),
             refused_per_sec: rates.refused,
@@ -199,8 +207,13 @@ fn wait(bucket: &Bucket, at: Timestamp) -> Duration {
     bucket.reaches(Amount::ZERO).map_or(Duration::ZERO, |there| there.since(at))
 }
 
-fn is_overdue(lease: &Lease, at: Timestamp) -> bool {
+/// The clock of its holder may be behind.
+pub(crate) fn has_ended(lease: &Lease, at: Timestamp) -> bool {
     lease.ends().after(CLOCK_ERROR) < at
+}
+
+pub(crate) fn is_overdue(lease: &Lease, at: Timestamp) -> bool {
+    at.since(lease.ends()) > OVERDUE
 }
 
 fn vendor_limit(bucket: &Bucket, limit: &Limit) -> Option<VendorLimitView> {
@@ -220,6 +233,7 @@ impl Holder {
             cost: tokens(lease.cost().amount()),
             since: lease.created_at().map(seconds),
             until: seconds(lease.ends()),
+            has_ended: has_ended(lease, at),
             is_overdue: is_overdue(lease, at),
             is_inline,
         }

@@ -192,6 +192,10 @@ fn holder_row(holder: &Holder, who: usize, now: f64) -> Line<'static> {
     let held = holder.since.map_or_else(|| "-".into(), |since| span((now - since).max(0.0)));
     let (cost, until) = (amount(holder.cost), relative(holder.until, now));
     let row = format!(" {caller:<who$} {cost:>6} {held:>9} {until:>11}  {:<8}", id(&holder.id));
-    let late = Span::styled(if holder.is_overdue { "  late" } else { "" }, Style::new().fg(SCARCE));
-    Line::from_iter([row.into(), late])
+    let (remark, colour) = match holder {
+        Holder { is_overdue: true, .. } => ("  overdue", BAD),
+        Holder { has_ended: true, .. } => ("  ended", SCARCE),
+        _ => ("", SCARCE),
+    };
+    Line::from_iter([row.into(), Span::styled(remark, Style::new().fg(colour))])
 }

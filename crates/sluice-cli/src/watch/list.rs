@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::screen::{Screen, lines};
 use super::sort::{shown, wait};
-use super::words::{amount, cut, rate, span};
+use super::words::{Cut, amount, rate, span};
 use crate::view::{BucketView, Picture, View};
 
 /// How wide the columns are.
@@ -18,6 +18,8 @@ struct Widths {
     gauge: usize,
     level: usize,
     sparkline: usize,
+    /// How much of a name that is cut is its end, so that names stay apart.
+    end: Cut,
     /// Columns for refusals, drain rate and pending work.
     has_load: bool,
 }
@@ -27,26 +29,29 @@ const FIXED: usize = 24;
 /// Room for one remark, and for three on a wide screen.
 const REMARKS: [usize; 2] = [11, 33];
 const LOAD: usize = 24;
+/// A gauge, of two edges and what is between them; and a gauge with a sparkline.
+const SMALLEST: usize = 5;
+const TWO_PICTURES: usize = 10;
 const WIDE: u16 = 120;
 /// The time that a sparkline shows.
 const SPARKLINE_SECS: f64 = 60.0;
 
 impl Widths {
-    /// Names first, as far as nearly half of the room; pictures share the rest.
+    /// Names first, whole: the pictures share what is left, then go, and then the room for remarks; names are cut last.
     fn of(width: u16, buckets: &[&BucketView], is_live: bool) -> Self {
         let longest = |of: fn(&BucketView) -> usize| buckets.iter().map(|bucket| of(bucket)).max().unwrap_or(0);
         let has_load = width >= WIDE;
         let remarks = if has_load { REMARKS[1] + LOAD } else { REMARKS[0] };
         let level = longest(|bucket| level(bucket).chars().count()).max(9);
-        let room = usize::from(width).saturating_sub(FIXED + level + remarks);
-        // Scripts look for names: a frame that is printed cuts none while a small gauge is left.
-        let most = if is_live { room * 9 / 20 } else { room.saturating_sub(8) };
+        let most = usize::from(width).saturating_sub(FIXED + level);
         let name = longest(|bucket| bucket.name.chars().count()).clamp(6, most.max(6));
-        let rest = room.saturating_sub(name);
+        let rest = most.saturating_sub(remarks + name);
         // A frame that is printed has seen two surveys: no history.
-        let gauge = if is_live { rest * 11 / 20 } else { rest }.clamp(4, 40);
-        let sparkline = if is_live { rest.saturating_sub(gauge).min(60) } else { 0 };
-        Self { name, gauge, level, sparkline, has_load }
+        let gauge = if is_live && rest >= TWO_PICTURES { rest * 11 / 20 } else { rest };
+        let gauge = if gauge < SMALLEST { 0 } else { gauge.min(40) };
+        let sparkline = if is_live && rest >= TWO_PICTURES { (rest - gauge).min(60) } else { 0 };
+        let end = Cut::apart(buckets.iter().map(|bucket| bucket.name.as_str()), name);
+        Self { name, gauge, level, sparkline, end, has_load }
     }
 }
 
@@ -87,10 +92,10 @@ fn empty(picture: &Picture, filter: &str) -> String {
 }
 
 fn header(widths: Widths) -> Line<'static> {
-    let Widths { name, gauge, level, sparkline, has_load } = widths;
+    let Widths { name, gauge, level, sparkline, has_load, .. } = widths;
     let minute = if sparkline < 11 { "1 MIN" } else { "LAST MINUTE" };
     let minute = if sparkline == 0 { "" } else { minute };
-    let level = gauge + 1 + level;
+    let level = if gauge > 0 { gauge + 1 + level } else { level };
     let mut text = format!(
         "  {:<name$} {:<level$} {:>6} {minute:<sparkline$} {:>4} {:>5}",
         "BUCKET", "LEVEL", "USE/s", "HOLD", "WAIT"
@@ -102,13 +107,16 @@ fn header(widths: Widths) -> Line<'static> {
 }
 
 fn row(view: &View, bucket: &BucketView, widths: Widths, is_selected: bool, at: f64, now: f64) -> Line<'static> {
-    let Widths { name, gauge, level: level_width, sparkline, has_load } = widths;
+    let Widths { name, gauge, level: level_width, sparkline, end, has_load } = widths;
     let cursor = if is_selected { "▸ " } else { "  " };
     let marked = if is_selected { STRONG.add_modifier(Modifier::REVERSED) } else { STRONG };
-    let name = format!("{:<name$}", cut(&bucket.name, name));
+    let name = format!("{:<name$}", end.of(&bucket.name, name));
     let mut spans = vec![Span::raw(cursor), Span::styled(name, marked), " ".into()];
-    spans.extend(figure::gauge(bucket, gauge));
-    spans.push(format!(" {:<level_width$} {:>6} ", level(bucket), used(bucket)).into());
+    if gauge > 0 {
+        spans.extend(figure::gauge(bucket, gauge));
+        spans.push(" ".into());
+    }
+    spans.push(format!("{:<level_width$} {:>6} ", level(bucket), used(bucket)).into());
     let history =
         view.series(&bucket.name).map(|series| series.used(at, SPARKLINE_SECS, sparkline)).unwrap_or_default();
     spans.push(Span::styled(format!("{:<sparkline$} ", figure::sparkline(&history)), Style::new().fg(USE)));
@@ -167,7 +175,9 @@ pub(super) fn remarks(bucket: &BucketView, now: f64) -> Vec<(String, Style)> {
         remarks.push((format!("leak {}", amount(leaked)), bad));
     }
     if bucket.overdue > 0 {
-        remarks.push((format!("late {}", amount_of(bucket.overdue)), scarce));
+        remarks.push((format!("overdue {}", amount_of(bucket.overdue)), bad));
+    } else if bucket.ended > 0 {
+        remarks.push((format!("ended {}", amount_of(bucket.ended)), scarce));
     }
     match bucket.drift {
         Some(drift) if drift < 0.0 => remarks.push((format!("extra {}", amount(-drift)), scarce)),

@@ -100,6 +100,22 @@ fn the_list_fits_into_80_columns() {
 }
 
 #[test]
+fn names_are_cut_last_and_stay_apart() {
+    let screen = screen();
+    for line in frame(&screen, &view(), 80, 24).lines().filter(|line| line.contains('#')) {
+        assert!(!line.contains("elevenlabs…"), "{line}");
+    }
+    let narrow = frame(&screen, &view(), 50, 24);
+    let names = ["anthropic#rpm", "openai#gp", "openai#rpm", "vendor#wi", "deepgram#"];
+    assert!(names.iter().all(|name| narrow.contains(name)), "{narrow}");
+    let twins = ["azure#gpt-4o-west#rpm-live", "azure#gpt-4o-east#rpm-live", "azure#gpt-4o-east#tpm-live"];
+    let cut = |width| twins.map(|name| words::Cut::apart(twins.into_iter(), width).of(name, width));
+    assert_eq!(cut(17), ["azur…est#rpm-live", "azur…ast#rpm-live", "azur…ast#tpm-live"]);
+    let narrowest = words::Cut::apart(["openai#rpm", "openai#tpm"].into_iter(), 6);
+    assert_eq!((narrowest.of("openai#rpm", 6), narrowest.of("openai#tpm", 6)), ("op…rpm".into(), "op…tpm".into()));
+}
+
+#[test]
 fn a_wide_screen_shows_load_and_every_remark() {
     assert_frame(&frame(&screen(), &view(), 200, 50), include_str!("tests/list-200x50.txt"));
 }
@@ -219,6 +235,11 @@ fn words_are_short() {
     assert_eq!(amounts.map(words::amount), text);
     assert_eq!([0.0, 0.034, 0.999, 1.25].map(words::rate), ["0", "0.03", "1", "1.2"]);
     assert_eq!([0.04, 9.9, 12.4, 150.0, 7_200.0, 864_000.0].map(words::span), ["0s", "9.9s", "12s", "2m", "2h", "10d"]);
+    assert_eq!([104.0, 9.99, 99.9, 7_199.0].map(words::span), ["1m", "9.9s", "99s", "1h"], "rounded down");
+    assert_eq!(
+        (words::relative(0.0, 104.0), words::relative(5_999.0, 0.0)),
+        ("1m 44s ago".into(), "in 99m 59s".into())
+    );
     assert_eq!(words::cut("elevenlabs#concurrent", 11), "eleven…rent");
     assert_eq!([0, 1, 2, 4].map(|width| words::cut("openai#rpm", width)), ["", "…", "o…", "op…m"]);
 }

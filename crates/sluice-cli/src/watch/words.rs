@@ -1,5 +1,7 @@
 //! Numbers, times and names, short enough for a column.
 
+use std::collections::BTreeSet;
+
 /// An amount: at most five characters below a thousand million.
 pub(super) fn amount(value: f64) -> String {
     match value.abs() {
@@ -22,20 +24,26 @@ pub(super) fn decimals(value: f64, places: usize) -> String {
     if text == "-0" { "0".into() } else { text.to_owned() }
 }
 
-/// A length of time: at most four characters below some years.
+/// A length of time, rounded down to the unit that is shown: at most four characters below some years.
 pub(super) fn span(secs: f64) -> String {
+    // A millionth makes up for what floats lose.
+    let secs = secs.max(0.0) + 1e-6;
     match secs {
-        secs if secs < 9.95 => format!("{}s", decimals(secs, 1)),
-        secs if secs < 99.5 => format!("{secs:.0}s"),
-        secs if secs < 99.5 * 60.0 => format!("{:.0}m", secs / 60.0),
-        secs if secs < 48.0 * 3_600.0 => format!("{:.0}h", secs / 3_600.0),
-        secs => format!("{:.0}d", secs / 86_400.0),
+        secs if secs < 10.0 => format!("{}s", decimals((secs * 10.0).floor() / 10.0, 1)),
+        secs if secs < 100.0 => format!("{:.0}s", secs.floor()),
+        secs if secs < 100.0 * 60.0 => format!("{:.0}m", (secs / 60.0).floor()),
+        secs if secs < 48.0 * 3_600.0 => format!("{:.0}h", (secs / 3_600.0).floor()),
+        secs => format!("{:.0}d", (secs / 86_400.0).floor()),
     }
 }
 
-/// "in 12s", "3m ago".
+/// "in 12s", "3m 20s ago": at most eleven characters below some years.
 pub(super) fn relative(at: f64, now: f64) -> String {
-    if at > now { format!("in {}", span(at - now)) } else { format!("{} ago", span(now - at)) }
+    let exact = |secs: f64| match span(secs) {
+        text if text.ends_with('m') => format!("{text} {:.0}s", ((secs + 1e-6) % 60.0).floor()),
+        text => text,
+    };
+    if at > now { format!("in {}", exact(at - now)) } else { format!("{} ago", exact(now - at)) }
 }
 
 /// The time of day, in UTC.
@@ -58,14 +66,43 @@ pub(super) fn count(count: usize, what: &str) -> String {
 
 /// A name in at most `width` characters: its beginning, and somewhat less of its end. Both tell names apart.
 pub(super) fn cut(name: &str, width: usize) -> String {
-    let chars: Vec<char> = name.chars().collect();
-    if chars.len() <= width {
-        return name.to_owned();
+    Cut::USUAL.of(name, width)
+}
+
+/// How much of a name that is cut is its end, in tenths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut(usize);
+
+impl Cut {
+    const USUAL: Self = Self(4);
+
+    /// The first of some ways to cut by which the most of these names look different.
+    pub(super) fn apart<'a>(names: impl Iterator<Item = &'a str> + Clone, width: usize) -> Self {
+        let count = |way: Self| names.clone().map(|name| way.of(name, width)).collect::<BTreeSet<_>>().len();
+        let all = names.clone().count();
+        let mut best = (count(Self::USUAL), Self::USUAL);
+        for way in [6, 8, 10, 2, 0].map(Self) {
+            if best.0 == all {
+                break;
+            }
+            let found = count(way);
+            if found > best.0 {
+                best = (found, way);
+            }
+        }
+        best.1
     }
-    let end = width.saturating_sub(1) * 2 / 5;
-    let begin = width.saturating_sub(1) - end;
-    let (begin, end) = (&chars[..begin], &chars[chars.len() - end..]);
-    begin.iter().chain(['…'].iter().take(width)).chain(end).collect()
+
+    pub(super) fn of(self, name: &str, width: usize) -> String {
+        let chars: Vec<char> = name.chars().collect();
+        if chars.len() <= width {
+            return name.to_owned();
+        }
+        let end = width.saturating_sub(1) * self.0 / 10;
+        let begin = width.saturating_sub(1) - end;
+        let (begin, end) = (&chars[..begin], &chars[chars.len() - end..]);
+        begin.iter().chain(['…'].iter().take(width)).chain(end).collect()
+    }
 }
 
 /// The end of an id: those of version 7 begin with their time, so that the end tells them apart.

@@ -106,7 +106,10 @@ fn a_doctor_finds_nothing_in_a_table_that_is_well() {
 #[test]
 fn a_doctor_tells_what_is_amiss_and_what_to_do() {
     let sandbox = Sandbox::start(&[]);
-    sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
+    let set = sandbox.run(&["cool-down", "openai#rpm", "1h"]);
+    assert!(set.status.success() && set.stderr.is_empty(), "no warning of what was asked for: {}", text(&set.stderr));
+    let none = sandbox.run(&["cool-down", "openai#rpm", "0s"]);
+    assert!(!none.status.success() && text(&none.stderr).contains("ends by itself"), "{}", text(&none.stderr));
     let again = sandbox.stdout(&["cool-down", "openai#rpm", "1m"]);
     assert!(again.contains("for longer already"), "{again}");
     let findings = sandbox.json(&["doctor", "--json", "--for", "0s"]);

@@ -23,6 +23,7 @@ fn bucket(kind: &'static str, limit: f64) -> BucketView {
         holders: Vec::new(),
         leases: 0,
         held: 0.0,
+        ended: 0,
         overdue: 0,
         load: None,
         refused_per_sec: None,
@@ -41,6 +42,7 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
         cost: *cost,
         since: None,
         until: 0.0,
+        has_ended: false,
         is_overdue: false,
         is_inline: caller.is_none(),
     };

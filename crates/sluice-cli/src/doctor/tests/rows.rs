@@ -29,9 +29,13 @@ async fn a_limit_above_the_vendors_is_told() {
 async fn leases_that_no_sweep_came_for_are_told() {
     let dynamo = healthy().await;
     std::mem::forget(dynamo.client(TABLE).acquire(SLOTS).await.unwrap());
-    dynamo.clock().advance(Duration::from_secs(60 + 11 * 60));
+    dynamo.clock().advance(Duration::from_secs(60));
     assert_eq!(amiss(&findings(&dynamo).await, Check::Leases), None);
-    dynamo.clock().advance(Duration::from_secs(3));
+    dynamo.clock().advance(Duration::from_secs(36));
+    assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 3"]);
+    dynamo.clock().advance(Duration::from_secs(11 * 60 - 36 - 10));
+    assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 10 min ago"]);
+    dynamo.clock().advance(Duration::from_secs(13));
     assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Problem, &["1 lease ended over 11 minutes ago"]);
 }
 
@@ -134,6 +138,8 @@ async fn sweeps_that_no_longer_come_are_told() {
     assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
     let in_a_sandbox = found(&dynamo, Place { is_sandbox: true }).await;
     assert_amiss(&in_a_sandbox, Check::Sweeps, Weight::Note, &["the last sweep was 16 min ago"]);
+    let todo = in_a_sandbox.iter().find(|one| one.check == Check::Sweeps).and_then(|one| one.todo.as_deref());
+    assert!(todo.is_some_and(|todo| todo.contains("sluice reconcile --interval 10s")), "{todo:?}");
 }
 
 /// A key that is none of Sluice's.
