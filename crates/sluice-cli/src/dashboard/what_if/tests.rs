@@ -185,7 +185,7 @@ fn a_question_is_of_all_or_of_one_whom_a_lease_may_name() {
     let slots = Row::slots("vendor#concurrent", 500);
     let view = |leases: u32| {
         let leases = (0..leases).map(|n| lease("vendor#concurrent", &n.to_string(), "search", 0, 60));
-        let survey = survey(10, &[slots.clone()], leases.collect(), &[]);
+        let survey = survey(10, std::slice::from_ref(&slots), leases.collect(), &[]);
         let mut view = View::new("table");
         assert!(Question { who: "nobody".into(), factor: 2.0 }.is_of_somebody(&view), "nothing was read yet");
         view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
