@@ -25,7 +25,7 @@ fn pause(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
             Err("it takes more than nothing, as in 30s: no cool-down is cut short, each ends by itself, and \
-                               `sluice buckets` says when"
+                               `sluice buckets show NAME` says when"
                 .into())
         }
         pause => Ok(pause),
