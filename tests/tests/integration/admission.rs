@@ -233,7 +233,9 @@ async fn a_bucket_that_not_all_clients_count_is_given_the_benefit_of_the_doubt()
 #[tokio::test(start_paused = true)]
 async fn what_is_pending_counts_once() {
     for kind in [Kind::Rows, Kind::Inline] {
-        let world = World::with_slots(SLOTS, 4).await.with(kind);
+        // Not over a socket, where a caller in line that is not polled would be waited for.
+        let world = World::embedded().await.with(kind);
+        world.slots(SLOTS, 4).await;
         let client = world.client();
         // One lease with a row, one inline, two of this process.
         std::mem::forget(take(&world.client_with(|settings| settings.leases(Leases::Concurrent)), SLOTS).await);
@@ -279,7 +281,8 @@ async fn a_rate_that_nobody_has_measured_sheds_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_buckets_wait_is_the_booked_start() {
-    let world = World::with_rate(RPM, 60, 60).await;
+    let world = World::embedded().await;
+    world.rate(RPM, 60, 60).await;
     let client = world.client();
     take(&client, RPM).await.release().await.unwrap();
     for backlog in [0, 20, 58, 59, 75] {
