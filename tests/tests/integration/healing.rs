@@ -13,6 +13,8 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
+mod waits;
+
 const SLOTS: &str = "elevenlabs#concurrent";
 
 /// The promise: a crashed holder's slot is back so soon after it was taken.
@@ -345,62 +347,4 @@ async fn of_several_full_buckets_each_is_healed() {
     assert!(client.acquire([SLOTS, "other#concurrent"]).await.unwrap().granted().is_none());
     settle().await;
     assert_eq!((world.free(SLOTS).await.as_str(), world.free("other#concurrent").await.as_str()), ("1", "1"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_ends_its_healing() {
-    let world = World::embedded().await;
-    world.slots(SLOTS, 1).await;
-    let _held = take(&world.client(), SLOTS).await;
-    {
-        let client = world.client();
-        let waiting = begin(client.slot(SLOTS).run(async |_| Ok::<_, std::io::Error>(()))).await;
-        sleep(Duration::from_secs(1)).await;
-        drop(waiting);
-    }
-    settle().await;
-    world.dynamo.meter().reset();
-    sleep(HEAL_EVERY * 3).await;
-    assert_eq!(scans(&world), 0);
-}
-
-/// What a full bucket tells to wait follows from the rate at which its slots came free.
-#[tokio::test(start_paused = true)]
-async fn a_full_bucket_tells_the_wait_by_its_measured_rate() {
-    let world = World::with_slots(SLOTS, 4).await;
-    let client = world.client();
-    let _held = (
-        take(&client, SLOTS).await,
-        take(&client, SLOTS).await,
-        take(&client, SLOTS).await,
-        take(&client, SLOTS).await,
-    );
-    assert_eq!(refusal(&client, SLOTS).await.wait(), Duration::from_secs(1), "nothing is known yet");
-    for (rate, wait) in [("0.5", 2_000), ("100", 50), ("0.001", 30_000)] {
-        load_row(&world, rate, 4).await;
-        sleep(HEAL_EVERY + Duration::from_secs(1)).await;
-        // One refusal has the row read; the next goes by it.
-        refusal(&client, SLOTS).await;
-        settle().await;
-        let told = refusal(&client, SLOTS).await.wait();
-        assert_eq!(told.as_millis(), wait, "{rate} a second");
-    }
-}
-
-/// Writes what a sweep would have measured.
-async fn load_row(world: &World, rate: &str, pending: i32) {
-    let now: Timestamp = world.dynamo.clock().now();
-    let (amount, now) = (Amount::from_tokens(pending).to_string(), now.to_string());
-    let fields = [
-        ("pending", amount.as_str()),
-        ("taken", amount.as_str()),
-        ("admitted", amount.as_str()),
-        ("drain_rate", rate),
-        ("measured_at", now.as_str()),
-        ("sequence", "7"),
-        ("pending_since", now.as_str()),
-    ];
-    let row = fields.iter().map(|(name, value)| ((*name).to_owned(), number(value)));
-    let key = ("vendor_dimension".to_owned(), text(&Load::key(&dimension(SLOTS))));
-    world.put(row.chain([key]).collect()).await;
 }
