@@ -9,7 +9,8 @@ use sluice_core::{Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Tim
 use crate::attempt::refused;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::outcome::RetryIn;
+use crate::outcome::{RetryIn, RetryReason};
+use crate::retry::Backoff;
 use crate::store::{Attributes, Item};
 
 /// A load row that was seen longer ago says nothing: two sweeps have measured anew since.
@@ -89,10 +90,11 @@ pub(crate) fn taken(bucket: &Bucket) -> Amount {
 }
 
 /// The refusal of a concurrency bucket. A full one tells how long it takes until those who wait here and this caller have a slot,
-/// by the rate at which its slots come free, where that is known.
-pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, mut refusal: Refusal) -> RetryIn {
+/// by the rate at which its slots come free, where that is known. `in_line` says that the caller is one of those who wait.
+pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, in_line: bool, mut refusal: Refusal) -> RetryIn {
+    let besides = if in_line { Amount::ZERO } else { cost.amount() };
     if refusal.reason == Reason::NoFreeSlot
-        && let Some(measured) = measured_wait(entry, cost, inner.now())
+        && let Some(measured) = measured_wait(entry, besides, inner.now())
     {
         // The end of an inline lease is known, and nobody need wait for longer.
         let is_known = refusal.wait < NO_SLOT_WAIT;
@@ -101,9 +103,26 @@ pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, mut refusal: Ref
     refused(&entry.dimension, refusal)
 }
 
-fn measured_wait(entry: &Entry, cost: Cost, now: Timestamp) -> Option<Duration> {
+/// What a caller is told who stands behind those who wait here for `retry`, and would not wait itself.
+pub(crate) fn behind(entry: &Entry, cost: Cost, mut retry: RetryIn, now: Timestamp) -> RetryIn {
+    if retry.reason == RetryReason::NoFreeSlot
+        && let Some(measured) = measured_wait(entry, cost.amount(), now)
+    {
+        retry.wait = retry.wait.max(measured);
+    }
+    retry
+}
+
+/// What a caller is told whose patience ended before it had a slot, and who stands in line no more.
+pub(crate) fn in_vain(entry: &Entry, cost: Cost, now: Timestamp) -> RetryIn {
+    let wait = measured_wait(entry, cost.amount(), now).unwrap_or(Backoff::POLL.cap());
+    RetryIn::new(wait, entry.dimension.clone(), RetryReason::NoFreeSlot)
+}
+
+/// Until those who wait here have slots, and `besides` are free.
+fn measured_wait(entry: &Entry, besides: Amount, now: Timestamp) -> Option<Duration> {
     let load = entry.load.within(KNOWN_FOR, now)?;
     let rate = load.drain_rate_of(taken(&entry.reading()?.bucket))?;
-    let wait = rate.time_for(entry.load.waiting().plus(cost.amount()))?;
+    let wait = rate.time_for(entry.load.waiting().plus(besides))?;
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }

@@ -67,9 +67,13 @@ impl Source {
 
 /// One call was granted out of stock. Nothing is registered and nothing allocated: this is most of what a busy process does.
 pub(crate) fn granted_from_stock(entry: &Entry, began: Instant, now: Timestamp) {
+    granted_in(entry, Source::Stock, began.elapsed(), now);
+}
+
+fn granted_in(entry: &Entry, source: Source, took: Duration, now: Timestamp) {
     let handles = Meters::of(entry, now);
-    handles.granted(Source::Stock).increment(1);
-    handles.acquired_granted().record(began.elapsed());
+    handles.granted(source).increment(1);
+    handles.acquired_granted().record(took);
 }
 
 /// An acquire was answered: what was asked for, when, and the answer.
@@ -77,8 +81,8 @@ pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, A
     let took = began.elapsed();
     match answer {
         Ok(Outcome::Granted(grant)) => {
-            granted(inner, grant, None);
-            grant.parts().iter().for_each(|part| Meters::of(&part.entry, inner.now()).acquired_granted().record(took));
+            let now = inner.now();
+            grant.parts().iter().for_each(|part| granted_in(&part.entry, Source::of(part), took, now));
         }
         Ok(Outcome::RetryIn(retry)) => {
             refused(inner, retry);

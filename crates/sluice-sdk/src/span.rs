@@ -10,6 +10,7 @@ use crate::acquire::AcquireError;
 use crate::grant::Grant;
 use crate::outcome::Outcome;
 use crate::request::Request;
+use crate::store::Operation;
 
 /// Around an acquire, to its answer.
 pub(crate) fn acquire(request: &Request<'_>) -> Span {
@@ -41,13 +42,13 @@ pub(crate) fn release(grant: &Grant) -> Span {
 
 /// Around one request to DynamoDB, as OpenTelemetry has it for databases and for DynamoDB
 /// (<https://opentelemetry.io/docs/specs/semconv/db/dynamodb/>).
-pub(crate) fn request(operation: &'static str, table: &str, server: Option<&str>, attempt: u32) -> Span {
+pub(crate) fn request(operation: Operation, table: &str, server: Option<&str>, attempt: u32) -> Span {
     tracing::debug_span!(
         "sluice.request",
-        otel.name = %format_args!("{operation} {table}"),
+        otel.name = %format_args!("{} {table}", operation.as_str()),
         otel.kind = "client",
         db.system.name = "aws.dynamodb",
-        db.operation.name = operation,
+        db.operation.name = operation.as_str(),
         db.collection.name = table,
         server.address = server,
         http.request.resend_count = attempt,

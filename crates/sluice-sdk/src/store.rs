@@ -19,12 +19,14 @@ use crate::retry::{Backoff, Fate, random_up_to};
 
 mod answer;
 mod error;
+mod operation;
 mod read;
 mod request;
 mod translate;
 
 use answer::{Answer, Failed, cancelled};
 pub use error::StoreError;
+pub(crate) use operation::Operation;
 pub(crate) use read::{Consistency, Page, Scan};
 use request::Reply;
 pub(crate) use translate::{Attributes, value_text};
@@ -139,7 +141,7 @@ impl Store {
         maybe_applied: &mut bool,
     ) -> Result<Written, StoreError> {
         let request = || translate::update(&self.dynamo, &self.table, update).send();
-        match self.retrying_noting("UpdateItem", if_ambiguous, request, maybe_applied).await {
+        match self.retrying_noting(Operation::UpdateItem, if_ambiguous, request, maybe_applied).await {
             Ok(reply) => Ok(Written::Applied(reply.attributes.unwrap_or_default())),
             Err(failed) => failed.condition(),
         }
@@ -148,7 +150,7 @@ impl Store {
     /// Makes a row.
     pub(crate) async fn put(&self, put: &Put) -> Result<Written, StoreError> {
         let request = || translate::put(&self.dynamo, &self.table, put).send();
-        match self.retrying("PutItem", IfAmbiguous::SendAgain, request).await {
+        match self.retrying(Operation::PutItem, IfAmbiguous::SendAgain, request).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
         }
@@ -157,7 +159,7 @@ impl Store {
     /// Removes a row.
     pub(crate) async fn delete(&self, delete: &Delete) -> Result<Written, StoreError> {
         let request = || translate::delete(&self.dynamo, &self.table, delete).send();
-        match self.retrying("DeleteItem", IfAmbiguous::SendAgain, request).await {
+        match self.retrying(Operation::DeleteItem, IfAmbiguous::SendAgain, request).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
         }
@@ -170,7 +172,7 @@ impl Store {
             let request = request.return_consumed_capacity(TOLD);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
-        let reply = self.retrying("DeleteItem", IfAmbiguous::SendAgain, request).await;
+        let reply = self.retrying(Operation::DeleteItem, IfAmbiguous::SendAgain, request).await;
         reply.map(|reply| reply.attributes).map_err(Failed::error)
     }
 
@@ -183,7 +185,7 @@ impl Store {
             let items = transaction.items.iter().map(|item| translate::in_table(item, &self.table)).collect();
             request.set_transact_items(Some(items)).send()
         };
-        match self.retrying("TransactWriteItems", IfAmbiguous::SendAgain, request).await {
+        match self.retrying(Operation::TransactWriteItems, IfAmbiguous::SendAgain, request).await {
             Ok(_) => Ok(Transacted::Committed),
             Err(Failed::Cancelled(reasons)) => Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect())),
             Err(failed) => Err(failed.error()),
@@ -197,7 +199,7 @@ impl Store {
 
     async fn retrying<T, E, Send>(
         &self,
-        operation: &'static str,
+        operation: Operation,
         if_ambiguous: IfAmbiguous,
         send: impl Fn() -> Send,
     ) -> Result<T, Failed>
@@ -212,7 +214,7 @@ impl Store {
     /// The one loop that sends a request again.
     async fn retrying_noting<T, E, Send>(
         &self,
-        operation: &'static str,
+        operation: Operation,
         if_ambiguous: IfAmbiguous,
         send: impl Fn() -> Send,
         maybe_applied: &mut bool,
@@ -235,23 +237,20 @@ impl Store {
                 return Err(answer);
             }
             let fate = error::fate(&error);
-            *maybe_applied |= fate == Fate::Ambiguous && !READS.contains(&operation);
+            *maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
             let stop = !fate.is_transient()
                 || attempt >= self.max_retries
                 || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
             if stop {
-                return Err(Failed::Store(error::describe(operation, &self.table, *maybe_applied, error)));
+                return Err(Failed::Store(error::describe(operation.as_str(), &self.table, *maybe_applied, error)));
             }
             retried(operation);
-            tracing::debug!(event = "dynamodb.retry", operation, attempt, ?fate);
+            tracing::debug!(event = "dynamodb.retry", operation = operation.as_str(), attempt, ?fate);
             self.back_off(attempt).await;
         }
         unreachable!("the loop returns")
     }
 }
-
-/// Requests that change nothing, whatever becomes of them.
-const READS: [&str; 3] = ["GetItem", "BatchGetItem", "Scan"];
 
 /// What each reply tells of the units that it cost.
 const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;

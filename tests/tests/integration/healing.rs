@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_core::schema::{HEALED_AT, REFUSED};
 use sluice_core::{Amount, Cost, HEAL_EVERY, Lease, LeaseId, Load, Timestamp};
-use sluice_sdk::{Client, Leases, Outcome, SweepOptions};
+use sluice_sdk::{Client, Leases, Outcome, SlotError, SweepOptions};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 

@@ -11,7 +11,7 @@ use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released};
 use crate::heal;
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
-use crate::load::InLine;
+use crate::load::{self, InLine};
 use crate::outcome::RetryIn;
 use crate::retry::Poll;
 
@@ -97,7 +97,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     loop {
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
             heal::refused(inner, &want.entry, &retry);
-            return Ok(Taken::Refused(retry));
+            return Ok(Taken::Refused(load::behind(&want.entry, want.cost, retry, inner.now())));
         }
         match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None }).await {
             Ok(Reply::Taken(answer)) => return answer,

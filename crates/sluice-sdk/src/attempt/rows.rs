@@ -11,7 +11,7 @@ use crate::client::Inner;
 use crate::grant::Part;
 use crate::heal;
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
-use crate::load::InLine;
+use crate::load::{self, InLine};
 use crate::retry::Poll;
 
 mod batch;
@@ -56,11 +56,11 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     let _in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
     loop {
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
-            entries
-                .iter()
-                .filter(|entry| entry.dimension == retry.dimension)
-                .for_each(|entry| heal::refused(inner, entry, &retry));
-            return Ok(Taken::Refused(retry));
+            let Some(want) = wants.iter().find(|want| want.entry.dimension == retry.dimension) else {
+                return Ok(Taken::Refused(retry));
+            };
+            heal::refused(inner, &want.entry, &retry);
+            return Ok(Taken::Refused(load::behind(&want.entry, want.cost, retry, inner.now())));
         }
         let service =
             |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };

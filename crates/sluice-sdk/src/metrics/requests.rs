@@ -1,11 +1,14 @@
 //! What requests to DynamoDB took, cost, and came to.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use ::metrics::Key;
 use aws_sdk_dynamodb::types::ConsumedCapacity;
 
 use super::names;
+use crate::store::Operation;
 
 /// What came of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
+    const ALL: [Self; 5] = [Self::Ok, Self::Condition, Self::Conflict, Self::Throttled, Self::Error];
+
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -33,47 +38,57 @@ impl Ended {
     }
 }
 
+/// The keys of what each request tells, made once: their labels are Sluice's own words. The recorder is asked each time, so that one
+/// that was installed late, or forgets what is idle, misses nothing.
+struct Keys {
+    duration: [[Key; Ended::ALL.len()]; Operation::ALL.len()],
+    units: [Key; Operation::ALL.len()],
+}
+
+static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    let duration = |operation: Operation, ended: Ended| {
+        names::REQUEST_DURATION.key([operation.as_str().into(), ended.as_str().into()])
+    };
+    let units = |operation: Operation| {
+        let kind = if operation.reads() { "read" } else { "write" };
+        names::CAPACITY_UNITS.key([operation.as_str().into(), kind.into()])
+    };
+    Keys {
+        duration: Operation::ALL.map(|operation| Ended::ALL.map(|ended| duration(operation, ended))),
+        units: Operation::ALL.map(units),
+    }
+});
+
 /// A request was answered, or given up.
-pub(crate) fn ended(operation: &'static str, ended: Ended, took: Duration) {
-    names::REQUEST_DURATION.histogram([operation.into(), ended.as_str().into()]).record(took);
+pub(crate) fn ended(operation: Operation, ended: Ended, took: Duration) {
+    let at = Ended::ALL.iter().position(|one| *one == ended).unwrap_or(0);
+    names::histogram(&KEYS.duration[operation.index()][at]).record(took);
     if matches!(ended, Ended::Condition | Ended::Conflict | Ended::Throttled) {
-        names::CONFLICTS.counter([operation.into(), ended.as_str().into()]).increment(1);
+        names::CONFLICTS.counter([operation.as_str().into(), ended.as_str().into()]).increment(1);
     }
 }
 
 /// A request is sent again.
-pub(crate) fn retried(operation: &'static str) {
-    names::RETRIES.counter([operation.into()]).increment(1);
+pub(crate) fn retried(operation: Operation) {
+    names::RETRIES.counter([operation.as_str().into()]).increment(1);
 }
 
 /// Units that were used and not counted yet: a counter takes whole ones, and reads cost halves.
 #[derive(Debug, Default)]
-pub(crate) struct Units([AtomicI64; OPERATIONS.len()]);
-
-/// What Sluice asks of DynamoDB, and whether it reads or writes.
-const OPERATIONS: [(&str, &str); 7] = [
-    ("GetItem", "read"),
-    ("BatchGetItem", "read"),
-    ("Scan", "read"),
-    ("PutItem", "write"),
-    ("UpdateItem", "write"),
-    ("DeleteItem", "write"),
-    ("TransactWriteItems", "write"),
-];
+pub(crate) struct Units([AtomicI64; Operation::ALL.len()]);
 
 const UNIT_MICROS: i64 = 1_000_000;
 
 impl Units {
     /// Counts what a reply tells.
-    pub(crate) fn used<'a>(&self, operation: &'static str, told: impl Iterator<Item = &'a ConsumedCapacity>) {
+    pub(crate) fn used<'a>(&self, operation: Operation, told: impl Iterator<Item = &'a ConsumedCapacity>) {
         let used =
             told.filter_map(ConsumedCapacity::capacity_units).filter_map(micros).fold(0_i64, i64::saturating_add);
-        let Some(at) = OPERATIONS.iter().position(|(name, _)| *name == operation).filter(|_| used > 0) else { return };
-        let before = self.0[at].fetch_add(used, Ordering::Relaxed);
+        let before = self.0[operation.index()].fetch_add(used, Ordering::Relaxed);
         // What is below one unit is counted with the next.
         let whole = before.saturating_add(used) / UNIT_MICROS - before / UNIT_MICROS;
         if let Ok(whole @ 1..) = u64::try_from(whole) {
-            names::CAPACITY_UNITS.counter([operation.into(), OPERATIONS[at].1.into()]).increment(whole);
+            names::counter(&KEYS.units[operation.index()]).increment(whole);
         }
     }
 }
@@ -92,11 +107,11 @@ mod tests {
         let units = Units::default();
         let half = ConsumedCapacity::builder().capacity_units(0.5).build();
         let whole = |units: &Units| units.0[0].load(Ordering::Relaxed) / UNIT_MICROS;
-        units.used("GetItem", [&half].into_iter());
+        units.used(Operation::GetItem, [&half].into_iter());
         assert_eq!(whole(&units), 0);
-        units.used("GetItem", [&half, &half].into_iter());
+        units.used(Operation::GetItem, [&half, &half].into_iter());
         assert_eq!((whole(&units), units.0[0].load(Ordering::Relaxed)), (1, 1_500_000));
-        units.used("CreateTable", [&half].into_iter());
+        units.used(Operation::Scan, [].into_iter());
         assert_eq!(units.0.iter().map(|carried| carried.load(Ordering::Relaxed)).sum::<i64>(), 1_500_000);
     }
 }

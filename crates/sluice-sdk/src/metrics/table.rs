@@ -108,8 +108,7 @@ impl Metric {
     }
 
     pub(super) fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
-        let key = self.key(values);
-        with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
+        counter(&self.key(values))
     }
 
     pub(super) fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
@@ -118,15 +117,25 @@ impl Metric {
     }
 
     pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
-        let key = self.key(values);
-        with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
+        histogram(&self.key(values))
     }
 
-    fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
+    /// The metric with these labels, to be kept where it is counted often.
+    pub(super) fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
         debug_assert_eq!(self.labels.len(), N, "{}", self.name);
         let labels: Vec<Label> = self.labels.iter().zip(values).map(|(name, value)| Label::new(*name, value)).collect();
         Key::from_parts(self.name, labels)
     }
+}
+
+/// The counter of a key, by the recorder that there is.
+pub(super) fn counter(key: &Key) -> Counter {
+    with_recorder(|recorder| recorder.register_counter(key, &METADATA))
+}
+
+/// The histogram of a key, by the recorder that there is.
+pub(super) fn histogram(key: &Key) -> Histogram {
+    with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
 }
 
 static METADATA: Metadata<'static> = Metadata::new("sluice_sdk", Level::INFO, Some(module_path!()));

@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{self, LeaseTerm, Terms, known_since, wants};
+use crate::attempt::{self, LeaseTerm, Terms, known_since, longest, wants};
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
+use crate::load;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::{Ask, RequestError};
 use crate::retry::Backoff;
@@ -148,7 +149,10 @@ impl<'a> Waiting<'a> {
                 Outcome::Granted(grant) => Ok(grant),
                 Outcome::RetryIn(retry) => Err(retry),
             }),
-            Err(_) => Ok(Err(still_in_line(&asks[0]))),
+            Err(_) => {
+                let told = still_in_line(self.inner, asks);
+                Ok(Err(told.unwrap_or_else(|| attempt::contended(&asks[0].dimension))))
+            }
         }
     }
 
@@ -229,6 +233,12 @@ impl<'a> Waiting<'a> {
     }
 }
 
-fn still_in_line(ask: &Ask) -> RetryIn {
-    RetryIn::new(Backoff::POLL.cap(), ask.dimension.clone(), RetryReason::NoFreeSlot)
+/// By the bucket with the longest wait: which of them was full is not known any more.
+fn still_in_line(inner: &Inner, asks: &[Ask]) -> Option<RetryIn> {
+    let now = inner.now();
+    longest(asks.iter().filter_map(|ask| {
+        let entry = inner.entry(&ask.dimension);
+        let per_call = entry.limit()?.cost_per_call();
+        Some(load::in_vain(&entry, ask.cost_or(per_call), now))
+    }))
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
 
-use super::{Failed, IfAmbiguous, Item, Store, StoreError, TOLD, translate, value_text};
+use super::{Failed, IfAmbiguous, Item, Operation, Store, StoreError, TOLD, translate, value_text};
 
 /// A page of a scan.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Store {
             let request = request.return_consumed_capacity(TOLD);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
-        let reply = self.retrying("GetItem", IfAmbiguous::SendAgain, request).await;
+        let reply = self.retrying(Operation::GetItem, IfAmbiguous::SendAgain, request).await;
         reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
@@ -65,7 +65,8 @@ impl Store {
         while !left.is_empty() {
             let now = &left[..left.len().min(KEYS_PER_BATCH)];
             let request = || translate::batch(&self.dynamo, &self.table, now).send();
-            let reply = self.retrying("BatchGetItem", IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+            let reply =
+                self.retrying(Operation::BatchGetItem, IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
             rows.extend(reply.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
             let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.table).map(|rest| rest.keys);
             let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
@@ -87,7 +88,7 @@ impl Store {
     /// Reads a page of the table.
     pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
         let request = || translate::scan(&self.dynamo, &self.table, scan).send();
-        let reply = self.retrying("Scan", IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+        let reply = self.retrying(Operation::Scan, IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
         Ok(Page {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
             rows: reply.items.unwrap_or_default(),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::error::fate;
-use super::{Answer, Store};
+use super::{Answer, Operation, Store};
 use crate::metrics::requests::{Ended, ended};
 use crate::retry::Fate;
 use crate::span;
@@ -53,7 +53,7 @@ impl Store {
     /// Sends a request once.
     pub(super) async fn send_once<T, E>(
         &self,
-        operation: &'static str,
+        operation: Operation,
         attempt: u32,
         request: impl Future<Output = Result<T, SdkError<E>>>,
     ) -> Result<T, SdkError<E>>

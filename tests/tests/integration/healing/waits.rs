@@ -25,6 +25,30 @@ async fn a_full_bucket_tells_the_wait_by_its_measured_rate() {
     }
 }
 
+/// Who stood in line and is refused in the end is told by the rate too, and counted once; who would not wait is told of those in line.
+#[tokio::test(start_paused = true)]
+async fn who_stands_in_line_is_counted_once() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = World::embedded().await;
+        world.slots(SLOTS, 1).await;
+        let client = world.client_with(|settings| settings.leases(kind.leases()));
+        let _held = take(&client, SLOTS).await;
+        load_row(&world, "0.5", 1).await;
+        refusal(&client, SLOTS).await;
+        settle().await;
+        let in_line = client.slot(SLOTS).max_wait(Duration::from_secs(1)).run(async |_| Ok::<_, std::io::Error>(()));
+        let (in_line, beside) = tokio::join!(in_line, async {
+            sleep(Duration::from_millis(500)).await;
+            refusal(&client, SLOTS).await.wait()
+        });
+        assert_eq!(beside, Duration::from_secs(4), "{kind:?}: two slots, one each two seconds");
+        match in_line {
+            Err(SlotError::Refused(retry)) => assert_eq!(retry.wait(), Duration::from_secs(2), "{kind:?}"),
+            other => panic!("{kind:?}: {other:?}"),
+        }
+    }
+}
+
 /// Writes what a sweep would have measured.
 async fn load_row(world: &World, rate: &str, pending: i32) {
     let now: Timestamp = world.dynamo.clock().now();

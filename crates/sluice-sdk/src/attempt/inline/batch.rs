@@ -195,8 +195,8 @@ impl Batch<'_> {
                     turns[*at] = Some(turn);
                 }
                 InlineAnswer::Refused(refusal) => {
-                    let InlineAsk::Take { cost, .. } = &turn.ask else { continue };
-                    let retry = load::refusal(self.inner, self.entry, *cost, *refusal);
+                    let InlineAsk::Take { cost, terms, .. } = &turn.ask else { continue };
+                    let retry = load::refusal(self.inner, self.entry, *cost, terms.until.is_some(), *refusal);
                     self.refuse(turn, retry);
                 }
                 InlineAnswer::NeverSatisfiable { capacity } => {

@@ -175,7 +175,7 @@ impl Batch<'_> {
     fn retries(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
         let each = self.entries.iter().zip(no).zip(&ask.costs);
         let refused = each.filter_map(|((entry, no), cost)| match no {
-            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, *refusal)),
+            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, ask.terms.until.is_some(), *refusal)),
             _ => None,
         });
         refused.collect()
