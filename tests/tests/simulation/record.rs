@@ -46,9 +46,10 @@ pub(crate) struct Grip {
 }
 
 impl Grip {
-    /// The lease of a slot ends no earlier than this.
-    pub(crate) fn slot_lease(asked_at: Micros, timeout: i64, ttl: i64, clock_error: i64) -> i64 {
-        micros(asked_at) + (timeout + LEASE_MARGIN).max(ttl) - clock_error
+    /// The lease of a slot ends no earlier than this. One without a `timeout` to outlast is written for the usual time, and renewed:
+    /// whoever was frozen meanwhile may have lost it.
+    pub(crate) fn slot_lease(asked_at: Micros, timeout: Option<i64>, ttl: i64, clock_error: i64) -> i64 {
+        micros(asked_at) + timeout.map_or(ttl, |timeout| (timeout + LEASE_MARGIN).max(ttl)) - clock_error
     }
 }
 

@@ -16,7 +16,7 @@ impl Caller {
         let slot = self.process.client.slot(need.request()).timeout(patience);
         let call = Duration::from_millis(self.rng.u64(0..1_000));
         let gives_up_after = (self.rng.u32(0..3) == 0).then(|| Duration::from_millis(self.rng.u64(0..5_000)));
-        self.run(need, slot, patience, call, gives_up_after).await;
+        self.run(need, slot, Some(patience), call, gives_up_after).await;
     }
 
     /// Held as long as the call takes, beyond its lease: renewed meanwhile.
@@ -24,15 +24,14 @@ impl Caller {
         let patience = Duration::from_secs(self.rng.u64(1..=4));
         let slot = self.process.client.slot(need.request()).timeout(patience).hold_until_done();
         let call = self.universe.scenario.lease_ttl.mul_f64(self.rng.f64() * 3.0);
-        // What is known of its lease is that it was written for the usual time.
-        self.run(need, slot, Duration::ZERO, call, None).await;
+        self.run(need, slot, None, call, None).await;
     }
 
     async fn run(
         &mut self,
         need: &Need,
         slot: SlotBuilder,
-        timeout_known: Duration,
+        ends_within: Option<Duration>,
         call: Duration,
         gives_up_after: Option<Duration>,
     ) {
@@ -42,8 +41,8 @@ impl Caller {
         let mut rng = self.rng.fork();
         let begun = AtomicBool::new(false);
         let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap();
-        let (timeout_known, ttl) = (micros(timeout_known), micros(self.universe.scenario.lease_ttl));
-        let lease_ends = Grip::slot_lease(asked_at, timeout_known, ttl, self.universe.scenario.clock_error);
+        let ttl = micros(self.universe.scenario.lease_ttl);
+        let lease_ends = Grip::slot_lease(asked_at, ends_within.map(micros), ttl, self.universe.scenario.clock_error);
         let run = slot.run(async |slot| {
             begun.store(true, Ordering::SeqCst);
             let start_at = slot.start_at().micros();
