@@ -24,12 +24,22 @@ run "product_code_can_neither_make_nor_remove_buckets" {
           Resource = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table"
         },
         {
-          Sid      = "Leases"
+          Sid      = "Make"
           Effect   = "Allow"
-          Action   = ["dynamodb:PutItem", "dynamodb:DeleteItem"]
+          Action   = ["dynamodb:PutItem"]
           Resource = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table"
           Condition = {
             "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*", "ticket#*"] }
+            Null                      = { "dynamodb:LeadingKeys" = "false" }
+          }
+        },
+        {
+          Sid      = "Remove"
+          Effect   = "Allow"
+          Action   = ["dynamodb:DeleteItem"]
+          Resource = "arn:aws:dynamodb:eu-central-1:111122223333:table/the-table"
+          Condition = {
+            "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*"] }
             Null                      = { "dynamodb:LeadingKeys" = "false" }
           }
         },

@@ -11,9 +11,13 @@ locals {
     "dynamodb:UpdateItem",
   ]
 
-  # On lease and ticket rows alone, so that product code can neither replace a bucket nor remove one.
-  lease_actions = [
+  # On lease and ticket rows alone, so that product code cannot replace a bucket.
+  make_actions = [
     "dynamodb:PutItem",
+  ]
+
+  # On lease rows alone, so that it cannot remove one. A ticket's row stays: the TTL of DynamoDB removes it.
+  remove_actions = [
     "dynamodb:DeleteItem",
   ]
 
@@ -23,14 +27,19 @@ locals {
   ]
 
   # ForAllValues also holds for a request without any key; the Null test closes that gap.
-  on_leases = {
+  on_made = {
     "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*", "ticket#*"] }
+    Null                      = { "dynamodb:LeadingKeys" = "false" }
+  }
+  on_removed = {
+    "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["lease#*"] }
     Null                      = { "dynamodb:LeadingKeys" = "false" }
   }
 
   caller_statements = [
     { Sid = "Buckets", Effect = "Allow", Action = local.caller_actions, Resource = var.table_arn },
-    { Sid = "Leases", Effect = "Allow", Action = local.lease_actions, Resource = var.table_arn, Condition = local.on_leases },
+    { Sid = "Make", Effect = "Allow", Action = local.make_actions, Resource = var.table_arn, Condition = local.on_made },
+    { Sid = "Remove", Effect = "Allow", Action = local.remove_actions, Resource = var.table_arn, Condition = local.on_removed },
     { Sid = "Heal", Effect = "Allow", Action = local.heal_actions, Resource = var.table_arn },
   ]
 }

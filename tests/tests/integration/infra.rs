@@ -53,7 +53,7 @@ fn terraform_and_the_schema_name_the_same_table() {
     }
     let reconciler = read("modules/reconciler/rights.tf");
     let callers = read("modules/caller-policy/main.tf");
-    for (policies, keys) in [(reconciler, LEASES), (callers, LEASES_AND_TICKETS)] {
+    for (policies, keys) in [(&reconciler, LEASES), (&callers, LEASES), (&callers, LEASES_AND_TICKETS)] {
         let keys: Vec<String> = keys.iter().map(|prefix| format!("\"{prefix}*\"")).collect();
         assert!(policies.contains(&format!("\"dynamodb:LeadingKeys\" = [{}]", keys.join(", "))));
     }
@@ -117,10 +117,19 @@ fn each_alarm_has_a_section_in_the_manual() {
     }
 }
 
-fn rights(on_table: &[String], on_leases: &[String], keys: &[&str]) -> Rights {
-    let table = on_table.iter().fold(Rights::none(), Rights::allow);
-    let each = on_leases.iter().flat_map(|action| keys.iter().map(move |prefix| (action, prefix)));
-    each.fold(table, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
+fn rights(on_table: &[String], on_leases: &[String]) -> Rights {
+    with_rows(on_table.iter().fold(Rights::none(), Rights::allow), on_leases, LEASES)
+}
+
+fn with_rows(rights: Rights, actions: &[String], keys: &[&str]) -> Rights {
+    let each = actions.iter().flat_map(|action| keys.iter().map(move |prefix| (action, prefix)));
+    each.fold(rights, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
+}
+
+/// What the policy of callers allows, with these on the whole table.
+fn rights_of_callers(on_table: &[String]) -> Rights {
+    let source = read("modules/caller-policy/main.tf");
+    with_rows(rights(on_table, &list(&source, "remove_actions")), &list(&source, "make_actions"), LEASES_AND_TICKETS)
 }
 
 /// Everything that a sweep can find: slots, a rate lease, a bucket that is gone, one that is full, a slot that is lost.
@@ -159,14 +168,14 @@ async fn a_sweep_with_the_documented_rights_alone_does_all_its_work() {
     let source = read("modules/reconciler/rights.tf");
     let (on_table, on_leases) = (list(&source, "table_actions"), list(&source, "lease_actions"));
     let world = damaged().await;
-    world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES));
+    world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
     world.client().warm_up().await.unwrap();
     assert!(heals(&world).await);
     for left_out in on_table.iter().chain(&on_leases) {
         let without =
             |actions: &[String]| actions.iter().filter(|action| *action != left_out).cloned().collect::<Vec<_>>();
         let world = damaged().await;
-        world.dynamo.faults().allow_only(rights(&without(&on_table), &without(&on_leases), LEASES));
+        world.dynamo.faults().allow_only(rights(&without(&on_table), &without(&on_leases)));
         assert!(!heals(&world).await, "{left_out} is granted and not needed");
     }
 }
@@ -176,9 +185,8 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_releases_and_
     let source = read("modules/caller-policy/main.tf");
     let mut on_table = list(&source, "caller_actions");
     on_table.extend(list(&source, "heal_actions"));
-    let on_leases = list(&source, "lease_actions");
     let world = damaged().await;
-    world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
+    world.dynamo.faults().allow_only(rights_of_callers(&on_table));
     let client = world.client();
     let mut held = take(&client, SLOTS).await;
     take(&client, RATE).await.release().await.unwrap();
@@ -208,14 +216,13 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_releases_and_
 async fn a_caller_with_the_documented_rights_alone_heals_a_full_bucket() {
     let source = read("modules/caller-policy/main.tf");
     let (calls, heal) = (list(&source, "caller_actions"), list(&source, "heal_actions"));
-    let on_leases = list(&source, "lease_actions");
     for (left_out, free) in [(None, "1"), (Some(&heal[0]), "0")] {
         let world = World::with_slots(SLOTS, 1).await;
         std::mem::forget(take(&world.client(), SLOTS).await);
         world.pass_lease();
         let on_table: Vec<String> =
             calls.iter().chain(&heal).filter(|action| Some(*action) != left_out).cloned().collect();
-        world.dynamo.faults().allow_only(rights(&on_table, &on_leases, LEASES_AND_TICKETS));
+        world.dynamo.faults().allow_only(rights_of_callers(&on_table));
         let client = world.client();
         assert!(client.acquire(SLOTS).await.unwrap().granted().is_none());
         crate::world::settle().await;

@@ -14,12 +14,11 @@ use super::finding::{Check, Finding};
 
 /// On any row.
 pub(super) const CALLER: [&str; 3] = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"];
-/// On leases and tickets alone.
-pub(super) const ON_LEASES: [&str; 2] = ["dynamodb:PutItem", "dynamodb:DeleteItem"];
+/// On some rows alone, by the beginning of their keys.
+pub(super) const ON_ROWS: [(&str, &[&str]); 2] =
+    [("dynamodb:PutItem", &[LEASE_PREFIX, TICKET_PREFIX]), ("dynamodb:DeleteItem", &[LEASE_PREFIX])];
 /// On the table, to give back what crashed callers held.
 pub(super) const HEALING: [&str; 1] = ["dynamodb:Scan"];
-/// Rows that only some may be written to, by the beginning of their keys.
-pub(super) const PREFIXES: [&str; 2] = [LEASE_PREFIX, TICKET_PREFIX];
 
 /// Keys of which a row would be nobody's, beside those with a prefix: as a bucket's is, and as a sweep's.
 const BUCKET: &str = "sluice#doctor";
@@ -40,7 +39,8 @@ enum Probed {
 
 pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     let probes = Probes { client };
-    let (callers, failures_of_callers) = probes.lacks_and_failures(&[&CALLER[..], &ON_LEASES[..]].concat()).await;
+    let of_callers = [&CALLER[..], &ON_ROWS.map(|(action, _)| action)].concat();
+    let (callers, failures_of_callers) = probes.lacks_and_failures(&of_callers).await;
     let (heals, failures_of_heals) = probes.lacks_and_failures(&HEALING).await;
     let table = client.table();
     let mut findings = Vec::new();
@@ -187,24 +187,27 @@ impl Probes<'_> {
 
 /// The rows that an action is for, as a policy names them, each with a key to try it on.
 fn rows_of(action: &str) -> Vec<(String, String)> {
-    let with_prefix = PREFIXES.map(|prefix| (format!("{prefix}*"), format!("{prefix}{BUCKET}#probe")));
-    if ON_LEASES.contains(&action) {
-        return with_prefix.into();
+    let with_prefix = |prefix: &&str| (format!("{prefix}*"), format!("{prefix}{BUCKET}#probe"));
+    if let Some(prefixes) = only_on(action) {
+        return prefixes.iter().map(with_prefix).collect();
     }
     if action == "dynamodb:Scan" {
         return vec![("the table".into(), String::new())];
     }
     let others = [("buckets".into(), BUCKET.into()), ("load#*".into(), LOAD.into())];
-    others.into_iter().chain(with_prefix).collect()
+    others.into_iter().chain([LEASE_PREFIX, TICKET_PREFIX].iter().map(with_prefix)).collect()
 }
 
 /// Where an action is missing on everything that it is for.
 fn all_of(action: &str) -> String {
-    if ON_LEASES.contains(&action) {
-        PREFIXES.map(|prefix| format!("{prefix}*")).join(", ")
-    } else {
-        "the table".into()
-    }
+    let Some(prefixes) = only_on(action) else { return "the table".into() };
+    let rows: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}*")).collect();
+    rows.join(", ")
+}
+
+/// The beginnings of the keys that an action is for, where it is not for all rows.
+fn only_on(action: &str) -> Option<&'static [&'static str]> {
+    ON_ROWS.iter().find(|(one, _)| *one == action).map(|(_, prefixes)| *prefixes)
 }
 
 /// A false condition is an answer: whoever may not, is told so before any condition is looked at.

@@ -5,7 +5,7 @@ use std::path::Path;
 use sluice_testkit::Rights;
 
 use super::*;
-use crate::doctor::rights::{CALLER, HEALING, ON_LEASES, PREFIXES};
+use crate::doctor::rights::{CALLER, HEALING, ON_ROWS};
 
 /// What a doctor asks besides, which callers do without.
 const LOOKING: [&str; 3] =
@@ -16,9 +16,9 @@ fn rights_without(action: &str, prefix: Option<&str>) -> Rights {
     let is_left_out = |one: &str| one == action && prefix.is_none();
     let on_table = CALLER.iter().chain(&HEALING).chain(&LOOKING).filter(|one| !is_left_out(one));
     let rights = on_table.fold(Rights::none(), |rights, action| rights.allow(*action));
-    let on_leases = ON_LEASES.iter().flat_map(|one| PREFIXES.map(|prefix| (*one, prefix)));
-    let on_leases = on_leases.filter(|(one, of)| !(is_left_out(one) || *one == action && Some(*of) == prefix));
-    on_leases.fold(rights, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
+    let on_rows = ON_ROWS.iter().flat_map(|(one, prefixes)| prefixes.iter().map(|prefix| (*one, *prefix)));
+    let on_rows = on_rows.filter(|(one, of)| !(is_left_out(one) || *one == action && Some(*of) == prefix));
+    on_rows.fold(rights, |rights, (action, prefix)| rights.allow_on(action, format!("{prefix}*")))
 }
 
 async fn found_without(action: &str, prefix: Option<&str>) -> Vec<Finding> {
@@ -36,9 +36,17 @@ fn the_rights_that_are_tried_are_those_of_the_policy() {
         list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
     };
     assert_eq!(list("caller_actions"), CALLER);
-    assert_eq!(list("lease_actions"), ON_LEASES);
     assert_eq!(list("heal_actions"), HEALING);
-    assert_eq!(list("\"dynamodb:LeadingKeys\""), PREFIXES.map(|prefix| format!("{prefix}*")));
+    let keys = |name: &str| -> Vec<String> {
+        let keys = policy.split_once(&format!("{name} = {{")).unwrap().1.split_once("LeadingKeys\" = [").unwrap().1;
+        keys.split_once(']').unwrap().0.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    for ((action, prefixes), (actions, on)) in
+        ON_ROWS.iter().zip([("make_actions", "on_made"), ("remove_actions", "on_removed")])
+    {
+        assert_eq!(list(actions), [*action]);
+        assert_eq!(keys(on), prefixes.iter().map(|prefix| format!("{prefix}*")).collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,10 +64,11 @@ async fn each_right_of_a_caller_that_is_taken_away_is_named() {
         let found = found_without(action, None).await;
         assert_amiss(&found, Check::Rights, Weight::Problem, &[action, "on the table"]);
     }
-    for action in ON_LEASES {
+    for (action, prefixes) in ON_ROWS {
         let found = found_without(action, None).await;
-        assert_amiss(&found, Check::Rights, Weight::Problem, &[action, "on lease#*, ticket#*"]);
-        for prefix in PREFIXES {
+        let rows = prefixes.iter().map(|prefix| format!("{prefix}*")).collect::<Vec<_>>().join(", ");
+        assert_amiss(&found, Check::Rights, Weight::Problem, &[action, &format!("on {rows}")]);
+        for prefix in prefixes.iter().copied() {
             let found = found_without(action, Some(prefix)).await;
             let (_, what) = amiss(&found, Check::Rights).unwrap();
             assert!(what.ends_with(&format!("{action} on {prefix}*")), "{what}");
