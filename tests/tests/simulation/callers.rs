@@ -54,6 +54,10 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) async fn live(mut self) {
         while !self.universe.is_over() && self.process.is_alive() {
+            if let Some(rest) = self.universe.scenario.lull(self.universe.time()) {
+                sleep(rest).await;
+                self.universe.act("a lull is over", &self.process.name);
+            }
             let need = self.need();
             if self.rng.u32(0..4) == 0 {
                 self.redeem().await;

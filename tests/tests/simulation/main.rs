@@ -94,7 +94,7 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 55] = [
+const ACTS: [&str; 56] = [
     "a call fails",
     "a caller heals",
     "a caller that was shed comes back",
@@ -102,6 +102,7 @@ const ACTS: [&str; 55] = [
     "a cool-down begins",
     "a heal found nothing",
     "a lot taken ahead",
+    "a lull is over",
     "a mark was lost to another",
     "a process dies that had marked a bucket",
     "a slot came back where a delay was excused",

@@ -6,11 +6,18 @@ use fastrand::Rng;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
 use sluice_sdk::{Leases, OnUnavailable};
 
+use crate::row::Micros;
+
 /// When every run begins: any instant would do.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 /// The largest error of a clock that is promised to do no harm, in microseconds.
 pub(crate) const CLOCK_ERROR: i64 = 2_000_000;
+
+/// From the beginning of one lull to that of the next, in microseconds.
+const LULL_EVERY: Micros = 40_000_000;
+/// How long each lasts: longer than any call, and than the time that a vendor may be silent in.
+const LULL: Micros = 25_000_000;
 
 /// How much goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +88,9 @@ pub(crate) struct Scenario {
     pub(crate) ends_abruptly: bool,
     /// Nobody sweeps but the callers, holders crash, and someone always asks for all slots of each bucket.
     pub(crate) unswept: bool,
+    /// Every now and then nobody begins a call, for longer than a vendor may be silent; then everyone does at once. Nothing else is there
+    /// that keeps a process from knowing whether its vendor is down.
+    pub(crate) lulls: bool,
     /// Longer than the seven days after which DynamoDB deletes the leases.
     pub(crate) abandoned_for_days: bool,
 }
@@ -110,14 +120,32 @@ impl Scenario {
             ends_abruptly: one_in(&mut rng, 5),
             abandoned_for_days: one_in(&mut rng, 8),
             unswept: one_in(&mut rng, 4),
+            lulls: false,
         };
-        if scenario.unswept { scenario.without_sweepers() } else { scenario }
+        if scenario.unswept {
+            scenario.without_sweepers()
+        } else if one_in(&mut rng, 6) {
+            scenario.with_lulls()
+        } else {
+            scenario
+        }
     }
 
     /// It takes a while until a lease has ended and was found.
     fn without_sweepers(self) -> Self {
         let (steps, processes) = (self.steps * 2, self.processes.max(2));
         Self { steps, processes, sweepers: 0, upheaval: true, vandal: false, ..self }
+    }
+
+    fn with_lulls(self) -> Self {
+        Self { lulls: true, strangers: false, operator: false, vandal: false, upheaval: false, ..self }
+    }
+
+    /// How long nobody begins a call, where there is a lull at `now`.
+    pub(crate) fn lull(&self, now: Micros) -> Option<Duration> {
+        let into = (now - Micros::from(START.micros())).rem_euclid(LULL_EVERY);
+        let is_lull = self.lulls && into >= LULL_EVERY - LULL;
+        is_lull.then(|| Duration::from_micros((LULL_EVERY - into).try_into().unwrap()))
     }
 
     /// How the client of a process is set.
