@@ -221,10 +221,14 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         return Ok(Admission::Admitted(Admitted::default()));
     };
     let (wait, reason) = match verdict {
-        Verdict::Shed { wait, reason } if !entry.admission.tries_again(reason, inner.config.staleness, inner.now()) => {
+        Verdict::Shed { wait, reason, starts_now }
+            if !entry.admission.tries(reason, starts_now, inner.config.staleness, inner.now()) =>
+        {
             (wait, reason)
         }
         Verdict::Shed { wait, .. } => {
+            // What is held without an end may be a crashed holder's: it is looked for.
+            heal::shed(inner, &entry, Duration::ZERO);
             metrics::admitted(&entry, "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
         }

@@ -32,6 +32,14 @@ impl Standing {
         self.taken.max(Amount::ZERO)
     }
 
+    /// At most so much of the cost of live leases stands at `later`, of which `pending` stood here: what was granted since came to it,
+    /// and slots that nobody holds are not in it. `None` where something departed meanwhile, or where that cannot be told.
+    #[must_use]
+    pub fn live_at(&self, pending: Amount, later: &Self) -> Option<Amount> {
+        let has_stood = self.departed(later) == Some(Amount::ZERO);
+        has_stood.then(|| pending.plus(later.admitted.minus(self.admitted)))
+    }
+
     /// What departed until `later`; `None` where that cannot be told: clients wrote that do not count, or the bucket was made anew.
     #[must_use]
     pub fn departed(&self, later: &Self) -> Option<Amount> {
@@ -56,6 +64,17 @@ mod tests {
         assert_eq!(before.departed(&standing(4, 11, 0)), Some(Amount::ZERO), "one more came");
         assert_eq!(before.departed(&standing(3, 11, 0)), Some(Amount::from_tokens(1)), "one came, one left");
         assert_eq!(before.departed(&standing(0, 10, 0)), Some(Amount::from_tokens(3)));
+    }
+
+    #[test]
+    fn what_nobody_holds_is_not_live() {
+        let (one, two) = (Amount::from_tokens(1), Amount::from_tokens(2));
+        let measured = standing(3, 10, 0);
+        assert_eq!(measured.live_at(one, &standing(3, 10, 0)), Some(one), "two were lost before");
+        assert_eq!(measured.live_at(one, &standing(4, 11, 0)), Some(two), "and one was granted since");
+        assert_eq!(measured.live_at(one, &standing(5, 10, 0)), Some(one), "or two more were lost");
+        assert_eq!(measured.live_at(one, &standing(2, 10, 0)), None, "one departed");
+        assert_eq!(measured.live_at(one, &standing(3, 10, 2)), None, "another client wrote");
     }
 
     #[test]

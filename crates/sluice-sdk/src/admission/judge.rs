@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Admission as CoreAdmission, Amount, Bucket, Cost, Pressure, ShedReason, Timestamp, admit};
+use sluice_core::{
+    Admission as CoreAdmission, Amount, Bucket, CLOCK_ERROR, Cost, Load, Pressure, ShedReason, Standing, Timestamp,
+    admit,
+};
 
 use super::look;
 use crate::acquire::AcquireError;
@@ -22,8 +25,15 @@ pub(super) struct Asked {
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Admit { wait: Option<Duration> },
-    Shed { wait: Duration, reason: ShedReason },
+    Admit {
+        wait: Option<Duration>,
+    },
+    /// `starts_now`: it is over what its caller can use though slots for it are free.
+    Shed {
+        wait: Duration,
+        reason: ShedReason,
+        starts_now: bool,
+    },
 }
 
 /// Reads what it needs to, and judges.
@@ -64,7 +74,7 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
     let is_younger = |at: Timestamp| at <= now && !reading.is_read_since(at);
     let live = match load.as_ref().filter(|load| load.measured_at().is_some_and(is_younger)) {
         Some(load) => load.pending(),
-        None => taken(bucket),
+        None => live(bucket, load.as_deref(), now),
     };
     let ahead = waiting.plus(asked.backlog);
     let starts_now = ahead.plus(asked.cost.amount()) <= bucket.tokens();
@@ -80,7 +90,7 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
         now,
     };
     match admit(&pressure) {
-        CoreAdmission::Shed { wait, reason } => Verdict::Shed { wait, reason },
+        CoreAdmission::Shed { wait, reason } => Verdict::Shed { wait, reason, starts_now },
         CoreAdmission::Admit { wait } => {
             let (wait, pause) = (if starts_now { Some(Duration::ZERO) } else { wait }, cooling_down(inner, bucket));
             let wait = if pause.is_zero() { wait } else { Some(wait.unwrap_or_default().max(pause)) };
@@ -88,6 +98,15 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
         }
         _ => Verdict::Admit { wait: None },
     }
+}
+
+/// What is held at most: what is not free, less inline leases that have ended; or what the last sweep found live and was granted since,
+/// where nothing departed. The slots of a crashed holder, and lost ones, are nobody's work.
+fn live(bucket: &Bucket, load: Option<&Load>, now: Timestamp) -> Amount {
+    let ended = bucket.inline().into_iter().flat_map(|leases| leases.ended(now.before(CLOCK_ERROR)));
+    let taken = ended.fold(taken(bucket), |taken, (_, lease)| taken.minus(lease.cost.amount())).max(Amount::ZERO);
+    let measured = load.and_then(|load| Standing::measured(load)?.live_at(load.pending(), &Standing::of(bucket)));
+    measured.map_or(taken, |measured| measured.min(taken))
 }
 
 /// What is left of a pause that the vendor asked for.
@@ -98,7 +117,7 @@ fn cooling_down(inner: &Inner, bucket: &Bucket) -> Duration {
 fn within(verdict: Verdict, slo: Option<Duration>) -> Verdict {
     match (verdict, slo) {
         (Verdict::Admit { wait: Some(wait) }, Some(slo)) if wait > slo => {
-            Verdict::Shed { wait, reason: ShedReason::OverSlo }
+            Verdict::Shed { wait, reason: ShedReason::OverSlo, starts_now: false }
         }
         (verdict, _) => verdict,
     }

@@ -44,6 +44,15 @@ pub(super) struct Known {
     pub(super) nonempty_since: Option<Timestamp>,
 }
 
+impl Seen {
+    /// A clock that was set back puts what was seen into the future: it counts as seen now.
+    fn clock_is(&mut self, now: Timestamp) {
+        for seen_at in [&mut self.last_completion, &mut self.free_at, &mut self.pending_from] {
+            *seen_at = seen_at.map(|at| at.min(now));
+        }
+    }
+}
+
 impl Watched {
     /// Takes in a bucket as a reply showed it. The first is compared with what the last sweep found.
     pub(crate) fn saw(&self, bucket: &Bucket, load: impl FnOnce() -> Option<Arc<Load>>, now: Timestamp) {
@@ -52,6 +61,7 @@ impl Watched {
         }
         let standing = Standing::of(bucket);
         let mut seen = self.seen();
+        seen.clock_is(now);
         let before = match seen.last {
             Some(last) => Some(last),
             // The load row is read before: without it, a first reading would be compared with nothing.
@@ -109,18 +119,21 @@ impl Watched {
     }
 
     /// Whether a request is let through though it is to be shed: where everyone is shed nothing departs, and nobody would hear that
-    /// the vendor is up again. One in each staleness time, from the first shed on.
-    pub(super) fn tries_again(&self, reason: ShedReason, staleness: Duration, now: Timestamp) -> bool {
+    /// the vendor is up again. One in each staleness time from the first shed on; where it `starts_now`, the first as well, since what is
+    /// held may be a crashed holder's.
+    pub(super) fn tries(&self, reason: ShedReason, starts_now: bool, staleness: Duration, now: Timestamp) -> bool {
         let mut seen = self.seen();
         if reason != ShedReason::UpstreamDown {
             seen.tries_at = None;
             return false;
         }
+        let next = now.after(staleness);
+        // One that is further away is of a clock that was set back since.
         match seen.tries_at {
-            Some(at) if at > now => false,
+            Some(at) if (now.after(Duration::from_micros(1))..=next).contains(&at) => false,
             at => {
-                seen.tries_at = Some(now.after(staleness));
-                at.is_some()
+                seen.tries_at = Some(next);
+                at.is_some() || starts_now
             }
         }
     }

@@ -96,8 +96,9 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     let _in_line = terms.until.map(|_| InLine::join(&want.entry, want.cost));
     loop {
         if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
+            let retry = load::behind(&want.entry, want.cost, retry, inner.now());
             heal::refused(inner, &want.entry, &retry);
-            return Ok(Taken::Refused(load::behind(&want.entry, want.cost, retry, inner.now())));
+            return Ok(Taken::Refused(retry));
         }
         match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None }).await {
             Ok(Reply::Taken(answer)) => return answer,

@@ -59,8 +59,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
             let Some(want) = wants.iter().find(|want| want.entry.dimension == retry.dimension) else {
                 return Ok(Taken::Refused(retry));
             };
+            let retry = load::behind(&want.entry, want.cost, retry, inner.now());
             heal::refused(inner, &want.entry, &retry);
-            return Ok(Taken::Refused(load::behind(&want.entry, want.cost, retry, inner.now())));
+            return Ok(Taken::Refused(retry));
         }
         let service =
             |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };

@@ -12,6 +12,7 @@ use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
+use crate::heal;
 use crate::load;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::{Ask, RequestError};
@@ -151,7 +152,9 @@ impl<'a> Waiting<'a> {
             }),
             Err(_) => {
                 let told = still_in_line(self.inner, asks);
-                Ok(Err(told.unwrap_or_else(|| attempt::contended(&asks[0].dimension))))
+                let told = told.unwrap_or_else(|| attempt::contended(&asks[0].dimension));
+                heal::refused(self.inner, &self.inner.entry(&told.dimension), &told);
+                Ok(Err(told))
             }
         }
     }

@@ -49,6 +49,29 @@ async fn who_stands_in_line_is_counted_once() {
     }
 }
 
+/// A slot that gave up in line counts as wanted for as long as its caller was told to wait: what a crashed holder had is there for it.
+#[tokio::test(start_paused = true)]
+async fn who_waited_in_vain_finds_the_slot_when_he_comes_back() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = World::embedded().await;
+        world.slots(SLOTS, 1).await;
+        let client = world.client_with(|settings| settings.leases(kind.leases()));
+        std::mem::forget(take(&client, SLOTS).await);
+        load_row(&world, "0.04", 1).await;
+        refusal(&client, SLOTS).await;
+        // The lease ends in 60 s; he is told 25 s at 45 s, and comes back at 70 s.
+        sleep(Duration::from_secs(40)).await;
+        let slot = client.slot(SLOTS).max_wait(Duration::from_secs(5)).run(async |_| Ok::<_, std::io::Error>(()));
+        let Err(SlotError::Refused(retry)) = slot.await else { panic!("{kind:?}: not refused") };
+        assert!(retry.wait() >= Duration::from_secs(20), "{kind:?}: {retry:?}");
+        sleep(retry.wait()).await;
+        if kind == Kind::Rows {
+            assert_eq!(world.free(SLOTS).await, "1");
+        }
+        take(&client, SLOTS).await.release().await.unwrap();
+    }
+}
+
 /// Writes what a sweep would have measured.
 async fn load_row(world: &World, rate: &str, pending: i32) {
     let now: Timestamp = world.dynamo.clock().now();
