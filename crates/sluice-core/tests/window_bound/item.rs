@@ -64,6 +64,7 @@ impl Item {
         let (left, right) = (value(words[0]), value(words[2]));
         match words[1] {
             "=" => left == right,
+            "<>" => left != right,
             ">" => left > right,
             "<" => left < right,
             ">=" => left >= right,

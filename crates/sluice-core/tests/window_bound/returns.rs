@@ -49,3 +49,21 @@ fn a_large_call_is_not_given_back_while_a_start_is_to_come_though_the_line_is_ab
     let back = receipts[1].give_back(later).unwrap();
     assert!(!item.apply(&back));
 }
+
+/// It is on its way while the bucket fills up, and others take as much as they did before.
+#[test]
+fn a_return_that_arrives_after_a_new_anchor_gives_nothing_back_though_the_tokens_look_as_it_left_them() {
+    // Of a start that is past, of one that is still to come, and of a call too large to stand beside another's start.
+    for (per_call, costs) in [(1, &[10][..]), (1, &[100, 10]), (40, &[70])] {
+        let (mut item, now, receipts) = taken(per_call, costs);
+        let late = receipts.last().unwrap().give_back(now).unwrap();
+        let (later, left) = (now.after(Duration::from_secs(180)), item.bucket().tokens());
+        for cost in costs {
+            let cost = Cost::new(Amount::from_tokens(*cost)).unwrap();
+            let take = Take { cost, now: later, patience: Duration::from_secs(60) };
+            Caller { reading: item.bucket() }.acquire(&mut item, take, 0).unwrap();
+        }
+        assert_eq!((item.bucket().tokens(), item.bucket().anchor()), (left, later.into()));
+        assert!(!item.apply(&late), "{costs:?}: what others took would be there once more");
+    }
+}
