@@ -20,6 +20,9 @@ use crate::metrics;
 /// A clock that is further off than this is warned of. Half of what the plans reckon with ([`sluice_core::CLOCK_ERROR`]).
 const WARN_ABOVE: Duration = Duration::from_secs(1);
 
+/// The gauge is set no more often: replies come by the thousand, and it seldom moves.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// Between two warnings.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
@@ -35,6 +38,7 @@ pub(crate) struct ClockWatch {
 struct Known {
     estimate: OffsetEstimate,
     warned_at: Option<Instant>,
+    told_at: Option<Instant>,
 }
 
 impl Client {
@@ -62,17 +66,23 @@ impl ClockWatch {
         self.server.get().map(String::as_str)
     }
 
-    fn note(&self, reply: ClockOffset, received: Timestamp) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn note(&self, reply: ClockOffset, received: Timestamp) {
+        let (now, mut known) = (Instant::now(), self.known.lock().unwrap_or_else(PoisonError::into_inner));
         known.estimate.note(reply, received);
         let Some(offset) = known.estimate.offset() else { return };
-        let is_due = known.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
-        let warns = is_due && offset.exceeds(WARN_ABOVE);
+        let is_due = |last: Option<Instant>, every| last.is_none_or(|at| now.duration_since(at) >= every);
+        let tells = is_due(known.told_at, TELL_EVERY);
+        let warns = offset.exceeds(WARN_ABOVE) && is_due(known.warned_at, WARN_EVERY);
+        if tells {
+            known.told_at = Some(now);
+        }
         if warns {
-            known.warned_at = Some(Instant::now());
+            known.warned_at = Some(now);
         }
         drop(known);
-        metrics::clock_offset(offset);
+        if tells {
+            metrics::clock_offset(offset);
+        }
         if warns {
             let offset_ms = offset.millis();
             tracing::warn!(

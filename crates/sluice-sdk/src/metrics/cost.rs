@@ -4,12 +4,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::ConsumedCapacity;
-use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_core::{Amount, Bucket, ClockOffset, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
 use tokio::time::Instant;
 
 use super::Source;
 use super::requests::{self, Ended, Units};
 use crate::cache::{Cache, Entry};
+use crate::clock::Clock;
+use crate::clock_offset::ClockWatch;
 use crate::give_back::Released;
 use crate::request::Request;
 use crate::store::Operation;
@@ -17,7 +19,7 @@ use crate::{metrics, span};
 
 /// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.
 const MOST_NANOS: u128 = 300;
-const GRANTS: u32 = 250_000;
+const GRANTS: u32 = 50_000;
 
 fn entry(now: Timestamp) -> Arc<Entry> {
     let capacity = Amount::from_tokens(1_000);
@@ -29,7 +31,7 @@ fn entry(now: Timestamp) -> Arc<Entry> {
     entry
 }
 
-/// The shortest of forty runs, in nanoseconds a turn: other processes are seldom at work in all of them.
+/// The shortest of two hundred runs, in nanoseconds a turn: other processes are seldom at work in all of them.
 fn shortest(turn: impl Fn(Timestamp)) -> u128 {
     let start = Timestamp::from_secs(1_709_550_000);
     let run = |_| {
@@ -38,7 +40,7 @@ fn shortest(turn: impl Fn(Timestamp)) -> u128 {
         (0..GRANTS).for_each(|n| turn(Timestamp::from_micros(start.micros() + i64::from(n))));
         begun.elapsed().as_nanos() / u128::from(GRANTS)
     };
-    (0..40).map(run).min().unwrap()
+    (0..200).map(run).min().unwrap()
 }
 
 fn assert_little(what: &str, nanos: u128) {
@@ -63,11 +65,28 @@ fn a_grant_from_stock_pays_little_where_nobody_listens() {
     assert_little("metrics and span of a grant from stock", nanos);
 }
 
-/// What a request of the table counts besides: what it took, and its units.
-fn requested(units: &Units, operation: Operation, began: Instant, consumed: &ConsumedCapacity) {
+/// What a client keeps of all its requests.
+fn told() -> (Units, ClockWatch) {
+    (Units::default(), ClockWatch::new(Clock::system()))
+}
+
+/// What a request of the table counts besides: what it took, its units, and what its reply says of the clock.
+fn requested(
+    told: &(Units, ClockWatch),
+    operation: Operation,
+    began: Instant,
+    consumed: &ConsumedCapacity,
+    now: Timestamp,
+) {
+    let (units, clock_watch) = told;
     let span = span::request(operation, black_box("limits"), None, 0);
     units.used(operation, std::iter::once(black_box(consumed)));
     requests::ended(operation, Ended::Ok, began.elapsed());
+    // A date has whole seconds.
+    let date = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(1_000_000));
+    if let Some(reply) = ClockOffset::of_reply(date, now, now) {
+        clock_watch.note(reply, now);
+    }
     drop(black_box(span));
 }
 
@@ -76,12 +95,12 @@ fn requested(units: &Units, operation: Operation, began: Instant, consumed: &Con
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_grant_by_the_table_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
-    let (request, units) = (Request::from("openai#rpm"), Units::default());
+    let (request, told) = (Request::from("openai#rpm"), told());
     let consumed = ConsumedCapacity::builder().table_name("limits").capacity_units(1.0).build();
     let nanos = shortest(|now| {
         let began = Instant::now();
         let span = span::acquire(black_box(&request));
-        requested(&units, Operation::UpdateItem, Instant::now(), &consumed);
+        requested(&told, Operation::UpdateItem, Instant::now(), &consumed, now);
         metrics::granted_in(black_box(&entry), Source::Table, began.elapsed(), now);
         drop(black_box(span));
     });
@@ -93,13 +112,13 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_release_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
-    let (request, units) = (Request::from("openai#rpm"), Units::default());
+    let (request, told) = (Request::from("openai#rpm"), told());
     let consumed = ConsumedCapacity::builder().table_name("limits").capacity_units(1.0).build();
     let given_back: Result<Released, ()> = Ok(Released::GivenBack);
-    let nanos = shortest(|_| {
+    let nanos = shortest(|now| {
         // Its own span, which takes a grant, is as this one where nobody wants it.
         let span = span::acquire(black_box(&request));
-        requested(&units, Operation::TransactWriteItems, Instant::now(), &consumed);
+        requested(&told, Operation::TransactWriteItems, Instant::now(), &consumed, now);
         metrics::released_of(black_box(&entry), &given_back);
         drop(black_box(span));
     });
