@@ -277,7 +277,7 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
 
 /// The bucket's row is gone.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
-    entry.forget();
+    entry.gone();
     AcquireError::UnknownDimension { dimension: entry.dimension.clone(), table: inner.store.table().to_owned() }
 }
 

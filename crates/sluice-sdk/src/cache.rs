@@ -288,7 +288,13 @@ impl Entry {
         }
     }
 
-    /// The bucket was removed, or has other limits: nothing that was known of it counts.
+    /// The bucket was removed: nothing that was known of it counts, and its gauges do not stand still at what it was.
+    pub(crate) fn gone(&self) {
+        self.forget();
+        metrics::gone(self);
+    }
+
+    /// The bucket has other limits, or is gone: nothing that was known of it counts.
     pub(crate) fn forget(&self) {
         self.stock.iter().for_each(Stock::clear);
         locked(&self.abandoned).clear();

@@ -1,9 +1,10 @@
 //! Gauges of buckets that nobody uses just now: a task that reads their rows and tells what they hold.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use sluice_core::schema::{KEY, LOAD_PREFIX};
+use sluice_core::schema::KEY;
 use sluice_core::{Bucket, Load};
 use tokio::task::JoinHandle;
 
@@ -84,36 +85,46 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     let mut entries = inner.cache.entries();
     entries.retain(|entry| entry.own_label().is_some());
     let rows = |entry: &Arc<Entry>| {
-        let has_load = entry.limit().is_some_and(|limit| limit.is_concurrent());
+        // Of a bucket that this process never read, as where it only sweeps, the kind is not known.
+        let has_load = entry.limit().is_none_or(|limit| limit.is_concurrent());
         [Some(entry.dimension.to_string()), has_load.then(|| Load::key(&entry.dimension))]
     };
     let keys: Vec<String> = entries.iter().flat_map(rows).flatten().collect();
     if keys.is_empty() {
         return Ok(());
     }
-    match inner.store.read_all(&keys).await {
-        Ok(rows) => {
-            rows.iter().for_each(|row| tell(inner, row));
-            Ok(())
-        }
+    let rows = match inner.store.read_all(&keys).await {
+        Ok(rows) => rows,
         Err(error) => {
             entries.iter().for_each(|entry| tell_last_seen(inner, entry));
-            Err(error)
+            return Err(error);
+        }
+    };
+    let rows: HashMap<String, &Item> = rows.iter().map(|row| (value_text(row, KEY), row)).collect();
+    for entry in &entries {
+        match rows.get(entry.dimension.as_str()) {
+            Some(row) => tell(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied()),
+            // A row that throttling kept back is left out as well, so it is asked for by itself before the bucket counts as gone.
+            None if entry.meters.is_told() => {
+                if inner.store.read(entry.dimension.as_str()).await?.is_none() {
+                    entry.gone();
+                }
+            }
+            None => {}
         }
     }
+    Ok(())
 }
 
-/// A row that cannot be read has no gauge: the sweep counts it, and `sluice doctor` tells it.
-fn tell(inner: &Inner, row: &Item) {
-    let key = value_text(row, KEY);
-    if let Some(entry) = inner.cache.get(&key) {
-        if let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) {
-            metrics::level(&entry, bucket.level(inner.now()), bucket.limit().capacity());
-        }
-    } else if let Some(entry) = key.strip_prefix(LOAD_PREFIX).and_then(|name| inner.cache.get(name))
-        && let Ok(load) = Load::read(&entry.dimension, &Attributes(row))
+/// A row that cannot be read has no gauge: the sweep counts it, and `sluice doctor` tells it. A load row is told beside its bucket alone,
+/// since it may outlive it.
+fn tell(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
+    let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) else { return };
+    metrics::level(entry, bucket.level(inner.now()), bucket.limit().capacity());
+    if bucket.limit().is_concurrent()
+        && let Some(load) = load.and_then(|row| Load::read(&entry.dimension, &Attributes(row)).ok())
     {
-        metrics::load(&entry, load.pending(), load.drain_rate());
+        metrics::load(entry, load.pending(), load.drain_rate());
     }
 }
 

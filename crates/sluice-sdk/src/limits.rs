@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
+use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, MOST_INLINE_LEASES, OnLowerLimit, on_lower_limit,
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
+    on_lower_limit,
 };
 
 use crate::acquire::AcquireError;
@@ -202,14 +203,22 @@ impl Client {
         }
     }
 
-    /// Removes a bucket; false where there was none. Leases on it stay until a sweep finds them.
+    /// Removes a bucket, and what sweeps measured of it; false where there was none. Leases on it stay until a sweep finds them.
     ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
         let removed = self.inner.store.delete_row(dimension.as_str()).await?;
-        self.inner.entry(dimension).forget();
-        Ok(removed.is_some())
+        self.inner.entry(dimension).gone();
+        let Some(row) = removed else { return Ok(false) };
+        // Nothing rests on the load row, and none is told without its bucket ([`Survey::loads`](crate::Survey::loads)): whether it can
+        // be deleted, or a sweep that is under way writes it anew, the bucket is gone.
+        if crate::store::value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
+            && let Err(error) = self.inner.store.delete_row(&Load::key(dimension)).await
+        {
+            tracing::debug!(event = "load.left", %dimension, %error);
+        }
+        Ok(true)
     }
 }
 

@@ -255,6 +255,7 @@ pub(crate) fn load(entry: &Entry, pending: Amount, drain_rate: Option<Rate>) {
     if *label == *OTHER {
         return;
     }
+    entry.meters.told_load();
     names::LOAD_PENDING.gauge([label.clone()]).set(number(pending));
     if let Some(rate) = drain_rate {
         names::LOAD_DRAIN_RATE.gauge([label]).set(number(rate));
@@ -264,8 +265,24 @@ pub(crate) fn load(entry: &Entry, pending: Amount, drain_rate: Option<Rate>) {
 /// What the bucket holds, as last seen and refilled since.
 pub(crate) fn level(entry: &Entry, level: Amount, capacity: Amount) {
     let Some(label) = entry.own_label() else { return };
+    entry.meters.told_level();
     names::BUCKET_LEVEL.gauge([label.clone()]).set(number(level));
     names::BUCKET_CAPACITY.gauge([label]).set(number(capacity));
+}
+
+/// The bucket is not there any more: it holds nothing, of nothing. Told once where it was told before, and then no more, so that a recorder
+/// which forgets idle metrics may forget it.
+pub(crate) fn gone(entry: &Entry) {
+    let Some(label) = entry.own_label() else { return };
+    let (level, load) = entry.meters.take_told();
+    if level {
+        names::BUCKET_LEVEL.gauge([label.clone()]).set(0.0);
+        names::BUCKET_CAPACITY.gauge([label.clone()]).set(0.0);
+    }
+    if load {
+        names::LOAD_PENDING.gauge([label.clone()]).set(0.0);
+        names::LOAD_DRAIN_RATE.gauge([label]).set(0.0);
+    }
 }
 
 /// The bucket of a dimension that was met; nothing where it never was.

@@ -1,10 +1,11 @@
 //! The survey: one scan that tells all there is in a table, for those who watch it.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use sluice_core::schema::{DIRECTORY_KEY, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, SWEEPS_KEY, TICKET_PREFIX};
-use sluice_core::{Dimension, Lease, LimitType, Load, SweepLog, Timestamp};
+use sluice_core::{Bucket, Dimension, Lease, LimitType, Load, SweepLog, Timestamp};
 use tokio::time::Instant;
 
 use crate::client::Client;
@@ -25,7 +26,8 @@ pub struct Survey {
     pub buckets: Vec<BucketRow>,
     /// The leases, lease rows and inline ones, in no order.
     pub leases: Vec<LeaseRow>,
-    /// What sweeps measured of concurrency buckets, sorted by key.
+    /// What sweeps measured of the concurrency buckets among `buckets`, sorted by key. A load row whose bucket is gone, or is none of
+    /// concurrency any more, is left out: no sweep measures it again, and what it says would stand for ever.
     pub loads: Vec<LoadRow>,
     /// The last sweeps; none where none was logged.
     pub sweeps: SweepLog,
@@ -90,6 +92,7 @@ impl Client {
             survey.is_whole = page.next.is_none();
             scan.from = page.next;
         }
+        survey.leave_out_stray_loads();
         survey.buckets.sort_by(|a, b| a.key.cmp(&b.key));
         survey.loads.sort_by(|a, b| a.dimension.cmp(&b.dimension));
         survey.at = self.inner.now();
@@ -99,6 +102,14 @@ impl Client {
 }
 
 impl Survey {
+    /// Where a part of the table was read, those go too whose bucket stands in the rest: of a bucket that is not told, neither is its load.
+    fn leave_out_stray_loads(&mut self) {
+        let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
+        let slots: BTreeSet<&Dimension> =
+            buckets.filter(|bucket| bucket.limit().is_concurrent()).map(Bucket::dimension).collect();
+        self.loads.retain(|row| slots.contains(&row.dimension));
+    }
+
     fn add(&mut self, row: &Item) {
         let key = value_text(row, KEY);
         if key.starts_with(LEASE_PREFIX) {

@@ -1,13 +1,17 @@
 //! A survey tells all there is in a table, by one scan.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{DIRECTORY_KEY, KEY, LEASES, LOAD_PREFIX};
 use sluice_core::{Amount, Timestamp};
 use sluice_sdk::{Leases, Outcome, Request};
 use sluice_testkit::{Fault, Operation};
 
+use crate::metrics::{Listening, gauge};
 use crate::world::{World, dimension, number, take, text};
 
 const RPM: &str = "openai#rpm";
@@ -49,18 +53,22 @@ async fn a_survey_tells_every_kind_of_row() {
     assert_eq!(survey.at, world.dynamo.clock().now());
 }
 
+/// A load row as a sweep leaves it, with slots taken and nothing moving for a day.
+fn load(name: &str, taken: AttributeValue) -> HashMap<String, AttributeValue> {
+    let row = [("pending", "2"), ("drain_rate", "0.5"), ("measured_at", "1709550000"), ("sequence", "7")];
+    let mut row: HashMap<_, _> = row.map(|(attribute, value)| (attribute.to_owned(), number(value))).into();
+    row.insert("taken".into(), taken);
+    row.insert("still_since".into(), number("1709463600"));
+    row.insert("refused".into(), number("9"));
+    row.insert(KEY.into(), text(&format!("{LOAD_PREFIX}{name}")));
+    row
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_survey_tells_what_sweeps_measured() {
     let world = World::with_rate(RPM, 1, 60).await;
-    let load = |name: &str, taken| {
-        let row = [("pending", "2"), ("drain_rate", "0.5"), ("measured_at", "1709550000"), ("sequence", "7")];
-        let mut row: std::collections::HashMap<_, _> =
-            row.map(|(attribute, value)| (attribute.to_owned(), number(value))).into();
-        row.insert("taken".into(), taken);
-        row.insert("refused".into(), number("9"));
-        row.insert(KEY.into(), text(&format!("{LOAD_PREFIX}{name}")));
-        row
-    };
+    world.slots(SLOTS, 3).await;
+    world.slots(INLINE, 3).await;
     world.put(load(SLOTS, number("3"))).await;
     world.put(load(INLINE, text("many"))).await;
     let survey = world.client().survey().await.unwrap();
@@ -70,6 +78,47 @@ async fn a_survey_tells_what_sweeps_measured() {
     assert_eq!((read.pending(), read.sequence(), read.refused()), (Amount::from_tokens(2), 7, 9));
     assert_eq!(read.measured_at(), Some(Timestamp::from_secs(1_709_550_000)));
     assert_eq!(inline.load.as_ref().unwrap_err().attribute, "taken");
+}
+
+/// A sweep that was under way when a bucket was removed writes its load anew; and a bucket that was made anew may be one of a rate.
+#[tokio::test(start_paused = true)]
+async fn a_load_row_without_its_bucket_of_slots_is_not_told() {
+    let world = World::with_rate(RPM, 1, 60).await;
+    world.slots(SLOTS, 3).await;
+    for name in [SLOTS, INLINE, RPM] {
+        world.put(load(name, number("3"))).await;
+    }
+    let client = world.client();
+    let listening = Listening::begin();
+    let leaked = || {
+        let heard = listening.heard();
+        [SLOTS, INLINE, RPM].map(|name| gauge(&heard, "sluice.load.leaked", &[("dimension", name)]))
+    };
+    let survey = client.survey().await.unwrap();
+    let told: Vec<_> = survey.loads.iter().map(|row| row.dimension.as_str()).collect();
+    assert_eq!(told, [SLOTS]);
+    survey.publish();
+    assert_eq!(leaked(), [Some(3.0), None, None]);
+    assert!(client.remove_bucket(&dimension(SLOTS)).await.unwrap());
+    assert!(world.row(&format!("{LOAD_PREFIX}{SLOTS}")).await.is_none(), "it goes with its bucket");
+    assert!(world.row(&format!("{LOAD_PREFIX}{RPM}")).await.is_some(), "and no other does");
+    world.put(load(SLOTS, number("3"))).await;
+    assert!(client.survey().await.unwrap().loads.is_empty());
+}
+
+/// Who may delete no other row has removed the bucket all the same.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_is_removed_though_its_load_row_stays() {
+    let world = World::with_rate(RPM, 1, 60).await;
+    world.slots(SLOTS, 3).await;
+    world.put(load(SLOTS, number("3"))).await;
+    let deletes = AtomicUsize::new(0);
+    world.dynamo.faults().draw(move |call| {
+        let is_second = call.operation == Operation::DeleteItem && deletes.fetch_add(1, Ordering::Relaxed) > 0;
+        is_second.then(Fault::throttled)
+    });
+    assert!(world.client().remove_bucket(&dimension(SLOTS)).await.unwrap());
+    assert!(world.row(SLOTS).await.is_none() && world.row(&format!("{LOAD_PREFIX}{SLOTS}")).await.is_some());
 }
 
 /// What stands there under the name is none of ours.

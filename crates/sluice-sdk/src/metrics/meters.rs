@@ -1,6 +1,7 @@
 //! The handles of a bucket's metrics, kept for a second, so that a grant from stock registers and allocates nothing.
 
 use std::array;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::metrics::{Counter, Histogram, SharedString};
@@ -14,9 +15,13 @@ use crate::outcome::RetryReason;
 /// would let a recorder that forgets idle metrics miss more; shorter would register more often.
 const KEPT_MICROS: i64 = 1_000_000;
 
-/// The handles of one bucket.
+/// The handles of one bucket, and which of its gauges stand in a recorder.
 #[derive(Default)]
-pub(crate) struct Meters(Mutex<Option<(Timestamp, Arc<Handles>)>>);
+pub(crate) struct Meters {
+    kept: Mutex<Option<(Timestamp, Arc<Handles>)>>,
+    level_is_told: AtomicBool,
+    load_is_told: AtomicBool,
+}
 
 /// Each is registered when it is first used: what never happened is not told.
 pub(super) struct Handles {
@@ -30,7 +35,7 @@ pub(super) struct Handles {
 impl Meters {
     /// The handles of a bucket. Made anew they also tell its level: a bucket in use needs no task for that.
     pub(super) fn of(entry: &Entry, now: Timestamp) -> Arc<Handles> {
-        let mut kept = entry.meters.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = entry.meters.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // A clock that went back counts as a second that passed.
         if let Some((made_at, handles)) = kept.as_ref()
             && (0..KEPT_MICROS).contains(&now.micros_since(*made_at))
@@ -44,6 +49,24 @@ impl Meters {
             super::level(entry, reading.bucket.level(now), reading.bucket.limit().capacity());
         }
         handles
+    }
+
+    pub(super) fn told_level(&self) {
+        self.level_is_told.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn told_load(&self) {
+        self.load_is_told.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether level and load have been told since this was asked last.
+    pub(super) fn take_told(&self) -> (bool, bool) {
+        (self.level_is_told.swap(false, Ordering::Relaxed), self.load_is_told.swap(false, Ordering::Relaxed))
+    }
+
+    /// Whether any gauge of the bucket stands in a recorder.
+    pub(crate) fn is_told(&self) -> bool {
+        self.level_is_told.load(Ordering::Relaxed) || self.load_is_told.load(Ordering::Relaxed)
     }
 }
 

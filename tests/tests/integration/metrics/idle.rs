@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use sluice_core::schema::{ADMITTED, DRAIN_RATE, KEY, MEASURED_AT, PENDING, SEQUENCE};
-use sluice_sdk::ReservationConfig;
+use sluice_sdk::{ReservationConfig, SweepOptions};
 use sluice_testkit::Operation;
 
 use super::{Listening, counted, gauge};
-use crate::world::{World, number, take, text};
+use crate::world::{World, dimension, number, take, text};
 
 const RPM: &str = "a#rpm";
 const SLOTS: &str = "a#concurrent";
@@ -70,6 +70,56 @@ async fn the_gauges_task_ends_with_the_client() {
     world.dynamo.meter().reset();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.dynamo.meter().reset().requests, 0);
+}
+
+/// Told as nothing once, and then no more: a gauge that stood still at what the bucket was would be taken for what it is.
+#[tokio::test(start_paused = true)]
+async fn gauges_of_a_bucket_that_is_gone_do_not_stand_still() {
+    let listening = Listening::begin();
+    let world = World::embedded().await;
+    world.rate(RPM, 100, 60).await;
+    world.slots(SLOTS, 5).await;
+    put_load(&world, SLOTS, "3", "0.25").await;
+    let (client, other) = (world.client(), world.client());
+    let _ = take(&client, RPM).await;
+    take(&client, SLOTS).await.release().await.unwrap();
+    let _gauges = client.publish_gauges(Duration::from_secs(15));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let told = |name: &str| {
+        let heard = listening.heard();
+        ["sluice.bucket.level", "sluice.bucket.capacity", "sluice.load.pending", "sluice.load.drain_rate"]
+            .map(|metric| gauge(&heard, metric, &[("dimension", name)]))
+    };
+    assert_eq!(told(SLOTS), [5.0, 5.0, 3.0, 0.25].map(Some));
+    for name in [RPM, SLOTS] {
+        assert!(other.remove_bucket(&dimension(name)).await.unwrap());
+    }
+    put_load(&world, SLOTS, "3", "0.25").await;
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    assert_eq!(told(SLOTS), [0.0; 4].map(Some), "its load row is there still");
+    assert_eq!(told(RPM), [Some(0.0), Some(0.0), None, None]);
+    world.slots(SLOTS, 2).await;
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    assert_eq!(told(SLOTS), [2.0, 2.0, 3.0, 0.25].map(Some), "and one that was made anew is told anew");
+}
+
+/// One that only sweeps has never read the bucket itself.
+#[tokio::test(start_paused = true)]
+async fn what_a_sweep_told_of_a_bucket_does_not_outlive_it_where_gauges_are_published() {
+    let listening = Listening::begin();
+    let world = World::embedded().await;
+    world.slots(SLOTS, 5).await;
+    let (sweeper, caller) = (world.client(), world.client());
+    sweeper.sweep(SweepOptions::default()).await.unwrap();
+    let _held = take(&caller, SLOTS).await;
+    world.pass(Duration::from_secs(10));
+    sweeper.sweep(SweepOptions::default()).await.unwrap();
+    let pending = || gauge(&listening.heard(), "sluice.load.pending", &[("dimension", SLOTS)]);
+    assert_eq!(pending(), Some(1.0));
+    assert!(caller.remove_bucket(&dimension(SLOTS)).await.unwrap());
+    let _gauges = sweeper.publish_gauges(Duration::from_secs(15));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(pending(), Some(0.0));
 }
 
 /// As after a failure of the network, or without the right to read so.

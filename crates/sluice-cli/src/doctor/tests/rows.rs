@@ -113,6 +113,18 @@ async fn slots_that_are_taken_while_nobody_is_active_are_told() {
     assert_amiss(&leaking, Check::Load, Weight::Problem, &[SLOTS, "2 slots are taken", "15 minutes"]);
 }
 
+/// Nobody measures it any more, and it would be told for ever.
+#[tokio::test(start_paused = true)]
+async fn what_was_measured_of_a_bucket_that_is_gone_is_not_told() {
+    let dynamo = loaded(Duration::from_secs(15 * 60)).await;
+    dynamo.client(TABLE).remove_bucket(&Dimension::new(SLOTS).unwrap()).await.unwrap();
+    let still = [("pending", number(2)), ("taken", number(2)), ("sequence", number(9)), ("outlived", number(3))];
+    let times = [("measured_at", number(1_709_550_000)), ("still_since", number(1_709_463_600))];
+    set(&dynamo, &key_of_load(), &[&still[..], &times].concat()).await;
+    let findings = findings(&dynamo).await;
+    assert_eq!((amiss(&findings, Check::Load), amiss(&findings, Check::Rows)), (None, None));
+}
+
 #[tokio::test(start_paused = true)]
 async fn holders_that_outlived_their_leases_are_told() {
     let dynamo = healthy().await;
