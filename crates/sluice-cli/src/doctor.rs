@@ -12,6 +12,7 @@ use crate::arguments::duration;
 use crate::connect::client;
 use crate::failure::Ended;
 use crate::output;
+use crate::view::MOST_PAGES;
 
 mod answer;
 mod buckets;
@@ -69,7 +70,7 @@ pub(crate) async fn run(options: Options) -> Ended {
 }
 
 async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Duration) -> Vec<Finding> {
-    let (buckets, of_rows) = match client.survey().await {
+    let (buckets, of_rows) = match client.survey_within(MOST_PAGES).await {
         Ok(survey) => {
             let findings = of_survey(&survey, client.table(), place, now);
             (survey.buckets.into_iter().filter_map(|row| row.bucket.ok()).collect(), findings)
@@ -93,11 +94,10 @@ async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Durat
 
 /// What the rows say.
 fn of_survey(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Vec<Finding> {
-    let mut findings = buckets::examine(&survey.buckets, table, now);
+    let mut findings: Vec<Finding> = in_part(survey, table).into_iter().collect();
+    findings.extend(buckets::examine(survey, table, now));
     findings.extend(leases::examine(&survey.leases, table, place, now));
-    let slots = |bucket: &Bucket| bucket.limit().is_concurrent();
-    let has_slots = survey.buckets.iter().filter_map(|row| row.bucket.as_ref().ok()).any(slots);
-    findings.extend(load::of_sweeps(&survey.sweeps, has_slots, table, place, now));
+    findings.extend(load::of_sweeps(survey, table, place, now));
     for row in &survey.loads {
         match &row.load {
             Ok(load) => findings.extend(load::of_load(load)),
@@ -113,6 +113,17 @@ fn of_survey(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Vec<
         findings.push(Finding::note(Check::Rows, key, "no row of Sluice's has such a key", todo));
     }
     findings
+}
+
+/// What was not looked at of a table that is too large.
+fn in_part(survey: &Survey, table: &str) -> Option<Finding> {
+    let Survey { rows, pages, is_whole, .. } = survey;
+    let what = format!(
+        "it is too large to be looked at whole: {rows} rows were read, in {pages} pages of a megabyte at most; of the other buckets,          leases and loads nothing is said here"
+    );
+    let todo = "find what fills it: leases of every grant (SLUICE_LEASES=all), tickets that are never deleted (see TTL), rows of \
+                others; `sluice buckets list` and `sluice leases` read all of it";
+    (!is_whole).then(|| Finding::note(Check::Rows, table, what, todo))
 }
 
 /// Why no row was read.

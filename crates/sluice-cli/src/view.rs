@@ -19,4 +19,4 @@ pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, has
 pub(crate) use history::Used;
 pub(crate) use history::{Point, Series, Total};
 pub(crate) use picture::{Cost, Picture, View};
-pub(crate) use reader::{Reader, Reading, interval};
+pub(crate) use reader::{MOST_PAGES, Reader, Reading, interval};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sluice_sdk::core::{Amount, LEAKED_AFTER, Load, SweepLog, Timestamp};
+use sluice_sdk::Survey;
+use sluice_sdk::core::{Amount, Bucket, LEAKED_AFTER, Load, Timestamp};
 
 use super::Place;
 use super::finding::{Check, Finding};
@@ -37,17 +38,20 @@ pub(super) fn of_load(load: &Load) -> Vec<Finding> {
     findings
 }
 
-/// Whether sweeps come, as the log of the last ones says; `has_slots` where there is a bucket that needs them.
-pub(super) fn of_sweeps(log: &SweepLog, has_slots: bool, table: &str, place: Place, now: Timestamp) -> Option<Finding> {
+/// Whether sweeps come, as the log of the last ones says. Buckets of slots need them.
+pub(super) fn of_sweeps(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Option<Finding> {
+    let slots = |bucket: &Bucket| bucket.limit().is_concurrent();
+    let has_slots = survey.buckets.iter().filter_map(|row| row.bucket.as_ref().ok()).any(slots);
     let todo = match place.is_sandbox {
         true => SANDBOX_IS_NOT_SWEPT,
         false => {
             "see that the reconciler runs: its rule, its errors, its alarms; meanwhile `sluice reconcile --once` does its work"
         }
     };
-    let Some(last) = log.records().next() else {
+    let Some(last) = survey.sweeps.records().next() else {
         let what = "no sweep has been written down: what crashed callers held does not come back";
-        return has_slots.then(|| Finding::note(Check::Sweeps, table, what, todo));
+        // The row may stand in the part of the table that was not read.
+        return (has_slots && survey.is_whole).then(|| Finding::note(Check::Sweeps, table, what, todo));
     };
     let when = output::relative(last.at, now);
     if now.since(last.at) > NO_SWEEP && has_slots {

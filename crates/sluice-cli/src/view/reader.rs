@@ -42,7 +42,7 @@ const NONSENSE: Duration = Duration::from_secs(3_600);
 /// What a page of a megabyte costs, eventually consistent: half a unit for each 4 KB.
 const UNITS_PER_PAGE: f64 = 128.0;
 /// Pages of a survey: 100 MB, some 400,000 leases. It would cost 12,800 units, and so be read every two minutes.
-const MOST_PAGES: NonZeroUsize = NonZeroUsize::new(100).unwrap();
+pub(crate) const MOST_PAGES: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 /// After failures the time to the next survey doubles up to this: soon enough to show that the table is back.
 const LONGEST_AFTER_FAILURE: Duration = Duration::from_secs(5);
 

@@ -154,6 +154,34 @@ async fn sweeps_that_no_longer_come_are_told() {
     assert!(todo.is_some_and(|todo| todo.contains("sluice reconcile --interval 10s")), "{todo:?}");
 }
 
+/// Each page names a place to read on from, for longer than a doctor reads.
+fn make_large(dynamo: &EmbeddedDynamo) {
+    let pages = AtomicI64::new(0);
+    let alter = move |body: &[u8]| {
+        let mut reply: serde_json::Value = serde_json::from_slice(body).unwrap();
+        if pages.fetch_add(1, Ordering::Relaxed) < 300 {
+            reply["LastEvaluatedKey"] = serde_json::json!({ KEY: { "S": "zzz#rpm" } });
+        }
+        reply.to_string().into_bytes()
+    };
+    dynamo.faults().always(Operation::Scan, Fault::Alter(Alteration::new(alter)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_too_large_is_looked_at_in_part_and_that_is_told() {
+    let dynamo = healthy().await;
+    make_large(&dynamo);
+    dynamo.meter().reset();
+    let found = findings(&dynamo).await;
+    assert_amiss(&found, Check::Rows, Weight::Note, &["too large", "in 100 pages"]);
+    assert_eq!(amiss(&found, Check::Sweeps), None, "their row may stand in the rest");
+    let scans = dynamo.meter().of(Operation::Scan).requests;
+    assert!(scans <= 101, "one tries the right to scan: {scans}");
+    let empty = EmbeddedDynamo::with_table(TABLE).await.unwrap();
+    make_large(&empty);
+    assert_amiss(&findings(&empty).await, Check::Rows, Weight::Note, &["too large"]);
+}
+
 /// A key that is none of Sluice's.
 #[tokio::test(start_paused = true)]
 async fn rows_that_nobody_knows_are_told() {
