@@ -1,8 +1,13 @@
-//! The last sweeps, in one row, for those who look: one line a sweep, the latest first.
+//! The last sweeps, in one row, for those who look: one line a sweep, the last that was written first.
+//!
+//! A line's time is by the clock of who swept. One that is far off must neither hide that no sweep comes (a line of tomorrow would be the
+//! latest all day) nor take away what others wrote (to a clock that is behind, every other line is of tomorrow). So lines stand in the
+//! order in which they were written, whatever their times say, and leave in that order; who reads passes over those that are far ahead.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
@@ -10,7 +15,7 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::schema::{self, Row, SWEEPS, SWEEPS_KEY};
 use crate::statement::{Operand, Statement, Update};
-use crate::timestamp::Timestamp;
+use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// Sweeps that are kept: an hour and more of the five-minute rule, in some 2 KB.
 const KEPT: usize = 20;
@@ -59,18 +64,24 @@ impl SweepLog {
         Self { records: text.lines().filter_map(|line| line.parse().ok()).collect(), as_read: text.to_string() }
     }
 
-    /// The sweeps, the latest first.
+    /// All of them, the last that was written first.
     pub fn records(&self) -> impl Iterator<Item = &SweepRecord> {
         self.records.iter()
     }
 
-    /// The write that adds a sweep, and drops the oldest.
+    /// The sweeps until `now`, the latest first. A line that is ahead by more than two clocks can be apart is left out.
+    pub fn until(&self, now: Timestamp) -> impl Iterator<Item = &SweepRecord> {
+        let ahead = now.after(CLOCK_ERROR * 2);
+        let mut records: Vec<&SweepRecord> = self.records.iter().filter(|record| record.at <= ahead).collect();
+        records.sort_by_key(|record| Reverse(record.at));
+        records.into_iter()
+    }
+
+    /// The write that adds a sweep, and drops the one that was written first.
     #[must_use]
     pub fn add(&self, record: SweepRecord) -> Update {
-        let mut records = self.records.clone();
-        let at = records.iter().position(|other| other.at <= record.at).unwrap_or(records.len());
-        records.insert(at, record);
-        let lines: Vec<String> = records.iter().take(KEPT).map(|record| record.to_string()).collect();
+        let records = core::iter::once(&record).chain(&self.records);
+        let lines: Vec<String> = records.take(KEPT).map(SweepRecord::to_string).collect();
         Update {
             key: SWEEPS_KEY.to_string(),
             statement: Cow::Borrowed(&WRITE),
@@ -120,5 +131,64 @@ impl FromStr for SweepRecord {
             corrected: slots("corrected"),
             requests: number("requests"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Field;
+
+    struct Written(String);
+
+    impl Row for Written {
+        fn field(&self, name: &str) -> Option<Field<'_>> {
+            (name == SWEEPS).then_some(Field::Text(&self.0))
+        }
+    }
+
+    /// The log after sweeps that ended at these times, by the clocks of those who swept.
+    fn log(ended: impl IntoIterator<Item = u32>) -> SweepLog {
+        let mut log = SweepLog::default();
+        for secs in ended {
+            let record = SweepRecord { at: Timestamp::from_secs(secs), ..SweepRecord::default() };
+            let update = log.add(record);
+            let [(":s", Operand::Text(text)), ..] = &update.values[..] else { panic!("{update:?}") };
+            log = SweepLog::read(&Written(text.clone()));
+        }
+        log
+    }
+
+    fn until(log: &SweepLog, now: u32) -> Vec<i64> {
+        log.until(Timestamp::from_secs(now)).map(|record| record.at.micros() / 1_000_000).collect()
+    }
+
+    const DAY: u32 = 86_400;
+
+    #[test]
+    fn a_sweep_by_a_clock_that_is_far_ahead_does_not_hide_that_none_comes() {
+        let log = log([1_000, 1_300 + DAY, 1_600]);
+        assert_eq!(until(&log, 1_700), [1_600, 1_000]);
+        assert_eq!(until(&log, 3_000), [1_600, 1_000], "the last was long ago");
+        assert_eq!(until(&log, 1_596), [1_600, 1_000], "clocks may be so far apart");
+        assert_eq!(until(&log, 1_595), [1_000]);
+    }
+
+    #[test]
+    fn a_sweep_by_a_clock_that_is_far_behind_takes_no_line_away() {
+        assert_eq!(
+            until(&log([DAY, DAY + 300, 400, DAY + 600]), DAY + 700),
+            [DAY + 600, DAY + 300, DAY, 400].map(i64::from)
+        );
+    }
+
+    /// The line goes when twenty others have been written, not when its time has come.
+    #[test]
+    fn lines_leave_in_the_order_in_which_they_came() {
+        let sweeps = (1..20).map(|n| n * 300);
+        let mut ended: Vec<u32> = [DAY].into_iter().chain(sweeps).collect();
+        assert_eq!((log(ended.clone()).records().count(), until(&log(ended.clone()), DAY).len()), (20, 20));
+        ended.push(6_000);
+        assert_eq!(until(&log(ended), DAY)[0], 6_000);
     }
 }

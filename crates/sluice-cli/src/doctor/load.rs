@@ -48,7 +48,7 @@ pub(super) fn of_sweeps(survey: &Survey, table: &str, place: Place, now: Timesta
             "see that the reconciler runs: its rule, its errors, its alarms; meanwhile `sluice reconcile --once` does its work"
         }
     };
-    let Some(last) = survey.sweeps.records().next() else {
+    let Some(last) = survey.sweeps.until(now).next() else {
         let what = "no sweep has been written down: what crashed callers held does not come back";
         // The row may stand in the part of the table that was not read.
         return (has_slots && survey.is_whole).then(|| Finding::note(Check::Sweeps, table, what, todo));

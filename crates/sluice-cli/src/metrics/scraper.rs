@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::view::sample::{self, Row};
     use aws_sdk_dynamodb::types::AttributeValue;
-    use sluice_sdk::core::{SweepLog, SweepRecord, schema};
+    use sluice_sdk::core::schema;
     use sluice_sdk::{METRICS, MetricSource};
     use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
     use tokio::time::sleep;
@@ -121,18 +121,9 @@ mod tests {
             sample::lease("elevenlabs#concurrent", "b", "product-b", 9_990, 10_050),
         ];
         let mut survey = sample::survey(10_000, &[slots, rate], leases, &[load]);
-        survey.sweeps = SweepLog::read(&SweptAt("9700"));
+        // And one by a clock that is a day ahead.
+        survey.sweeps = sample::swept(&[96_400, 9_700]);
         survey
-    }
-
-    /// The row of the last sweeps, with one.
-    struct SweptAt(&'static str);
-
-    impl schema::Row for SweptAt {
-        fn field(&self, name: &str) -> Option<schema::Field<'_>> {
-            let record = SweepRecord { at: self.0.parse().unwrap(), ..SweepRecord::default() };
-            (name == schema::SWEEPS).then(|| schema::Field::Text(record.to_string().leak()))
-        }
     }
 
     #[test]

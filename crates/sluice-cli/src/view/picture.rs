@@ -42,7 +42,7 @@ pub(crate) struct Picture {
     pub(crate) tickets: usize,
     /// Keys of rows that Sluice does not know.
     pub(crate) unknown: Vec<String>,
-    /// The last sweeps, the newest first.
+    /// The last sweeps, the newest first, but for those of clocks far ahead.
     pub(crate) sweeps: Vec<SweepView>,
     pub(crate) cost: Cost,
 }
@@ -177,7 +177,7 @@ impl Picture {
             stray_leases: beside.values().map(|beside| beside.leases.len()).sum(),
             tickets: survey.tickets,
             unknown: survey.unknown.clone(),
-            sweeps: survey.sweeps.records().map(SweepView::new).collect(),
+            sweeps: survey.sweeps.until(survey.at).map(SweepView::new).collect(),
             cost: Cost::new(survey, every),
         }
     }

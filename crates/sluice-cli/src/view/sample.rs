@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_sdk::core::schema::{self, Field};
-use sluice_sdk::core::{Bucket, Cost, Dimension, Lease, LeaseId, Load, Timestamp};
+use sluice_sdk::core::{Bucket, Cost, Dimension, Lease, LeaseId, Load, SweepLog, SweepRecord, Timestamp};
 use sluice_sdk::{BucketRow, LeaseRow, LoadRow, Survey};
 
 pub(crate) fn dimension(name: &str) -> Dimension {
@@ -90,6 +90,20 @@ pub(crate) fn lease(name: &str, id: &str, caller: &str, since_secs: u32, until_s
     let id = LeaseId::new(id.into()).unwrap();
     let lease = Lease::new(dimension(name), &id, Cost::ONE, since, until, caller);
     LeaseRow { key: lease.key().to_owned(), lease: Ok(lease), is_inline: false }
+}
+
+/// The log of sweeps that ended so many seconds after the epoch.
+pub(crate) fn swept(ended_secs: &[u32]) -> SweepLog {
+    struct Lines(String);
+
+    impl schema::Row for Lines {
+        fn field(&self, name: &str) -> Option<Field<'_>> {
+            (name == schema::SWEEPS).then_some(Field::Text(&self.0))
+        }
+    }
+
+    let line = |secs: &u32| SweepRecord { at: Timestamp::from_secs(*secs), ..SweepRecord::default() }.to_string();
+    SweepLog::read(&Lines(ended_secs.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 
 /// A survey of these rows, so many seconds after the epoch.

@@ -6,7 +6,7 @@ use sluice_sdk::core::Timestamp;
 use sluice_sdk::{StoreError, Survey};
 
 use super::picture::RowKind;
-use super::sample::{Row, lease, survey};
+use super::sample::{Row, lease, survey, swept};
 use super::*;
 
 const TPM: &str = "openai#tpm";
@@ -122,6 +122,14 @@ fn rows_that_cannot_be_read_are_told_and_hide_no_other() {
     let faults: Vec<_> = picture.faults.iter().map(|fault| (fault.key.as_str(), fault.row)).collect();
     assert_eq!(faults, [("broken#rpm", RowKind::Bucket), (SLOTS, RowKind::Load)]);
     assert_eq!((picture.buckets.len(), picture.stray_leases), (1, 1));
+}
+
+#[test]
+fn a_sweep_by_a_clock_that_is_far_ahead_is_not_the_last() {
+    let mut survey = survey(10_000, &[slots()], vec![], &[]);
+    survey.sweeps = swept(&[96_400, 9_100, 9_400]);
+    let picture = view([survey]).picture.unwrap();
+    assert_eq!(picture.sweeps.iter().map(|sweep| sweep.at).collect::<Vec<_>>(), [9_400.0, 9_100.0]);
 }
 
 #[test]

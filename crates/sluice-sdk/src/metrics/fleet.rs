@@ -40,7 +40,7 @@ impl Survey {
         let faults = self.buckets.iter().filter(|row| row.bucket.is_err()).count()
             + self.leases.iter().filter(|row| row.lease.is_err()).count()
             + self.loads.iter().filter(|row| row.load.is_err()).count();
-        if let Some(sweep) = self.sweeps.records().next() {
+        if let Some(sweep) = self.sweeps.until(self.at).next() {
             names::SWEEP_AGE.gauge([]).set(self.at.since(sweep.at));
         }
         names::TABLE_UNREADABLE.gauge([]).set(number(faults));

@@ -148,6 +148,10 @@ async fn sweeps_that_no_longer_come_are_told() {
     assert_eq!(amiss(&findings(&dynamo).await, Check::Sweeps), None);
     dynamo.clock().advance(Duration::from_secs(16 * 60));
     assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
+    // Somebody swept on a machine whose clock is a day ahead.
+    let ahead = SweepRecord { at: dynamo.clock().now().after(Duration::from_secs(86_400)), ..record };
+    set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(format!("{ahead}\n{record}")))]).await;
+    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
     let in_a_sandbox = found(&dynamo, Place { is_sandbox: true }).await;
     assert_amiss(&in_a_sandbox, Check::Sweeps, Weight::Note, &["the last sweep was 16 min ago"]);
     let todo = in_a_sandbox.iter().find(|one| one.check == Check::Sweeps).and_then(|one| one.todo.as_deref());
