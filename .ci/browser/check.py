@@ -3,6 +3,7 @@
 Run by `.ci/browser/run`. Everything that is started ends with this, and every wait has an end.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 from selenium import webdriver
@@ -204,6 +206,40 @@ def fits_every_screen(page: Page) -> None:
     page.colours("light")
 
 
+def write_row(key: str, attribute: str, text: str) -> None:
+    """Past all of Sluice, as any other client of the table could."""
+    body = {
+        "TableName": "ontopix-vendor-buckets-sandbox",
+        "Key": {"vendor_dimension": {"S": key}},
+        "UpdateExpression": "SET #a = :v",
+        "ExpressionAttributeNames": {"#a": attribute},
+        "ExpressionAttributeValues": {":v": {"S": text}},
+    }
+    headers = {
+        "Content-Type": "application/x-amz-json-1.0",
+        "X-Amz-Target": "DynamoDB_20120810.UpdateItem",
+        "X-Amz-Date": "20260101T000000Z",
+        "Authorization": "AWS4-HMAC-SHA256 Credential=sandbox/20260101/eu-central-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",
+    }
+    request = urllib.request.Request(f"http://127.0.0.1:{ENGINE_PORT}/", json.dumps(body).encode(), headers)
+    urllib.request.urlopen(request, timeout=WAIT_SECS).close()
+
+
+def survives_what_it_cannot_draw(page: Page) -> None:
+    title = "document.querySelector('#sweeps tbody tr').title"
+    write_row("load#sweeps", "sweeps", "at=-9000000000000 ms=5")
+    page.until("a sweep at no date of the calendar is told", f"document.querySelector('#sweeps tbody tr') && {title}.includes('-9000000000000')")
+    write_row("load#sweeps", "sweeps", "at=1709550000 ms=5")
+    page.until("and one at a date by it", f"{title}.startsWith('2024-03-04T')")
+    expect(page.run(BANNER), "and neither is an error")
+    page.run("(() => { window.whole = renderFaults; renderFaults = () => { throw new Error('no such thing'); }; })()")
+    page.until("a page that cannot be drawn says so", f"!{BANNER} && document.getElementById('banner').innerText.includes('no such thing')")
+    sluice("acquire", "openai#rpm=50")
+    page.until("it goes on with what it can draw", f"/\\b35\\d left/.test({card('openai#rpm')}.innerText)")
+    page.run("(() => { renderFaults = window.whole; })()")
+    page.until("and is well again by itself", BANNER)
+
+
 def is_closed_to_other_scripts(page: Page) -> None:
     page.run("(() => { const s = document.createElement('script'); s.textContent = 'window.stolen = 2'; document.body.append(s); })()")
     expect(page.run("window.stolen === undefined"), "a script without the nonce does not run")
@@ -231,6 +267,7 @@ def main() -> None:
         follows(page)
         takes_names_as_text(page)
         answers(page)
+        survives_what_it_cannot_draw(page)
         rests_while_hidden(page)
         fits_every_screen(page)
         expect(page.complaints() == [], "the console has no complaint")
