@@ -14,6 +14,7 @@ mod failure;
 mod figures;
 mod history;
 mod leases;
+mod loopback;
 mod metrics;
 mod output;
 mod penalize;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
@@ -17,6 +18,7 @@ use tokio::net::TcpListener;
 use self::scraper::Scraper;
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
+use crate::loopback;
 use crate::signals::stop_requested;
 use crate::view::Reader;
 
@@ -27,7 +29,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Address and port to serve at; port 0 takes a free one. Whoever reaches it reads the buckets' names and levels
+    /// Address and port to serve at; port 0 takes a free one. Whoever reaches it reads the buckets' names and levels. On the loopback
+    /// interface it is asked by localhost or a loopback address alone
     #[arg(long, default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
 }
@@ -37,11 +40,12 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let table = client.table().to_owned();
     let listener = TcpListener::bind(options.listen).await.map_err(|error| cannot(options.listen, &error))?;
-    println!("sluice metrics of {table}: http://{}/metrics", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    println!("sluice metrics of {table}: http://{address}/metrics");
     println!("Ctrl-C stops it.");
     let scraper = Arc::new(Scraper::default());
     tokio::select! {
-        served = axum::serve(listener, service(Arc::clone(&scraper))) => served?,
+        served = axum::serve(listener, service(Arc::clone(&scraper), address)) => served?,
         // It goes on whatever becomes of the requests, and the program does not outlive it: nothing would be scanned any more.
         never = scraper.read_on(Reader::new(client, INTERVAL)) => match never {},
         () = &mut stop => println!("stopping"),
@@ -49,8 +53,13 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-fn service(scraper: Arc<Scraper>) -> Router {
-    Router::new().route("/metrics", get(answer)).with_state(scraper)
+fn service(scraper: Arc<Scraper>, address: SocketAddr) -> Router {
+    let routes = Router::new().route("/metrics", get(answer)).with_state(scraper);
+    match loopback::is_loopback(address.ip()) {
+        true => routes.layer(from_fn(loopback::guard)),
+        // Whoever reaches it may ask, by whatever name it has there.
+        false => routes,
+    }
 }
 
 async fn answer(State(scraper): State<Arc<Scraper>>) -> Response {

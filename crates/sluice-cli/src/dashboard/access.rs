@@ -1,17 +1,17 @@
 //! Who may see the page.
 //!
-//! On the loopback interface everybody on this machine may, and no page of another site: one whose name was made to resolve to this
-//! machine (DNS rebinding) asks with its own name, which is refused. Elsewhere those may who know the token. They give it in the
-//! address once; then it is a cookie that scripts cannot read and that other sites' pages do not send.
+//! On the loopback interface everybody on this machine may, and no page of another site. Elsewhere those may who know the token. They
+//! give it in the address once; then it is a cookie that scripts cannot read and that other sites' pages do not send.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderValue};
 
 use crate::failure::Failure;
+use crate::loopback;
 
 /// What those have to know who look.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ pub(super) enum Refused {
 impl Access {
     /// For what is served at an address.
     pub(super) fn new(token: Option<Token>, address: SocketAddr) -> Result<Self, Failure> {
-        let is_loopback = is_loopback(address.ip());
+        let is_loopback = loopback::is_loopback(address.ip());
         if token.is_none() && !is_loopback {
             return Err(Failure::new(format!(
                 "{address} can be reached from other machines, so it needs a token of {SHORTEST} characters at least: set \
@@ -88,7 +88,7 @@ impl Access {
 
     /// Whether a request may be answered; `asked` is the token in its address.
     pub(super) fn check(&self, headers: &HeaderMap, asked: Option<&str>) -> Result<(), Refused> {
-        if self.is_loopback && !host(headers).is_some_and(is_this_machine) {
+        if self.is_loopback && !loopback::is_asked(headers) {
             return Err(Refused::Host);
         }
         let Some(token) = &self.token else { return Ok(()) };
@@ -106,23 +106,6 @@ impl Access {
         value.set_sensitive(true);
         Some(value)
     }
-}
-
-fn is_loopback(ip: IpAddr) -> bool {
-    ip.to_canonical().is_loopback()
-}
-
-fn host(headers: &HeaderMap) -> Option<&str> {
-    headers.get(HOST)?.to_str().ok()
-}
-
-/// `localhost` or an address of the loopback interface; any port, as behind a tunnel.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -207,21 +190,8 @@ mod tests {
     #[test]
     fn a_name_that_was_made_to_resolve_here_is_refused() {
         let access = access("127.0.0.1:8080", None).unwrap();
-        for own in ["127.0.0.1:8080", "localhost:8080", "LOCALHOST", "[::1]:8080", "127.0.0.1", "localhost:9000"] {
-            assert_eq!(access.check(&headers([("host", own)]), None), Ok(()), "{own}");
-        }
-        for other in [
-            "evil.example:8080",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "",
-            "[::1",
-            "[evil]:1",
-            "10.0.0.1",
-        ] {
-            let expected = if other == "[::1" { Ok(()) } else { Err(Refused::Host) };
-            assert_eq!(access.check(&headers([("host", other)]), None), expected, "{other}");
-        }
+        assert_eq!(access.check(&headers([("host", "localhost:8080")]), None), Ok(()));
+        assert_eq!(access.check(&headers([("host", "evil.example:8080")]), None), Err(Refused::Host));
         assert_eq!(access.check(&HeaderMap::new(), None), Err(Refused::Host));
     }
 }

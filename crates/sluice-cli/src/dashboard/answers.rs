@@ -17,6 +17,7 @@ use super::columns::{Columns, STEP_SECS, column};
 use super::page::{self, nonce, page};
 use super::watcher::Watcher;
 use super::what_if::{Question, WhatIf};
+use crate::loopback;
 use crate::view::{BucketView, Total, View};
 
 /// The routes. None of them changes anything.
@@ -41,9 +42,7 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     };
     let mut response = match checked {
         Ok(()) => next.run(request).await,
-        Err(Refused::Host) => {
-            (StatusCode::FORBIDDEN, "ask by the name localhost, or by a loopback address\n").into_response()
-        }
+        Err(Refused::Host) => loopback::refusal(),
         Err(Refused::Token) if is_page => (StatusCode::UNAUTHORIZED, Html(page::NEEDS_TOKEN)).into_response(),
         Err(Refused::Token) => (StatusCode::UNAUTHORIZED, "the token is missing or wrong\n").into_response(),
     };

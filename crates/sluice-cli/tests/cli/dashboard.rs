@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use super::*;
 
-/// `sluice dashboard` of a sandbox. Dropped, it is killed.
+/// `sluice dashboard` of a sandbox, or what else of it serves pages. Dropped, it is killed.
 struct Dashboard {
     process: Child,
     port: u16,
@@ -24,7 +24,13 @@ impl Dashboard {
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
         let first = lines.next().expect("the dashboard says where it is");
-        let port = first.rsplit(':').next().unwrap().parse().unwrap_or_else(|_| panic!("{first}"));
+        let port = first
+            .trim_end_matches("/metrics")
+            .rsplit(':')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap_or_else(|_| panic!("{first}"));
         let announced: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("Ctrl-C")).collect();
         assert!(announced.iter().all(|line| !line.contains(TOKEN)), "a token is in no log");
         std::thread::spawn(move || lines.for_each(drop));
@@ -180,6 +186,20 @@ fn another_sites_page_learns_nothing_and_nothing_can_be_written() {
         for line in ["x-content-type-options: nosniff", "cache-control: no-store", "frame-ancestors 'none'"] {
             assert!(head.contains(line), "{path}: {line}: {head}");
         }
+    }
+}
+
+/// To a scraper on this machine it answers by this machine's names; where it listens for others, by any.
+#[test]
+fn another_sites_page_learns_nothing_of_the_metrics() {
+    let sandbox = Sandbox::start(&[]);
+    let metrics = |listen| Dashboard::start(sandbox.command(&["metrics", "--listen", listen]));
+    let (own, open) = (metrics("127.0.0.1:0"), metrics("0.0.0.0:0"));
+    let refused = own.ask("GET", "/metrics", &[("Host", "rebound.example:9464")]);
+    assert_eq!((refused.status, refused.body.contains("openai")), (403, false), "{}", refused.body);
+    for (server, host) in [(&own, "127.0.0.1:9464"), (&own, "localhost"), (&open, "metrics.example")] {
+        let answer = server.ask("GET", "/metrics", &[("Host", host)]);
+        assert_eq!((answer.status, answer.body.contains("openai#rpm")), (200, true), "{host}: {}", answer.body);
     }
 }
 

@@ -1,0 +1,62 @@
+//! What is served on the loopback interface: to whoever is on this machine, and to no page of another site.
+//!
+//! A browser on this machine runs scripts of any site. One whose name was made to resolve to this machine (DNS rebinding) may read what
+//! is served here, since to the browser it is that site's own. It asks with its own name, and by that it is known.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+/// Whether only this machine reaches an address.
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Whether a request came under a name of this machine: `localhost`, or an address of the loopback interface; any port, as behind a
+/// tunnel.
+pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
+    headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_this_machine)
+}
+
+/// The answer to a request that came under another name.
+pub(crate) fn refusal() -> Response {
+    (StatusCode::FORBIDDEN, "ask by the name localhost, or by a loopback address\n").into_response()
+}
+
+/// Stands before routes that are served on the loopback interface.
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
+    if is_asked(request.headers()) { next.run(request).await } else { refusal() }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_was_made_to_resolve_here_is_none_of_this_machine() {
+        let asked = |host: &str| is_asked(&HeaderMap::from_iter([(HOST, host.parse().unwrap())]));
+        for own in
+            ["127.0.0.1:8080", "localhost:8080", "LOCALHOST", "[::1]:8080", "127.0.0.1", "localhost:9000", "[::1"]
+        {
+            assert!(asked(own), "{own}");
+        }
+        for other in
+            ["evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "", "[evil]:1", "10.0.0.1"]
+        {
+            assert!(!asked(other), "{other}");
+        }
+        assert!(!is_asked(&HeaderMap::new()));
+    }
+}
