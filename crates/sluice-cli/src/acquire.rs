@@ -126,7 +126,8 @@ async fn hold(mut grant: Grant, time: Duration) -> Grant {
         if let Err(error) = grant.renew().await
             && !std::mem::replace(&mut told, true)
         {
-            anstream::eprintln!("{}{error}{}", YELLOW.render(), YELLOW.render_reset());
+            let error = error.to_string();
+            anstream::eprintln!("{}{}{}", YELLOW.render(), output::plain(&error), YELLOW.render_reset());
         }
     }
 }

@@ -1,11 +1,21 @@
 //! The client of a command, and its log.
 
+use std::fmt;
+
 use sluice_sdk::Client;
+use tracing::Subscriber;
+use tracing::field::Field;
+use tracing_subscriber::Layer;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::{MakeWriter, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
+use crate::output::plain;
 
 /// The client that the environment describes.
 pub(crate) async fn client() -> Result<Client, Failure> {
@@ -22,11 +32,66 @@ pub(crate) fn log(asked_for: Option<&'static str>) {
     let silent = asked_for.filter(|_| level.is_none()).map(|target| (target, LevelFilter::ERROR));
     let level = level.unwrap_or(LevelFilter::WARN);
     let targets = Targets::new().with_target("sluice_sdk", level).with_target("sluice_cli", level).with_targets(silent);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(targets);
     if std::io::stderr().is_terminal() {
-        registry.with(lines.compact().without_time().with_target(false)).init();
+        registry.with(lines(std::io::stderr)).init();
     } else {
-        registry.with(lines.json().flatten_event(true)).init();
+        registry.with(layer().with_writer(std::io::stderr).json().flatten_event(true)).init();
+    }
+}
+
+/// Lines for a person. Fields tell of rows by their keys, whatever is in them.
+fn lines<S, W>(writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + 'static,
+{
+    let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
+        let value = format!("{value:?}");
+        match (field.name(), plain(&value)) {
+            ("message", value) => write!(writer, "{value}"),
+            (name, value) => write!(writer, "{name}={value}"),
+        }
+    };
+    let layer = layer().compact().without_time().with_target(false);
+    layer.fmt_fields(debug_fn(field).delimited(" ")).with_writer(writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_gives_a_terminal_no_commands_from_a_row() {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::registry().with(lines(move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let key = "lease#a#b#\u{1b}]0;stolen\u{7}\r\nc";
+            tracing::error!(event = "reconciler.unparsable", lease = %key, "cannot read {key}");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(
+            text.contains("event=\"reconciler.unparsable\"") && text.contains("lease=lease#a#b#\u{fffd}]0;"),
+            "{text:?}"
+        );
+        assert!(text.contains("cannot read lease#a#b#\u{fffd}]0;"), "{text:?}");
+        assert!(!text.contains("\u{1b}]") && !text.contains(['\u{7}', '\r']) && text.lines().count() == 1, "{text:?}");
     }
 }

@@ -66,7 +66,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::StressWorker(options) => stress::worker::run(options).await,
     };
     result.unwrap_or_else(|failure| {
-        anstream::eprintln!("{}error:{} {failure}", output::RED.render(), output::RED.render_reset());
+        output::print_error(failure);
         ExitCode::FAILURE
     })
 }

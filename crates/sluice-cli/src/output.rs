@@ -1,5 +1,7 @@
 //! How commands show things: tables for people, JSON for programs, colour on a terminal alone.
 
+use std::borrow::Cow;
+
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -13,6 +15,24 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
+
+/// Text that came from the table, or from somebody who answered, as a person's terminal may have it: without its control characters,
+/// which a terminal takes for commands, and which end a line or begin it anew. Whoever may write a row could put them there. JSON has
+/// escapes of its own.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        text.chars().map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Tells of an error, on standard error. It may have several lines.
+pub(crate) fn print_error(error: impl ToString) {
+    let error = error.to_string();
+    let lines: Vec<_> = error.lines().map(plain).collect();
+    anstream::eprintln!("{}error:{} {}", RED.render(), RED.render_reset(), lines.join("\n"));
+}
 
 /// Which columns hold numbers.
 pub(crate) enum Align {
@@ -31,11 +51,7 @@ pub(crate) fn end_with_the_reader() {
         match message.strip_prefix("failed printing to stdout: ") {
             Some(error) if error.starts_with("Broken pipe") => std::process::exit(NOBODY_READS),
             Some(error) => {
-                anstream::eprintln!(
-                    "{}error:{} the output cannot be written: {error}",
-                    RED.render(),
-                    RED.render_reset()
-                );
+                print_error(format!("the output cannot be written: {error}"));
                 std::process::exit(1)
             }
             None => others(info),
@@ -49,7 +65,7 @@ pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[Stri
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(columns.iter().map(|(name, _)| (*name).to_owned()));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| plain(cell)));
     }
     for (column, (_, align)) in table.column_iter_mut().zip(&columns) {
         column.set_padding((0, 2));
@@ -89,6 +105,7 @@ pub(crate) fn with_unreadable(rows: &[impl Serialize], unreadable: &[Unreadable]
 /// Tells of rows that cannot be read, on standard error.
 pub(crate) fn print_unreadable(rows: &[Unreadable]) {
     for Unreadable { key, error } in rows {
+        let (key, error) = (plain(key), plain(error));
         anstream::eprintln!("{}cannot be read:{} {key}: {error}", RED.render(), RED.render_reset());
     }
 }
@@ -131,7 +148,15 @@ pub(crate) fn short(number: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::seconds;
+    use super::{plain, seconds};
+
+    #[test]
+    fn a_terminal_gets_no_commands_from_a_row() {
+        let (sequences, plain_ones) =
+            ("a\u{1b}[2Jb\u{9b}31mc\u{7f}\r\nd", "a\u{fffd}[2Jb\u{fffd}31mc\u{fffd}\u{fffd}\u{fffd}d");
+        assert_eq!(plain(sequences), plain_ones);
+        assert_eq!(plain("naïve#モデル#rpm \"quoted\""), "naïve#モデル#rpm \"quoted\"");
+    }
 
     #[test]
     fn a_time_is_rounded_down() {

@@ -56,7 +56,7 @@ pub(crate) async fn run(options: Options) -> Ended {
             Ok(report) => print(&report, options.json)?,
             Err(error) if options.once => return Err(error.into()),
             // One sweep that fails is the next one's work.
-            Err(error) => anstream::eprintln!("{}error:{} {error}", output::RED.render(), output::RED.render_reset()),
+            Err(error) => output::print_error(error),
         }
         if options.once {
             return Ok(ExitCode::SUCCESS);

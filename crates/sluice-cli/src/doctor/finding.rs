@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
+use crate::output::{BOLD, DIM, GREEN, RED, YELLOW, plain};
 
 /// How much a finding matters, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -134,7 +134,7 @@ pub(super) fn print(table: &str, findings: &[Finding]) {
             Weight::Danger => ("!!", LOUD),
         };
         let what = if of == table { what.clone() } else { format!("{of}: {what}") };
-        let mut told = wrapped(&what, width).into_iter();
+        let mut told = wrapped(&plain(&what), width).into_iter();
         let (first, check) = (told.next().unwrap_or_default(), check.as_str());
         anstream::println!("{}{sign}{} {check:13} {first}", style.render(), style.render_reset());
         told.for_each(|line| anstream::println!("{:MARGIN$}{line}", ""));

@@ -1,8 +1,5 @@
 //! The page: who may see it, what is answered, and what a browser is told.
 
-use std::io::Read as _;
-use std::net::TcpStream;
-
 use super::*;
 
 /// `sluice dashboard` of a sandbox, or what else of it serves pages. Dropped, it is killed.

@@ -1,8 +1,8 @@
 //! The command as a person or a script meets it: the built program, against a sandbox that it serves itself.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -72,6 +72,31 @@ impl Sandbox {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
+    }
+
+    /// Sets a text of a row, past all of Sluice, as any client of the table could.
+    fn set(&self, key: &str, attribute: &str, text: &str) {
+        let body = serde_json::json!({
+            "TableName": "ontopix-vendor-buckets-sandbox",
+            "Key": { "vendor_dimension": { "S": key } },
+            "UpdateExpression": "SET #a = :v",
+            "ExpressionAttributeNames": { "#a": attribute },
+            "ExpressionAttributeValues": { ":v": { "S": text } },
+        });
+        let (body, address) = (body.to_string(), self.endpoint.strip_prefix("http://").unwrap());
+        let mut stream = TcpStream::connect(address).unwrap();
+        let signature =
+            "AWS4-HMAC-SHA256 Credential=a/20260101/b/dynamodb/aws4_request, SignedHeaders=host, Signature=0";
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\nAuthorization: {signature}\r\n\
+             X-Amz-Date: 20260101T000000Z\r\nX-Amz-Target: DynamoDB_20120810.UpdateItem\r\n\
+             Content-Type: application/x-amz-json-1.0\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     }
 
     fn json(&self, arguments: &[&str]) -> Value {

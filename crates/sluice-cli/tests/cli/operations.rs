@@ -125,3 +125,30 @@ fn a_doctor_tells_what_is_amiss_and_what_to_do() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("sluice buckets apply"), "{}", text(&output.stdout));
 }
+
+/// Each row says something to a terminal. Nothing else in what is printed does but colours.
+#[test]
+fn a_row_gives_a_persons_terminal_no_commands() {
+    let sandbox = Sandbox::start(&[]);
+    let evil = "\u{1b}]0;stolen\u{7}\u{1b}[2J\u{9b}31m\rfine";
+    sandbox.set(&format!("unknown {evil}"), "text", "none");
+    sandbox.set(&format!("lease#elevenlabs#concurrent#{evil}"), "cost", evil);
+    let mut holder = sandbox.command(&["acquire", "elevenlabs#concurrent", "--hold", "1m"]);
+    let mut holder = holder.env("SLUICE_CALLER", evil).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 2);
+    for arguments in [&["leases"][..], &["buckets", "list"], &["doctor", "--for", "0s"], &["watch", "--once"]] {
+        // As a terminal would get it.
+        let output = sandbox.command(arguments).env("CLICOLOR_FORCE", "1").output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains("\u{1b}[") && said.contains("fine"), "{arguments:?}: {said:?}");
+        for (at, _) in said.match_indices(char::is_control) {
+            let rest = &said[at..];
+            let is_colour = rest.strip_prefix("\u{1b}[").is_some_and(|codes| {
+                codes.trim_start_matches(|code: char| code.is_ascii_digit() || code == ';').starts_with('m')
+            });
+            assert!(is_colour || rest.starts_with('\n'), "{arguments:?}: {rest:?} in {said:?}");
+        }
+    }
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
