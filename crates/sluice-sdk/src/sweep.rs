@@ -96,7 +96,8 @@ impl Client {
         report.duration = began.elapsed();
         report.clock_offset = self.clock_offset();
         if result.is_ok() && report.segments_unscanned == 0 {
-            log::add(&store, &report, self.inner.now()).await;
+            let left = options.budget.map(|budget| budget.saturating_sub(began.elapsed()));
+            log::add(&store, &report, self.inner.now(), left).await;
         }
         report.requests = store.requests();
         report.log();

@@ -8,7 +8,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{Field, Row};
 use sluice_core::{Amount, Load, SweepLog};
 use sluice_sdk::{Grant, Outcome, Released, SweepOptions, SweepReport};
-use sluice_testkit::Operation;
+use sluice_testkit::{Fault, Operation};
+use tokio::time::Instant;
 
 use crate::kind::Kind;
 use crate::recount::{SLOTS, known_to_sweeps, known_to_sweeps_of, sweep};
@@ -181,6 +182,35 @@ async fn the_last_twenty_sweeps_leave_a_line_each() {
     assert!(at.is_sorted_by(|one, other| one > other), "the latest first");
     assert_eq!(at[0], world.dynamo.clock().now());
     assert!(log.records().all(|record| record.rows >= 1 && record.requests >= 16));
+}
+
+/// From another continent, for whose alerts a sweep without a line is none.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_from_far_away_leaves_its_line() {
+    let world = World::with_slots(SLOTS, 1).await;
+    world.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(400))));
+    for budget in [None, Some(Duration::from_secs(55))] {
+        let mut options = SweepOptions::default();
+        options.budget = budget;
+        world.client().sweep(options).await.unwrap();
+    }
+    world.dynamo.faults().clear();
+    assert_eq!(SweepLog::read(&Item(world.row("load#sweeps").await.unwrap())).records().count(), 2);
+}
+
+/// It may be all that its function has.
+#[tokio::test(start_paused = true)]
+async fn the_line_of_a_sweep_takes_no_longer_than_its_budget() {
+    let world = World::new().await;
+    // Nothing else is written to a table without buckets.
+    world.dynamo.faults().always(Operation::UpdateItem, Fault::Hang);
+    for (budget, most) in [(600, 600), (100, 250)] {
+        let mut options = SweepOptions::default();
+        options.budget = Some(Duration::from_millis(budget));
+        let began = Instant::now();
+        world.client().sweep(options).await.unwrap();
+        assert!(began.elapsed() <= Duration::from_millis(most + 10), "{budget}: {:?}", began.elapsed());
+    }
 }
 
 /// A holder that froze, and found its slot given to others.
