@@ -57,7 +57,9 @@ pub use directory::Directory;
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::{Change, Limit, LimitError, LimitType};
-pub use load::{Before, HEAL_EVERY, LEAKED_AFTER, Load, Measured, Sample, mark, mark_anew, note_outlived};
+pub use load::{
+    Before, HEAL_EVERY, LEAKED_AFTER, Load, Measured, Sample, mark, mark_anew, note_outlived, note_outlived_anew,
+};
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;
 pub use plan::inline::{

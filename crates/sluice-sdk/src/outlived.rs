@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use sluice_core::note_outlived;
+use sluice_core::{Dimension, note_outlived, note_outlived_anew};
 use tokio::runtime::Handle;
 
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::metrics;
-use crate::store::IfAmbiguous;
+use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// A holder that is alive found its lease gone. It happens rarely, and the caller does not wait for the write; one that is lost is
 /// one count fewer.
@@ -20,8 +20,18 @@ pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     let Ok(runtime) = Handle::try_current() else { return };
     let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
     runtime.spawn(async move {
-        if let Err(error) = inner.store.update(&note_outlived(&entry.dimension, 1), IfAmbiguous::Stop).await {
+        if let Err(error) = note(&inner.store, &entry.dimension).await {
             tracing::debug!(event = "lease.outlived_untold", dimension = %entry.dimension, %error);
         }
     });
+}
+
+/// A sum is sent once. What replaces a count that is none finds one when it is sent again.
+async fn note(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
+    if let Written::ConditionFailed(Some(row)) = store.update(&note_outlived(dimension, 1), IfAmbiguous::Stop).await?
+        && let Some(anew) = note_outlived_anew(dimension, &Attributes(&row), 1)
+    {
+        store.update(&anew, IfAmbiguous::SendAgain).await?;
+    }
+    Ok(())
 }

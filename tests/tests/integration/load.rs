@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use sluice_core::schema::{Field, Row};
+use sluice_core::schema::{Field, OUTLIVED, Row};
 use sluice_core::{Amount, Load, SweepLog};
 use sluice_sdk::{Grant, Outcome, Released, SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;
 use crate::recount::{SLOTS, known_to_sweeps, known_to_sweeps_of, sweep};
-use crate::world::{LEASE_TTL, World, dimension, settle, take};
+use crate::world::{LEASE_TTL, World, dimension, number, settle, take, text};
 
 struct Item(HashMap<String, AttributeValue>);
 
@@ -225,4 +226,39 @@ async fn a_holder_that_outlived_its_lease_is_told_of_by_the_next_sweep_alone() {
     settle().await;
     assert_eq!(sweep(&world).await.outlived[&dimension(SLOTS)], 1);
     assert!(sweep(&world).await.outlived.is_empty());
+}
+
+/// Nothing can be added to it, and no sweep replaces it: nobody would be told of such holders any more.
+#[tokio::test(start_paused = true)]
+async fn a_count_of_outlived_leases_that_is_none_is_begun_anew() {
+    for spoiled in [text("many"), AttributeValue::Bool(true)] {
+        let world = known_to_sweeps(5).await;
+        sweep(&world).await;
+        let frozen = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
+        let key = Load::key(&dimension(SLOTS));
+        let mut row = world.row(&key).await.unwrap();
+        row.insert(OUTLIVED.into(), spoiled);
+        world.put(row).await;
+        world.pass_lease();
+        assert!(sweep(&world).await.outlived.is_empty());
+        // The first replaces it, whose reply is lost; the second is added to it.
+        for (grant, fault) in frozen.into_iter().zip([Some(Fault::LoseReply), None]) {
+            let updates = AtomicU64::new(0);
+            world.dynamo.faults().draw(move |call| {
+                let is_note = call.operation == Operation::UpdateItem && names(call.body, OUTLIVED);
+                // The second write of a note.
+                (is_note && updates.fetch_add(1, Ordering::SeqCst) == 1).then(|| fault.clone()).flatten()
+            });
+            assert_eq!(grant.release().await.unwrap(), Released::LeaseGone);
+            sleep(Duration::from_secs(1)).await;
+        }
+        world.dynamo.faults().clear();
+        assert_eq!(world.row(&key).await.unwrap()[OUTLIVED], number("2"));
+        world.pass(Duration::from_secs(300));
+        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().outlived[&dimension(SLOTS)], 2);
+    }
+}
+
+fn names(body: &[u8], attribute: &str) -> bool {
+    body.windows(attribute.len()).any(|part| part == attribute.as_bytes())
 }

@@ -38,12 +38,17 @@ static MARK_ANEW: Statement = Statement::fixed(
 
 const NAMES: &[(&str, &str)] = &[("#h", HEALED_AT), ("#r", REFUSED)];
 
-/// A sum; the condition is that there is one, or none yet.
+/// A sum; the condition is that there is one, or none yet. To anything else nothing can be added: that is for [`OUTLIVE_ANEW`].
 static OUTLIVE: Statement = Statement::fixed(
     "SET #o = if_not_exists(#o, :0) + :n",
     "attribute_not_exists(#o) OR attribute_type(#o, :t)",
     &[("#o", OUTLIVED)],
 );
+
+/// As [`OUTLIVE`], where the count is none: nobody else replaces it. Interleaving that the condition stops: another replaced it since, and
+/// what was noted meanwhile would be lost (o). Sent again after it was applied it finds a count, and does nothing.
+static OUTLIVE_ANEW: Statement =
+    Statement::fixed("SET #o = :n", "attribute_exists(#o) AND NOT attribute_type(#o, :t)", &[("#o", OUTLIVED)]);
 
 /// The mark of a refused caller that will sweep `dimension` now, with the refusals since it last told of any. The reply, whatever
 /// it is, shows the load row. `spacing` is [`HEAL_EVERY`], or more where the table is large.
@@ -63,8 +68,7 @@ pub fn mark_anew(
     spacing: Duration,
     now: Timestamp,
 ) -> Option<Update> {
-    let is_in_the_way = matches!(row.field(REFUSED), Some(Field::Text(_) | Field::Other));
-    let values = is_in_the_way.then(|| values(refusals, spacing, now))?;
+    let values = is_in_the_way(row, REFUSED).then(|| values(refusals, spacing, now))?;
     Some(Update { key: Load::key(dimension), statement: Cow::Borrowed(&MARK_ANEW), values })
 }
 
@@ -86,4 +90,19 @@ pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
         statement: Cow::Borrowed(&OUTLIVE),
         values: alloc::vec![(":n", Operand::number(holders)), (":0", Operand::number(0)), (":t", Operand::text("N"))],
     }
+}
+
+/// The same note for a row whose count is no number, which it replaces; `None` where `row` has none that is in the way.
+#[must_use]
+pub fn note_outlived_anew(dimension: &Dimension, row: &impl Row, holders: u32) -> Option<Update> {
+    is_in_the_way(row, OUTLIVED).then(|| Update {
+        key: Load::key(dimension),
+        statement: Cow::Borrowed(&OUTLIVE_ANEW),
+        values: alloc::vec![(":n", Operand::number(holders)), (":t", Operand::text("N"))],
+    })
+}
+
+/// Whether a count is there, and is none.
+fn is_in_the_way(row: &impl Row, count: &str) -> bool {
+    matches!(row.field(count), Some(Field::Text(_) | Field::Other))
 }
