@@ -24,7 +24,7 @@ mod average;
 mod mark;
 mod measure;
 
-pub use mark::{HEAL_EVERY, mark, mark_anew, note_outlived, note_outlived_anew};
+pub use mark::{HEAL_EVERY, mark, mark_anew, note_outlived, note_outlived_anew, unmark};
 pub use measure::{Before, Measured, Sample};
 
 /// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.

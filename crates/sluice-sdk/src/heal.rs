@@ -9,15 +9,19 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use sluice_core::{HEAL_EVERY, Timestamp, mark, mark_anew};
+use sluice_core::{HEAL_EVERY, Timestamp};
 use tokio::runtime::Handle;
 
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::metrics;
 use crate::outcome::{RetryIn, RetryReason};
-use crate::store::{Attributes, IfAmbiguous, StoreError, Written};
+use crate::store::StoreError;
 use crate::sweep::{self, Healed};
+
+mod turn;
+
+use turn::Turn;
 
 /// Of a table whose scan costs more, buckets are swept less often, in proportion: 25 units a second for one bucket.
 const UNITS_PER_HEAL: u64 = 200;
@@ -205,16 +209,19 @@ impl Healing {
 
 /// Marks the bucket as being swept, and sweeps it where nobody else does. False where this process may not.
 async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
-    let result = match take_turn(inner, entry).await {
-        Ok(true) => sweep_it(inner, entry).await,
-        Ok(false) => Ok(()),
-        Err(error) => Err(error),
+    let (turn, result) = match Turn::take(inner, entry).await {
+        Ok(Some(turn)) => (Some(turn), sweep_it(inner, entry).await),
+        Ok(None) => (None, Ok(())),
+        Err(error) => (None, Err(error)),
     };
     match result {
         Ok(()) => true,
         Err(error @ StoreError::AccessDenied { .. }) => {
             metrics::healed(entry, "denied");
             inner.healing.deny(&error, inner.now());
+            if let Some(turn) = turn {
+                turn.give_back(inner, entry).await;
+            }
             false
         }
         Err(error) => {
@@ -224,50 +231,6 @@ async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
         }
     }
 }
-
-/// Whether it is this process's turn. A mark that is sent again after a lost reply finds itself.
-async fn take_turn(inner: &Inner, entry: &Entry) -> Result<bool, StoreError> {
-    let (now, spacing, refusals) = (inner.now(), inner.healing.spacing(), entry.wanted.take_refusals());
-    entry.wanted.tried(now, spacing);
-    let update = mark(&entry.dimension, refusals, spacing, now);
-    let mut in_doubt = false;
-    let mut written = inner.store.update_noting(&update, IfAmbiguous::SendAgain, &mut in_doubt).await;
-    if let Ok(Written::ConditionFailed(Some(row))) = &written
-        && let Some(anew) = mark_anew(&entry.dimension, &Attributes(row), refusals, spacing, now)
-    {
-        written = inner.store.update_noting(&anew, IfAmbiguous::SendAgain, &mut in_doubt).await;
-    }
-    let row = match written {
-        Ok(Written::Applied(row)) => {
-            entry.saw_load(&row, inner.now());
-            return Ok(true);
-        }
-        Ok(Written::ConditionFailed(row)) => row.unwrap_or_default(),
-        Err(error) => {
-            entry.wanted.put_back(refusals);
-            return Err(error);
-        }
-    };
-    let load = entry.saw_load(&row, inner.now());
-    let marked_at = load.healed_at();
-    if in_doubt && marked_at == Some(now) {
-        return Ok(true);
-    }
-    entry.wanted.put_back(refusals);
-    metrics::healed(entry, "left");
-    // Right after the other's time is over, and not a whole time after this try.
-    let since = now.since(marked_at.unwrap_or(now));
-    let apart = Duration::from_millis(fastrand::u64(0..APART_MS));
-    entry.wanted.tried(now, spacing.saturating_sub(since).max(MOMENT) + apart);
-    Ok(false)
-}
-
-/// All processes that the bucket refuses wait for the same instant; they try within so many milliseconds after it, and find, most of
-/// them, that one has been there.
-const APART_MS: u64 = 1_000;
-
-/// A mark that is nearly over is not asked for more often than this.
-const MOMENT: Duration = Duration::from_millis(100);
 
 async fn sweep_it(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
     let Healed { restored, read_units, is_whole } = sweep::heal(inner, &entry.dimension).await?;

@@ -1,7 +1,5 @@
 //! A process that a full bucket refuses gives back what crashed holders had, without a reconciler.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_core::schema::{HEALED_AT, REFUSED};
@@ -13,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
+mod denied;
 mod waits;
 
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -249,31 +248,6 @@ async fn a_mark_whose_reply_was_lost_is_known_for_its_own() {
     refusal(&client, SLOTS).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(world.free(SLOTS).await, "1");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_role_that_may_not_heal_is_told_once_and_asks_no_more() {
-    for (denied, most) in [("Scan", 1 + SCANS_OF_A_HEAL), ("load", 1)] {
-        let world = World::with_slots(SLOTS, 1).await;
-        crash(&world, 1).await;
-        world.pass_lease();
-        let client = world.client();
-        let asked = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&asked);
-        world.dynamo.faults().draw(move |call| {
-            let (is_scan, is_load) =
-                (call.operation == Operation::Scan, call.body.windows(5).any(|part| part == b"load#"));
-            counted.fetch_add(u64::from(is_scan || is_load), Ordering::SeqCst);
-            let is_denied = if denied == "Scan" { is_scan } else { is_load };
-            is_denied.then(|| Fault::service("AccessDeniedException", 400, serde_json::json!({ "message": "no" })))
-        });
-        for _ in 0..5 {
-            refusal(&client, SLOTS).await;
-            sleep(HEAL_EVERY * 2).await;
-        }
-        let asked = asked.load(Ordering::SeqCst);
-        assert!((1..=most).contains(&asked), "{denied}: {asked}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

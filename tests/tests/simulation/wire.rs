@@ -20,6 +20,8 @@ pub(crate) enum Purpose {
     Observe { by: Micros, version: Micros, from_line: bool },
     /// A refused caller is about to sweep the bucket of this load row: the moment, and the refusals that it tells of.
     Mark { now: Micros, refusals: Micros },
+    /// A caller that may not sweep it takes its mark back.
+    Unmark { at: Micros },
     /// A sweep has measured the load of a bucket.
     Measure,
     /// Limits, penalties, debts, cool-downs, notes, and what other clients write.
@@ -32,7 +34,8 @@ impl Purpose {
         let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
         if key.starts_with(LOAD_PREFIX) {
             let mark = read(":now", 6).zip(read(":n", 0)).map(|(now, refusals)| Self::Mark { now, refusals });
-            return mark.unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
+            let unmark = read(":mine", 6).map(|at| Self::Unmark { at });
+            return mark.or(unmark).unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
         }
         let line = read(":a", 6);
         if let (Some(line), true) = (line, has(":most")) {

@@ -38,6 +38,10 @@ static MARK_ANEW: Statement = Statement::fixed(
 
 const NAMES: &[(&str, &str)] = &[("#h", HEALED_AT), ("#r", REFUSED)];
 
+/// Interleaving that the condition stops: another has marked the bucket since, and a third would sweep it beside that one (h). Sent again
+/// after it was applied it finds no mark, or another's.
+static UNMARK: Statement = Statement::fixed("REMOVE #h", "#h = :mine", &[("#h", HEALED_AT)]);
+
 /// A sum; the condition is that there is one, or none yet. To anything else nothing can be added: that is for [`OUTLIVE_ANEW`].
 static OUTLIVE: Statement = Statement::fixed(
     "SET #o = if_not_exists(#o, :0) + :n",
@@ -80,6 +84,15 @@ fn values(refusals: u32, spacing: Duration, now: Timestamp) -> Values {
         (":n", Operand::number(refusals)),
         (":t", Operand::text("N")),
     ]
+}
+
+/// Takes back the mark of `at` by a caller that turned out not to have the rights for the sweep, so that others need not wait for it.
+/// The refusals that were told with it stay. (A send of the mark that is late, and arrives after this, marks the bucket once more: as if
+/// its sender had crashed, until it is as old as any.)
+#[must_use]
+pub fn unmark(dimension: &Dimension, at: Timestamp) -> Update {
+    let values = alloc::vec![(":mine", Operand::number(at))];
+    Update { key: Load::key(dimension), statement: Cow::Borrowed(&UNMARK), values }
 }
 
 /// Notes that holders of `dimension` were found alive after their lease had ended. Sent twice it counts twice.

@@ -84,6 +84,10 @@ impl Ledger {
                 self.marked(writer, bucket, &before, at, (now, error))?;
                 LoadRow { healed_at: at, refused: before.refused + refusals, ..before.clone() }
             }
+            Purpose::Unmark { at } => {
+                self.marked_it(writer, bucket)?;
+                LoadRow { healed_at: if before.healed_at == at { 0 } else { before.healed_at }, ..before.clone() }
+            }
             Purpose::Measure => {
                 self.measured(writer, bucket, (&before, &after), (now, error))?;
                 LoadRow { healed_at: before.healed_at, refused: before.refused, ..after.clone() }
@@ -130,6 +134,14 @@ impl Ledger {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Only who marked a bucket last says more of its mark.
+    fn marked_it(&self, writer: Writer<'_>, bucket: &str) -> Result<(), String> {
+        match self.loads.marked.get(bucket) {
+            Some(last) if last.by == writer.name() => Ok(()),
+            last => Err(format!("{bucket}: {} wrote of a mark that is not its own: {last:?}", writer.name())),
+        }
     }
 
     /// A process gave back what had ended.

@@ -1,0 +1,106 @@
+//! A role that may not heal: told once, and no hindrance to those that may.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_testkit::{Faults, Rights};
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_may_not_heal_is_told_once_and_asks_no_more() {
+    // The mark, the scan, and the mark taken back; or the mark.
+    for (denied, most) in [("Scan", 1 + SCANS_OF_A_HEAL + 1), ("load", 1)] {
+        let world = World::with_slots(SLOTS, 1).await;
+        crash(&world, 1).await;
+        world.pass_lease();
+        let client = world.client();
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&asked);
+        world.dynamo.faults().draw(move |call| {
+            let (is_scan, is_load) =
+                (call.operation == Operation::Scan, call.body.windows(5).any(|part| part == b"load#"));
+            counted.fetch_add(u64::from(is_scan || is_load), Ordering::SeqCst);
+            let is_denied = if denied == "Scan" { is_scan } else { is_load };
+            is_denied.then(|| Fault::service("AccessDeniedException", 400, serde_json::json!({ "message": "no" })))
+        });
+        for _ in 0..5 {
+            refusal(&client, SLOTS).await;
+            sleep(HEAL_EVERY * 2).await;
+        }
+        let asked = asked.load(Ordering::SeqCst);
+        assert!((1..=most).contains(&asked), "{denied}: {asked}");
+    }
+}
+
+/// What another policy allows: all but the scan.
+fn without_scan() -> Faults {
+    let actions = ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem"];
+    let rights = actions.iter().fold(Rights::none(), |rights, action| rights.allow(format!("dynamodb:{action}")));
+    let faults = Faults::default();
+    faults.allow_only(rights);
+    faults
+}
+
+/// A client of that role.
+fn may_not_scan(world: &World, faults: Faults) -> Client {
+    let clock = world.dynamo.clock().off_by(0);
+    world.dynamo.apart(faults).client_with(Client::builder(TABLE).clock(clock).leases(Leases::Concurrent))
+}
+
+/// Each new process of a fleet learns anew that it may not: were its mark to stay, one each 8 s would keep all others from it.
+#[tokio::test(start_paused = true)]
+async fn a_role_that_may_mark_and_not_scan_leaves_its_turn_to_others() {
+    for lost in [false, true] {
+        let world = World::embedded().await;
+        world.slots(SLOTS, 1).await;
+        crash(&world, 1).await;
+        world.pass_lease();
+        let faults = without_scan();
+        let writes = AtomicU64::new(0);
+        faults.draw(move |call| {
+            let is_write = call.operation == Operation::UpdateItem;
+            // Of the mark, or of the write that takes it back.
+            (is_write && lost).then(|| writes.fetch_add(1, Ordering::SeqCst)).filter(|at| at % 2 == 0)?;
+            Some(Fault::LoseReply)
+        });
+        let client = may_not_scan(&world, faults);
+        refusal(&client, SLOTS).await;
+        sleep(Duration::from_millis(900)).await;
+        let row = world.row(&Load::key(&dimension(SLOTS))).await.unwrap();
+        assert_eq!((row.get(HEALED_AT), &row[REFUSED]), (None, &number("1")), "replies lost: {lost}");
+        let other = world.client();
+        refusal(&other, SLOTS).await;
+        settle().await;
+        assert_eq!(world.free(SLOTS).await, "1", "replies lost: {lost}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_another_made_meanwhile_is_not_taken_back() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 1).await;
+    let faults = without_scan();
+    let client = may_not_scan(&world, faults.clone());
+    // It knows the bucket, and the next that it reads is the sweep's.
+    std::mem::forget(take(&client, SLOTS).await);
+    let in_vain = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&in_vain);
+    faults.watch(move |answered| {
+        let is_refused = answered.call.operation == Operation::UpdateItem && answered.status != 200;
+        counted.fetch_add(u64::from(is_refused), Ordering::SeqCst);
+    });
+    let gate = faults.hold_next(Operation::GetItem);
+    refusal(&client, SLOTS).await;
+    gate.reached().await;
+    world.pass(HEAL_EVERY);
+    let other = world.client();
+    refusal(&other, SLOTS).await;
+    settle().await;
+    let key = Load::key(&dimension(SLOTS));
+    let others = world.row(&key).await.unwrap()[HEALED_AT].clone();
+    gate.open();
+    settle().await;
+    assert_eq!(in_vain.load(Ordering::SeqCst), 1, "it tried to take its own back");
+    assert_eq!(world.row(&key).await.unwrap().get(HEALED_AT), Some(&others));
+}
