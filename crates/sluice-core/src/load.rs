@@ -15,8 +15,8 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, HEALED_AT, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN, PENDING,
-    PENDING_SINCE, REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, HEAL_AFTER, HEALED_AT, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN,
+    PENDING, PENDING_SINCE, REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
 };
 use crate::timestamp::Timestamp;
 
@@ -24,7 +24,11 @@ mod average;
 mod mark;
 mod measure;
 
-pub use mark::{HEAL_EVERY, mark, mark_anew, note_outlived, note_outlived_anew, unmark};
+use mark::ahead;
+pub use mark::{
+    HEAL_EVERY, LONGEST_HEAL_SPACING, heal_after, heal_as_usual, mark, mark_anew, note_outlived, note_outlived_anew,
+    unmark,
+};
 pub use measure::{Before, Measured, Sample};
 
 /// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
@@ -36,6 +40,7 @@ pub struct Load {
     dimension: Dimension,
     measured: Option<Measurement>,
     healed_at: Option<Timestamp>,
+    heal_after: Option<Timestamp>,
     refused: i64,
     outlived: i64,
 }
@@ -90,6 +95,7 @@ impl Load {
             dimension: dimension.clone(),
             measured,
             healed_at: time(HEALED_AT).unwrap_or_default(),
+            heal_after: time(HEAL_AFTER).unwrap_or_default(),
             refused: count(REFUSED).unwrap_or_default(),
             outlived: count(OUTLIVED).unwrap_or_default(),
         })
@@ -98,7 +104,14 @@ impl Load {
     /// The load of a bucket of which nothing is known.
     #[must_use]
     pub fn none(dimension: &Dimension) -> Self {
-        Self { dimension: dimension.clone(), measured: None, healed_at: None, refused: 0, outlived: 0 }
+        Self {
+            dimension: dimension.clone(),
+            measured: None,
+            healed_at: None,
+            heal_after: None,
+            refused: 0,
+            outlived: 0,
+        }
     }
 
     /// The key of a bucket's load row.
@@ -197,6 +210,21 @@ impl Load {
     #[must_use]
     pub const fn healed_at(&self) -> Option<Timestamp> {
         self.healed_at
+    }
+
+    /// The instant before which no refused caller sweeps the bucket again, since the last time was dear.
+    #[must_use]
+    pub const fn heal_after(&self) -> Option<Timestamp> {
+        self.heal_after
+    }
+
+    /// From when on a caller that is refused at `now` may mark the bucket; `now` where nothing keeps it from that. As the condition of
+    /// the mark has it: what is further ahead than any could be keeps nobody.
+    #[must_use]
+    pub fn may_be_marked_at(&self, now: Timestamp) -> Timestamp {
+        let marked = self.healed_at.filter(|at| *at <= ahead(now)).map(|at| at.after(HEAL_EVERY));
+        let kept = self.heal_after.filter(|at| *at <= ahead(now).after(LONGEST_HEAL_SPACING));
+        marked.max(kept).map_or(now, |at| at.max(now))
     }
 
     /// Refusals that callers told of so far.

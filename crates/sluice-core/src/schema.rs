@@ -117,6 +117,8 @@ pub const DEPARTED_AT: &str = "departed_at";
 pub const STILL_SINCE: &str = "still_since";
 /// Load, optional: when a refused caller last took it upon itself to sweep the bucket.
 pub const HEALED_AT: &str = "healed_at";
+/// Load, optional: no refused caller sweeps the bucket again before this instant, since the last time was dear.
+pub const HEAL_AFTER: &str = "heal_after";
 /// Load, optional: monotone count of the refusals that callers told with that.
 pub const REFUSED: &str = "refused";
 /// Load, optional: monotone count of holders that were found alive after their lease had ended.

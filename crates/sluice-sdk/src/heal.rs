@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use sluice_core::{HEAL_EVERY, Timestamp};
+use sluice_core::{HEAL_EVERY, LONGEST_HEAL_SPACING, Timestamp};
 use tokio::runtime::Handle;
 
 use crate::cache::Entry;
@@ -25,9 +25,6 @@ use turn::Turn;
 
 /// Of a table whose scan costs more, buckets are swept less often, in proportion: 25 units a second for one bucket.
 const UNITS_PER_HEAL: u64 = 200;
-
-/// No less often than this, where the reconciler does the same for all buckets.
-const LONGEST_SPACING: Duration = Duration::from_secs(300);
 
 /// A caller counts as wanting slots for so long after it looked last, or was told to come back: long enough for one sweep more, so that
 /// who asks now and then has the slot as soon as who waits for it.
@@ -189,12 +186,6 @@ impl Wanted {
 }
 
 impl Healing {
-    /// How long after another's sweep of a bucket this process may sweep it.
-    fn spacing(&self) -> Duration {
-        let times = self.read_units.load(Ordering::Relaxed).div_ceil(UNITS_PER_HEAL).max(1);
-        HEAL_EVERY.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)).min(LONGEST_SPACING)
-    }
-
     fn is_denied(&self, now: Timestamp) -> bool {
         now.micros() < self.denied_until.load(Ordering::Relaxed)
     }
@@ -210,7 +201,7 @@ impl Healing {
 /// Marks the bucket as being swept, and sweeps it where nobody else does. False where this process may not.
 async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
     let (turn, result) = match Turn::take(inner, entry).await {
-        Ok(Some(turn)) => (Some(turn), sweep_it(inner, entry).await),
+        Ok(Some(turn)) => (Some(turn), sweep_it(inner, entry, turn).await),
         Ok(None) => (None, Ok(())),
         Err(error) => (None, Err(error)),
     };
@@ -232,7 +223,7 @@ async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
     }
 }
 
-async fn sweep_it(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
+async fn sweep_it(inner: &Inner, entry: &Entry, turn: Turn) -> Result<(), StoreError> {
     let Healed { restored, read_units, is_whole } = sweep::heal(inner, &entry.dimension).await?;
     metrics::healed(entry, if restored > 0 { "restored" } else { "nothing" });
     if restored > 0 {
@@ -243,10 +234,15 @@ async fn sweep_it(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
     }
     if read_units > 0.0 {
         inner.healing.read_units.store(whole(read_units), Ordering::Relaxed);
-        // A large table is left alone for longer from the first sweep on.
-        entry.wanted.lengthen(inner.healing.spacing());
+        turn.cost(inner, entry, spacing(whole(read_units))).await;
     }
     Ok(())
+}
+
+/// How long a bucket is left alone after a sweep of so many read units.
+fn spacing(read_units: u64) -> Duration {
+    let times = u32::try_from(read_units.div_ceil(UNITS_PER_HEAL)).unwrap_or(u32::MAX);
+    HEAL_EVERY.saturating_mul(times).clamp(HEAL_EVERY, LONGEST_HEAL_SPACING)
 }
 
 /// Read units are whole or half, and far below 2^53.

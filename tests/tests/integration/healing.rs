@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
 mod denied;
+mod spacing;
 mod waits;
 
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -277,37 +278,6 @@ async fn a_table_that_does_not_answer_the_heal_refuses_as_before_and_is_tried_ag
     sleep(HEAL_EVERY).await;
     world.dynamo.faults().clear();
     assert!(polled_until_granted(&client).await <= HEAL_EVERY + Duration::from_secs(1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_large_table_is_scanned_less_often() {
-    let world = World::embedded().await;
-    world.slots(SLOTS, 1).await;
-    let now = world.dynamo.clock().now();
-    // Some 600 read units: three times what is spent on one sweep.
-    let filler = "x".repeat(400);
-    let leases = (0..5_000).map(|at| {
-        let id = LeaseId::new(format!("{at}")).unwrap();
-        let ends = now.after(Duration::from_secs(86_400));
-        Lease::new(dimension("some#rpm"), &id, Cost::ONE, now, ends, &filler).put()
-    });
-    world.dynamo.load(TABLE, leases).unwrap();
-    let _held = take(&world.client(), SLOTS).await;
-    let client = world.client();
-    world.dynamo.meter().reset();
-    let began = Instant::now();
-    let mut sweeps = Vec::new();
-    let mut known = 0;
-    while began.elapsed() < HEAL_EVERY * 7 {
-        refusal(&client, SLOTS).await;
-        sleep(Duration::from_millis(500)).await;
-        if scans(&world) > known {
-            known = scans(&world);
-            sweeps.push(began.elapsed().as_secs());
-        }
-    }
-    let apart = sweeps.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
-    assert!(apart > 2 * HEAL_EVERY.as_secs(), "{sweeps:?}");
 }
 
 /// Two buckets that are full: a caller of both is told of one, and either is healed.

@@ -62,6 +62,7 @@ pub(crate) struct LoadRow {
     pub(crate) sequence: Micros,
     pub(crate) pending_since: Micros,
     pub(crate) healed_at: Micros,
+    pub(crate) heal_after: Micros,
     pub(crate) refused: Micros,
 }
 
@@ -78,6 +79,7 @@ impl LoadRow {
             sequence: read("sequence", 0),
             pending_since: read("pending_since", 6),
             healed_at: read("healed_at", 6),
+            heal_after: read("heal_after", 6),
             refused: read("refused", 0),
         }
     }

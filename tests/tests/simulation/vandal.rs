@@ -36,7 +36,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 36] = [
+const SPOILABLE: [&str; 37] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -70,6 +70,7 @@ const SPOILABLE: [&str; 36] = [
     "departed_at",
     "still_since",
     "healed_at",
+    "heal_after",
     "refused",
     "outlived",
     "drift_seen_at",

@@ -22,6 +22,8 @@ pub(crate) enum Purpose {
     Mark { now: Micros, refusals: Micros },
     /// A caller that may not sweep it takes its mark back.
     Unmark { at: Micros },
+    /// A caller that marked it says that its sweep was dear, and how long all leave the bucket alone; or (`None`) that it was not.
+    PutOff { until: Option<Micros>, by: Micros },
     /// A sweep has measured the load of a bucket.
     Measure,
     /// Limits, penalties, debts, cool-downs, notes, and what other clients write.
@@ -35,7 +37,8 @@ impl Purpose {
         if key.starts_with(LOAD_PREFIX) {
             let mark = read(":now", 6).zip(read(":n", 0)).map(|(now, refusals)| Self::Mark { now, refusals });
             let unmark = read(":mine", 6).map(|at| Self::Unmark { at });
-            return mark.or(unmark).unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
+            let put_off = read(":by", 6).map(|by| Self::PutOff { until: read(":until", 6), by });
+            return mark.or(unmark).or(put_off).unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
         }
         let line = read(":a", 6);
         if let (Some(line), true) = (line, has(":most")) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Timestamp, mark, mark_anew, unmark};
+use sluice_core::{HEAL_EVERY, Load, Timestamp, heal_after, heal_as_usual, mark, mark_anew, unmark};
 
 use crate::cache::Entry;
 use crate::client::Inner;
@@ -20,25 +20,27 @@ const MOMENT: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     at: Timestamp,
+    /// An earlier sweep of the bucket was.
+    was_dear: bool,
 }
 
 impl Turn {
     /// Marks the bucket, where no other process has of late. A mark that is sent again after a lost reply finds itself.
     pub(super) async fn take(inner: &Inner, entry: &Entry) -> Result<Option<Self>, StoreError> {
-        let (now, spacing, refusals) = (inner.now(), inner.healing.spacing(), entry.wanted.take_refusals());
-        entry.wanted.tried(now, spacing);
-        let update = mark(&entry.dimension, refusals, spacing, now);
+        let (now, refusals) = (inner.now(), entry.wanted.take_refusals());
+        entry.wanted.tried(now, HEAL_EVERY);
+        let update = mark(&entry.dimension, refusals, now);
         let mut in_doubt = false;
         let mut written = inner.store.update_noting(&update, IfAmbiguous::SendAgain, &mut in_doubt).await;
         if let Ok(Written::ConditionFailed(Some(row))) = &written
-            && let Some(anew) = mark_anew(&entry.dimension, &Attributes(row), refusals, spacing, now)
+            && let Some(anew) = mark_anew(&entry.dimension, &Attributes(row), refusals, now)
         {
             written = inner.store.update_noting(&anew, IfAmbiguous::SendAgain, &mut in_doubt).await;
         }
         let row = match written {
             Ok(Written::Applied(row)) => {
-                entry.saw_load(&row, inner.now());
-                return Ok(Some(Self { at: now }));
+                let load = entry.saw_load(&row, inner.now());
+                return Ok(Some(Self::of(&load, now)));
             }
             Ok(Written::ConditionFailed(row)) => row.unwrap_or_default(),
             Err(error) => {
@@ -47,17 +49,37 @@ impl Turn {
             }
         };
         let load = entry.saw_load(&row, inner.now());
-        let marked_at = load.healed_at();
-        if in_doubt && marked_at == Some(now) {
-            return Ok(Some(Self { at: now }));
+        if in_doubt && load.healed_at() == Some(now) {
+            return Ok(Some(Self::of(&load, now)));
         }
         entry.wanted.put_back(refusals);
         metrics::healed(entry, "left");
         // Right after the other's time is over, and not a whole time after this try.
-        let since = now.since(marked_at.unwrap_or(now));
+        let left = load.may_be_marked_at(now).since(now);
         let apart = Duration::from_millis(fastrand::u64(0..APART_MS));
-        entry.wanted.tried(now, spacing.saturating_sub(since).max(MOMENT) + apart);
+        entry.wanted.tried(now, left.max(MOMENT) + apart);
         Ok(None)
+    }
+
+    fn of(load: &Load, at: Timestamp) -> Self {
+        Self { at, was_dear: load.heal_after().is_some() }
+    }
+
+    /// Has all processes leave the bucket alone for `spacing`, since the table is large; where the sweep was as cheap as most, the row says
+    /// nothing of it. Best effort: where it fails, another reads the table too soon.
+    pub(super) async fn cost(self, inner: &Inner, entry: &Entry, spacing: Duration) {
+        let is_dear = spacing > HEAL_EVERY;
+        if is_dear {
+            entry.wanted.lengthen(spacing);
+        }
+        let update = match (is_dear, self.was_dear) {
+            (true, _) => heal_after(&entry.dimension, self.at, spacing),
+            (false, true) => heal_as_usual(&entry.dimension, self.at),
+            (false, false) => return,
+        };
+        if let Err(error) = inner.store.update(&update, IfAmbiguous::SendAgain).await {
+            tracing::debug!(event = "heal.spacing_untold", dimension = %entry.dimension, %error);
+        }
     }
 
     /// Leaves it to others, who would else find a fresh mark and wait for a sweep that is not made. Where this fails, they wait once.

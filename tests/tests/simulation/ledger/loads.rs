@@ -1,6 +1,7 @@
 //! Load rows: who marks a bucket as being swept, and what sweeps measure.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use super::lives::{Stand, Window};
 use super::{CLOCK_ERROR, Ledger, Touched, Writer};
@@ -9,6 +10,9 @@ use crate::wire::Purpose;
 
 /// Another process may sweep a bucket that long after one did.
 const HEAL_EVERY: Micros = 8_000_000;
+
+/// A sweep that was dear puts off the next by more than that, and five minutes at most.
+const PUT_OFF_BY: RangeInclusive<Micros> = HEAL_EVERY + 1..=300_000_000;
 
 /// A mark that arrives so late was given up by its sender: what others did meanwhile it cannot know.
 const LATE: Micros = 1_500_000;
@@ -88,9 +92,18 @@ impl Ledger {
                 self.marked_it(writer, bucket)?;
                 LoadRow { healed_at: if before.healed_at == at { 0 } else { before.healed_at }, ..before.clone() }
             }
+            Purpose::PutOff { until, by: mark } => {
+                self.marked_it(writer, bucket)?;
+                let until = until.unwrap_or_default();
+                if mark != before.healed_at || (until > 0 && !PUT_OFF_BY.contains(&(until - mark))) {
+                    return Err(format!("{bucket}: {by} put its sweep off until {until}, after {before:?}"));
+                }
+                LoadRow { heal_after: until, ..before.clone() }
+            }
             Purpose::Measure => {
                 self.measured(writer, bucket, (&before, &after), (now, error))?;
-                LoadRow { healed_at: before.healed_at, refused: before.refused, ..after.clone() }
+                let LoadRow { healed_at, heal_after, refused, .. } = before;
+                LoadRow { healed_at, heal_after, refused, ..after.clone() }
             }
             _ => before.clone(),
         };
@@ -124,7 +137,7 @@ impl Ledger {
         let since = at - before.healed_at;
         if is_late {
             self.judgements.push("a mark arrived late");
-        } else if since < HEAL_EVERY && !self.was_spoiled(&format!("load#{bucket}"), now) {
+        } else if (since < HEAL_EVERY || before.heal_after > at) && !self.was_spoiled(&format!("load#{bucket}"), now) {
             return Err(format!("{bucket}: {by} marked it {since} us after the last mark, {before:?}"));
         }
         self.judgements.push("judged: a mark");

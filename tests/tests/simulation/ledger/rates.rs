@@ -98,7 +98,11 @@ impl Ledger {
             Purpose::Other if taken < 0 => {
                 return Err(format!("{key}: {process} raised the level by {} for no reason: {after:?}", -taken));
             }
-            Purpose::Other | Purpose::Mark { .. } | Purpose::Measure => return Ok(()),
+            Purpose::Other
+            | Purpose::Mark { .. }
+            | Purpose::Unmark { .. }
+            | Purpose::PutOff { .. }
+            | Purpose::Measure => return Ok(()),
         }
         account.balance(process, key)
     }
