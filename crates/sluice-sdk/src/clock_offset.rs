@@ -38,7 +38,7 @@ pub(crate) struct ClockWatch {
 struct Known {
     estimate: OffsetEstimate,
     warned_at: Option<Instant>,
-    told_at: Option<Instant>,
+    told_at: Option<Timestamp>,
 }
 
 impl Client {
@@ -67,17 +67,17 @@ impl ClockWatch {
     }
 
     pub(crate) fn note(&self, reply: ClockOffset, received: Timestamp) {
-        let (now, mut known) = (Instant::now(), self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.estimate.note(reply, received);
         let Some(offset) = known.estimate.offset() else { return };
-        let is_due = |last: Option<Instant>, every| last.is_none_or(|at| now.duration_since(at) >= every);
-        let tells = is_due(known.told_at, TELL_EVERY);
-        let warns = offset.exceeds(WARN_ABOVE) && is_due(known.warned_at, WARN_EVERY);
+        // A clock that was set back counts as a second that passed.
+        let tells = known.told_at.is_none_or(|at| at > received || received.since(at) >= TELL_EVERY);
         if tells {
-            known.told_at = Some(now);
+            known.told_at = Some(received);
         }
+        let warns = offset.exceeds(WARN_ABOVE) && known.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
         if warns {
-            known.warned_at = Some(now);
+            known.warned_at = Some(Instant::now());
         }
         drop(known);
         if tells {

@@ -63,7 +63,7 @@ fn a_return_that_arrives_after_a_new_anchor_gives_nothing_back_though_the_tokens
             let take = Take { cost, now: later, patience: Duration::from_secs(60) };
             Caller { reading: item.bucket() }.acquire(&mut item, take, 0).unwrap();
         }
-        assert_eq!((item.bucket().tokens(), item.bucket().anchor()), (left, later.into()));
+        assert_eq!((item.bucket().tokens(), item.bucket().anchor()), (left, later));
         assert!(!item.apply(&late), "{costs:?}: what others took would be there once more");
     }
 }
