@@ -22,6 +22,7 @@ mod sort;
 mod tests;
 mod words;
 
+use once::Form;
 use screen::Screen;
 use sort::Sort;
 
@@ -30,6 +31,9 @@ pub(crate) struct Options {
     /// Print one frame and stop: for scripts. It reads the table twice, to tell what is used a second
     #[arg(long)]
     once: bool,
+    /// With --once, print JSON: what the dashboard has at /api/picture, without the last hour
+    #[arg(long, requires = "once")]
+    json: bool,
     /// Time between two readings, one second at least; a large table is read less often
     #[arg(long, value_parser = interval, default_value = "1s")]
     interval: Duration,
@@ -57,7 +61,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     let reader = Reader::new(client, options.interval);
     let screen = Screen::new(options.filter, options.sort);
     if options.once {
-        once::print(&table, reader, screen).await?;
+        let form = if options.json { Form::Json } else { Form::Frame };
+        once::print(&table, reader, screen, form).await?;
     } else {
         live::watch(&table, reader, screen).await?;
     }

@@ -1,4 +1,4 @@
-//! `--once`: one frame as text.
+//! `--once`: one frame as text, or its figures as JSON.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -11,7 +11,9 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 
 use super::screen::Screen;
+use super::sort::shown;
 use crate::failure::Failure;
+use crate::output;
 use crate::view::{Reader, View};
 
 /// A second survey tells what is used a second. Where the pace of reading would let it wait for longer, the frame goes without.
@@ -21,7 +23,14 @@ const WIDTH: u16 = 80;
 /// Narrower frames hold nothing, and wider ones nothing more.
 const WIDTHS: std::ops::RangeInclusive<u16> = 40..=500;
 
-pub(super) async fn print(table: &str, mut reader: Reader, screen: Screen) -> Result<(), Failure> {
+/// How it is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Frame,
+    Json,
+}
+
+pub(super) async fn print(table: &str, mut reader: Reader, screen: Screen, form: Form) -> Result<(), Failure> {
     let mut view = View::new(table);
     let first = reader.next().await;
     let pause = first.every;
@@ -32,8 +41,20 @@ pub(super) async fn print(table: &str, mut reader: Reader, screen: Screen) -> Re
     if let Some(trouble) = view.trouble {
         return Err(Failure::new(trouble.error));
     }
-    anstream::print!("{}", frame(&view, screen, width()));
+    match form {
+        Form::Frame => anstream::print!("{}", frame(&view, screen, width())),
+        Form::Json => output::json(&figures(view, &screen))?,
+    }
     Ok(())
+}
+
+/// The view with the buckets that a frame would show, in their order.
+pub(super) fn figures(mut view: View, screen: &Screen) -> View {
+    if let Some(picture) = &mut view.picture {
+        picture.buckets =
+            shown(&picture.buckets, &screen.filter, screen.sort, picture.at).into_iter().cloned().collect();
+    }
+    view
 }
 
 /// The terminal's, that of `COLUMNS`, or 80.

@@ -139,6 +139,14 @@ fn a_printed_frame_has_every_bucket_and_no_keys() {
 }
 
 #[test]
+fn figures_are_printed_of_the_buckets_that_a_frame_shows() {
+    let screen = Screen::new("CONCUR".into(), Sort::Holders);
+    let figures = serde_json::to_value(once::figures(view(), &screen)).unwrap();
+    let golden: serde_json::Value = serde_json::from_str(include_str!("tests/once.json")).unwrap();
+    assert!(figures == golden, "the figures are\n{figures:#}\nand not\n{golden:#}");
+}
+
+#[test]
 fn a_cursor_stays_on_its_bucket_in_any_order_and_on_the_screen() {
     let (mut screen, view) = (screen(), view());
     press(&mut screen, &view, &[KeyCode::End]);

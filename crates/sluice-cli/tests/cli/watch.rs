@@ -16,6 +16,14 @@ fn watch_once_prints_every_bucket_without_colour_at_the_width_it_is_told() {
     assert!(!frame.contains('\u{1b}'), "no colour where there is no terminal");
     let wide = sandbox.command(&["watch", "--once"]).env("COLUMNS", "200").output().unwrap();
     assert!(text(&wide.stdout).contains("DRAIN/s"), "{}", text(&wide.stdout));
+    let figures = sandbox.json(&["watch", "--once", "--json", "--filter", "rpm"]);
+    assert_eq!((&figures["table"], &figures["trouble"]), (&"ontopix-vendor-buckets-sandbox".into(), &Value::Null));
+    let buckets = figures["picture"]["buckets"].as_array().unwrap();
+    assert_eq!((buckets.len(), &buckets[0]["name"]), (1, &Value::from("openai#rpm")));
+    assert_eq!(buckets[0]["level"].as_f64().unwrap().floor(), 1.0);
+    assert!(buckets[0]["used_per_sec"].is_number(), "two readings: {figures}");
+    let alone = sandbox.run(&["watch", "--json"]);
+    assert!(!alone.status.success() && text(&alone.stderr).contains("--once"), "{}", text(&alone.stderr));
     let filtered = sandbox.stdout(&["watch", "--once", "--filter", "ELEVEN", "--sort", "holders"]);
     assert!(!filtered.contains("openai"), "{filtered}");
 }
