@@ -102,15 +102,12 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     };
     let rows: HashMap<String, &Item> = rows.iter().map(|row| (value_text(row, KEY), row)).collect();
     for entry in &entries {
-        match rows.get(entry.dimension.as_str()) {
-            Some(row) => tell(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied()),
-            // A row that throttling kept back is left out as well, so it is asked for by itself before the bucket counts as gone.
-            None if entry.meters.is_told() => {
-                if inner.store.read(entry.dimension.as_str()).await?.is_none() {
-                    entry.gone();
-                }
-            }
-            None => {}
+        let name = entry.dimension.as_str();
+        if let Some(row) = rows.get(name) {
+            tell(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied());
+        } else if entry.meters.is_told() && matches!(inner.store.read(name).await, Ok(None)) {
+            // It was asked for by itself: a batch leaves out what throttling kept back, too.
+            entry.gone();
         }
     }
     Ok(())
