@@ -5,6 +5,7 @@
 //! to come back) and holds the client weakly. A mark on the bucket's load row says who sweeps and when; either reply to it shows
 //! the row. A task that is frozen or ends half way harms nothing: all that a sweep does is conditional.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::client::Inner;
 use crate::metrics;
 use crate::outcome::{RetryIn, RetryReason};
 use crate::store::StoreError;
-use crate::sweep::{self, Healed};
+use crate::sweep::{self, Healed, ReadUnits};
 
 mod turn;
 
@@ -25,6 +26,9 @@ use turn::Turn;
 
 /// Of a table whose scan costs more, buckets are swept less often, in proportion: 25 units a second for one bucket.
 const UNITS_PER_HEAL: u64 = 200;
+
+/// A table that another process found large has so many read units at least, or is scanned in as many parts: 7,500 have the longest spacing.
+const LARGE: u64 = LONGEST_HEAL_SPACING.as_secs() / HEAL_EVERY.as_secs() * UNITS_PER_HEAL;
 
 /// A caller counts as wanting slots for so long after it looked last, or was told to come back: long enough for one sweep more, so that
 /// who asks now and then has the slot as soon as who waits for it.
@@ -38,7 +42,7 @@ const DENIED_FOR: Duration = Duration::from_secs(600);
 pub(crate) struct Healing {
     /// The role may not; until then it is not tried again, in microseconds since the epoch.
     denied_until: AtomicI64,
-    /// Read units of the last scan.
+    /// Read units that a scan of the table takes, as far as is known; 0 before the first.
     read_units: AtomicU64,
 }
 
@@ -186,6 +190,25 @@ impl Wanted {
 }
 
 impl Healing {
+    /// What the scan of this turn will cost, as far as is known: in so many parts the table is scanned.
+    fn expected(&self, turn: Turn) -> u64 {
+        match self.read_units.load(Ordering::Relaxed) {
+            0 if turn.was_dear() => LARGE,
+            known => known,
+        }
+    }
+
+    /// What a scan cost. One that was cut off says that the table is larger, and one of which no part was whole that they are too large.
+    fn learn(&self, read_units: u64, healed: Healed) {
+        let known = self.read_units.load(Ordering::Relaxed).max(read_units);
+        let now = match healed {
+            Healed { is_whole: true, .. } => read_units,
+            Healed { parts_read: 0, .. } => known.saturating_mul(2),
+            _ => known,
+        };
+        self.read_units.store(now, Ordering::Relaxed);
+    }
+
     fn is_denied(&self, now: Timestamp) -> bool {
         now.micros() < self.denied_until.load(Ordering::Relaxed)
     }
@@ -224,7 +247,25 @@ async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
 }
 
 async fn sweep_it(inner: &Inner, entry: &Entry, turn: Turn) -> Result<(), StoreError> {
-    let Healed { restored, read_units, is_whole } = sweep::heal(inner, &entry.dimension).await?;
+    let read_units = ReadUnits::default();
+    let mut sweep = pin!(sweep::heal(inner, &entry.dimension, inner.healing.expected(turn), &read_units));
+    let result = match tokio::time::timeout(LONG, &mut sweep).await {
+        Ok(result) => result,
+        Err(_) => tokio::join!(sweep, turn.put_off(inner, entry, spacing(read_units.load(Ordering::Relaxed)))).0,
+    };
+    let read_units = read_units.load(Ordering::Relaxed);
+    if read_units > 0 {
+        // Whatever became of it.
+        turn.put_off(inner, entry, spacing(read_units)).await;
+    }
+    let healed = result?;
+    if read_units > 0 {
+        inner.healing.learn(read_units, healed);
+    }
+    if read_units > 0 && healed.is_whole {
+        turn.was_cheap(inner, entry, spacing(read_units)).await;
+    }
+    let Healed { restored, is_whole, .. } = healed;
     metrics::healed(entry, if restored > 0 { "restored" } else { "nothing" });
     if restored > 0 {
         entry.slots_reclaimed();
@@ -232,20 +273,15 @@ async fn sweep_it(inner: &Inner, entry: &Entry, turn: Turn) -> Result<(), StoreE
     } else {
         tracing::debug!(event = "heal.complete", dimension = %entry.dimension, read_units, is_whole);
     }
-    if read_units > 0.0 {
-        inner.healing.read_units.store(whole(read_units), Ordering::Relaxed);
-        turn.cost(inner, entry, spacing(whole(read_units))).await;
-    }
     Ok(())
 }
+
+/// A sweep that takes longer tells in the middle what it has cost so far: others would else begin beside it, and nobody would know if
+/// its process ended.
+const LONG: Duration = Duration::from_secs(1);
 
 /// How long a bucket is left alone after a sweep of so many read units.
 fn spacing(read_units: u64) -> Duration {
     let times = u32::try_from(read_units.div_ceil(UNITS_PER_HEAL)).unwrap_or(u32::MAX);
     HEAL_EVERY.saturating_mul(times).clamp(HEAL_EVERY, LONGEST_HEAL_SPACING)
-}
-
-/// Read units are whole or half, and far below 2^53.
-fn whole(read_units: f64) -> u64 {
-    format!("{:.0}", read_units.ceil()).parse().unwrap_or(u64::MAX)
 }

@@ -22,7 +22,7 @@ mod recount;
 mod report;
 mod scan;
 
-pub(crate) use heal::{Healed, heal};
+pub(crate) use heal::{Healed, ReadUnits, heal};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
 
 use pipeline::Pipeline;

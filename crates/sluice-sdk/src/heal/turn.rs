@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{HEAL_EVERY, Load, Timestamp, heal_after, heal_as_usual, mark, mark_anew, unmark};
+use sluice_core::{HEAL_EVERY, Load, Timestamp, Update, heal_after, heal_as_usual, mark, mark_anew, unmark};
 
 use crate::cache::Entry;
 use crate::client::Inner;
@@ -65,20 +65,24 @@ impl Turn {
         Self { at, was_dear: load.heal_after().is_some() }
     }
 
-    /// Has all processes leave the bucket alone for `spacing`, since the table is large; where the sweep was as cheap as most, the row says
-    /// nothing of it. Best effort: where it fails, another reads the table too soon.
-    pub(super) async fn cost(self, inner: &Inner, entry: &Entry, spacing: Duration) {
-        let is_dear = spacing > HEAL_EVERY;
-        if is_dear {
+    /// Whether an earlier sweep of the bucket was dear.
+    pub(super) const fn was_dear(self) -> bool {
+        self.was_dear
+    }
+
+    /// Has all processes leave the bucket alone for `spacing`, where the table is large. Best effort: where it fails, another reads the
+    /// table too soon.
+    pub(super) async fn put_off(self, inner: &Inner, entry: &Entry, spacing: Duration) {
+        if spacing > HEAL_EVERY {
             entry.wanted.lengthen(spacing);
+            tell(inner, heal_after(&entry.dimension, self.at, spacing)).await;
         }
-        let update = match (is_dear, self.was_dear) {
-            (true, _) => heal_after(&entry.dimension, self.at, spacing),
-            (false, true) => heal_as_usual(&entry.dimension, self.at),
-            (false, false) => return,
-        };
-        if let Err(error) = inner.store.update(&update, IfAmbiguous::SendAgain).await {
-            tracing::debug!(event = "heal.spacing_untold", dimension = %entry.dimension, %error);
+    }
+
+    /// Where the sweep was as cheap as most, and an earlier one was not, the row says nothing of that any more.
+    pub(super) async fn was_cheap(self, inner: &Inner, entry: &Entry, spacing: Duration) {
+        if spacing <= HEAL_EVERY && self.was_dear {
+            tell(inner, heal_as_usual(&entry.dimension, self.at)).await;
         }
     }
 
@@ -87,5 +91,11 @@ impl Turn {
         if let Err(error) = inner.store.update(&unmark(&entry.dimension, self.at), IfAmbiguous::SendAgain).await {
             tracing::debug!(event = "heal.turn_kept", dimension = %entry.dimension, %error);
         }
+    }
+}
+
+async fn tell(inner: &Inner, update: Update) {
+    if let Err(error) = inner.store.update(&update, IfAmbiguous::SendAgain).await {
+        tracing::debug!(event = "heal.spacing_untold", key = update.key, %error);
     }
 }

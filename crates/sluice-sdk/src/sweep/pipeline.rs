@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sluice_core::{CLOCK_ERROR, Dimension, Lease, MAX_LEASES_PER_TRANSACTION, Timestamp};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::heal::ReadUnits;
 use super::reclaim::{self, Done, Ended, Known};
 use super::recount::Recount;
 use super::report::{SweepOptions, SweepReport};
@@ -41,7 +43,7 @@ pub(super) struct Pipeline {
     /// What is known of each bucket.
     known: BTreeMap<Dimension, Known>,
     /// What the scan cost so far.
-    read_units: f64,
+    read_units: ReadUnits,
     scanned: Result<(), StoreError>,
     given_back: Result<(), StoreError>,
 }
@@ -72,7 +74,7 @@ impl Pipeline {
             tasks: JoinSet::new(),
             busy: BTreeMap::new(),
             known,
-            read_units: 0.0,
+            read_units: ReadUnits::default(),
             scanned: Ok(()),
             given_back: Ok(()),
         }
@@ -118,8 +120,9 @@ impl Pipeline {
         given_back.and(std::mem::replace(&mut self.scanned, Ok(())))
     }
 
-    pub(super) const fn read_units(&self) -> f64 {
-        self.read_units
+    /// Counts in `read_units` what the scan costs, for those who look meanwhile.
+    pub(super) fn counting(self, read_units: &ReadUnits) -> Self {
+        Self { read_units: Arc::clone(read_units), ..self }
     }
 
     pub(super) fn into_recount(self) -> Recount {
@@ -163,7 +166,7 @@ impl Pipeline {
 
     fn take_page(&mut self, page: Page, report: &mut SweepReport) {
         report.rows_scanned += page.rows_scanned;
-        self.read_units += page.read_units;
+        self.read_units.fetch_add(page.read_units, Ordering::Relaxed);
         report.unparsable += page.unparsable;
         report.expired += page.ended.len();
         self.recount.count(page.census, page.buckets);

@@ -60,7 +60,8 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) rows_scanned: usize,
-    pub(super) read_units: f64,
+    /// Rounded up.
+    pub(super) read_units: u64,
     pub(super) unparsable: usize,
     pub(super) ended: Vec<Lease>,
     pub(super) census: BTreeMap<Dimension, Census>,
@@ -188,8 +189,11 @@ impl Query {
     }
 
     fn read(&self, read: &store::Page) -> Page {
-        let mut page =
-            Page { rows_scanned: read.scanned, read_units: read.read_units.unwrap_or_default(), ..Page::default() };
+        let mut page = Page {
+            rows_scanned: read.scanned,
+            read_units: whole(read.read_units.unwrap_or_default()),
+            ..Page::default()
+        };
         for row in &read.rows {
             let key = value_text(row, KEY);
             if key.starts_with(LEASE_PREFIX) {
@@ -242,6 +246,11 @@ impl Query {
             }
         }
     }
+}
+
+/// Read units are whole or half, and far below 2^53.
+fn whole(read_units: f64) -> u64 {
+    format!("{:.0}", read_units.ceil()).parse().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

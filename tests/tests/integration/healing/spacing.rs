@@ -3,6 +3,10 @@
 use sluice_core::schema::HEAL_AFTER;
 use sluice_core::{CLOCK_ERROR, LONGEST_HEAL_SPACING};
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_sdk::Grant;
+
 use super::*;
 
 /// Some 600 read units: three times what is spent on one sweep.
@@ -141,4 +145,74 @@ async fn what_a_sweep_cost_is_not_told_of_anothers_mark() {
     gate.open();
     settle().await;
     assert_eq!(world.row(&key()).await.unwrap()[HEAL_AFTER], told);
+}
+
+/// Rows of some 40 KB, of which 26 are a page, and the leases of crashed holders among them, wherever they fall.
+async fn crashed_in_a_large_table(rows: u32) -> World {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 20).await;
+    let now = world.dynamo.clock().now();
+    let filler = "x".repeat(40_000);
+    let leases = (0..rows).map(|at| {
+        let id = LeaseId::new(format!("{at}")).unwrap();
+        let ends = now.after(A_DAY);
+        Lease::new(dimension("some#rpm"), &id, Cost::ONE, now, ends, &filler).put()
+    });
+    world.dynamo.load(TABLE, leases).unwrap();
+    crash(&world, 20).await;
+    world.pass_lease();
+    world
+}
+
+const A_DAY: Duration = Duration::from_secs(86_400);
+
+/// Takes all that is free, and keeps it.
+async fn drain(client: &Client, held: &mut Vec<Grant>) {
+    while let Outcome::Granted(grant) = client.acquire(SLOTS).await.unwrap() {
+        held.push(grant);
+    }
+}
+
+/// Ten pages for each of four parts, a second each: longer than the time between two sweeps of a small table.
+#[tokio::test(start_paused = true)]
+async fn a_large_table_is_read_to_its_end_and_by_one_process_at_a_time() {
+    let world = crashed_in_a_large_table(1_000).await;
+    world.dynamo.faults().always(Operation::Scan, Fault::Delay(Duration::from_millis(900)));
+    let (client, other, mut held) = (world.client(), world.client(), Vec::new());
+    world.dynamo.meter().reset();
+    refusal(&client, SLOTS).await;
+    for _ in 0..14 {
+        sleep(Duration::from_secs(1)).await;
+        drain(&other, &mut held).await;
+    }
+    assert_eq!(held.len(), 20);
+    let scans = scans(&world);
+    assert!(scans <= 44, "{scans}: 40 pages, and the last of each part");
+}
+
+/// Whatever cuts them off, here the throughput of the table: a sweep reads half of it.
+#[tokio::test(start_paused = true)]
+async fn sweeps_that_are_cut_off_read_another_part_each_time() {
+    for is_new_each_time in [false, true] {
+        let world = crashed_in_a_large_table(400).await;
+        let pages = AtomicU64::new(0);
+        world.dynamo.faults().draw(move |call| {
+            // A mark.
+            if call.operation == Operation::UpdateItem && call.body.windows(6).any(|part| part == b":never") {
+                pages.store(0, Ordering::SeqCst);
+            }
+            let is_over = call.operation == Operation::Scan && pages.fetch_add(1, Ordering::SeqCst) >= 8;
+            is_over.then(Fault::throttled)
+        });
+        let patient = || world.client_with(|settings| settings.lease_ttl(A_DAY));
+        let (mut clients, mut held) = (vec![patient()], Vec::new());
+        for _ in 0..25 {
+            drain(clients.last().unwrap(), &mut held).await;
+            sleep(LONGEST_HEAL_SPACING).await;
+            if is_new_each_time {
+                clients.push(patient());
+            }
+        }
+        assert_eq!(held.len(), 20, "new each time: {is_new_each_time}");
+    }
 }
