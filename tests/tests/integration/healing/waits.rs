@@ -72,6 +72,22 @@ async fn who_waited_in_vain_finds_the_slot_when_he_comes_back() {
     }
 }
 
+/// Whoever marked it may be gone by the next time: nobody else may then wait for twice as long.
+#[tokio::test(start_paused = true)]
+async fn who_lost_its_turn_tries_again_once_the_others_time_is_over() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let crashed_at = Instant::now();
+    crash(&world, 1).await;
+    // A second before the lease has ended for every clock.
+    sleep(Duration::from_secs(62)).await;
+    let first = world.client();
+    refusal(&first, SLOTS).await;
+    settle().await;
+    drop(first);
+    polled_until_granted(&world.client()).await;
+    assert!(crashed_at.elapsed() <= BACK_WITHIN, "{:?}", crashed_at.elapsed());
+}
+
 /// Writes what a sweep would have measured.
 async fn load_row(world: &World, rate: &str, pending: i32) {
     let now: Timestamp = world.dynamo.clock().now();
