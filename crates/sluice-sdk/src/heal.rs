@@ -149,9 +149,13 @@ impl Tended {
 }
 
 impl Wanted {
-    /// A clock that was set back makes a try of the past one of the future: it counts as none.
+    /// A clock that was set back makes a try of the past one of the future: it counts as none. And nobody wants slots for longer than he
+    /// may have been told to wait.
     fn next(&self, now: Timestamp) -> Next {
         let mut state = self.state();
+        if state.until > now.after(LONGEST_RETURN + COMES_BACK) {
+            state.until = now.after(COMES_BACK);
+        }
         if state.until < now {
             // Under the lock, so that whoever wants some from now on makes another task.
             state.is_tended = false;

@@ -1,5 +1,10 @@
 //! What callers are told to wait, and when a process heals no more.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use sluice_sdk::Clock;
+
 use super::*;
 
 /// What a full bucket tells to wait follows from the rate at which its slots came free.
@@ -104,6 +109,24 @@ async fn load_row(world: &World, rate: &str, pending: i32) {
     let row = fields.iter().map(|(name, value)| ((*name).to_owned(), number(value)));
     let key = ("vendor_dimension".to_owned(), text(&Load::key(&dimension(SLOTS))));
     world.put(row.chain([key]).collect()).await;
+}
+
+/// Set back by an hour, it does not take those for asking who asked an hour from now.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_does_not_keep_a_process_healing() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let ahead = Arc::new(AtomicI64::new(3_600_000_000));
+    let (clock, offset) = (world.dynamo.clock().clone(), Arc::clone(&ahead));
+    let now = move || Timestamp::from_micros(clock.now().micros() + offset.load(Ordering::Relaxed));
+    let client = world.client_with(|settings| settings.clock(Clock::from_fn(now.clone())));
+    let _held = take(&client, SLOTS).await;
+    refusal(&client, SLOTS).await;
+    settle().await;
+    ahead.store(0, Ordering::Relaxed);
+    sleep(HEAL_EVERY * 3).await;
+    world.dynamo.meter().reset();
+    sleep(HEAL_EVERY * 30).await;
+    assert_eq!(world.dynamo.meter().total().requests, 0, "nobody asks any more");
 }
 
 #[tokio::test(start_paused = true)]
