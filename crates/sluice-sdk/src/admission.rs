@@ -228,7 +228,7 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         }
         Verdict::Shed { wait, .. } => {
             // What is held without an end may be a crashed holder's: it is looked for.
-            heal::shed(inner, &entry, Duration::ZERO);
+            heal::admitted_in_doubt(inner, &entry);
             metrics::admitted(&entry, "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
         }
@@ -243,7 +243,10 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
     let slo = asked.slo.filter(|_| reason == ShedReason::OverSlo).unwrap_or_default();
     let retry_after = retry_after(wait, slo, fastrand::u32(..));
     let shed = Shed { wait, retry_after, reason };
-    heal::shed(inner, &entry, retry_after);
+    match mode {
+        AdmissionMode::Shadow => heal::admitted_in_doubt(inner, &entry),
+        _ => heal::shed(inner, &entry, retry_after),
+    }
     tracing::debug!(event = "admission.shed", %dimension, reason = reason.as_str(), wait_ms = wait.as_millis(), mode = mode.as_str());
     Ok(match mode {
         AdmissionMode::Shadow => Admission::Admitted(Admitted { wait: Some(wait), would_shed: Some(shed) }),

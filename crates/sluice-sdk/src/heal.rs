@@ -80,8 +80,17 @@ pub(crate) fn refused(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
 /// A request was shed, and its caller is to come back: nobody asks the bucket itself, and a crashed holder's slots would be found by
 /// nobody.
 pub(crate) fn shed(inner: &Arc<Inner>, entry: &Arc<Entry>, retry_after: Duration) {
+    looked_for(inner, entry, retry_after, 1);
+}
+
+/// A request was let through though nothing departs, or would have been shed: what is held may be a crashed holder's.
+pub(crate) fn admitted_in_doubt(inner: &Arc<Inner>, entry: &Arc<Entry>) {
+    looked_for(inner, entry, Duration::ZERO, 0);
+}
+
+fn looked_for(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32) {
     if entry.limit().is_some_and(|limit| limit.is_concurrent()) {
-        wanted(inner, entry, retry_after.min(LONGEST_RETURN), 0);
+        wanted(inner, entry, wait.min(LONGEST_RETURN), refusals);
     }
 }
 

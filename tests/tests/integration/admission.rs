@@ -10,6 +10,7 @@ use crate::kind::Kind;
 use crate::world::{World, begin, dimension, number, settle, take, text};
 
 mod down;
+mod overload;
 mod trouble;
 
 const SLOTS: &str = "elevenlabs#concurrent";
