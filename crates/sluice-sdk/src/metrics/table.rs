@@ -246,7 +246,7 @@ metrics! {
     LOAD_LEAKED: Table Gauge "sluice.load.leaked" Tokens ["dimension"]
         "Slots in use though nothing was granted or given back for 15 minutes";
     LOAD_REFUSED: Table Counter "sluice.load.refused" Count ["dimension"]
-        "Refusals that callers reported with their marks on the load row";
+        "Refusals, and requests shed, that callers reported with their marks on the load row";
     LOAD_OUTLIVED: Table Counter "sluice.load.outlived" Count ["dimension"]
         "Holders of the fleet that were found alive after their lease had ended";
     LOAD_AGE: Table Gauge "sluice.load.age" Seconds ["dimension"]
