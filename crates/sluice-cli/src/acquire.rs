@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sluice_sdk::{Grant, Outcome, Released, Request, RetryIn};
+use sluice_sdk::{Client, Grant, Outcome, Released, Request, RetryIn};
 use tokio::time::{Instant, sleep_until};
 
 use crate::arguments::duration;
@@ -60,7 +60,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     match client.acquire(request).await? {
         Outcome::Granted(grant) => hold_and_release(grant, options.hold, options.json).await,
-        Outcome::RetryIn(retry) => refuse(&retry, options.json),
+        Outcome::RetryIn(retry) => refuse(&client, &retry, options.json).await,
     }
 }
 
@@ -85,8 +85,8 @@ pub(crate) async fn hold_and_release(grant: Grant, time: Duration, json: bool) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says when to come back, and with which ticket.
-pub(crate) fn refuse(retry: &RetryIn, json: bool) -> Ended {
+/// Says when to come back, and with which ticket. A process of a script's ends with that: what it healed would end with it.
+pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ended {
     let ticket = retry.ticket().map(ToString::to_string);
     if json {
         let mut told = json!({
@@ -105,6 +105,7 @@ pub(crate) fn refuse(retry: &RetryIn, json: bool) -> Ended {
             println!("ticket {ticket}");
         }
     }
+    client.finish_healing().await;
     Ok(ExitCode::from(TRY_AGAIN))
 }
 

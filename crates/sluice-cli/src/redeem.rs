@@ -27,9 +27,10 @@ pub(crate) struct Options {
 
 /// A ticket that is good no more ends in 1, as an error does: no time will mend it.
 pub(crate) async fn run(options: Options) -> Ended {
-    let (outcome, why) = match client().await?.redeem(&options.ticket).await? {
+    let client = client().await?;
+    let (outcome, why) = match client.redeem(&options.ticket).await? {
         Redeemed::Granted(grant) => return hold_and_release(grant, options.hold, options.json).await,
-        Redeemed::RetryIn(retry) => return refuse(&retry, options.json),
+        Redeemed::RetryIn(retry) => return refuse(&client, &retry, options.json).await,
         Redeemed::Spent => ("spent", "it was redeemed before, or its row is gone"),
         _ => ("lapsed", "it came too late, or the limits were changed: acquire anew"),
     };

@@ -35,6 +35,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         Ok(status) => Ok(ExitCode::from(exit_code(status))),
         Err(SlotError::Refused(retry)) => {
             anstream::eprintln!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
+            client.finish_healing().await;
             Ok(ExitCode::from(TRY_AGAIN))
         }
         Err(SlotError::Call(error)) => Err(Failure::new(format!("{}: {error}", options.command[0]))),

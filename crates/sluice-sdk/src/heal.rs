@@ -1,9 +1,10 @@
 //! Self-healing: a process that a full concurrency bucket refuses sweeps that bucket, one process of the fleet at a time, so that a
 //! crashed holder's slots are back soon after its lease ends, and not only at the reconciler's next run.
 //!
-//! Nobody waits for it: it runs on a task of its own, which stays while callers want slots (those in line, and those who were told
-//! to come back) and holds the client weakly. A mark on the bucket's load row says who sweeps and when; either reply to it shows
-//! the row. A task that is frozen or ends half way harms nothing: all that a sweep does is conditional.
+//! No call waits for it but [`Client::finish_healing`](crate::Client::finish_healing): it runs on a task of its own, which stays while
+//! callers want slots (those in line, and those who were told to come back) and holds the client weakly. A mark on the bucket's load
+//! row says who sweeps and when; either reply to it shows the row. A task that is frozen or ends half way harms nothing: all that a
+//! sweep does is conditional.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use sluice_core::{HEAL_EVERY, LONGEST_HEAL_SPACING, Timestamp};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::cache::Entry;
 use crate::client::Inner;
@@ -20,8 +23,10 @@ use crate::outcome::{RetryIn, RetryReason};
 use crate::store::StoreError;
 use crate::sweep::{self, Healed, ReadUnits};
 
+mod due;
 mod turn;
 
+use due::{Due, Dues};
 use turn::Turn;
 
 /// Of a table whose scan costs more, buckets are swept less often, in proportion: 25 units a second for one bucket.
@@ -44,11 +49,17 @@ pub(crate) struct Healing {
     denied_until: AtomicI64,
     /// Read units that a scan of the table takes, as far as is known; 0 before the first.
     read_units: AtomicU64,
+    /// For who waits for them.
+    dues: Dues,
 }
 
 /// Whether somebody wants slots of a bucket that has none.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted(Mutex<State>);
+pub(crate) struct Wanted {
+    state: Mutex<State>,
+    /// Wakes the task for a try that is due.
+    woken: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -59,6 +70,8 @@ struct State {
     /// When this process last tried, and for how long it need not again.
     tried: Option<(Timestamp, Duration)>,
     is_tended: bool,
+    /// While a try is due or under way.
+    due: Option<Due>,
 }
 
 /// What is to be done next.
@@ -108,14 +121,32 @@ fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32)
     if !inner.config.self_heal || inner.healing.is_denied(inner.now()) {
         return;
     }
+    let now = inner.now();
     let mut state = entry.wanted.state();
     state.refusals = state.refusals.saturating_add(refusals);
-    state.until = state.until.max(inner.now().after(wait + COMES_BACK));
-    // Without a runtime there is nobody to do it.
-    let Some(runtime) = Handle::try_current().ok().filter(|_| !state.is_tended) else { return };
+    state.until = state.until.max(now.after(wait + COMES_BACK));
+    let runtime = match (state.is_tended, Handle::try_current()) {
+        (true, _) => None,
+        (false, Ok(runtime)) => Some(runtime),
+        // Without a runtime there is nobody to do it.
+        (false, Err(_)) => return,
+    };
     state.is_tended = true;
-    let tended = Tended { inner: Arc::downgrade(inner), entry: Arc::clone(entry), is_left: false };
-    runtime.spawn(tended.run());
+    let is_due = state.left(now).is_zero();
+    if is_due {
+        state.due.get_or_insert_with(|| inner.healing.dues.one());
+    }
+    // A runtime that is shutting down drops the task at once, which takes the lock.
+    drop(state);
+    match runtime {
+        Some(runtime) => {
+            let tended = Tended { inner: Arc::downgrade(inner), entry: Arc::clone(entry), is_left: false };
+            runtime.spawn(tended.run());
+        }
+        // Its timer may stand still while the process is frozen, and the clock does not.
+        None if is_due => entry.wanted.woken.notify_one(),
+        None => {}
+    }
 }
 
 /// The task of one bucket. Dropped, as with its runtime, the next refusal makes another.
@@ -128,7 +159,9 @@ struct Tended {
 impl Drop for Tended {
     fn drop(&mut self) {
         if !self.is_left {
-            self.entry.wanted.state().is_tended = false;
+            let mut state = self.entry.wanted.state();
+            state.is_tended = false;
+            state.due = None;
         }
     }
 }
@@ -138,7 +171,7 @@ impl Tended {
         loop {
             let pause = {
                 let Some(inner) = self.inner.upgrade() else { return };
-                match self.entry.wanted.next(inner.now()) {
+                match self.entry.wanted.next(&inner) {
                     Next::Leave => {
                         self.is_left = true;
                         return;
@@ -152,15 +185,23 @@ impl Tended {
                     }
                 }
             };
-            tokio::time::sleep(pause).await;
+            let _ = timeout(pause, self.entry.wanted.woken.notified()).await;
         }
     }
 }
 
+impl State {
+    /// How long until the next try. A clock that was set back makes a try of the past one of the future: it counts as none.
+    fn left(&self, now: Timestamp) -> Duration {
+        let tried = self.tried.filter(|(at, _)| *at <= now);
+        tried.map_or(Duration::ZERO, |(at, quiet)| quiet.saturating_sub(now.since(at)))
+    }
+}
+
 impl Wanted {
-    /// A clock that was set back makes a try of the past one of the future: it counts as none. And nobody wants slots for longer than he
-    /// may have been told to wait.
-    fn next(&self, now: Timestamp) -> Next {
+    /// After a clock was set back, nobody wants slots for longer than he may have been told to wait.
+    fn next(&self, inner: &Inner) -> Next {
+        let now = inner.now();
         let mut state = self.state();
         if state.until > now.after(LONGEST_RETURN + COMES_BACK) {
             state.until = now.after(COMES_BACK);
@@ -168,13 +209,16 @@ impl Wanted {
         if state.until < now {
             // Under the lock, so that whoever wants some from now on makes another task.
             state.is_tended = false;
+            state.due = None;
             return Next::Leave;
         }
-        let tried = state.tried.filter(|(at, _)| *at <= now);
-        match tried.map(|(at, quiet)| quiet.saturating_sub(now.since(at))) {
-            Some(left) if !left.is_zero() => Next::Wait(left),
-            _ => Next::Try,
+        let left = state.left(now);
+        if left.is_zero() {
+            state.due.get_or_insert_with(|| inner.healing.dues.one());
+            return Next::Try;
         }
+        state.due = None;
+        Next::Wait(left)
     }
 
     fn tried(&self, at: Timestamp, quiet: Duration) {
@@ -198,7 +242,7 @@ impl Wanted {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -262,7 +306,7 @@ async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
 async fn sweep_it(inner: &Inner, entry: &Entry, turn: Turn) -> Result<(), StoreError> {
     let read_units = ReadUnits::default();
     let mut sweep = pin!(sweep::heal(inner, &entry.dimension, inner.healing.expected(turn), &read_units));
-    let result = match tokio::time::timeout(LONG, &mut sweep).await {
+    let result = match timeout(LONG, &mut sweep).await {
         Ok(result) => result,
         Err(_) => tokio::join!(sweep, turn.put_off(inner, entry, spacing(read_units.load(Ordering::Relaxed)))).0,
     };

@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
 mod denied;
+mod finish;
 mod spacing;
 mod waits;
 

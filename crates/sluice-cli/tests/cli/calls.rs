@@ -76,3 +76,17 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     assert_eq!(holder.wait().unwrap().code(), Some(143), "SIGTERM is passed on to the command");
     assert_eq!(sandbox.json(&["leases", "--json"]).as_array().unwrap().len(), 0, "and the slot is given back");
 }
+
+/// Each refused process ends at once, and heals before.
+#[test]
+fn a_killed_holders_slot_comes_back_to_a_script_that_asks_again_and_again() {
+    let limits = file("killed.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    let slot = "elevenlabs#concurrent";
+    let mut holder = sandbox.command(&["acquire", slot, "--hold", "60s"]).env("SLUICE_LEASE_TTL", "1").spawn().unwrap();
+    wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(sandbox.run(&["acquire", slot]).status.code(), Some(75));
+    wait_until("its slot", || sandbox.run(&["acquire", slot]).status.success());
+}
