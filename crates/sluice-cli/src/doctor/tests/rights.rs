@@ -83,6 +83,19 @@ async fn a_caller_that_cannot_heal_is_told_and_has_no_problem() {
     assert_amiss(&found, Check::Rows, Weight::Note, &["needs dynamodb:Scan"]);
 }
 
+/// A scan finds what crashed callers held; to give it back takes the writes of a caller.
+#[tokio::test(start_paused = true)]
+async fn who_may_scan_and_not_write_is_not_said_to_give_back() {
+    let gives_back = |found: &[Finding]| found.iter().any(|one| one.what.contains("may give back"));
+    for action in CALLER.into_iter().chain(ON_ROWS.map(|(action, _)| action)) {
+        assert!(!gives_back(&found_without(action, None).await), "without {action}");
+    }
+    let dynamo = healthy().await;
+    let denied = serde_json::json!({ "Message": "explicit deny" });
+    dynamo.faults().always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
+    assert!(!gives_back(&findings(&dynamo).await), "without transactions");
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_may_not_look_at_the_table_is_told_what_it_takes() {
     for (action, check) in LOOKING.into_iter().zip([Check::Table, Check::Ttl, Check::Backups]) {
