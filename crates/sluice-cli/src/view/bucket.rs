@@ -20,7 +20,8 @@ pub(crate) struct BucketView {
     pub(crate) cost_per_call: f64,
     /// Below zero where starts are booked ahead; of concurrency the free slots, above the capacity where slots were minted.
     pub(crate) level: f64,
-    /// Seconds until a level below zero is back there: how long the last caller in line waits. 0 where nobody does.
+    /// Seconds until the level reaches what a call takes that names no cost: how long one that comes now waits, behind those who are
+    /// booked. 0 where it need not, and for concurrency, where nobody can tell.
     pub(crate) wait_secs: f64,
     /// Tokens, or slots, taken a second since the survey before, less what was given back unused; `None` where two surveys do not say
     /// so.
@@ -204,7 +205,7 @@ impl Rates {
 }
 
 fn wait(bucket: &Bucket, at: Timestamp) -> Duration {
-    bucket.reaches(Amount::ZERO).map_or(Duration::ZERO, |there| there.since(at))
+    bucket.reaches(bucket.limit().cost_per_call().amount()).map_or(Duration::ZERO, |there| there.since(at))
 }
 
 /// The clock of its holder may be behind.

@@ -71,8 +71,8 @@ pub(crate) struct FaultView {
     pub(crate) error: String,
 }
 
-/// What a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What a row is; first what is the worst that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RowKind {
     Bucket,
@@ -169,7 +169,8 @@ impl Picture {
                 Err(error) => faults.push(fault(&row.key, RowKind::Bucket, error)),
             }
         }
-        faults.sort_by(|a, b| a.key.cmp(&b.key));
+        // Buckets first: one that cannot be read stands nowhere else, and all of its callers get errors.
+        faults.sort_by(|a, b| (a.row, &a.key).cmp(&(b.row, &b.key)));
         Self {
             at: seconds(survey.at),
             buckets,

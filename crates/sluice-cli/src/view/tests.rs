@@ -45,7 +45,17 @@ fn bucket<'a>(view: &'a View, name: &str) -> &'a BucketView {
 fn a_level_below_zero_is_a_wait() {
     let view = view([survey(10, &[tpm().tokens(-1_500_000_000)], vec![], &[])]);
     let bucket = bucket(&view, TPM);
-    assert_eq!((bucket.level, bucket.wait_secs, bucket.used_per_sec), (-500.0, 5.0, None));
+    assert_eq!((bucket.level, bucket.wait_secs, bucket.used_per_sec), (-500.0, 5.01, None));
+}
+
+/// Who asks for the usual cost waits for it, though nobody stands in line.
+#[test]
+fn a_level_below_the_cost_of_a_call_is_a_wait() {
+    let level_of = |tokens| tpm().number("cost_per_call", "1000").tokens(tokens).anchor(10_000_000);
+    let waits = |tokens| bucket(&view([survey(10, &[level_of(tokens)], vec![], &[])]), TPM).wait_secs;
+    assert_eq!([546_000_000, 1_000_000_000, -500_000_000].map(waits), [4.54, 0.0, 15.0]);
+    let full = slots().tokens(0);
+    assert_eq!(bucket(&view([survey(10, &[full], vec![], &[])]), SLOTS).wait_secs, 0.0, "nobody can tell");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use super::figure::{BAD, FAINT, SCARCE, STRONG};
 use super::words::{clock, count, decimals, relative, span};
-use crate::view::{Cost, Picture, View};
+use crate::view::{Cost, FaultView, Picture, RowKind, View};
 
 /// Name, counts, and the time of the picture at the right edge.
 pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
@@ -23,12 +23,13 @@ pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
 }
 
 /// The worst that is amiss with the table; when it was swept last, where nothing is.
-pub(super) fn alert(view: &View, now: f64) -> Line<'static> {
+pub(super) fn alert(view: &View, width: u16, now: f64) -> Line<'static> {
     if let Some(trouble) = &view.trouble {
         let tries = usize::try_from(trouble.surveys).unwrap_or(usize::MAX);
         let since = span(now - trouble.since);
-        let text = format!(" not read for {since} ({}): {}", count(tries, "try"), trouble.error);
-        return Line::styled(text, Style::new().fg(BAD));
+        let head = format!(" not read for {since} ({}): ", count(tries, "try"));
+        let error = outage(&trouble.error, usize::from(width).saturating_sub(head.chars().count()));
+        return Line::styled(head + error, Style::new().fg(BAD));
     }
     let Some(picture) = &view.picture else { return Line::default() };
     match amiss(picture) {
@@ -37,15 +38,30 @@ pub(super) fn alert(view: &View, now: f64) -> Line<'static> {
     }
 }
 
+/// An outage without the beginning of its reason, part by part, where there is no room for all of the reason: it ends with what is
+/// the matter, as in "connection refused".
+fn outage(error: &str, room: usize) -> &str {
+    let mut rest = error;
+    if !error.starts_with("DynamoDB is unavailable") {
+        return error;
+    }
+    let reason = |text: &str| text.split("; ").next().unwrap_or(text).chars().count();
+    while reason(rest) > room
+        && let Some((part, after)) = rest.split_once(": ")
+        // What comes behind the reason is advice.
+        && !part.contains("; ")
+    {
+        rest = after;
+    }
+    rest
+}
+
 fn amiss(picture: &Picture) -> Vec<String> {
     let mut text = Vec::new();
     if !picture.cost.is_whole {
         text.push(format!("a part of the table: {} were read", count(picture.cost.pages, "page")));
     }
-    if let [fault, rest @ ..] = &picture.faults[..] {
-        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
-        text.push(format!("cannot be read: {} ({}){more}", fault.key, fault.error));
-    }
+    text.extend(unreadable(&picture.faults));
     if picture.stray_leases > 0 {
         text.push(format!("{} on buckets that are gone", count(picture.stray_leases, "lease")));
     }
@@ -54,6 +70,19 @@ fn amiss(picture: &Picture) -> Vec<String> {
         text.push(format!("not Sluice's: {key:?}{more}"));
     }
     text
+}
+
+/// Buckets stand in front: these are not in the list. Of several the names are worth more than why the first cannot be read.
+fn unreadable(faults: &[FaultView]) -> Option<String> {
+    let buckets: Vec<&str> =
+        faults.iter().filter(|fault| fault.row == RowKind::Bucket).map(|fault| fault.key.as_str()).collect();
+    let [first, ..] = faults else { return None };
+    let (names, told) = match &buckets[..] {
+        [] | [_] => (format!("{} ({})", first.key, first.error), 1),
+        several => (several.join(", "), several.len()),
+    };
+    let more = if faults.len() > told { format!(", and {} more", faults.len() - told) } else { String::new() };
+    Some(format!("cannot be read: {names}{more}"))
 }
 
 fn swept(picture: &Picture, now: f64) -> Line<'static> {

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::list::{remarks, used};
 use super::screen::lines;
-use super::words::{amount, count, cut, id, rate, relative, span};
+use super::words::{self, amount, count, cut, id, rate, relative, span};
 use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, View};
 
 /// The time that the chart shows: what is known, within these.
@@ -83,7 +83,8 @@ fn standing(bucket: &BucketView) -> Line<'static> {
         Span::styled(format!("  {share:.0} %"), FAINT),
     ];
     if bucket.wait_secs > 0.0 {
-        let wait = format!("  booked ahead: the next start is in {}", span(bucket.wait_secs));
+        let why = if bucket.level < 0.0 { "booked ahead: the next start" } else { "less than a call takes: the next" };
+        let wait = format!("  {why} is in {}", words::wait(bucket.wait_secs));
         spans.push(Span::styled(wait, Style::new().fg(BAD)));
     }
     spans.into()

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::screen::{Screen, lines};
 use super::sort::{shown, wait};
-use super::words::{Cut, amount, rate, span};
+use super::words::{self, Cut, amount, rate};
 use crate::view::{BucketView, Picture, View};
 
 /// How wide the columns are.
@@ -149,7 +149,7 @@ pub(super) fn used(bucket: &BucketView) -> String {
 
 fn waiting(bucket: &BucketView, now: f64) -> Span<'static> {
     match wait(bucket, now) {
-        secs if secs > 0.0 => Span::styled(format!("{:>5}", span(secs)), Style::new().fg(BAD)),
+        secs if secs > 0.0 => Span::styled(format!("{:>5}", words::wait(secs)), Style::new().fg(BAD)),
         _ => format!("{:>5}", "-").into(),
     }
 }
@@ -168,8 +168,9 @@ fn load(bucket: &BucketView) -> [Span<'static>; 3] {
 pub(super) fn remarks(bucket: &BucketView, now: f64) -> Vec<(String, Style)> {
     let (bad, scarce) = (Style::new().fg(BAD), Style::new().fg(SCARCE));
     let mut remarks = Vec::new();
-    if let Some(until) = bucket.cooling_until.filter(|until| *until > now) {
-        remarks.push((format!("cooling {}", span(until - now)), bad));
+    // For how long stands in the column of waits.
+    if bucket.cooling_until.is_some_and(|until| until > now) {
+        remarks.push(("cooling".into(), bad));
     }
     if let Some(leaked) = bucket.load.as_ref().map(|load| load.leaked).filter(|leaked| *leaked > 0.0) {
         remarks.push((format!("leak {}", amount(leaked)), bad));

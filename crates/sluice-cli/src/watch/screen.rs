@@ -42,18 +42,20 @@ pub(super) enum Then {
 
 const HELP: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
-    ("↑ ↓ j k", "select a bucket; scroll its holders"),
-    ("PgUp PgDn", "ten at once"),
+    ("↑ ↓ j k", "select a bucket; scroll its holders (PgUp, PgDn: ten at once)"),
     ("Enter", "open the bucket"),
     ("Esc", "back; without the filter"),
     ("/", "show only names that hold a text"),
     ("s", "sort by name, level, use, holders, wait"),
-    ("?", "this page"),
     ("", ""),
     ("LEVEL", "tokens or free slots, of the capacity"),
     ("USE/s", "taken a second, less what was given back; > where it may be more"),
     ("HOLD", "leases; of rate limits there are none by default"),
     ("WAIT", "until a call that comes now may start"),
+    ("REFUSED", "refusals a second that callers told of"),
+    ("DRAIN/s", "slots that come free a second, as sweeps measured"),
+    ("PENDING", "slots that are held, as the last sweep counted"),
+    ("cooling", "the vendor asked for a pause: nothing is granted before its end"),
     ("ended", "leases that have ended and are not given back yet"),
     ("overdue", "leases that ended over 11 minutes ago: two sweeps missed them"),
     ("lost, extra", "slots that the last sweep found lost or too many"),
@@ -80,7 +82,7 @@ impl Screen {
     pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, view: &View, now: f64) {
         let [title, alert, page, cost, keys] = parts(area, self.is_live);
         line(buffer, title, &alerts::title(view, title.width, now));
-        line(buffer, alert, &alerts::alert(view, now));
+        line(buffer, alert, &alerts::alert(view, alert.width, now));
         match (&self.page, &view.picture) {
             (Page::Help, _) => help(buffer, page),
             (_, None) => line(buffer, page, &Line::styled(" reading the table …", FAINT)),

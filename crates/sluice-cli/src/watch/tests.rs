@@ -195,7 +195,7 @@ fn help_explains_every_column_and_goes_away() {
     let (mut screen, view) = (screen(), view());
     press(&mut screen, &view, &letters("?"));
     let help = frame(&screen, &view, 80, 24);
-    for column in ["LEVEL", "USE/s", "HOLD", "WAIT", "Esc"] {
+    for column in ["LEVEL", "USE/s", "HOLD", "WAIT", "REFUSED", "DRAIN/s", "PENDING", "cooling", "leak", "Esc"] {
         assert!(help.contains(column), "{help}");
     }
     press(&mut screen, &view, &letters("?"));
@@ -213,6 +213,37 @@ fn a_table_that_cannot_be_read_is_told_over_its_last_picture() {
     let frame = frame(&screen(), &view, 80, 24);
     assert!(frame.contains("not read for 12s (2 tries): Scan met"), "{frame}");
     assert!(frame.contains("openai#rpm"), "{frame}");
+}
+
+#[test]
+fn an_outage_says_what_is_the_matter_in_80_columns() {
+    let mut view = view();
+    let message =
+        "dispatch failure: io error: client error (Connect): tcp connect error: Connection refused (os error 111)";
+    let error = StoreError::Unavailable { operation: "Scan", message: message.into(), maybe_applied: false };
+    let at = Timestamp::from_secs(NOW_SECS - 12);
+    view.take_in(Reading { at, survey: Err(error), every: Duration::from_secs(5) });
+    let narrow = frame(&screen(), &view, 80, 24);
+    assert!(narrow.contains("(1 try): tcp connect error: Connection refused (os error 111)"), "{narrow}");
+    let wide = frame(&screen(), &view, 300, 24);
+    assert!(wide.contains(&format!("DynamoDB is unavailable (Scan): {message}; nothing")), "{wide}");
+}
+
+#[test]
+fn buckets_that_cannot_be_read_are_named_before_leases() {
+    let text = |buckets: &[&str]| {
+        let buckets: Vec<Row> = buckets.iter().map(|name| Row::rate(name, 0, 0)).collect();
+        let mut bad = lease("a#concurrent", "a", "nobody", 0, 60);
+        bad.lease = sluice_sdk::core::Lease::read(&Row::load(&bad.key));
+        let survey = survey(NOW_SECS, &buckets, vec![bad], &[]);
+        let mut view = View::new("table");
+        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        frame(&screen(), &view, 200, 24)
+    };
+    assert!(text(&["openai#rpm", "x#tpm"]).contains("cannot be read: openai#rpm, x#tpm, and 1 more"));
+    let one = text(&["openai#rpm"]);
+    assert!(one.contains("cannot be read: openai#rpm (attribute") && one.contains("), and 1 more"), "{one}");
+    assert!(text(&[]).contains("cannot be read: lease#a#concurrent#a ("));
 }
 
 #[test]
@@ -248,6 +279,8 @@ fn words_are_short() {
         (words::relative(0.0, 104.0), words::relative(5_999.0, 0.0)),
         ("1m 44s ago".into(), "in 99m 59s".into())
     );
+    let waits = [0.0, 4.54, 9.95, 12.0, 12.3, 99.5, 104.0, 119.9, 120.0, 5_999.0].map(words::wait);
+    assert_eq!(waits, ["0s", "4.6s", "10s", "12s", "13s", "2m", "2m", "2m", "2m", "2h"], "rounded up");
     assert_eq!(words::cut("elevenlabs#concurrent", 11), "eleven…rent");
     assert_eq!([0, 1, 2, 4].map(|width| words::cut("openai#rpm", width)), ["", "…", "o…", "op…m"]);
 }

@@ -37,6 +37,23 @@ pub(super) fn span(secs: f64) -> String {
     }
 }
 
+/// A time to wait, rounded up to the unit that is shown: who comes back after it does not come too early.
+pub(super) fn wait(secs: f64) -> String {
+    let up = |secs: f64| {
+        let unit = match secs {
+            secs if secs < 10.0 => 0.1,
+            secs if secs < 100.0 => 1.0,
+            secs if secs < 100.0 * 60.0 => 60.0,
+            secs if secs < 48.0 * 3_600.0 => 3_600.0,
+            _ => 86_400.0,
+        };
+        // A millionth is what floats gain.
+        ((secs - 1e-6) / unit).ceil().max(0.0) * unit
+    };
+    // Twice, as 99.5 s are rounded to 100 s, which are shown in minutes.
+    span(up(up(secs)))
+}
+
 /// "in 12s", "3m 20s ago": at most eleven characters below some years.
 pub(super) fn relative(at: f64, now: f64) -> String {
     let exact = |secs: f64| match span(secs) {
