@@ -119,7 +119,8 @@ fn of_survey(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Vec<
 fn in_part(survey: &Survey, table: &str) -> Option<Finding> {
     let Survey { rows, pages, is_whole, .. } = survey;
     let what = format!(
-        "it is too large to be looked at whole: {rows} rows were read, in {pages} pages of a megabyte at most; of the other buckets,          leases and loads nothing is said here"
+        "it is too large to be looked at whole: {rows} rows were read, in {pages} pages of a megabyte at most; of the other buckets, \
+         leases and loads nothing is said here"
     );
     let todo = "find what fills it: leases of every grant (SLUICE_LEASES=all), tickets that are never deleted (see TTL), rows of \
                 others; `sluice buckets list` and `sluice leases` read all of it";

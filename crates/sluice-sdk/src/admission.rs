@@ -233,7 +233,10 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
             return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
         }
         Verdict::Admit { wait } => {
-            entry.admission.is_up();
+            // Without an SLO it was not asked whether the vendor is down.
+            if asked.slo.is_some() {
+                entry.admission.is_up();
+            }
             metrics::admitted(&entry, "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait, would_shed: None }));
         }

@@ -32,8 +32,9 @@ impl Standing {
         self.taken.max(Amount::ZERO)
     }
 
-    /// At most so much of the cost of live leases stands at `later`, of which `pending` stood here: what was granted since came to it,
-    /// and slots that nobody holds are not in it. `None` where something departed meanwhile, or where that cannot be told.
+    /// So much of the cost of live leases stands at `later`, of which `pending` stood here: what was granted since came to it, and slots
+    /// that nobody holds are not in it. More, where leases ended meanwhile that nobody gave back; less by what was granted while the sweep
+    /// was counting. `None` where something departed meanwhile, or where that cannot be told.
     #[must_use]
     pub fn live_at(&self, pending: Amount, later: &Self) -> Option<Amount> {
         let has_stood = self.departed(later) == Some(Amount::ZERO);

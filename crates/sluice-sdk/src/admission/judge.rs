@@ -85,7 +85,8 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
         rate: load.filter(|_| !starts_now).and_then(|load| load.drain_rate_of(live)),
         slo: asked.slo,
         last_completion: known.last_completion,
-        queue_nonempty_since: known.nonempty_since,
+        // Where nobody holds any, what stands in line waits for nobody.
+        queue_nonempty_since: known.nonempty_since.filter(|_| live > Amount::ZERO),
         staleness: inner.config.staleness,
         now,
     };

@@ -56,6 +56,8 @@ impl Turn {
         metrics::healed(entry, "left");
         // Right after the other's time is over, and not a whole time after this try.
         let left = load.may_be_marked_at(now).since(now);
+        // A row that cannot be read does not say when that is.
+        let left = if left.is_zero() { HEAL_EVERY } else { left };
         let apart = Duration::from_millis(fastrand::u64(0..APART_MS));
         entry.wanted.tried(now, left.max(MOMENT) + apart);
         Ok(None)

@@ -42,6 +42,10 @@ async fn a_crashed_holder_does_not_make_a_vendor_look_down_while_slots_are_free(
             let answer = client.admit(SLOTS, 1, SLO).await.unwrap();
             assert!(answer.is_admitted(), "{kind:?}, healing {heals}: {answer:?}");
             settle().await;
+            // An inline lease says in the bucket's row that it has ended: nothing is pending, and nobody is shed at all.
+            if kind == Kind::Inline {
+                assert_eq!(reason(&client).await, None, "healing {heals}");
+            }
         }
         assert_eq!(world.free(SLOTS).await, if heals && kind == Kind::Rows { "10" } else { "9" }, "{kind:?}");
     }
@@ -60,6 +64,8 @@ async fn slots_that_were_lost_are_nobodys_work() {
     assert_eq!(reason(&client).await, None);
     sleep(secs(250)).await;
     assert_eq!(reason(&client).await, None);
+    let with_backlog = [client.admit(SLOTS, 1, SLO).backlog(3).await, client.admit(SLOTS, 1, SLO).backlog(3).await];
+    assert!(with_backlog.iter().all(|answer| answer.as_ref().unwrap().is_admitted()), "{with_backlog:?}");
     // The first that is held is work.
     let Outcome::Granted(mut held) = client.acquire(SLOTS).await.unwrap() else { panic!("refused") };
     for _ in 0..4 {
@@ -162,6 +168,8 @@ async fn a_vendor_that_counts_as_down_is_tried_once_in_each_staleness_time() {
         if second % 20 == 0 {
             hanging.renew().await.unwrap();
         }
+        // Who has no SLO is admitted, and says nothing of the vendor.
+        assert!(client.admit(SLOTS, 1, None).await.unwrap().is_admitted());
         admitted += u32::from(client.admit(SLOTS, 1, SLO).await.unwrap().is_admitted() && second >= 60);
         sleep(secs(1)).await;
     }
