@@ -111,6 +111,24 @@ async fn load_row(world: &World, rate: &str, pending: i32) {
     world.put(row.chain([key]).collect()).await;
 }
 
+/// Another has just marked the bucket, in a row whose measurement cannot be read: it is asked for no more often for that.
+#[tokio::test(start_paused = true)]
+async fn a_load_row_that_cannot_be_read_keeps_tries_apart_all_the_same() {
+    let world = World::with_slots(SLOTS, 1).await;
+    let client = world.client();
+    let _held = take(&client, SLOTS).await;
+    let now = world.dynamo.clock().now().to_string();
+    let key = text(&Load::key(&dimension(SLOTS)));
+    let row =
+        [("vendor_dimension", key), ("measured_at", number(&now)), ("pending", text("x")), (HEALED_AT, number(&now))];
+    world.put(row.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    refusal(&client, SLOTS).await;
+    settle().await;
+    world.dynamo.meter().reset();
+    sleep(HEAL_EVERY - Duration::from_secs(1)).await;
+    assert_eq!(world.dynamo.meter().total().requests, 0, "one try was told that it is another's turn");
+}
+
 /// Set back by an hour, it does not take those for asking who asked an hour from now.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_does_not_keep_a_process_healing() {
