@@ -212,14 +212,17 @@ async fn a_write_is_not_cut_off_with_the_caller_that_began_it() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_with_its_answer_untaken_leaves_nothing_taken() {
     let (world, client) = known().await;
+    // Room below the brim for both returns, whichever of them arrives first: to a return that comes after one of a later take, that
+    // one's tokens may as well have been there before.
+    assert!(is_granted(asks(&client, 20)).await);
     let world = world.distant();
     // With a second one the lane is served on a task of its own, whether they are polled or not.
     let (asking, other) = (begin(ask(client.clone(), 3)).await, begin(ask(client.clone(), 4)).await);
     sleep(A_WHILE).await;
-    assert_eq!(left(&world).await, 993, "both were granted");
+    assert_eq!(left(&world).await, 973, "both were granted");
     drop((asking, other));
     sleep(A_WHILE).await;
-    assert_eq!(left(&world).await, 1_000);
+    assert_eq!(left(&world).await, 980);
 }
 
 #[tokio::test(start_paused = true)]
