@@ -23,6 +23,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 struct Line {
+    key: String,
     dimension: String,
     id: String,
     cost: String,
@@ -47,6 +48,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     if options.json {
         let line = |(lease, inline): &(Lease, bool)| Line {
+            key: lease.key().to_owned(),
             dimension: lease.dimension().to_string(),
             id: lease.id().to_owned(),
             cost: lease.cost().to_string(),

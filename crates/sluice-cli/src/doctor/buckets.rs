@@ -18,7 +18,8 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
                 findings.extend(of_slots(bucket));
             }
             Err(fault) => {
-                let todo = "mend the attribute, or remove the row with `sluice buckets rm` and apply it again";
+                let todo =
+                    "mend the attribute, or remove the row with `sluice buckets rm` and apply it again, which fills it";
                 findings.push(Finding::problem(
                     Check::Rows,
                     &row.key,

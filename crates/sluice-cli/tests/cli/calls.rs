@@ -64,6 +64,7 @@ fn a_command_runs_inside_its_slot_and_its_exit_code_comes_back() {
     wait_until("the lease of the holder", || sandbox.json(&["leases", "--json"]).as_array().unwrap().len() == 1);
     let lease = &sandbox.json(&["leases", "--json", "--dimension", slot])[0];
     assert_eq!((lease["dimension"].as_str(), lease["caller"].as_str()), (Some(slot), Some("sluice")));
+    assert_eq!(lease["key"].as_str().unwrap(), format!("lease#{slot}#{}", lease["id"].as_str().unwrap()));
     let table = sandbox.stdout(&["leases"]);
     assert!(
         table.contains("UNTIL") && table.contains("in ") && table.lines().all(|l| l.chars().count() <= 80),
