@@ -17,6 +17,7 @@ use crate::load::LoadSeen;
 use crate::metrics::{self, BucketLabel, Meters, Named};
 use crate::prefetch::Stock;
 use crate::rate_limited::RateLimited;
+use crate::seldom::Seldom;
 use crate::settle::SettleLane;
 
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
@@ -53,27 +54,27 @@ pub(crate) struct Entry {
     /// Held while the row is read for the first time, so that many callers read it once.
     pub(crate) loading: tokio::sync::Mutex<()>,
     /// The reply to the latest call. Held while a vendor's reply is held against the bucket.
-    pub(crate) observing: tokio::sync::Mutex<Option<Remaining>>,
+    pub(crate) observing: Seldom<Box<tokio::sync::Mutex<Option<Remaining>>>>,
     /// The 429s of late.
-    pub(crate) rate_limited: RateLimited,
+    pub(crate) rate_limited: Seldom<Box<RateLimited>>,
     /// Who takes tokens.
-    pub(crate) tokens: Arc<TokenLane>,
+    pub(crate) tokens: Seldom<Arc<TokenLane>>,
     /// Who takes slots with inline leases, and gives them back.
-    pub(crate) inline: Arc<InlineLane>,
+    pub(crate) inline: Seldom<Arc<InlineLane>>,
     /// Who gives back slots with lease rows.
-    pub(crate) releases: Arc<ReleaseLane>,
+    pub(crate) releases: Seldom<Arc<ReleaseLane>>,
     /// Calls that are settled.
-    pub(crate) settles: Arc<SettleLane>,
+    pub(crate) settles: Seldom<Arc<SettleLane>>,
     /// How much is pending, and how fast it departs.
     pub(crate) load: LoadSeen,
-    /// What admission sees of it.
-    pub(crate) admission: Watched,
+    /// What admission sees of it, once it was asked.
+    pub(crate) admission: Seldom<Box<Watched>>,
     /// Whether somebody wants slots that it refuses.
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Seldom<Box<Wanted>>,
     /// The lanes of sets that it is in, for those who wait there for its slots.
     rows: Mutex<Vec<Weak<RowLane>>>,
     /// Tokens taken ahead of demand, where the client does.
-    pub(crate) stock: Option<Stock>,
+    pub(crate) stock: Option<Box<Stock>>,
     label: BucketLabel,
     pub(crate) meters: Meters,
 }
@@ -132,7 +133,7 @@ impl Cache {
             return entry;
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let stock = self.prefetched.contains(dimension).then(Stock::default);
+        let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
         let make = || Arc::new(Entry::new(dimension.clone(), stock, self.named.clone()));
         Arc::clone(entries.entry(dimension.clone()).or_insert_with(make))
     }
@@ -163,22 +164,22 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    fn new(dimension: Dimension, stock: Option<Stock>, named: Named) -> Self {
+    fn new(dimension: Dimension, stock: Option<Box<Stock>>, named: Named) -> Self {
         Self {
             dimension,
             reading: Mutex::default(),
             abandoned: Mutex::default(),
             anchor_conflict: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
-            observing: tokio::sync::Mutex::default(),
-            rate_limited: RateLimited::default(),
-            tokens: Arc::default(),
-            inline: Arc::default(),
-            releases: Arc::default(),
-            settles: Arc::default(),
+            observing: Seldom::default(),
+            rate_limited: Seldom::default(),
+            tokens: Seldom::default(),
+            inline: Seldom::default(),
+            releases: Seldom::default(),
+            settles: Seldom::default(),
             load: LoadSeen::default(),
-            admission: Watched::default(),
-            wanted: Wanted::default(),
+            admission: Seldom::default(),
+            wanted: Seldom::default(),
             rows: Mutex::default(),
             stock,
             label: BucketLabel::new(named),
@@ -215,7 +216,7 @@ impl Entry {
         let heard = self.heed_cool_down(&bucket, now);
         let mut reading = locked(&self.reading);
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
-            self.admission.saw(&bucket, || self.load.last(), now);
+            self.watch(&bucket, now);
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
         }
         drop(reading);
@@ -241,10 +242,14 @@ impl Entry {
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
     pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let heard = self.heed_cool_down(&bucket, now);
-        self.admission.saw(&bucket, || self.load.last(), now);
+        self.watch(&bucket, now);
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
         // By now the bucket has a name in metrics.
         heard.then(|| metrics::cool_down_heard(self));
+    }
+
+    fn watch(&self, bucket: &Bucket, now: Timestamp) {
+        self.admission.get().into_iter().for_each(|watched| watched.saw(bucket, || self.load.last(), now));
     }
 
     /// Whether there may be a start that another caller left.
@@ -255,7 +260,7 @@ impl Entry {
     /// What was taken before the vendor asked for a pause is not used during it. Whether the pause was not known before.
     fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) -> bool {
         let Some(until) = bucket.blocked_until().filter(|until| *until > now) else { return false };
-        self.stock.iter().for_each(Stock::clear);
+        self.stock.iter().for_each(|stock| stock.clear());
         let known = self.reading().and_then(|reading| reading.bucket.blocked_until());
         known.is_none_or(|known| known < until)
     }
@@ -296,7 +301,7 @@ impl Entry {
 
     /// The bucket has other limits, or is gone: nothing that was known of it counts.
     pub(crate) fn forget(&self) {
-        self.stock.iter().for_each(Stock::clear);
+        self.stock.iter().for_each(|stock| stock.clear());
         locked(&self.abandoned).clear();
         *locked(&self.reading) = None;
     }
@@ -321,7 +326,7 @@ impl Entry {
     pub(crate) fn slots_reclaimed(&self) {
         self.doubt();
         self.wake_rows();
-        self.inline.wake();
+        self.inline.get().into_iter().for_each(|lane| lane.wake());
     }
 
     fn wake_rows(&self) {

@@ -132,7 +132,7 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     let leases = chunk.leases().to_vec();
     let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
-        entry.admission.completed(inner.now());
+        entry.admission.get().into_iter().for_each(|watched| watched.completed(inner.now()));
         entry.slot_freed(slots);
     }
     let ends = tally.ends.take().unwrap_or_default();

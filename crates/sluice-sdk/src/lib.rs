@@ -52,6 +52,7 @@ mod rate_limited;
 mod renew;
 mod request;
 mod retry;
+mod seldom;
 mod settle;
 mod slot;
 mod span;

@@ -6,7 +6,6 @@ use crate::acquire::AcquireError;
 use crate::attempt::{refresh, saw, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
-use crate::prefetch::Stock;
 use crate::request::RequestError;
 use crate::store::{IfAmbiguous, StoreError, Written};
 
@@ -90,7 +89,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
         match inner.store.update(&update, IfAmbiguous::Stop).await? {
             Written::Applied(row) => {
                 let after = saw(inner, entry, &row)?;
-                entry.stock.iter().for_each(Stock::clear);
+                entry.stock.iter().for_each(|stock| stock.clear());
                 let level = after.level(inner.now());
                 tracing::info!(event = "penalize.applied", %dimension, %level);
                 return Ok(Penalty::Applied(level));

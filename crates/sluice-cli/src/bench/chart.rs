@@ -17,6 +17,9 @@ const SYSTEMS: [(&str, RGBColor, Option<i32>); 3] = [
     ("sluice", RGBColor(0, 114, 178), Some(22)),
 ];
 
+/// The end of the axis: above all lines there is room for their names.
+const MOST: f64 = 1e7;
+
 /// Callers and grants a second of one system.
 type Line = Vec<(f64, f64)>;
 
@@ -69,7 +72,7 @@ fn draw_panel(
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(64)
-        .build_cartesian_2d(Callers, (1_f64..1e6).log_scale())?;
+        .build_cartesian_2d(Callers, (1_f64..MOST).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -77,7 +80,7 @@ fn draw_panel(
         .bold_line_style(BLACK.mix(0.12))
         .x_desc("callers")
         .x_labels(4)
-        .y_labels(7)
+        .y_labels(8)
         .y_label_formatter(&|rate| grouped(*rate))
         .label_style(("sans-serif", 16))
         .draw()?;
@@ -97,7 +100,7 @@ fn draw_panel(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
+        .position(SeriesLabelPosition::UpperLeft)
         .border_style(BLACK.mix(0.2))
         .background_style(WHITE)
         .label_font(("sans-serif", 16))

@@ -3,7 +3,6 @@
 //! A reading that shows more granted than is there shows that something departed, and it counts as departed at that reading: late
 //! rather than early, since a vendor that is well must not be taken for one that is down.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// One bucket, once admission was asked about it.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    is_in_use: AtomicBool,
     seen: Mutex<Seen>,
     /// Held while the rows are read, so that many callers read them once.
     pub(super) reading: tokio::sync::Mutex<()>,
@@ -56,7 +54,7 @@ impl Seen {
 impl Watched {
     /// Takes in a bucket as a reply showed it. The first is compared with what the last sweep found.
     pub(crate) fn saw(&self, bucket: &Bucket, load: impl FnOnce() -> Option<Arc<Load>>, now: Timestamp) {
-        if !self.is_in_use.load(Ordering::Relaxed) || !bucket.limit().is_concurrent() {
+        if !bucket.limit().is_concurrent() {
             return;
         }
         let standing = Standing::of(bucket);
@@ -84,10 +82,8 @@ impl Watched {
 
     /// This process gave a slot back.
     pub(crate) fn completed(&self, now: Timestamp) {
-        if self.is_in_use.load(Ordering::Relaxed) {
-            let mut seen = self.seen();
-            seen.last_completion = seen.last_completion.max(Some(now));
-        }
+        let mut seen = self.seen();
+        seen.last_completion = seen.last_completion.max(Some(now));
     }
 
     /// What is known by now, and by what sweeps measured: they saw work pending before this process did, but not before it was seen
@@ -104,7 +100,6 @@ impl Watched {
     }
 
     pub(super) fn asked(&self, now: Timestamp) {
-        self.is_in_use.store(true, Ordering::Relaxed);
         self.seen().asked_at = now;
     }
 
@@ -143,7 +138,7 @@ impl Watched {
         self.seen().tries_at = None;
     }
 
-    /// Whether a reply has shown the bucket since it is in use.
+    /// Whether a reply has shown the bucket since admission was first asked of it.
     pub(super) fn has_seen(&self) -> bool {
         self.seen().last.is_some()
     }

@@ -10,6 +10,7 @@ use sluice_core::Timestamp;
 use super::{Source, names};
 use crate::cache::Entry;
 use crate::outcome::RetryReason;
+use crate::seldom::Seldom;
 
 /// How long handles are kept, in microseconds: so long after it was installed a recorder hears nothing of a busy bucket. Longer
 /// would let a recorder that forgets idle metrics miss more; shorter would register more often.
@@ -27,7 +28,7 @@ pub(crate) struct Meters {
 pub(super) struct Handles {
     label: SharedString,
     granted: [OnceLock<Counter>; Source::ALL.len()],
-    refused: [OnceLock<Counter>; RetryReason::ALL.len()],
+    refused: Seldom<Box<[OnceLock<Counter>; RetryReason::ALL.len()]>>,
     acquired_granted: OnceLock<Histogram>,
     acquired_refused: OnceLock<Histogram>,
 }
@@ -75,7 +76,7 @@ impl Handles {
         Self {
             label,
             granted: array::from_fn(|_| OnceLock::new()),
-            refused: array::from_fn(|_| OnceLock::new()),
+            refused: Seldom::default(),
             acquired_granted: OnceLock::new(),
             acquired_refused: OnceLock::new(),
         }

@@ -1,0 +1,43 @@
+//! What most buckets never need, made when it is first used: a client may know ten thousand of them.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+/// A `T` on the heap (`Box`, `Arc`), once somebody used it. To use it makes it; [`get`](Self::get) does not.
+#[derive(Debug)]
+pub(crate) struct Seldom<T>(OnceLock<T>);
+
+impl<T> Seldom<T> {
+    /// It, if it was ever used.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+}
+
+impl<T> Default for Seldom<T> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<T: Default> Deref for Seldom<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.get_or_init(T::default)
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use std::mem::size_of;
+
+    use crate::cache::Entry;
+
+    /// The benchmark's `memory` measures the whole: 20 MB for 10,000 buckets.
+    #[test]
+    fn a_bucket_that_is_only_known_takes_little() {
+        let bytes = size_of::<Entry>();
+        assert!(bytes <= 512, "{bytes} bytes each: is what was added needed by every bucket, or `Seldom`?");
+    }
+}
