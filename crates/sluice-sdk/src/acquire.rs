@@ -56,7 +56,7 @@ pub enum AcquireError {
     },
     /// The bucket's row cannot be read.
     #[error(
-        "the row of {dimension} cannot be read: {source}; mend the attribute, or remove the bucket with `sluice buckets rm` and apply it again, which fills it"
+        "the row of {dimension} cannot be read: {source}; mend the attribute, or, where a full bucket does no harm, remove it with `sluice buckets rm` and apply it again"
     )]
     CorruptRow {
         /// The dimension.

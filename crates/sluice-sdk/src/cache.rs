@@ -67,7 +67,7 @@ pub(crate) struct Entry {
     pub(crate) settles: Seldom<Arc<SettleLane>>,
     /// How much is pending, and how fast it departs.
     pub(crate) load: LoadSeen,
-    /// What admission sees of it, once it was asked.
+    /// What admission sees of it. Made by its first question alone: everyone else goes by `get`.
     pub(crate) admission: Seldom<Box<Watched>>,
     /// Whether somebody wants slots that it refuses.
     pub(crate) wanted: Seldom<Box<Wanted>>,
@@ -338,3 +338,6 @@ impl Entry {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -212,8 +212,8 @@ async fn a_write_is_not_cut_off_with_the_caller_that_began_it() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_with_its_answer_untaken_leaves_nothing_taken() {
     let (world, client) = known().await;
-    // Room below the brim for both returns, whichever of them arrives first: to a return that comes after one of a later take, that
-    // one's tokens may as well have been there before.
+    // Room below the brim for both returns, in either order: a return cannot tell whether what came back since was taken before it or
+    // after, and counts it against its own room.
     assert!(is_granted(asks(&client, 20)).await);
     let world = world.distant();
     // With a second one the lane is served on a task of its own, whether they are polled or not.

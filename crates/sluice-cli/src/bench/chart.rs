@@ -17,8 +17,8 @@ const SYSTEMS: [(&str, RGBColor, Option<i32>); 3] = [
     ("sluice", RGBColor(0, 114, 178), Some(22)),
 ];
 
-/// The end of the axis: above all lines there is room for their names.
-const MOST: f64 = 1e7;
+/// The end of the axis: above all lines there is room for the legend.
+const MOST_GRANTS: f64 = 1e7;
 
 /// Callers and grants a second of one system.
 type Line = Vec<(f64, f64)>;
@@ -72,7 +72,7 @@ fn draw_panel(
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(64)
-        .build_cartesian_2d(Callers, (1_f64..MOST).log_scale())?;
+        .build_cartesian_2d(Callers, (1_f64..MOST_GRANTS).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()

@@ -18,8 +18,7 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
                 findings.extend(of_slots(bucket));
             }
             Err(fault) => {
-                let todo =
-                    "mend the attribute, or remove the row with `sluice buckets rm` and apply it again, which fills it";
+                let todo = "mend the attribute, or, where a full bucket does no harm, remove it with `sluice buckets rm` and apply it again";
                 findings.push(Finding::problem(
                     Check::Rows,
                     &row.key,
