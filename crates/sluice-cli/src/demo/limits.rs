@@ -1,5 +1,7 @@
 //! What the three vendors of the demo allow, what the buckets are given of it, and what a call takes.
 
+use std::time::Duration;
+
 use sluice_sdk::Client;
 use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, OnLowerLimit, Rate};
 
@@ -46,19 +48,28 @@ pub(crate) struct TokensOfACall {
 }
 
 /// Anthropic counts calls and tokens in any window of this length.
-pub(crate) const WINDOW_SECS: u32 = 5;
+pub(crate) const WINDOW_SECS: u32 = 10;
 /// Calls that it takes in a window.
-pub(crate) const REQUESTS_PER_WINDOW: u32 = 300;
+pub(crate) const REQUESTS_PER_WINDOW: u32 = 600;
 /// Tokens that it takes in a window.
-pub(crate) const TOKENS_PER_WINDOW: u32 = 36_000;
+pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
 /// Calls that it takes at once.
 pub(crate) const AT_ONCE: u32 = 16;
 
 /// A sliding window of length W in which a vendor takes N calls never sees more than C + R * W of a bucket, and up to R * j more
-/// where calls take between nothing and j to arrive. So the bucket gets C = 2 and R = (300 - 2 - 3) / 5: the 3 calls that are
-/// left are 51 ms for j.
+/// where calls take between nothing and j to arrive. So the bucket gets C = 2 and R = (600 - 2 - 10) / 10: the 10 calls that are
+/// left are 170 ms for j, counted from the start that Sluice gave a call, and so with the time that DynamoDB took.
 const REQUEST_BURST: &str = "2";
-const REQUEST_RATE: &str = "59";
+const REQUEST_RATE: &str = "58.8";
+/// The j for which there is room.
+pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
+
+/// Most calls that its bucket lets arrive in a window, C + R * (W + j), where none takes longer than `j`.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(crate) fn arrivals_in_a_window(j: Duration) -> Result<usize, Failure> {
+    let (burst, rate): (f64, f64) = (REQUEST_BURST.parse()?, REQUEST_RATE.parse()?);
+    Ok((burst + rate * (f64::from(WINDOW_SECS) + j.as_secs_f64())).floor() as usize)
+}
 const TOKEN_BURST: &str = "3000";
 const TOKEN_RATE: &str = "6500";
 
@@ -108,4 +119,19 @@ pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
         client.on_lower_limit(&dimension, on_lower).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_bucket_allows_and_what_may_arrive_late_fit_the_window() {
+        let arrive = |millis| arrivals_in_a_window(Duration::from_millis(millis)).unwrap();
+        assert_eq!((arrive(0), arrive(17), arrive(18)), (590, 590, 591));
+        assert!(arrivals_in_a_window(ARRIVES_WITHIN).unwrap() < REQUESTS_PER_WINDOW as usize);
+        let (burst, rate): (f64, f64) = (TOKEN_BURST.parse().unwrap(), TOKEN_RATE.parse().unwrap());
+        let tokens = burst + rate * (f64::from(WINDOW_SECS) + ARRIVES_WITHIN.as_secs_f64());
+        assert!(tokens <= f64::from(TOKENS_PER_WINDOW), "{tokens}");
+    }
 }

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::chart;
 use super::crew::Tally;
-use super::limits::{AT_ONCE, REQUESTS_PER_WINDOW, WINDOW_SECS};
+use super::limits::{ARRIVES_WITHIN, AT_ONCE, REQUESTS_PER_WINDOW, WINDOW_SECS, arrivals_in_a_window};
 use super::vendor::Vendors;
 use super::{Recovery, Run};
+use crate::failure::Failure;
 use crate::figures::{percentile_ms, ratio, rounded};
 use crate::output::{BOLD, GREEN, RED};
 
@@ -26,7 +27,14 @@ type Claim = (String, bool);
 pub(crate) struct Summary {
     vendor_calls: u64,
     vendor_429: u64,
+    /// Those of them that were one too many at once.
+    too_many_at_once: u64,
+    /// The longest time between a call's start and its arrival, and that for which the bucket leaves room in a window.
+    slowest_arrival_ms: f64,
+    arrival_room_ms: f64,
+    /// Most calls that arrived in any window, and what the bucket lets arrive in one where none takes longer than the slowest.
     busiest_window: usize,
+    busiest_allowed: usize,
     peak_concurrency: u32,
     concurrency_limit: u32,
     requests_granted: usize,
@@ -54,7 +62,13 @@ pub(crate) struct Summary {
 const UTILISATION: f64 = 0.97;
 
 impl Summary {
-    pub(crate) fn new(run: &Run, vendors: &Vendors, recovery: &Recovery, tally: &Tally, leases_left: usize) -> Self {
+    pub(crate) fn new(
+        run: &Run,
+        vendors: &Vendors,
+        recovery: &Recovery,
+        tally: &Tally,
+        leases_left: usize,
+    ) -> Result<Self, Failure> {
         let vendor = vendors.anthropic();
         let stop = run.start.after(run.length);
         let stop = u64::try_from(stop.micros()).unwrap_or(0);
@@ -73,10 +87,14 @@ impl Summary {
             reports.acquire_micros.sort_unstable();
             (percentile_ms(&reports.acquire_micros, 50), percentile_ms(&reports.acquire_micros, 99))
         });
-        Self {
+        Ok(Self {
             vendor_calls: vendor.calls(),
             vendor_429: vendor.refused(),
+            too_many_at_once: vendor.too_many(),
+            slowest_arrival_ms: millis(vendor.slowest()),
+            arrival_room_ms: millis(ARRIVES_WITHIN),
             busiest_window: vendor.busiest_window(),
+            busiest_allowed: arrivals_in_a_window(vendor.slowest())?,
             peak_concurrency: vendor.concurrency().1,
             concurrency_limit: AT_ONCE,
             requests_granted: granted,
@@ -95,13 +113,21 @@ impl Summary {
             last_error,
             chart: vendor.taken_over_time(first, length, chart::columns(length)),
             length,
-        }
+        })
     }
 
-    fn claims(&self) -> [Claim; 3] {
+    fn claims(&self) -> [Claim; 4] {
         let Self { vendor_calls, vendor_429, peak_concurrency, concurrency_limit, .. } = self;
+        let Self { busiest_window, busiest_allowed, slowest_arrival_ms, arrival_room_ms, .. } = self;
+        let allowed = format!("at most {busiest_allowed} where a call arrives within {slowest_arrival_ms:.0} ms");
+        let late = if *vendor_429 > 0 && slowest_arrival_ms > arrival_room_ms {
+            format!(" (one took {slowest_arrival_ms:.0} ms to arrive; there is room for {arrival_room_ms:.0})")
+        } else {
+            String::new()
+        };
         [
-            (format!("429 to {vendor_429} of {vendor_calls} calls"), *vendor_429 == 0),
+            (format!("429 to {vendor_429} of {vendor_calls} calls{late}"), *vendor_429 == 0),
+            (format!("busiest {WINDOW_SECS} s: {busiest_window} calls ({allowed})"), busiest_window <= busiest_allowed),
             (format!("at most {peak_concurrency} calls at once"), peak_concurrency <= concurrency_limit),
             (
                 format!(
@@ -171,4 +197,8 @@ impl Summary {
             anstream::println!("{}last error{} {error}", RED.render(), RED.render_reset());
         }
     }
+}
+
+fn millis(duration: Duration) -> f64 {
+    rounded(duration.as_secs_f64() * 1_000.0)
 }

@@ -203,7 +203,7 @@ mod tests {
     fn after_the_drop_it_refuses_until_what_was_used_has_flowed_back() {
         let drop_at = Instant::now() + Duration::from_secs(1);
         let mut books = Books::new(drop_at);
-        let call = Call { tokens: 1 };
+        let call = Call { tokens: 1, start_at: 0 };
         let (most, fewer) = (OPENAI_REQUESTS.at_first / 60 * MINUTE_SECS, OPENAI_REQUESTS.later / 60 * MINUTE_SECS);
         for _ in 0..most {
             assert_eq!(books.judge(&call, drop_at - Duration::from_micros(1)), Ok(()));

@@ -88,7 +88,8 @@ impl Worker {
 
     /// Calls the vendor, and lets Sluice know what its reply says.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
-        let (status, headers, body) = self.send(api, used).await?;
+        let start_at = u64::try_from(slot.start_at().micros()).unwrap_or(0);
+        let (status, headers, body) = self.send(api, &Call { tokens: used, start_at }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
         let decision = if is_refused {
             let reply = Reply { status: status.as_u16(), headers: &headers, body: Some(&body) };
@@ -110,8 +111,8 @@ impl Worker {
         decision.map_or(Ok(()), |decision| Err(CallError::Refused(decision)))
     }
 
-    async fn send(&self, api: &Api, tokens: u32) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
-        let body = serde_json::to_vec(&Call { tokens })?;
+    async fn send(&self, api: &Api, call: &Call) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
+        let body = serde_json::to_vec(call)?;
         let url = format!("{}{}", self.vendor, api.path);
         let request = HttpRequest::builder().method(Method::POST).uri(url);
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::from(body))?;
