@@ -93,7 +93,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     news.abort();
     progress.finish();
     let run = Run { begin, start, length };
-    let summary = Summary::new(&run, &vendors, &recovery, &tally, leases_left(&dynamo).await?)?;
+    let summary = Summary::new(&run, &vendors, &recovery, &tally, leases_left(&dynamo).await?);
     if options.json {
         crate::output::json(&summary)?;
     } else {

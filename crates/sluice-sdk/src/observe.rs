@@ -67,7 +67,7 @@ pub enum ObservedLimit {
 pub(crate) struct Mark {
     pub(crate) dimension: Dimension,
     receipt: RateReceipt,
-    start: Timestamp,
+    pub(crate) start: Timestamp,
 }
 
 impl Mark {

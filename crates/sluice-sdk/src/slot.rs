@@ -97,8 +97,7 @@ impl Slot {
         if let Some(slots) = self.state.slots.iter().find(|slots| slots.as_str() == dimension) {
             return Err(SettleError::Concurrency(slots.clone()));
         }
-        let mark = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
-        let mark = mark.ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        let mark = self.mark(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
         self.state.used.lock().unwrap_or_else(PoisonError::into_inner).push((mark.dimension.clone(), used));
         Ok(())
     }
@@ -109,8 +108,11 @@ impl Slot {
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
     pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
-        let mark = self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension);
-        observe::observe(&self.state.inner, dimension, headers, mark.cloned()).await
+        observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await
+    }
+
+    fn mark(&self, dimension: &str) -> Option<&Mark> {
+        self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension)
     }
 
     /// How long DynamoDB took over it: the time of the requests, without the waits in line and for the start.
@@ -119,10 +121,17 @@ impl Slot {
         self.state.acquiring
     }
 
-    /// When the call was allowed to start.
+    /// When the call was allowed to start: the latest start of its dimensions.
     #[must_use]
     pub fn start_at(&self) -> Timestamp {
         self.state.start_at
+    }
+
+    /// When the rate limit `dimension` alone let it start, which is what its bucket answers for; `None` where the slot holds no tokens
+    /// of it.
+    #[must_use]
+    pub fn start_in(&self, dimension: &str) -> Option<Timestamp> {
+        self.mark(dimension).map(|mark| mark.start)
     }
 
     /// What is left of the timeout; `None` where the slot may be held as long as it takes.

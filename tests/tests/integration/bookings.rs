@@ -10,6 +10,7 @@ use crate::endpoint;
 use crate::world::{World, settle, take};
 
 const RPM: &str = "openai#rpm";
+const TPM: &str = "openai#tpm";
 
 fn ok<T>(value: T) -> Result<T, std::io::Error> {
     Ok(value)
@@ -96,4 +97,23 @@ async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
     assert!(matches!(late, Err(SlotError::SlotTimeout(_))) && !called);
     settle().await;
     assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_tells_the_start_in_each_of_its_limits() {
+    let world = World::with_rate(RPM, 2, 20).await;
+    world.rate(TPM, 2, 20).await;
+    let (client, other) = (world.client(), world.client());
+    let _ = take(&client, RPM).await;
+    world.pass(Duration::from_millis(20));
+    let _ = take(&client, TPM).await;
+    let _ = (take(&other, RPM).await, take(&other, TPM).await);
+    // One that has not heard of these asks for both at once; what lies unused for 20 ms only is kept.
+    let starts = client.slot([RPM, TPM]);
+    let starts = starts.run(async |slot| ok([slot.start_in(RPM), slot.start_in(TPM), Some(slot.start_at())]));
+    let [requests, tokens, call] = starts.await.unwrap().map(Option::unwrap);
+    assert_eq!((tokens.since(requests), call), (Duration::from_millis(20), tokens));
+    world.pass(Duration::from_secs(10));
+    let other = client.slot(RPM).run(async |slot| ok(slot.start_in(TPM))).await.unwrap();
+    assert_eq!(other, None, "it holds none of these");
 }

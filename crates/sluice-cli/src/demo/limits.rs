@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-demo";
 
-/// The first vendor's API: its limits are known exactly, and it should never have to refuse.
+/// The first vendor's API: its limits are known exactly, and it has no cause to refuse while calls arrive in time.
 pub(crate) const ANTHROPIC: Api = Api {
     path: "/anthropic",
     limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
@@ -57,21 +57,14 @@ pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
 pub(crate) const AT_ONCE: u32 = 16;
 
 /// A sliding window of length W in which a vendor takes N calls never sees more than C + R * W of a bucket, and up to R * j more
-/// where calls take between nothing and j to arrive. So the bucket gets C = 2 and R = (600 - 2 - 10) / 10: the 10 calls that are
-/// left are 170 ms for j, counted from the start that Sluice gave a call, and so with the time that DynamoDB took.
-const REQUEST_BURST: &str = "2";
-const REQUEST_RATE: &str = "58.8";
+/// where calls take between nothing and j to arrive from the start that the bucket gave them. So the bucket gets C = 2 and
+/// R = (600 - 2 - 10) / 10: the 10 calls that are left are 170 ms for j.
+pub(crate) const REQUEST_BURST: f64 = 2.0;
+pub(crate) const REQUEST_RATE: f64 = 58.8;
 /// The j for which there is room.
 pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
-
-/// Most calls that its bucket lets arrive in a window, C + R * (W + j), where none takes longer than `j`.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn arrivals_in_a_window(j: Duration) -> Result<usize, Failure> {
-    let (burst, rate): (f64, f64) = (REQUEST_BURST.parse()?, REQUEST_RATE.parse()?);
-    Ok((burst + rate * (f64::from(WINDOW_SECS) + j.as_secs_f64())).floor() as usize)
-}
-const TOKEN_BURST: &str = "3000";
-const TOKEN_RATE: &str = "6500";
+const TOKEN_BURST: f64 = 3_000.0;
+const TOKEN_RATE: f64 = 6_500.0;
 
 /// OpenAI states its limits by the minute, and lets this many seconds' worth gather: what stands for a minute in the demo.
 pub(crate) const MINUTE_SECS: u32 = 3;
@@ -94,12 +87,12 @@ pub(crate) struct Lowered {
 
 /// Applies the limits. Those of the vendors that allow less are to be lowered when their headers say so.
 pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
-    let rate = |kind, burst: &str, rate: &str| -> Result<Limit, Failure> {
-        Ok(Limit::rate(kind, burst.parse()?, rate.parse::<Rate>()?, Cost::ONE)?)
+    let rate = |kind, burst: f64, rate: f64| -> Result<Limit, Failure> {
+        Ok(Limit::rate(kind, burst.to_string().parse()?, rate.to_string().parse::<Rate>()?, Cost::ONE)?)
     };
     let by_the_minute = |kind, limit: u32| {
         let second = f64::from(limit) / 60.0;
-        rate(kind, &(second * f64::from(MINUTE_SECS)).to_string(), &second.to_string())
+        rate(kind, second * f64::from(MINUTE_SECS), second)
     };
     let at_once = |calls: u32| -> Result<Limit, Failure> {
         Ok(Limit::concurrent(Amount::from_tokens(i32::try_from(calls)?), Cost::ONE)?)
@@ -127,11 +120,10 @@ mod tests {
 
     #[test]
     fn what_the_bucket_allows_and_what_may_arrive_late_fit_the_window() {
-        let arrive = |millis| arrivals_in_a_window(Duration::from_millis(millis)).unwrap();
-        assert_eq!((arrive(0), arrive(17), arrive(18)), (590, 590, 591));
-        assert!(arrivals_in_a_window(ARRIVES_WITHIN).unwrap() < REQUESTS_PER_WINDOW as usize);
-        let (burst, rate): (f64, f64) = (TOKEN_BURST.parse().unwrap(), TOKEN_RATE.parse().unwrap());
-        let tokens = burst + rate * (f64::from(WINDOW_SECS) + ARRIVES_WITHIN.as_secs_f64());
+        let longest = f64::from(WINDOW_SECS) + ARRIVES_WITHIN.as_secs_f64();
+        let calls = REQUEST_BURST + REQUEST_RATE * longest;
+        assert!(calls <= f64::from(REQUESTS_PER_WINDOW) && calls > f64::from(REQUESTS_PER_WINDOW) - 1.0, "{calls}");
+        let tokens = TOKEN_BURST + TOKEN_RATE * longest;
         assert!(tokens <= f64::from(TOKENS_PER_WINDOW), "{tokens}");
     }
 }

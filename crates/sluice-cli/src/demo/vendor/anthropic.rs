@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes, unix_micros};
@@ -19,13 +20,34 @@ pub(crate) struct Books {
     taken: VecDeque<Taken>,
     under_way: u32,
     peak: u32,
-    refused: u64,
-    /// Those of them that were one too many at once.
-    too_many: u64,
-    /// The longest time between a call's start and its arrival, in microseconds.
-    slowest: u64,
-    /// When each call arrived, in microseconds of Unix time, and whether it was taken; for the summary.
-    arrivals: Vec<(u64, bool)>,
+    /// Most calls in any window.
+    busiest: usize,
+    refused: Refused,
+    /// All that arrived, in their order; for the summary.
+    arrivals: Vec<Arrival>,
+}
+
+/// A call that arrived; times in microseconds of Unix time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) start_at: u64,
+    pub(crate) at: u64,
+    is_taken: bool,
+}
+
+#[cfg(test)]
+impl Arrival {
+    pub(crate) const fn taken(start_at: u64, at: u64) -> Self {
+        Self { start_at, at, is_taken: true }
+    }
+}
+
+/// Calls answered 429, by their reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Refused {
+    pub(crate) requests: u64,
+    pub(crate) tokens: u64,
+    pub(crate) concurrency: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,31 +69,31 @@ const WINDOW: Duration = Duration::from_secs(WINDOW_SECS as u64);
 const CALL_MILLIS: (u64, u64) = (30, 90);
 
 impl Books {
-    fn judge(&mut self, call: &Call, now: Instant) -> Result<(), Over> {
-        let arrived = unix_micros();
-        self.slowest = self.slowest.max(arrived.saturating_sub(call.start_at));
+    /// `arrived` is `now` in microseconds of Unix time.
+    fn judge(&mut self, call: &Call, now: Instant, arrived: u64) -> Result<(), Over> {
         while self.taken.front().is_some_and(|oldest| now.duration_since(oldest.at) >= WINDOW) {
             self.taken.pop_front();
         }
-        let over = if self.taken.len() >= REQUESTS_PER_WINDOW as usize {
+        let over = if self.under_way >= AT_ONCE {
+            self.refused.concurrency += 1;
+            Some(Over::Concurrency)
+        } else if self.taken.len() >= REQUESTS_PER_WINDOW as usize {
+            self.refused.requests += 1;
             Some(Over::Requests)
         } else if self.tokens() + call.tokens > TOKENS_PER_WINDOW {
+            self.refused.tokens += 1;
             Some(Over::Tokens)
-        } else if self.under_way >= AT_ONCE {
-            Some(Over::Concurrency)
         } else {
             None
         };
+        self.arrivals.push(Arrival { start_at: call.start_at, at: arrived, is_taken: over.is_none() });
         if let Some(over) = over {
-            self.arrivals.push((arrived, false));
-            self.refused += 1;
-            self.too_many += u64::from(matches!(over, Over::Concurrency));
             return Err(over);
         }
         self.taken.push_back(Taken { at: now, tokens: call.tokens });
+        self.busiest = self.busiest.max(self.taken.len());
         self.under_way += 1;
         self.peak = self.peak.max(self.under_way);
-        self.arrivals.push((arrived, true));
         Ok(())
     }
 
@@ -96,24 +118,14 @@ impl Books {
         ])
     }
 
-    /// Calls that arrived, taken or not.
-    pub(crate) fn calls(&self) -> u64 {
-        self.arrivals.len() as u64
+    /// The calls that arrived, taken or not.
+    pub(crate) fn arrivals(&self) -> &[Arrival] {
+        &self.arrivals
     }
 
     /// Calls answered 429.
-    pub(crate) fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> Refused {
         self.refused
-    }
-
-    /// Calls answered 429 because of as many as it takes at once.
-    pub(crate) fn too_many(&self) -> u64 {
-        self.too_many
-    }
-
-    /// The longest time between a call's start and its arrival.
-    pub(crate) fn slowest(&self) -> Duration {
-        Duration::from_micros(self.slowest)
     }
 
     /// Calls under way, now and at most.
@@ -121,9 +133,9 @@ impl Books {
         (self.under_way, self.peak)
     }
 
-    /// Most calls that arrived in any window, taken or not.
+    /// Most calls in any window.
     pub(crate) fn busiest_window(&self) -> usize {
-        most_in_a_window(self.arrivals.iter().map(|(at, _)| *at).collect())
+        self.busiest
     }
 
     /// Calls taken so far.
@@ -132,12 +144,12 @@ impl Books {
     }
 
     fn taken_at(&self) -> impl Iterator<Item = u64> + '_ {
-        self.arrivals.iter().filter(|(_, is_taken)| *is_taken).map(|(at, _)| *at)
+        self.arrivals.iter().filter(|arrival| arrival.is_taken).map(|arrival| arrival.at)
     }
 
     /// When the first call arrived, in microseconds of Unix time.
     pub(crate) fn first_call(&self) -> Option<u64> {
-        self.arrivals.first().map(|(at, _)| *at)
+        self.arrivals.first().map(|arrival| arrival.at)
     }
 
     /// Calls taken in each part of `length` after `start` (microseconds of Unix time).
@@ -153,17 +165,9 @@ impl Books {
     }
 }
 
-/// Most of `moments`, in microseconds, that lie less far apart than a window is long.
-fn most_in_a_window(mut moments: Vec<u64>) -> usize {
-    moments.sort_unstable();
-    let window = u64::from(WINDOW_SECS) * 1_000_000;
-    let ending_at = |(last, end): (usize, &u64)| last + 1 - moments.partition_point(|first| first + window <= *end);
-    moments.iter().enumerate().map(ending_at).max().unwrap_or(0)
-}
-
 pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> Answer {
     let now = Instant::now();
-    let judged = locked(&books).judge(&call, now);
+    let judged = locked(&books).judge(&call, now, unix_micros());
     if let Err(over) = judged {
         let mut headers = locked(&books).headers(now);
         retry_after(&mut headers, Duration::from_secs(1));
@@ -184,27 +188,34 @@ pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call):
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_window_holds_what_lies_less_far_apart_than_it_is_long() {
-        let window = u64::from(WINDOW_SECS) * 1_000_000;
-        assert_eq!(most_in_a_window(vec![]), 0);
-        assert_eq!(most_in_a_window(vec![7, 7, 7]), 3);
-        assert_eq!(most_in_a_window(vec![window - 1, 0, 1]), 3);
-        assert_eq!(most_in_a_window(vec![window, 0, 1]), 2);
-        assert_eq!(most_in_a_window(vec![0, 1, window + 2, window + 3, window + 4]), 3);
+    fn books_after(calls: u32, tokens: u32, now: Instant) -> Books {
+        let mut books = Books::default();
+        for n in 0..calls {
+            books.under_way = 0;
+            assert!(books.judge(&Call { tokens, start_at: 0 }, now, u64::from(n)).is_ok());
+        }
+        books
     }
 
     #[test]
-    fn a_late_call_and_one_too_many_at_once_are_noted() {
-        let (mut books, now) = (Books::default(), Instant::now());
-        let start_at = unix_micros() - 300_000;
-        for _ in 0..AT_ONCE {
-            assert!(books.judge(&Call { tokens: 1, start_at: u64::MAX }, now).is_ok());
-        }
-        assert_eq!((books.slowest(), books.too_many()), (Duration::ZERO, 0));
-        assert!(books.judge(&Call { tokens: 1, start_at }, now).is_err());
-        assert_eq!((books.calls(), books.refused(), books.too_many()), (u64::from(AT_ONCE) + 1, 1, 1));
-        assert!(books.slowest() >= Duration::from_millis(300), "{:?}", books.slowest());
-        assert_eq!((books.busiest_window(), books.taken()), (AT_ONCE as usize + 1, AT_ONCE as usize));
+    fn a_refusal_counts_by_its_reason_and_arrived_all_the_same() {
+        let now = Instant::now();
+        let call = |tokens| Call { tokens, start_at: 7 };
+        let mut books = books_after(REQUESTS_PER_WINDOW, 1, now);
+        assert!(books.judge(&call(1), now, 1_000).is_err());
+        assert_eq!(books.refused(), Refused { requests: 1, ..Refused::default() });
+        books.under_way = AT_ONCE;
+        assert!(books.judge(&call(1), now, 1_001).is_err());
+        assert_eq!(books.refused(), Refused { requests: 1, concurrency: 1, tokens: 0 });
+        let all = REQUESTS_PER_WINDOW as usize;
+        assert_eq!((books.taken(), books.busiest_window(), books.arrivals().len()), (all, all, all + 2));
+        assert_eq!(books.taken_over_time(0, Duration::from_secs(1), 1), [all], "only these were taken");
+        let last = books.arrivals()[all + 1];
+        assert_eq!((last.start_at, last.at), (7, 1_001));
+        books.under_way = 0;
+        assert!(books.judge(&call(1), now + WINDOW, 1_002).is_ok());
+        let mut books = books_after(2, TOKENS_PER_WINDOW / 2, now);
+        assert!(books.judge(&call(1), now, 2).is_err());
+        assert_eq!(books.refused(), Refused { tokens: 1, ..Refused::default() });
     }
 }

@@ -88,7 +88,8 @@ impl Worker {
 
     /// Calls the vendor, and lets Sluice know what its reply says.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
-        let start_at = u64::try_from(slot.start_at().micros()).unwrap_or(0);
+        let start_at = slot.start_in(api.limits[0]).unwrap_or(slot.start_at());
+        let start_at = u64::try_from(start_at.micros())?;
         let (status, headers, body) = self.send(api, &Call { tokens: used, start_at }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
         let decision = if is_refused {
