@@ -128,3 +128,59 @@ impl Anthropic {
 fn millis(duration: Duration) -> f64 {
     rounded(duration.as_secs_f64() * 1_000.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::vendor::anthropic::Arrival;
+
+    fn claims(refused: Refused, slowest_millis: u64, calls: u64) -> [Claim; 4] {
+        let arrivals: Vec<_> = (0..calls).map(|_| Arrival::taken(0, slowest_millis * 1_000)).collect();
+        let starts = Starts::of(&arrivals, REQUEST_RATE);
+        Anthropic {
+            vendor_calls: arrivals.len(),
+            vendor_429: refused.requests + refused.tokens + refused.concurrency,
+            vendor_429_for: refused,
+            busiest_window: arrivals.len(),
+            burst_of_starts: starts.burst,
+            burst_allowed: REQUEST_BURST,
+            called_early: starts.early,
+            slowest_arrival_ms: millis(starts.slowest),
+            arrival_room_ms: millis(ARRIVES_WITHIN),
+            peak_concurrency: 2,
+            concurrency_limit: AT_ONCE,
+            requests_granted: 99,
+            requests_allowed: 100,
+            utilisation: 0.99,
+            starts,
+            chart: Vec::new(),
+            length: Duration::from_secs(1),
+        }
+        .claims()
+    }
+
+    fn holds(claims: &[Claim; 4]) -> [bool; 4] {
+        [0, 1, 2, 3].map(|claim: usize| claims[claim].1)
+    }
+
+    #[test]
+    fn a_429_never_holds_and_says_what_is_known_of_it() {
+        let none = claims(Refused::default(), 1_712, 2);
+        assert_eq!((none[0].0.as_str(), holds(&none)), ("429 to 0 of 2 calls", [true; 4]), "late, and no harm done");
+        let late = claims(Refused { requests: 1, ..Refused::default() }, 1_712, 2);
+        assert_eq!(late[0].0, "429 to 1 of 2 calls (the slowest took 1712 ms to arrive; 170 fit)");
+        assert_eq!(holds(&late), [false, true, true, true]);
+        let in_time = claims(Refused { requests: 1, ..Refused::default() }, 169, 2);
+        assert_eq!((in_time[0].0.as_str(), in_time[0].1), ("429 to 1 of 2 calls", false));
+        let other = claims(Refused { tokens: 1, concurrency: 2, requests: 0 }, 1_712, 2);
+        assert_eq!(other[0].0, "429 to 3 of 2 calls (1 for tokens, 2 for calls at once)");
+        assert_eq!(holds(&other), [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_start_too_many_does_not_hold_however_late_the_calls() {
+        let many = claims(Refused::default(), 1_712, 3);
+        assert_eq!(many[1].0, "starts: 58.8 a second and a burst of 3.00; the bucket has 2");
+        assert_eq!(holds(&many), [true, false, true, true]);
+    }
+}
