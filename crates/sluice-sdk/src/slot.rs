@@ -121,14 +121,14 @@ impl Slot {
         self.state.acquiring
     }
 
-    /// When the call was allowed to start: the latest start of its dimensions.
+    /// When the call was allowed to start: not before any of its limits let it.
     #[must_use]
     pub fn start_at(&self) -> Timestamp {
         self.state.start_at
     }
 
-    /// When the rate limit `dimension` alone let it start, which is what its bucket answers for; `None` where the slot holds no tokens
-    /// of it.
+    /// When the rate limit `dimension` alone let it start, which is what its bucket answers for. `None` for a limit that the slot was
+    /// not asked for, one of concurrency, and what was granted while DynamoDB was out.
     #[must_use]
     pub fn start_in(&self, dimension: &str) -> Option<Timestamp> {
         self.mark(dimension).map(|mark| mark.start)

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_sdk::SlotError;
+use sluice_sdk::{Client, SlotError};
+use sluice_testkit::{Gate, Operation};
 use tokio::time::{Instant, sleep};
 
 use crate::endpoint;
@@ -11,6 +12,7 @@ use crate::world::{World, settle, take};
 
 const RPM: &str = "openai#rpm";
 const TPM: &str = "openai#tpm";
+const SLOTS: &str = "openai#concurrent";
 
 fn ok<T>(value: T) -> Result<T, std::io::Error> {
     Ok(value)
@@ -99,21 +101,50 @@ async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
     assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_slot_tells_the_start_in_each_of_its_limits() {
-    let world = World::with_rate(RPM, 2, 20).await;
+/// Two limits that are used up, the second of them `later`; and a client that has not heard of it, and so asks for both at once.
+async fn used_up(world: &World, later: Duration) -> Client {
+    world.rate(RPM, 2, 20).await;
     world.rate(TPM, 2, 20).await;
     let (client, other) = (world.client(), world.client());
     let _ = take(&client, RPM).await;
-    world.pass(Duration::from_millis(20));
+    world.pass(later);
     let _ = take(&client, TPM).await;
     let _ = (take(&other, RPM).await, take(&other, TPM).await);
-    // One that has not heard of these asks for both at once; what lies unused for 20 ms only is kept.
-    let starts = client.slot([RPM, TPM]);
-    let starts = starts.run(async |slot| ok([slot.start_in(RPM), slot.start_in(TPM), Some(slot.start_at())]));
-    let [requests, tokens, call] = starts.await.unwrap().map(Option::unwrap);
-    assert_eq!((tokens.since(requests), call), (Duration::from_millis(20), tokens));
-    world.pass(Duration::from_secs(10));
-    let other = client.slot(RPM).run(async |slot| ok(slot.start_in(TPM))).await.unwrap();
-    assert_eq!(other, None, "it holds none of these");
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_tells_the_start_in_each_of_its_limits() {
+    // What lies unused for 20 ms is kept; what would for a second is given back, and taken when the call can be made.
+    for (later, kept) in [(20, 20), (1_000, 0)] {
+        let world = World::new().await;
+        world.slots(SLOTS, 1).await;
+        let client = used_up(&world, Duration::from_millis(later)).await;
+        let slot = client.slot([RPM, TPM, SLOTS]).run(async |slot| ok(slot)).await.unwrap();
+        let [requests, tokens] = [RPM, TPM].map(|limit| slot.start_in(limit).unwrap());
+        assert_eq!(
+            (tokens.since(requests), slot.start_at()),
+            (Duration::from_millis(kept), tokens),
+            "{later} ms later"
+        );
+        assert_eq!((slot.start_in(SLOTS), slot.start_in("openai#other")), (None, None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_a_start_the_limits_are_looked_at_side_by_side() {
+    let world = World::embedded().await;
+    let client = used_up(&world, Duration::ZERO).await;
+    let began = Instant::now();
+    let call = tokio::spawn(async move { client.slot([RPM, TPM]).run(async |_| ok(began.elapsed())).await.unwrap() });
+    sleep(Duration::from_secs(1)).await;
+    let looks = [(); 2].map(|()| world.dynamo.faults().hold_next(Operation::GetItem));
+    for look in &looks {
+        look.reached().await;
+        assert_eq!(began.elapsed().as_secs(), 10, "at the start");
+    }
+    // Neither is answered, and the call does not wait for that twice.
+    let begun = call.await.unwrap();
+    assert!(begun <= Duration::from_millis(10_055), "{begun:?}");
+    looks.iter().for_each(Gate::open);
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{self, LeaseTerm, Terms, known_since, longest, wants};
-use crate::cache::{Entry, Reading};
+use crate::attempt::{self, LeaseTerm, Terms, in_parallel, known_since, longest, wants};
+use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
@@ -104,25 +104,23 @@ impl<'a> Waiting<'a> {
     }
 
     /// Whether the vendor asked for a pause since the start was booked. What this process has heard is heeded at once; after a long
-    /// wait the row is read where no reply has shown it of late. Where that fails, the call is made: trouble of the limiter must not
-    /// keep it.
+    /// wait the rows are read, side by side, that no reply has shown of late. Where that takes too long, or fails, the call is made:
+    /// trouble of the limiter must not keep it.
     async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
-        let waited_long = held.booked_wait() > HEARD_WITHIN;
-        for entry in held.entries() {
-            let heard = if waited_long { self.look(&entry).await } else { entry.reading() };
-            let now = self.inner.now();
-            let until = heard.and_then(|reading| reading.bucket.blocked_until());
-            if let Some(until) = until.filter(|until| *until > now) {
-                let dimension = entry.dimension.clone();
-                return Some(RetryIn::new(until.since(now), dimension, RetryReason::CoolingDown));
-            }
+        let entries = held.entries();
+        if held.booked_wait() > HEARD_WITHIN {
+            let look = |entry: &Arc<Entry>| {
+                let (inner, entry) = (Arc::clone(self.inner), Arc::clone(entry));
+                async move { timeout(LOOK_AT_MOST, known_since(&inner, &entry, HEARD_WITHIN)).await }
+            };
+            in_parallel(entries.iter().map(look).collect()).await;
         }
-        None
-    }
-
-    /// Reads the bucket where no reply has shown it of late; `None` where that takes too long, or fails.
-    async fn look(&self, entry: &Entry) -> Option<Reading> {
-        timeout(LOOK_AT_MOST, known_since(self.inner, entry, HEARD_WITHIN)).await.ok()?.ok()
+        let now = self.inner.now();
+        let blocked = |entry: &Arc<Entry>| {
+            let until = entry.reading()?.bucket.blocked_until().filter(|until| *until > now)?;
+            Some(RetryIn::new(until.since(now), entry.dimension.clone(), RetryReason::CoolingDown))
+        };
+        entries.iter().filter_map(blocked).max_by_key(|retry| retry.wait)
     }
 
     /// Tells the asks for slots from those for tokens. While DynamoDB is out, what is not known is taken for tokens.
