@@ -28,8 +28,8 @@ use vendor::Vendors;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How long the callers go on; at least 12
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(12..=600))]
+    /// How long the callers go on; at least 15
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..=600))]
     seconds: u64,
     /// Caller processes; one of them is killed
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]

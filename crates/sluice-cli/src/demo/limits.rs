@@ -13,6 +13,7 @@ pub(crate) const TABLE: &str = "ontopix-vendor-buckets-demo";
 pub(crate) const ANTHROPIC: Api = Api {
     path: "/anthropic",
     limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
+    starts_by: Some("anthropic#requests"),
     tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: None }),
 };
 
@@ -20,11 +21,13 @@ pub(crate) const ANTHROPIC: Api = Api {
 pub(crate) const OPENAI: Api = Api {
     path: "/openai",
     limits: &["openai#requests", "openai#tokens"],
+    starts_by: None,
     tokens: Some(TokensOfACall { limit: "openai#tokens", used: (100, 300), reserved: Some(400) }),
 };
 
 /// The third's: it takes fewer calls at once than the bucket is given, and is busy for a while.
-pub(crate) const ELEVENLABS: Api = Api { path: "/elevenlabs", limits: &["elevenlabs#concurrent"], tokens: None };
+pub(crate) const ELEVENLABS: Api =
+    Api { path: "/elevenlabs", limits: &["elevenlabs#concurrent"], starts_by: None, tokens: None };
 
 /// The three, in the order in which they are told of.
 pub(crate) const APIS: [Api; 3] = [ANTHROPIC, OPENAI, ELEVENLABS];
@@ -34,6 +37,8 @@ pub(crate) const APIS: [Api; 3] = [ANTHROPIC, OPENAI, ELEVENLABS];
 pub(crate) struct Api {
     pub(crate) path: &'static str,
     pub(crate) limits: &'static [&'static str],
+    /// The limit whose starts are judged.
+    pub(crate) starts_by: Option<&'static str>,
     pub(crate) tokens: Option<TokensOfACall>,
 }
 

@@ -36,7 +36,7 @@ type Books<B> = Arc<Mutex<B>>;
 pub(crate) struct Call {
     /// What it will use.
     pub(crate) tokens: u32,
-    /// When the bucket of requests let it start, in microseconds of Unix time. No vendor judges by it: it is for the summary.
+    /// When it was let start, in microseconds of Unix time. No vendor judges by it: it is for the summary.
     pub(crate) start_at: u64,
 }
 

@@ -21,11 +21,14 @@ pub(super) struct Anthropic {
     vendor_429_for: Refused,
     /// Most calls taken in any window.
     busiest_window: usize,
-    /// The burst that the calls' starts show beside the bucket's rate, and the bucket's; and calls that arrived before their start.
+    /// The burst that the calls' starts show beside the bucket's rate, the bucket's, and whether the one is within the other.
     burst_of_starts: f64,
     burst_allowed: f64,
+    starts_fit: bool,
+    /// Calls that arrived before their start.
     called_early: usize,
-    /// The longest time from a start to its arrival, and that for which the bucket leaves room in a window.
+    /// The times from a start to its arrival, and that for which the bucket leaves room in a window.
+    arrival_p50_ms: f64,
     slowest_arrival_ms: f64,
     arrival_room_ms: f64,
     peak_concurrency: u32,
@@ -33,8 +36,6 @@ pub(super) struct Anthropic {
     requests_granted: usize,
     requests_allowed: usize,
     utilisation: f64,
-    #[serde(skip)]
-    starts: Starts,
     #[serde(skip)]
     chart: Vec<usize>,
     #[serde(skip)]
@@ -64,7 +65,9 @@ impl Anthropic {
             busiest_window: books.busiest_window(),
             burst_of_starts: rounded(starts.burst),
             burst_allowed: REQUEST_BURST,
+            starts_fit: starts.fit(REQUEST_BURST),
             called_early: starts.early,
+            arrival_p50_ms: millis(starts.median),
             slowest_arrival_ms: millis(starts.slowest),
             arrival_room_ms: millis(ARRIVES_WITHIN),
             peak_concurrency: books.concurrency().1,
@@ -72,7 +75,6 @@ impl Anthropic {
             requests_granted: granted,
             requests_allowed: allowed,
             utilisation: rounded(ratio(granted as u64, allowed as u64)),
-            starts,
             chart: books.taken_over_time(first, length, chart::columns(length)),
             length,
         }
@@ -82,25 +84,29 @@ impl Anthropic {
         format!("{REQUESTS_PER_WINDOW} calls in {WINDOW_SECS} s and {} at once, as configured", self.concurrency_limit)
     }
 
-    pub(super) fn claims(&self) -> [Claim; 4] {
+    pub(super) fn claims(&self) -> [Claim; 5] {
         let Self { vendor_calls, vendor_429, slowest_arrival_ms, arrival_room_ms, burst_of_starts, .. } = self;
-        let Self { peak_concurrency, concurrency_limit, .. } = self;
+        let Self { called_early, peak_concurrency, concurrency_limit, .. } = self;
         let Refused { requests, tokens, concurrency } = self.vendor_429_for;
-        let late = if requests > 0 && slowest_arrival_ms > arrival_room_ms {
-            format!(" (the slowest took {slowest_arrival_ms:.0} ms to arrive; {arrival_room_ms:.0} fit)")
-        } else if tokens + concurrency > 0 {
-            format!(" ({tokens} for tokens, {concurrency} for calls at once)")
-        } else {
-            String::new()
-        };
-        let early = if self.called_early > 0 { format!("; {} came early", self.called_early) } else { String::new() };
+        let reasons =
+            format!(": {requests} over its calls, {tokens} over its tokens, {concurrency} over its calls at once");
+        let reasons = if *vendor_429 > 0 { reasons } else { String::new() };
+        let early = if *called_early > 0 { format!("; {called_early} came early") } else { String::new() };
+        // With these starts the vendor has no cause to refuse one for the number of calls while none takes longer to arrive.
+        let came_late = requests > 0 && slowest_arrival_ms > arrival_room_ms;
         [
-            (format!("429 to {vendor_429} of {vendor_calls} calls{late}"), *vendor_429 == 0),
+            (format!("429 to {vendor_429} of {vendor_calls} calls{reasons}"), *vendor_429 == 0),
             (
                 format!(
-                    "starts: {REQUEST_RATE} a second and a burst of {burst_of_starts:.2}; the bucket has {REQUEST_BURST}{early}"
+                    "starts: {REQUEST_RATE} a second and a burst of {burst_of_starts:.3}, of {REQUEST_BURST}{early}"
                 ),
-                self.starts.fit(REQUEST_BURST),
+                self.starts_fit && *called_early == 0,
+            ),
+            (
+                format!(
+                    "the slowest call took {slowest_arrival_ms:.0} ms to arrive; its window has room for {arrival_room_ms:.0}"
+                ),
+                !came_late,
             ),
             (
                 format!("at most {peak_concurrency} calls at once"),
@@ -134,7 +140,7 @@ mod tests {
     use super::*;
     use crate::demo::vendor::anthropic::Arrival;
 
-    fn claims(refused: Refused, slowest_millis: u64, calls: u64) -> [Claim; 4] {
+    fn claims(refused: Refused, slowest_millis: u64, calls: u64) -> [Claim; 5] {
         let arrivals: Vec<_> = (0..calls).map(|_| Arrival::taken(0, slowest_millis * 1_000)).collect();
         let starts = Starts::of(&arrivals, REQUEST_RATE);
         Anthropic {
@@ -144,7 +150,9 @@ mod tests {
             busiest_window: arrivals.len(),
             burst_of_starts: starts.burst,
             burst_allowed: REQUEST_BURST,
+            starts_fit: starts.fit(REQUEST_BURST),
             called_early: starts.early,
+            arrival_p50_ms: millis(starts.median),
             slowest_arrival_ms: millis(starts.slowest),
             arrival_room_ms: millis(ARRIVES_WITHIN),
             peak_concurrency: 2,
@@ -152,35 +160,34 @@ mod tests {
             requests_granted: 99,
             requests_allowed: 100,
             utilisation: 0.99,
-            starts,
             chart: Vec::new(),
             length: Duration::from_secs(1),
         }
         .claims()
     }
 
-    fn holds(claims: &[Claim; 4]) -> [bool; 4] {
-        [0, 1, 2, 3].map(|claim: usize| claims[claim].1)
+    fn holds(claims: &[Claim; 5]) -> [bool; 5] {
+        [0, 1, 2, 3, 4].map(|claim: usize| claims[claim].1)
     }
 
     #[test]
-    fn a_429_never_holds_and_says_what_is_known_of_it() {
+    fn a_429_never_holds_and_says_what_for() {
         let none = claims(Refused::default(), 1_712, 2);
-        assert_eq!((none[0].0.as_str(), holds(&none)), ("429 to 0 of 2 calls", [true; 4]), "late, and no harm done");
+        assert_eq!((none[0].0.as_str(), holds(&none)), ("429 to 0 of 2 calls", [true; 5]), "late, and no harm done");
         let late = claims(Refused { requests: 1, ..Refused::default() }, 1_712, 2);
-        assert_eq!(late[0].0, "429 to 1 of 2 calls (the slowest took 1712 ms to arrive; 170 fit)");
-        assert_eq!(holds(&late), [false, true, true, true]);
+        assert_eq!(late[2].0, "the slowest call took 1712 ms to arrive; its window has room for 170");
+        assert_eq!(holds(&late), [false, true, false, true, true]);
         let in_time = claims(Refused { requests: 1, ..Refused::default() }, 169, 2);
-        assert_eq!((in_time[0].0.as_str(), in_time[0].1), ("429 to 1 of 2 calls", false));
-        let other = claims(Refused { tokens: 1, concurrency: 2, requests: 0 }, 1_712, 2);
-        assert_eq!(other[0].0, "429 to 3 of 2 calls (1 for tokens, 2 for calls at once)");
-        assert_eq!(holds(&other), [false, true, false, true]);
+        assert_eq!(holds(&in_time), [false, true, true, true, true]);
+        let mixed = claims(Refused { requests: 1, tokens: 2, concurrency: 3 }, 1_712, 2);
+        assert_eq!(mixed[0].0, "429 to 6 of 2 calls: 1 over its calls, 2 over its tokens, 3 over its calls at once");
+        assert_eq!(holds(&mixed), [false, true, false, false, true]);
     }
 
     #[test]
     fn a_start_too_many_does_not_hold_however_late_the_calls() {
         let many = claims(Refused::default(), 1_712, 3);
-        assert_eq!(many[1].0, "starts: 58.8 a second and a burst of 3.00; the bucket has 2");
-        assert_eq!(holds(&many), [true, false, true, true]);
+        assert_eq!(many[1].0, "starts: 58.8 a second and a burst of 3.000, of 2");
+        assert_eq!(holds(&many), [true, false, true, true, true]);
     }
 }

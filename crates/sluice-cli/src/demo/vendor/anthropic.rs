@@ -69,7 +69,7 @@ const WINDOW: Duration = Duration::from_secs(WINDOW_SECS as u64);
 const CALL_MILLIS: (u64, u64) = (30, 90);
 
 impl Books {
-    /// `arrived` is `now` in microseconds of Unix time.
+    /// `arrived` is `now` on the other clock, in microseconds of Unix time.
     fn judge(&mut self, call: &Call, now: Instant, arrived: u64) -> Result<(), Over> {
         while self.taken.front().is_some_and(|oldest| now.duration_since(oldest.at) >= WINDOW) {
             self.taken.pop_front();
@@ -166,8 +166,11 @@ impl Books {
 }
 
 pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> Answer {
-    let now = Instant::now();
-    let judged = locked(&books).judge(&call, now, unix_micros());
+    let (judged, now) = {
+        let mut books = locked(&books);
+        let now = Instant::now();
+        (books.judge(&call, now, unix_micros()), now)
+    };
     if let Err(over) = judged {
         let mut headers = locked(&books).headers(now);
         retry_after(&mut headers, Duration::from_secs(1));

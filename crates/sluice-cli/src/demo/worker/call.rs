@@ -88,7 +88,10 @@ impl Worker {
 
     /// Calls the vendor, and lets Sluice know what its reply says.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
-        let start_at = slot.start_in(api.limits[0]).unwrap_or(slot.start_at());
+        let start_at = match api.starts_by {
+            Some(limit) => slot.start_in(limit).ok_or_else(|| Failure::new(format!("no start in {limit} was told")))?,
+            None => slot.start_at(),
+        };
         let start_at = u64::try_from(start_at.micros())?;
         let (status, headers, body) = self.send(api, &Call { tokens: used, start_at }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
