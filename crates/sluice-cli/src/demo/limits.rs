@@ -58,8 +58,9 @@ pub(crate) const WINDOW_SECS: u32 = 10;
 pub(crate) const REQUESTS_PER_WINDOW: u32 = 600;
 /// Tokens that it takes in a window.
 pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
-/// Calls that it takes at once.
-pub(crate) const AT_ONCE: u32 = 16;
+/// Calls that it takes at once: half as many again as a process has callers, so that the others get their calls done with what a killed
+/// one leaves.
+pub(crate) const AT_ONCE: u32 = 24;
 
 /// A sliding window of length W in which a vendor takes N calls never sees more than C + R * W of a bucket, and up to R * j more
 /// where calls take between nothing and j to arrive from the start that the bucket gave them. So the bucket gets C = 2 and
