@@ -9,7 +9,7 @@ use super::{Claim, chart};
 use crate::demo::Run;
 use crate::demo::limits::{ARRIVES_WITHIN, AT_ONCE, REQUEST_BURST, REQUEST_RATE, REQUESTS_PER_WINDOW, WINDOW_SECS};
 use crate::demo::vendor::Vendors;
-use crate::demo::vendor::anthropic::Refused;
+use crate::demo::vendor::anthropic::{Books, Refused};
 use crate::figures::{ratio, rounded};
 
 /// What `--json` prints of it.
@@ -47,9 +47,12 @@ const UTILISATION: f64 = 0.97;
 
 impl Anthropic {
     pub(super) fn new(run: &Run, vendors: &Vendors) -> Self {
-        let books = vendors.anthropic();
         let stop = run.start.after(run.length);
-        let stop = u64::try_from(stop.micros()).unwrap_or(0);
+        Self::of(&vendors.anthropic(), u64::try_from(stop.micros()).unwrap_or(0))
+    }
+
+    /// `stop`: when the callers stop, in microseconds of Unix time.
+    fn of(books: &Books, stop: u64) -> Self {
         // The vendor's window opens with the first call.
         let first = books.first_call().unwrap_or(stop).min(stop);
         let length = Duration::from_micros(stop - first);
@@ -140,30 +143,12 @@ mod tests {
     use super::*;
     use crate::demo::vendor::anthropic::Arrival;
 
-    fn claims(refused: Refused, slowest_millis: u64, calls: u64) -> [Claim; 5] {
-        let arrivals: Vec<_> = (0..calls).map(|_| Arrival::taken(0, slowest_millis * 1_000)).collect();
-        let starts = Starts::of(&arrivals, REQUEST_RATE);
-        Anthropic {
-            vendor_calls: arrivals.len(),
-            vendor_429: refused.requests + refused.tokens + refused.concurrency,
-            vendor_429_for: refused,
-            busiest_window: arrivals.len(),
-            burst_of_starts: starts.burst,
-            burst_allowed: REQUEST_BURST,
-            starts_fit: starts.fit(REQUEST_BURST),
-            called_early: starts.early,
-            arrival_p50_ms: millis(starts.median),
-            slowest_arrival_ms: millis(starts.slowest),
-            arrival_room_ms: millis(ARRIVES_WITHIN),
-            peak_concurrency: 2,
-            concurrency_limit: AT_ONCE,
-            requests_granted: 99,
-            requests_allowed: 100,
-            utilisation: 0.99,
-            chart: Vec::new(),
-            length: Duration::from_secs(1),
-        }
-        .claims()
+    /// Calls that all start at once and arrive after this time, beside refused ones. The callers stop when the vendor has taken as
+    /// many as it allows.
+    fn claims(refused: Refused, millis: u64, calls: u64) -> [Claim; 5] {
+        let micros = millis * 1_000;
+        let arrivals = (0..calls).map(|_| Arrival::taken(0, micros)).collect();
+        Anthropic::of(&Books::after(arrivals, refused), micros + calls * 16_667).claims()
     }
 
     fn holds(claims: &[Claim; 5]) -> [bool; 5] {
@@ -182,6 +167,15 @@ mod tests {
         let mixed = claims(Refused { requests: 1, tokens: 2, concurrency: 3 }, 1_712, 2);
         assert_eq!(mixed[0].0, "429 to 6 of 2 calls: 1 over its calls, 2 over its tokens, 3 over its calls at once");
         assert_eq!(holds(&mixed), [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_call_before_its_start_does_not_hold_and_nor_does_a_quota_that_is_not_used() {
+        let early = Books::after(vec![Arrival::taken(1_000_000, 999_999)], Refused::default());
+        let early = Anthropic::of(&early, 999_999 + 2 * 16_667).claims();
+        assert_eq!(early[1].0, "starts: 58.8 a second and a burst of 1.000, of 2; 1 came early");
+        assert_eq!(early[4].0, "50.0 % used (1 of 2 calls; 97 % wanted, a busy machine does less)");
+        assert_eq!(holds(&early), [true, false, true, true, false]);
     }
 
     #[test]

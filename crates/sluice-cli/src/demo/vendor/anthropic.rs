@@ -42,6 +42,13 @@ impl Arrival {
     }
 }
 
+#[cfg(test)]
+impl Books {
+    pub(crate) fn after(arrivals: Vec<Arrival>, refused: Refused) -> Self {
+        Self { arrivals, refused, ..Self::default() }
+    }
+}
+
 /// Calls answered 429, by their reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Refused {
