@@ -23,7 +23,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run several processes, a vendor and a crash on this machine, and show what came of it
+    /// Run several processes against three vendors on this machine, kill one, and show what came of it; exits with 1 where a claim fails
     Demo(demo::Options),
     /// Serve an embedded DynamoDB with table and buckets, for development
     Sandbox(sandbox::Options),

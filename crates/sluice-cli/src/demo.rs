@@ -28,7 +28,7 @@ use vendor::Vendors;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How long the callers go on; at least 15
+    /// How many seconds the callers go on, 15 to 600
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..=600))]
     seconds: u64,
     /// Caller processes; one of them is killed
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// Callers of the first vendor in each process
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
     callers: u32,
-    /// Print the figures as JSON in the last line, and no progress
+    /// Print the figures as JSON in the last line, with what failed, and no progress
     #[arg(long)]
     json: bool,
 }

@@ -44,8 +44,8 @@ struct Known {
 impl Client {
     /// DynamoDB's clock less this process's, as its replies of the last one to two minutes bound it; `None` before the first.
     ///
-    /// Limits stay exact for callers whose clocks are off by 2 s at most ([`CLOCK_ERROR`](sluice_core::CLOCK_ERROR)); above one
-    /// second the client warns (event `clock.offset`), once a minute.
+    /// A rate limit's bound grows by twice the largest error times its refill rate; leases and sweeps reckon with 2 s at most
+    /// ([`CLOCK_ERROR`](sluice_core::CLOCK_ERROR)). Above one second the client warns (event `clock.offset`), once a minute.
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.inner.store.clock_watch().offset()

@@ -127,7 +127,8 @@ impl Slot {
         self.state.start_at
     }
 
-    /// When the rate limit `dimension` alone let it start, which is what its bucket answers for. `None` for a limit that the slot was
+    /// When the rate limit `dimension` alone let it start, by this process's clock: the booked start, or without a wait the moment at
+    /// which its write was planned, before DynamoDB's reply. The bucket's bound holds for these. `None` for a limit that the slot was
     /// not asked for, one of concurrency, and what was granted while DynamoDB was out.
     #[must_use]
     pub fn start_in(&self, dimension: &str) -> Option<Timestamp> {

@@ -62,9 +62,7 @@ pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
 /// one leaves.
 pub(crate) const AT_ONCE: u32 = 24;
 
-/// A sliding window of length W in which a vendor takes N calls never sees more than C + R * W of a bucket, and up to R * j more
-/// where calls take between nothing and j to arrive from the start that the bucket gave them. So the bucket gets C = 2 and
-/// R = (600 - 2 - 10) / 10: the 10 calls that are left are 170 ms for j.
+/// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (600 - 2) / (10 s + 170 ms).
 pub(crate) const REQUEST_BURST: f64 = 2.0;
 pub(crate) const REQUEST_RATE: f64 = 58.8;
 /// The j for which there is room.

@@ -36,6 +36,8 @@ pub(crate) struct Summary {
     errors: u64,
     openai: OpenAi,
     elevenlabs: ElevenLabs,
+    /// What was to be shown and was not; with any, the demo exits with 1.
+    failed: Vec<String>,
     #[serde(skip)]
     last_error: Option<String>,
 }
@@ -51,7 +53,7 @@ impl Summary {
             reports.acquire_micros.sort_unstable();
             (percentile_ms(&reports.acquire_micros, 50), percentile_ms(&reports.acquire_micros, 99))
         });
-        Self {
+        let mut summary = Self {
             anthropic: Anthropic::new(run, vendors),
             crashed_holders: recovery.crashed_holders,
             slots_restored: recovery.slots_restored,
@@ -63,8 +65,12 @@ impl Summary {
             errors,
             openai: OpenAi::new(run, vendors),
             elevenlabs: ElevenLabs::new(run, vendors),
+            failed: Vec::new(),
             last_error,
-        }
+        };
+        let claims = summary.sections().into_iter().flat_map(|(_, claims)| claims);
+        summary.failed = claims.filter(|(_, holds)| !holds).map(|(claim, _)| claim).collect();
+        summary
     }
 
     /// Of the crash, and of the table.
@@ -73,13 +79,13 @@ impl Summary {
         [
             (
                 format!(
-                    "{} slots held by the killed process, {} given back {recovery}, by callers that were refused",
+                    "{} slots were held; {} given back {recovery} by callers that were refused",
                     self.crashed_holders, self.slots_restored
                 ),
                 self.crashed_holders > 0 && self.crashed_holders == self.slots_restored && self.recovery_secs.is_some(),
             ),
             (
-                format!("{} leases left, {} errors", self.leases_left, self.errors),
+                format!("{} errors; after a last sweep {} leases left", self.errors, self.leases_left),
                 self.leases_left == 0 && self.errors == 0,
             ),
         ]
@@ -96,7 +102,7 @@ impl Summary {
     }
 
     pub(crate) fn holds(&self) -> bool {
-        self.sections().iter().flat_map(|(_, claims)| claims).all(|(_, holds)| *holds)
+        self.failed.is_empty()
     }
 
     pub(crate) fn print(&self) {
@@ -118,6 +124,12 @@ impl Summary {
         );
         if let Some(error) = &self.last_error {
             anstream::println!("{}last error{} {error}", RED.render(), RED.render_reset());
+        }
+        let (all, failed) = (self.sections().iter().flat_map(|(_, claims)| claims).count(), self.failed.len());
+        if failed == 0 {
+            anstream::println!("{}all {all} hold{}", GREEN.render(), GREEN.render_reset());
+        } else {
+            anstream::println!("{}{failed} of {all} did not hold{}", RED.render(), RED.render_reset());
         }
     }
 }

@@ -84,48 +84,53 @@ impl Anthropic {
     }
 
     pub(super) fn title(&self) -> String {
-        format!("{REQUESTS_PER_WINDOW} calls in {WINDOW_SECS} s and {} at once, as configured", self.concurrency_limit)
+        format!("takes {REQUESTS_PER_WINDOW} calls in any {WINDOW_SECS} s, and {} at once", self.concurrency_limit)
     }
 
     pub(super) fn claims(&self) -> [Claim; 5] {
-        let Self { vendor_calls, vendor_429, slowest_arrival_ms, arrival_room_ms, burst_of_starts, .. } = self;
-        let Self { called_early, peak_concurrency, concurrency_limit, .. } = self;
+        let Self { vendor_calls, vendor_429, burst_of_starts, called_early, .. } = self;
+        let Self { peak_concurrency, concurrency_limit, .. } = self;
         let Refused { requests, tokens, concurrency } = self.vendor_429_for;
-        let reasons =
-            format!(": {requests} over its calls, {tokens} over its tokens, {concurrency} over its calls at once");
+        let reasons = format!(" (requests {requests}, tokens {tokens}, at once {concurrency})");
         let reasons = if *vendor_429 > 0 { reasons } else { String::new() };
         let early = if *called_early > 0 { format!("; {called_early} came early") } else { String::new() };
-        // With these starts the vendor has no cause to refuse one for the number of calls while none takes longer to arrive.
-        let came_late = requests > 0 && slowest_arrival_ms > arrival_room_ms;
         [
             (format!("429 to {vendor_429} of {vendor_calls} calls{reasons}"), *vendor_429 == 0),
             (
                 format!(
-                    "starts: {REQUEST_RATE} a second and a burst of {burst_of_starts:.3}, of {REQUEST_BURST}{early}"
+                    "starts: a burst of {burst_of_starts:.3} beside {REQUEST_RATE} a second; its bucket allows {REQUEST_BURST}{early}"
                 ),
                 self.starts_fit && *called_early == 0,
             ),
-            (
-                format!(
-                    "the slowest call took {slowest_arrival_ms:.0} ms to arrive; its window has room for {arrival_room_ms:.0}"
-                ),
-                !came_late,
-            ),
+            self.lateness(requests),
             (
                 format!("at most {peak_concurrency} calls at once"),
                 peak_concurrency <= concurrency_limit && concurrency == 0,
             ),
-            (
-                format!(
-                    "{:.1} % used ({} of {} calls; {:.0} % wanted, a busy machine does less)",
-                    self.utilisation * 100.0,
-                    self.requests_granted,
-                    self.requests_allowed,
-                    UTILISATION * 100.0
-                ),
-                self.utilisation >= UTILISATION,
-            ),
+            self.use_of_quota(),
         ]
+    }
+
+    /// With starts as the bucket allows them the vendor has no cause to refuse one for the number of calls while none arrives later.
+    fn lateness(&self, refused: u64) -> Claim {
+        let Self { slowest_arrival_ms, arrival_room_ms, .. } = self;
+        let told =
+            format!("slowest arrival {slowest_arrival_ms:.0} ms after its start (room for {arrival_room_ms:.0} ms)");
+        match (slowest_arrival_ms > arrival_room_ms, refused) {
+            (false, _) => (told, true),
+            (true, 0) => (told + "; no harm done", true),
+            (true, _) => (told + ": why it refused", false),
+        }
+    }
+
+    fn use_of_quota(&self) -> Claim {
+        let Self { utilisation, requests_granted, requests_allowed, arrival_p50_ms, .. } = self;
+        let used = format!("{:.1} % used ({requests_granted} of {requests_allowed} calls)", utilisation * 100.0);
+        let wanted = UTILISATION * 100.0;
+        if *utilisation >= UTILISATION {
+            return (used, true);
+        }
+        (format!("{used}, {wanted:.0} wanted; half took over {arrival_p50_ms:.0} ms to arrive"), false)
     }
 
     pub(super) fn print_chart(&self) {
@@ -159,13 +164,14 @@ mod tests {
     fn a_429_never_holds_and_says_what_for() {
         let none = claims(Refused::default(), 1_712, 2);
         assert_eq!((none[0].0.as_str(), holds(&none)), ("429 to 0 of 2 calls", [true; 5]), "late, and no harm done");
+        assert_eq!(none[2].0, "slowest arrival 1712 ms after its start (room for 170 ms); no harm done");
         let late = claims(Refused { requests: 1, ..Refused::default() }, 1_712, 2);
-        assert_eq!(late[2].0, "the slowest call took 1712 ms to arrive; its window has room for 170");
+        assert_eq!(late[2].0, "slowest arrival 1712 ms after its start (room for 170 ms): why it refused");
         assert_eq!(holds(&late), [false, true, false, true, true]);
         let in_time = claims(Refused { requests: 1, ..Refused::default() }, 169, 2);
         assert_eq!(holds(&in_time), [false, true, true, true, true]);
         let mixed = claims(Refused { requests: 1, tokens: 2, concurrency: 3 }, 1_712, 2);
-        assert_eq!(mixed[0].0, "429 to 6 of 2 calls: 1 over its calls, 2 over its tokens, 3 over its calls at once");
+        assert_eq!(mixed[0].0, "429 to 6 of 2 calls (requests 1, tokens 2, at once 3)");
         assert_eq!(holds(&mixed), [false, true, false, false, true]);
     }
 
@@ -173,15 +179,15 @@ mod tests {
     fn a_call_before_its_start_does_not_hold_and_nor_does_a_quota_that_is_not_used() {
         let early = Books::after(vec![Arrival::taken(1_000_000, 999_999)], Refused::default());
         let early = Anthropic::of(&early, 999_999 + 2 * 16_667).claims();
-        assert_eq!(early[1].0, "starts: 58.8 a second and a burst of 1.000, of 2; 1 came early");
-        assert_eq!(early[4].0, "50.0 % used (1 of 2 calls; 97 % wanted, a busy machine does less)");
+        assert_eq!(early[1].0, "starts: a burst of 1.000 beside 58.8 a second; its bucket allows 2; 1 came early");
+        assert_eq!(early[4].0, "50.0 % used (1 of 2 calls), 97 wanted; half took over 0 ms to arrive");
         assert_eq!(holds(&early), [true, false, true, true, false]);
     }
 
     #[test]
     fn a_start_too_many_does_not_hold_however_late_the_calls() {
         let many = claims(Refused::default(), 1_712, 3);
-        assert_eq!(many[1].0, "starts: 58.8 a second and a burst of 3.000, of 2");
+        assert_eq!(many[1].0, "starts: a burst of 3.000 beside 58.8 a second; its bucket allows 2");
         assert_eq!(holds(&many), [true, false, true, true, true]);
     }
 }

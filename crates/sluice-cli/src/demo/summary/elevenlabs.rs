@@ -62,7 +62,7 @@ impl ElevenLabs {
                 *later == 0,
             ),
             (
-                format!("429 to {busy_429} while busy; before a Retry-After was over, to {more} more at most"),
+                format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} may)"),
                 // Without a 429 no pause was shown.
                 *busy_429 > 0 && *more <= MORE,
             ),

@@ -69,7 +69,7 @@ impl OpenAi {
         [
             (
                 format!(
-                    "429 to {vendor_429} of {} calls; before a Retry-After was over, to {more} more at most",
+                    "429 to {vendor_429} of {} calls; within one Retry-After at most {more} more ({MORE} may)",
                     self.calls
                 ),
                 // Without a 429 no pause was shown.
@@ -77,7 +77,7 @@ impl OpenAi {
             ),
             (
                 format!(
-                    "{:.1} % used ({judged_calls} of {judged_allowed:.0} calls) from a minute (here {MINUTE_SECS} s) after the drop",
+                    "{:.1} % used ({judged_calls} calls; {judged_allowed:.0} flowed back) from {MINUTE_SECS} s after the drop",
                     utilisation * 100.0
                 ),
                 *utilisation >= UTILISATION,
