@@ -112,7 +112,7 @@ impl Progress {
                 format!("{:>4} of {}{free}", whole(level.micros()), whole(capacity.micros()))
             };
             // A call takes from all of its vendor's at once, so that they share these figures.
-            bar.set_message(format!("{state:<16} {:>3} grants/s {:>3} waiting", per_sec[*of], waiting(*of)));
+            bar.set_message(format!("{state:<16} {:>3} calls/s {:>3} waiting", per_sec[*of], waiting(*of)));
         }
     }
 
