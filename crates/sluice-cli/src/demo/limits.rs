@@ -58,8 +58,8 @@ pub(crate) const WINDOW_SECS: u32 = 10;
 pub(crate) const REQUESTS_PER_WINDOW: u32 = 600;
 /// Tokens that it takes in a window.
 pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
-/// Calls that it takes at once: half as many again as a process has callers, so that the others get their calls done with what a killed
-/// one leaves.
+/// Calls that it takes at once: half as many again as a process has callers, so that the others get their calls done with what a
+/// killed one leaves.
 pub(crate) const AT_ONCE: u32 = 24;
 
 /// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (600 - 2) / (10 s + 170 ms).

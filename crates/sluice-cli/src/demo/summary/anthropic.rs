@@ -1,4 +1,4 @@
-//! The vendor that allows what its buckets were given.
+//! The vendor that allows a little more than its buckets give.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct Anthropic {
     starts_fit: bool,
     /// Calls that arrived before their start.
     called_early: usize,
-    /// The times from a start to its arrival, and that for which the bucket leaves room in a window.
+    /// The time from a start to its arrival, the median and the longest; and that for which the bucket leaves room in a window.
     arrival_p50_ms: f64,
     slowest_arrival_ms: f64,
     arrival_room_ms: f64,

@@ -14,7 +14,7 @@ pub(super) struct Starts {
     pub(super) burst: f64,
     /// Calls that arrived before their start.
     pub(super) early: usize,
-    /// The times from a start to its arrival: most were not longer than this, and none than that.
+    /// The time from a start to its arrival: the median, and the longest.
     pub(super) median: Duration,
     pub(super) slowest: Duration,
 }
