@@ -44,6 +44,12 @@ pub enum Fault {
     FailAfterwards,
     /// It is done, and its answer changed on the way back.
     Alter(Alteration),
+    /// It is applied. The head of the reply arrives and half of its body, and then nothing; the connection stays open.
+    StallBody,
+    /// It is applied. The head of the reply arrives and half of its body, and then the connection breaks.
+    CutBody,
+    /// It is applied. The body of the reply arrives a byte at a time, each after this long.
+    Trickle(Duration),
     /// It waits at the gate until the test opens it.
     Hold(Gate),
 }

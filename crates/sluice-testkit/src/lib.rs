@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod broken_body;
 mod clock;
 mod embedded;
 mod engine;

@@ -9,9 +9,12 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::DateTime;
 use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::byte_stream::{AggregatedBytes, ByteStream};
 use aws_smithy_types::date_time::Format as DateTimeFormat;
+use bytes::Bytes;
 use dynoxide::Database;
 
+use crate::broken_body::{Arrival, broken_body};
 use crate::clock::TestClock;
 use crate::engine;
 use crate::faults::{Answered, Call, Fault, Faults};
@@ -183,10 +186,12 @@ impl Link {
                 reply
             }
             Some(Fault::Alter(alteration)) => {
-                let reply = self.send(name, operation, request).await?;
-                let body = alteration.apply(reply.body().bytes().unwrap_or_default());
-                Ok(response(reply.status().as_u16(), body))
+                let (status, body) = whole(self.send(name, operation, request).await?).await?;
+                Ok(response(status, alteration.apply(&body)))
             }
+            Some(Fault::StallBody) => self.send_breaking(name, operation, request, Arrival::Stalls).await,
+            Some(Fault::CutBody) => self.send_breaking(name, operation, request, Arrival::Breaks).await,
+            Some(Fault::Trickle(every)) => self.send_breaking(name, operation, request, Arrival::Trickles(every)).await,
             Some(Fault::Late(by)) => {
                 let (link, name) = (self.clone(), name.to_owned());
                 tokio::spawn(async move {
@@ -210,6 +215,20 @@ impl Link {
             }
             None => self.send(name, operation, request).await,
         }
+    }
+
+    /// Sends the request and breaks the body of its reply.
+    async fn send_breaking(
+        &self,
+        name: &str,
+        operation: Operation,
+        request: HttpRequest,
+        arrival: Arrival,
+    ) -> Result<HttpResponse, ConnectorError> {
+        let mut reply = self.send(name, operation, request).await?;
+        let body = std::mem::replace(reply.body_mut(), SdkBody::taken());
+        *reply.body_mut() = broken_body(collected(body).await?, arrival);
+        Ok(reply)
     }
 
     async fn send(
@@ -285,6 +304,17 @@ fn without_token(mut request: HttpRequest) -> HttpRequest {
         *request.body_mut() = SdkBody::from(body);
     }
     request
+}
+
+/// Status and body of a reply, once all of it is there.
+async fn whole(reply: HttpResponse) -> Result<(u16, Bytes), ConnectorError> {
+    let status = reply.status().as_u16();
+    Ok((status, collected(reply.into_body()).await?))
+}
+
+async fn collected(body: SdkBody) -> Result<Bytes, ConnectorError> {
+    let body = ByteStream::new(body).collect().await;
+    body.map(AggregatedBytes::into_bytes).map_err(|error| ConnectorError::io(error.into()))
 }
 
 fn response(status: u16, body: Vec<u8>) -> HttpResponse {

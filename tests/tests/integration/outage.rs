@@ -65,6 +65,21 @@ async fn a_write_that_hangs_may_have_been_applied_and_says_so() {
     }
 }
 
+/// The head of the reply is there, and says nothing of what became of the write.
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_replys_body_is_not_complete_may_have_been_applied_and_says_so() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let client = world.client();
+    crate::world::take(&client, RPM).await.release().await.unwrap();
+    for fault in [Fault::StallBody, Fault::CutBody, Fault::Trickle(Duration::from_millis(300))] {
+        world.dynamo.faults().always(Operation::UpdateItem, fault);
+        let error = failure(&client).await;
+        assert!(matches!(error, StoreError::Unavailable { maybe_applied: true, .. }), "{error}");
+    }
+    world.dynamo.faults().always(Operation::UpdateItem, Fault::Trickle(Duration::from_micros(1)));
+    let _ = client.acquire(RPM).await.expect("a body that is slow and complete is an answer");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_error_that_passes_is_waited_out() {
     let world = World::with_rate(RPM, 10, 60).await;
