@@ -22,10 +22,12 @@ use crate::store::{ATTEMPT_TIMEOUT, Attributes, Item, StoreError};
 mod apart;
 mod fresh;
 pub(crate) mod inline;
+mod parallel;
 pub(crate) mod rows;
 pub(crate) mod tokens;
 
 pub(crate) use fresh::Fresh;
+pub(crate) use parallel::{Stopped, finished, in_parallel, stopped};
 
 /// What a caller accepts.
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +213,8 @@ pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
         async move { known(&inner, &entry).await.map(drop) }
     });
-    in_parallel(reads.collect()).await.into_iter().collect::<Result<(), _>>()?;
+    let read = in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?;
+    read.into_iter().collect::<Result<(), _>>()?;
     let mut wants = Vec::with_capacity(asks.len());
     for (ask, entry) in asks.iter().zip(entries) {
         let limit = *known(inner, &entry).await?.bucket.limit();
@@ -305,31 +308,4 @@ pub(crate) async fn try_again(inner: &Inner, tries: u32, dimension: &Dimension) 
         inner.store.back_off(tries - PLANS_AT_ONCE).await;
     }
     true
-}
-
-/// What a caller hears whose server ended while a request for it was under way.
-pub(crate) fn stopped(operation: &'static str) -> StoreError {
-    let message = String::from("the runtime that sent it was shut down");
-    StoreError::Unavailable { operation, message, maybe_applied: true }
-}
-
-/// Runs futures side by side and returns their results in order. One alone runs where it is.
-pub(crate) async fn in_parallel<T: Send + 'static>(
-    mut futures: Vec<impl Future<Output = T> + Send + 'static>,
-) -> Vec<T> {
-    if futures.len() == 1
-        && let Some(only) = futures.pop()
-    {
-        return vec![only.await];
-    }
-    let mut results = Vec::with_capacity(futures.len());
-    for task in futures.into_iter().map(tokio::spawn).collect::<Vec<_>>() {
-        match task.await {
-            Ok(result) => results.push(result),
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is shutting down and polls nothing any more, this future included.
-            Err(_) => std::future::pending().await,
-        }
-    }
-    results
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_core::{Bucket, Chunk, Cost, Lease, MAX_LEASES_PER_TRANSACTION};
 
-use crate::attempt::{in_parallel, inline, stopped};
+use crate::attempt::{Stopped, in_parallel, inline, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
@@ -68,7 +68,8 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released
     });
     let mut released = Released::GivenBack;
     let mut failure = None;
-    for result in in_parallel(releases.collect()).await {
+    let results = in_parallel(releases.collect()).await.map_err(|Stopped| stopped("TransactWriteItems"))?;
+    for result in results {
         match result {
             Ok(part) => released = released.max(part),
             Err(error) => failure = Some(error),
@@ -186,5 +187,6 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
             }
         }
     });
-    in_parallel(returns.collect()).await;
+    // Stopped with its runtime: tokens refill, and slots come back when their leases end.
+    let _ = in_parallel(returns.collect()).await;
 }

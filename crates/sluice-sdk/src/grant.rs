@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use crate::attempt::Fresh;
+use crate::attempt::{Fresh, Stopped, finished, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released, give_back_unused, release};
@@ -157,14 +157,10 @@ impl Grant {
         let parts = std::mem::take(&mut self.parts);
         // On its own task: a caller that is dropped here has still released.
         let inner = Arc::clone(&self.inner);
-        match tokio::spawn(async move { release(&inner, parts).await }.instrument(span.clone())).await {
-            Ok(result) => {
-                span.record("sluice.outcome", metrics::name_of(&result));
-                result
-            }
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => std::future::pending().await,
-        }
+        let released = tokio::spawn(async move { release(&inner, parts).await }.instrument(span.clone())).await;
+        let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
+        span.record("sluice.outcome", metrics::name_of(&result));
+        result
     }
 
     /// Releases, and waits for it; not for longer than anyone should. It goes on by itself then.

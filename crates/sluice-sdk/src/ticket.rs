@@ -7,7 +7,7 @@ use sluice_core::{Dimension, RateReceipt, Ticket, TicketRow};
 use tokio::time::Instant;
 
 use crate::acquire::AcquireError;
-use crate::attempt::{self, LeaseTerm, Terms};
+use crate::attempt::{self, LeaseTerm, Terms, finished};
 use crate::client::Inner;
 use crate::config::LONGEST;
 use crate::give_back::give_back_unused;
@@ -36,11 +36,9 @@ async fn carry(inner: &Arc<Inner>, grant: Grant) -> RetryIn {
         parts.iter().max_by_key(|part| part.start_at).map(|part| part.entry.dimension.clone());
     let for_task = Arc::clone(inner);
     // On its own task: cut off in the middle, nobody would know whether the row has the tokens.
-    let ticket = match tokio::spawn(async move { put(&for_task, parts).await }).await {
-        Ok(ticket) => ticket,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => std::future::pending().await,
-    };
+    let ticket = tokio::spawn(async move { put(&for_task, parts).await }).await;
+    // Shut down with its runtime, it has no ticket: its tokens refill.
+    let ticket = finished(ticket).ok().flatten();
     let dimension = latest.unwrap_or_else(|| unreachable!("no grant is empty"));
     // A clock that was set back since the write tells a ticket's start sooner than the grant's, and the ticket lapses by its own.
     let start = ticket.as_ref().map_or(start, Ticket::start_at);

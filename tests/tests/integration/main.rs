@@ -56,6 +56,7 @@ mod refusals_together;
 mod rounding;
 mod settle;
 mod settled_together;
+mod shut_down;
 mod streams;
 mod survey;
 mod sweep;

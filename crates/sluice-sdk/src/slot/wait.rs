@@ -113,7 +113,7 @@ impl<'a> Waiting<'a> {
                 let (inner, entry) = (Arc::clone(self.inner), Arc::clone(entry));
                 async move { timeout(LOOK_AT_MOST, known_since(&inner, &entry, HEARD_WITHIN)).await }
             };
-            in_parallel(entries.iter().map(look).collect()).await;
+            let _ = in_parallel(entries.iter().map(look).collect()).await;
         }
         let now = self.inner.now();
         let blocked = |entry: &Arc<Entry>| {

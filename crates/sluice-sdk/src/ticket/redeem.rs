@@ -6,7 +6,7 @@ use sluice_core::{Bucket, Dimension, Judgement, RateReceipt, RowError, Ticket, T
 use tokio::time::{Duration, Instant};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{contended, in_parallel, saw, unknown};
+use crate::attempt::{Stopped, contended, finished, in_parallel, saw, stopped, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::grant::{Grant, Part, Uncalled};
@@ -97,11 +97,8 @@ impl Client {
         }
         let (inner, owned) = (Arc::clone(&self.inner), ticket.clone());
         // On its own task: a caller that goes away in the middle gives back what it has redeemed.
-        let redeemed = match tokio::spawn(async move { redeem(&inner, &owned).await }).await {
-            Ok(redeemed) => redeemed,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => std::future::pending().await,
-        };
+        let redeemed = tokio::spawn(async move { redeem(&inner, &owned).await }).await;
+        let redeemed = finished(redeemed).unwrap_or_else(|Stopped| Err(stopped("UpdateItem").into()));
         let answer = match redeemed {
             Ok(Claim::Mine(mut held)) => held.take().map_or(Redeemed::Spent, Redeemed::Granted),
             Ok(Claim::Not(answer)) => answer,
@@ -211,7 +208,7 @@ async fn read(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<Vec<Arc<Buck
             saw(&inner, &entry, &row.ok_or_else(|| unknown(&inner, &entry))?)
         }
     });
-    in_parallel(reads.collect()).await.into_iter().collect()
+    in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
 }
 
 /// The readings in the order of the row's parts; `None` where they are of other dimensions.

@@ -64,7 +64,7 @@ pub(super) async fn run(shared: Weak<Shared>, lease_ttl: Duration, mut stopped: 
         let Some(mut due) = shared.upgrade().map(|shared| shared.due()) else { break };
         while !due.is_empty() {
             let rest = due.split_off(due.len().min(AT_ONCE));
-            let sent = in_parallel(due.into_iter().map(send).collect()).await;
+            let Ok(sent) = in_parallel(due.into_iter().map(send).collect()).await else { return };
             let Some(shared) = shared.upgrade() else { return };
             sent.into_iter().for_each(|(due, renewed)| take_note(&shared, &due, renewed));
             due = rest;

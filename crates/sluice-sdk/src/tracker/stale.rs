@@ -49,7 +49,9 @@ pub(super) async fn release(counts: Arc<Counts>, stale: Vec<Tracked>) -> StaleRe
     }
     let releases: Vec<_> = stale.into_iter().map(|tracked| release_one(Arc::clone(&counts), tracked)).collect();
     let mut total = StaleReport::default();
-    for one in in_parallel(releases).await {
+    let many = u64::try_from(releases.len()).unwrap_or(u64::MAX);
+    let Ok(released) = in_parallel(releases).await else { return StaleReport { failed: many, ..total } };
+    for one in released {
         total.given_back += one.given_back;
         total.late += one.late;
         total.failed += one.failed;
