@@ -58,8 +58,8 @@ pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use load::{
-    Before, HEAL_EVERY, LEAKED_AFTER, LONGEST_HEAL_SPACING, Load, Measured, Sample, heal_after, heal_as_usual, mark,
-    mark_anew, note_outlived, note_outlived_anew, unmark,
+    Before, HEAL_EVERY, LEAKED_AFTER, LONGEST_HEAL_SPACING, Load, Measured, NOTE_EVERY, Sample, clear_refusals,
+    heal_after, heal_as_usual, mark, mark_anew, note, note_again, note_outlived, note_outlived_anew, unmark,
 };
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;

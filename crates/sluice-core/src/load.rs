@@ -23,6 +23,7 @@ use crate::timestamp::Timestamp;
 mod average;
 mod mark;
 mod measure;
+mod note;
 
 use mark::ahead;
 pub use mark::{
@@ -30,6 +31,8 @@ pub use mark::{
     unmark,
 };
 pub use measure::{Before, Measured, Sample};
+use note::Crowd;
+pub use note::{NOTE_EVERY, clear_refusals, note, note_again};
 
 /// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
 pub const LEAKED_AFTER: Duration = Duration::from_secs(15 * 60);
@@ -43,6 +46,7 @@ pub struct Load {
     heal_after: Option<Timestamp>,
     refused: i64,
     outlived: i64,
+    crowd: Crowd,
 }
 
 /// What a sweep measured.
@@ -98,6 +102,7 @@ impl Load {
             heal_after: time(HEAL_AFTER).unwrap_or_default(),
             refused: count(REFUSED).unwrap_or_default(),
             outlived: count(OUTLIVED).unwrap_or_default(),
+            crowd: Crowd::read(row),
         })
     }
 
@@ -111,6 +116,7 @@ impl Load {
             heal_after: None,
             refused: 0,
             outlived: 0,
+            crowd: Crowd::default(),
         }
     }
 
@@ -237,5 +243,12 @@ impl Load {
     #[must_use]
     pub const fn outlived(&self) -> i64 {
         self.outlived
+    }
+
+    /// How many processes were refused slots, or waited for them, in the current period of [`NOTE_EVERY`] or the last; zero if none
+    /// noted itself. A process that has left counts for that long.
+    #[must_use]
+    pub fn crowd(&self, now: Timestamp) -> u32 {
+        u32::try_from(self.crowd.size(now)).unwrap_or(u32::MAX)
     }
 }

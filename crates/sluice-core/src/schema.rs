@@ -121,6 +121,12 @@ pub const HEALED_AT: &str = "healed_at";
 pub const HEAL_AFTER: &str = "heal_after";
 /// Load, optional: monotone count of the refusals that callers told with that.
 pub const REFUSED: &str = "refused";
+/// Load, optional: the period of eight seconds that [`CROWD`] is of, counted from the epoch.
+pub const CROWD_PERIOD: &str = "crowd_period";
+/// Load, optional: processes that were refused slots, or waited for them, in that period.
+pub const CROWD: &str = "crowd";
+/// Load, optional: the same count of the period before.
+pub const CROWD_BEFORE: &str = "crowd_before";
 /// Load, optional: monotone count of holders that were found alive after their lease had ended.
 pub const OUTLIVED: &str = "outlived";
 

@@ -24,6 +24,7 @@ use crate::store::StoreError;
 use crate::sweep::{self, Healed, ReadUnits};
 
 mod due;
+mod note;
 mod turn;
 
 use due::{Due, Dues};
@@ -278,9 +279,15 @@ impl Healing {
     }
 }
 
-/// Marks the bucket as being swept, and sweeps it where nobody else does. False where this process may not.
+/// Notes the process, marks the bucket as being swept, and sweeps it where nobody else does. False where this process may not.
 async fn try_to_heal(inner: &Inner, entry: &Entry) -> bool {
-    let (turn, result) = match Turn::take(inner, entry).await {
+    let noted = note::write(inner, entry).await;
+    let turn = if matches!(noted, Err(StoreError::AccessDenied { .. })) {
+        noted.map(|()| None)
+    } else {
+        Turn::take(inner, entry).await
+    };
+    let (turn, result) = match turn {
         Ok(Some(turn)) => (Some(turn), sweep_it(inner, entry, turn).await),
         Ok(None) => (None, Ok(())),
         Err(error) => (None, Err(error)),

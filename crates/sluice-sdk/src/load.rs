@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluice_core::{Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp};
+use tokio::time::Instant;
 
 use crate::attempt::refused;
 use crate::cache::Entry;
@@ -15,6 +16,9 @@ use crate::store::{Attributes, Item};
 
 /// A load row that was seen longer ago says nothing: two sweeps have measured anew since.
 const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// A crowd that was seen longer ago says nothing: two notes of this process have failed since.
+const CROWD_KNOWN_FOR: Duration = Duration::from_secs(20);
 
 /// A refused caller is told no shorter wait: sooner it would only ask more often than those who wait in line do.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
@@ -28,6 +32,8 @@ pub(crate) struct LoadSeen {
     row: Mutex<Option<(Arc<Load>, Timestamp)>>,
     /// What those want who wait in this process, in millionths.
     waiting: AtomicI64,
+    /// How many processes wanted slots, as this one's last note found, and when.
+    crowd: Mutex<Option<(u32, Instant)>>,
 }
 
 /// One who waits for slots of a bucket, until it is dropped.
@@ -49,6 +55,18 @@ impl LoadSeen {
     pub(crate) fn last(&self) -> Option<Arc<Load>> {
         let seen = self.row.lock().unwrap_or_else(PoisonError::into_inner);
         seen.as_ref().map(|(load, _)| Arc::clone(load))
+    }
+
+    /// How many processes of the fleet wait for slots of the bucket, or were refused of late, this one among them. `None` if this
+    /// process has not noted itself within [`CROWD_KNOWN_FOR`], as with `SLUICE_SELF_HEAL=off` or without the right to.
+    pub(crate) fn crowd(&self) -> Option<u32> {
+        let (crowd, at) = (*self.crowd.lock().unwrap_or_else(PoisonError::into_inner))?;
+        (at.elapsed() <= CROWD_KNOWN_FOR).then_some(crowd)
+    }
+
+    /// Takes in the crowd that a note of this process found.
+    pub(crate) fn saw_crowd(&self, crowd: u32) {
+        *self.crowd.lock().unwrap_or_else(PoisonError::into_inner) = Some((crowd, Instant::now()));
     }
 
     /// What those want who wait in this process.
@@ -125,4 +143,20 @@ fn measured_wait(entry: &Entry, besides: Amount, now: Timestamp) -> Option<Durat
     let rate = load.drain_rate_of(taken(&entry.reading()?.bucket))?;
     let wait = rate.time_for(entry.load.waiting().plus(besides))?;
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_that_was_seen_long_ago_is_not_known() {
+        let load = LoadSeen::default();
+        assert_eq!(load.crowd(), None);
+        load.saw_crowd(7);
+        tokio::time::advance(CROWD_KNOWN_FOR).await;
+        assert_eq!(load.crowd(), Some(7));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(load.crowd(), None);
+    }
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
+mod crowd;
 mod denied;
 mod finish;
 mod spacing;

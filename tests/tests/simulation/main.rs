@@ -94,7 +94,7 @@ fn simulation_keeps_every_promise() {
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 56] = [
+const ACTS: [&str; 57] = [
     "a call fails",
     "a caller heals",
     "a caller that was shed comes back",
@@ -126,6 +126,7 @@ const ACTS: [&str; 56] = [
     "inline: take and release in one write",
     "judged: a drain rate",
     "judged: a mark",
+    "judged: a note",
     "judged: a return",
     "judged: a settle",
     "judged: a slot came back in time",

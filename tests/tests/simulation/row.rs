@@ -64,6 +64,8 @@ pub(crate) struct LoadRow {
     pub(crate) healed_at: Micros,
     pub(crate) heal_after: Micros,
     pub(crate) refused: Micros,
+    /// The number of the period, and the processes of it and of the one before.
+    pub(crate) crowd: [Micros; 3],
 }
 
 impl LoadRow {
@@ -81,6 +83,7 @@ impl LoadRow {
             healed_at: read("healed_at", 6),
             heal_after: read("heal_after", 6),
             refused: read("refused", 0),
+            crowd: ["crowd_period", "crowd", "crowd_before"].map(|name| read(name, 0)),
         }
     }
 }

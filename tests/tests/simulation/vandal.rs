@@ -36,7 +36,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 37] = [
+const SPOILABLE: [&str; 40] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -72,6 +72,9 @@ const SPOILABLE: [&str; 37] = [
     "healed_at",
     "heal_after",
     "refused",
+    "crowd_period",
+    "crowd",
+    "crowd_before",
     "outlived",
     "drift_seen_at",
 ];

@@ -20,6 +20,8 @@ pub(crate) enum Purpose {
     Observe { by: Micros, version: Micros, from_line: bool },
     /// A refused caller is about to sweep the bucket of this load row: the moment, and the refusals that it tells of.
     Mark { now: Micros, refusals: Micros },
+    /// A process that wants slots notes itself and its refusals; `before` where it begins a period, with the count of the one before.
+    Note { period: Micros, before: Option<Micros>, refusals: Micros },
     /// A caller that may not sweep it takes its mark back.
     Unmark { at: Micros },
     /// A caller that marked it says that its sweep was dear, and how long all leave the bucket alone; or (`None`) that it was not.
@@ -36,6 +38,10 @@ impl Purpose {
         let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
         if key.starts_with(LOAD_PREFIX) {
             let mark = read(":now", 6).zip(read(":n", 0)).map(|(now, refusals)| Self::Mark { now, refusals });
+            let note = read(":p", 0).zip(read(":n", 0));
+            if let (Some((period, refusals)), false) = (note, has(":now")) {
+                return Self::Note { period, before: read(":b", 0), refusals };
+            }
             let unmark = read(":mine", 6).map(|at| Self::Unmark { at });
             let put_off = read(":by", 6).map(|by| Self::PutOff { until: read(":until", 6), by });
             return mark.or(unmark).or(put_off).unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
@@ -125,9 +131,9 @@ fn reclaims(key: &str, part: &Value) -> Vec<String> {
 pub(crate) fn may_be_of_a_heal(call: Call<'_>) -> bool {
     match call.operation {
         Operation::Scan | Operation::GetItem => true,
-        _ => changes(call)
-            .iter()
-            .any(|change| matches!(change.purpose, Purpose::Mark { .. }) || !change.reclaims.is_empty()),
+        _ => changes(call).iter().any(|change| {
+            matches!(change.purpose, Purpose::Mark { .. } | Purpose::Note { .. }) || !change.reclaims.is_empty()
+        }),
     }
 }
 

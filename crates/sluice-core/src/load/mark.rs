@@ -149,6 +149,6 @@ pub fn note_outlived_anew(dimension: &Dimension, row: &impl Row, holders: u32) -
 }
 
 /// Whether a count is there, and is none.
-fn is_in_the_way(row: &impl Row, count: &str) -> bool {
+pub(super) fn is_in_the_way(row: &impl Row, count: &str) -> bool {
     matches!(row.field(count), Some(Field::Text(_) | Field::Other))
 }

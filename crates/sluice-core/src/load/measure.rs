@@ -112,6 +112,7 @@ impl Before {
             heal_after: self.load.as_ref().and_then(Load::heal_after),
             refused: self.load.as_ref().map_or(0, Load::refused),
             outlived,
+            crowd: self.load.as_ref().map(|load| load.crowd).unwrap_or_default(),
         };
         let outlived = last.map_or(0, |last| measured.outlived.saturating_sub(last.outlived)).max(0);
         Some(Measured { update: self.write(&measured), load, outlived })

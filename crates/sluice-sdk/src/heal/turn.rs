@@ -27,7 +27,7 @@ pub(super) struct Turn {
 impl Turn {
     /// Marks the bucket, where no other process has of late. A mark that is sent again after a lost reply finds itself.
     pub(super) async fn take(inner: &Inner, entry: &Entry) -> Result<Option<Self>, StoreError> {
-        let (now, refusals) = (inner.now(), entry.wanted.take_refusals());
+        let (now, refusals) = (inner.now(), 0);
         entry.wanted.tried(now, HEAL_EVERY);
         let update = mark(&entry.dimension, refusals, now);
         let mut in_doubt = false;
@@ -43,16 +43,12 @@ impl Turn {
                 return Ok(Some(Self::of(&load, now)));
             }
             Ok(Written::ConditionFailed(row)) => row.unwrap_or_default(),
-            Err(error) => {
-                entry.wanted.put_back(refusals);
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         };
         let load = entry.saw_load(&row, inner.now());
         if in_doubt && load.healed_at() == Some(now) {
             return Ok(Some(Self::of(&load, now)));
         }
-        entry.wanted.put_back(refusals);
         metrics::healed(entry, "left");
         // Right after the other's time is over, and not a whole time after this try.
         let left = load.may_be_marked_at(now).since(now);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluice_testkit::{Faults, Rights};
+use sluice_testkit::{Call, Faults, Rights};
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_role_that_may_not_heal_is_told_once_and_asks_no_more() {
-    // The mark, the scan, and the mark taken back; or the mark.
-    for (denied, most) in [("Scan", 1 + SCANS_OF_A_HEAL + 1), ("load", 1)] {
+    // The note (two tries), the mark, the scan, and the mark taken back; or the note.
+    for (denied, most) in [("Scan", 2 + 1 + SCANS_OF_A_HEAL + 1), ("load", 1)] {
         let world = World::with_slots(SLOTS, 1).await;
         crash(&world, 1).await;
         world.pass_lease();
@@ -42,6 +42,11 @@ fn without_scan() -> Faults {
     faults
 }
 
+/// Whether it is a mark, or the write that takes it back.
+fn is_of_a_mark(call: Call<'_>) -> bool {
+    [&b":never"[..], b":mine"].iter().any(|value| call.body.windows(value.len()).any(|part| part == *value))
+}
+
 /// A client of that role.
 fn may_not_scan(world: &World, faults: Faults) -> Client {
     let clock = world.dynamo.clock().off_by(0);
@@ -59,9 +64,7 @@ async fn a_role_that_may_mark_and_not_scan_leaves_its_turn_to_others() {
         let faults = without_scan();
         let writes = AtomicU64::new(0);
         faults.draw(move |call| {
-            let is_write = call.operation == Operation::UpdateItem;
-            // Of the mark, or of the write that takes it back.
-            (is_write && lost).then(|| writes.fetch_add(1, Ordering::SeqCst)).filter(|at| at % 2 == 0)?;
+            (is_of_a_mark(call) && lost).then(|| writes.fetch_add(1, Ordering::SeqCst)).filter(|at| at % 2 == 0)?;
             Some(Fault::LoseReply)
         });
         let client = may_not_scan(&world, faults);
@@ -87,7 +90,7 @@ async fn a_mark_that_another_made_meanwhile_is_not_taken_back() {
     let in_vain = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&in_vain);
     faults.watch(move |answered| {
-        let is_refused = answered.call.operation == Operation::UpdateItem && answered.status != 200;
+        let is_refused = is_of_a_mark(answered.call) && answered.status != 200;
         counted.fetch_add(u64::from(is_refused), Ordering::SeqCst);
     });
     let gate = faults.hold_next(Operation::GetItem);

@@ -88,6 +88,10 @@ impl Ledger {
                 self.marked(writer, bucket, &before, at, (now, error))?;
                 LoadRow { healed_at: at, refused: before.refused + refusals, ..before.clone() }
             }
+            Purpose::Note { period, before: last, refusals } => {
+                let noted = self.noted(writer, bucket, before.crowd, (period, last), (now, error))?;
+                LoadRow { crowd: noted, refused: before.refused + refusals, ..before.clone() }
+            }
             Purpose::Unmark { at } => {
                 self.marked_it(writer, bucket)?;
                 LoadRow { healed_at: if before.healed_at == at { 0 } else { before.healed_at }, ..before.clone() }
@@ -102,8 +106,8 @@ impl Ledger {
             }
             Purpose::Measure => {
                 self.measured(writer, bucket, (&before, &after), (now, error))?;
-                let LoadRow { healed_at, heal_after, refused, .. } = before;
-                LoadRow { healed_at, heal_after, refused, ..after.clone() }
+                let LoadRow { healed_at, heal_after, refused, crowd, .. } = before;
+                LoadRow { healed_at, heal_after, refused, crowd, ..after.clone() }
             }
             _ => before.clone(),
         };
@@ -147,6 +151,30 @@ impl Ledger {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Each note counts one process, in a period that some clock shows.
+    fn noted(
+        &mut self,
+        writer: Writer<'_>,
+        bucket: &str,
+        [period, count, last]: [Micros; 3],
+        (now_in, before): (Micros, Option<Micros>),
+        (now, error): (Micros, Micros),
+    ) -> Result<[Micros; 3], String> {
+        let Writer::Process(by) = writer else { return Err(format!("{bucket}: {} noted itself", writer.name())) };
+        let was_spoiled = self.was_spoiled(&format!("load#{bucket}"), now);
+        if now_in > (now + error).div_euclid(HEAL_EVERY) && !was_spoiled {
+            return Err(format!("{bucket}: {by} noted itself in {now_in}, which no clock shows at {now}"));
+        }
+        if before.is_some_and(|before| before > if period + 1 == now_in { count } else { 0 }) && !was_spoiled {
+            return Err(format!("{bucket}: {by} counted {before:?} in {period}, and there were {count}"));
+        }
+        self.judgements.push("judged: a note");
+        Ok(match before {
+            None => [period, count + 1, last],
+            Some(before) => [now_in, 1, before],
+        })
     }
 
     /// Only who marked a bucket last says more of its mark.

@@ -100,6 +100,7 @@ impl Ledger {
             }
             Purpose::Other
             | Purpose::Mark { .. }
+            | Purpose::Note { .. }
             | Purpose::Unmark { .. }
             | Purpose::PutOff { .. }
             | Purpose::Measure => return Ok(()),

@@ -1,0 +1,53 @@
+//! The note of this process in a bucket's load row: its refusals, and itself, as one of those that want slots.
+
+use sluice_core::{clear_refusals, note, note_again};
+
+use crate::cache::Entry;
+use crate::client::Inner;
+use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
+
+/// Tries of one note, each planned from the row that the last one found: processes that begin a period at once fail each other, and a
+/// spoiled count takes one try more.
+const TRIES: u32 = 6;
+
+/// Notes this process, with the callers that were refused since its last note. The reply tells how many processes want slots, and shows
+/// the load row. A note whose reply is lost is sent again, and may count twice for a period or two.
+pub(super) async fn write(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
+    let refusals = entry.wanted.take_refusals();
+    let noted = try_to_write(inner, entry, refusals).await;
+    match noted {
+        Ok(Some(row)) => {
+            let now = inner.now();
+            entry.load.saw_crowd(entry.saw_load(&row, now).crowd(now));
+            tracing::debug!(event = "heal.noted", dimension = %entry.dimension, crowd = entry.load.crowd());
+            Ok(())
+        }
+        // The next note carries them.
+        Ok(None) => {
+            entry.wanted.put_back(refusals);
+            Ok(())
+        }
+        Err(error) => {
+            entry.wanted.put_back(refusals);
+            Err(error)
+        }
+    }
+}
+
+/// The row as the note left it; `None` if other processes were faster in every try.
+async fn try_to_write(inner: &Inner, entry: &Entry, refusals: u32) -> Result<Option<Item>, StoreError> {
+    let (dimension, now) = (&entry.dimension, inner.now());
+    let mut update = note(dimension, refusals, now);
+    for _ in 0..TRIES {
+        let row = match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => return Ok(Some(row)),
+            Written::ConditionFailed(row) => row.unwrap_or_default(),
+        };
+        let row = Attributes(&row);
+        if let Some(clear) = clear_refusals(dimension, &row) {
+            inner.store.update(&clear, IfAmbiguous::SendAgain).await?;
+        }
+        update = note_again(dimension, &row, refusals, now);
+    }
+    Ok(None)
+}
