@@ -197,21 +197,36 @@ static FORGET: Statement = Statement::fixed(
     &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
 );
 
+/// What both corrections write.
+const CORRECTED: &str = "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1 REMOVE #d, #s";
+
+const CORRECTED_NAMES: &[(&str, &str)] = &[
+    ("#T", TOKENS),
+    ("#C", CAPACITY),
+    ("#d", DRIFT),
+    ("#s", DRIFT_SEEN_AT),
+    ("#v", VERSION),
+    ("#w", COUNTED),
+    ("#x", CAPPED),
+];
+
 /// Interleavings that the condition stops: another sweep that agreed corrected first (d, s: its write took the note away); a
 /// resize between the reading and this write (C); there is no room, so that the slots came back in another way (T); a lease
 /// that was deleted without its slots since the last reading has made a minted one good already (x).
-static CORRECT: Statement = Statement::fixed(
-    "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1 REMOVE #d, #s",
+static GIVE_BACK: Statement = Statement::fixed(
+    CORRECTED,
     "#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND (attribute_not_exists(#x) OR #x = :x)",
-    &[
-        ("#T", TOKENS),
-        ("#C", CAPACITY),
-        ("#d", DRIFT),
-        ("#s", DRIFT_SEEN_AT),
-        ("#v", VERSION),
-        ("#w", COUNTED),
-        ("#x", CAPPED),
-    ],
+    CORRECTED_NAMES,
+);
+
+/// Interleavings that the condition stops: as above, but for the room. A write of Sluice that makes a minted slot good either
+/// deletes a lease without its slots (x) or is a correction (d, s); T says nothing of it. A condition on T would stop the
+/// correction for good: once more slots were minted than the first sweep noted, the rest never fits, every sweep plans this very
+/// write, and none passes.
+static TAKE_AWAY: Statement = Statement::fixed(
+    CORRECTED,
+    "#d = :seen AND #s = :at AND #C = :c AND (attribute_not_exists(#x) OR #x = :x)",
+    CORRECTED_NAMES,
 );
 
 impl Correction {
@@ -247,18 +262,23 @@ impl Correction {
         }
     }
 
-    /// As much as both sweeps found. Where slots were minted, T may go below zero until holders release, as in a resize.
+    /// As much as both sweeps found; what only this one found, the next two put right. Where slots were minted, T may go below
+    /// zero until holders release, as in a resize, and may stay above the capacity until then.
     fn correct(first: &Bucket, last: &Bucket, note: &Note, found: Amount) -> Self {
         let noted = note.drift.get();
-        let slots = if is_negative(found) { found.max(noted) } else { found.min(noted) };
+        let is_minted = is_negative(found);
+        let slots = if is_minted { found.max(noted) } else { found.min(noted) };
         let capacity = first.capacity_as_read();
-        let values = alloc::vec![
+        let mut values = alloc::vec![
             (":k", Operand::number(slots)),
             (":c", Operand::number(capacity)),
-            (":room", Operand::number(capacity.get().minus(slots))),
             (":x", Operand::number(last.capped().unwrap_or_default())),
         ];
-        Self::Correct { update: on(first, note, &CORRECT, values), slots }
+        if !is_minted {
+            values.push((":room", Operand::number(capacity.get().minus(slots))));
+        }
+        let statement = if is_minted { &TAKE_AWAY } else { &GIVE_BACK };
+        Self::Correct { update: on(first, note, statement, values), slots }
     }
 }
 

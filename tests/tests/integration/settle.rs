@@ -1,8 +1,11 @@
 //! A call is charged what it used, once, whatever is lost on the way.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Client, Grant, Request, SettleError, Settled, SlotError, StoreError};
+use sluice_core::Timestamp;
+use sluice_sdk::{AcquireError, Client, Clock, Grant, Request, SettleError, Settled, SlotError, StoreError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -122,6 +125,23 @@ async fn settled_twice_counts_once_and_settled_again_counts_from_before() {
     assert_eq!(world.level(TPM).await, "880");
     assert_eq!(call(&world.client(), 30).await.settle(TPM, 30).await.unwrap(), Settled::AsTaken);
     assert_eq!(world.level(TPM).await, "850");
+}
+
+/// Found by the simulation (seed 910068), whose oracle took it for a settle too many.
+#[tokio::test(start_paused = true)]
+async fn what_found_no_room_goes_back_later_if_the_clock_went_back() {
+    let world = World::new().await;
+    world.tokens(TPM, 1_000, 10).await;
+    let (time, off) = (world.dynamo.clock().clone(), Arc::new(AtomicI64::new(0)));
+    let its_off = Arc::clone(&off);
+    let now = move || Timestamp::from_micros(time.now().micros() + its_off.load(Ordering::SeqCst));
+    let client = world.client_with(|client| client.clock(Clock::from_fn(now.clone())));
+    let mut grant = call(&client, 400).await;
+    world.pass(Duration::from_millis(3_900));
+    assert_eq!(grant.settle(TPM, 0).await.unwrap(), returned(10), "to the brim");
+    off.store(-2_000_000, Ordering::SeqCst);
+    assert_eq!(grant.settle(TPM, 0).await.unwrap(), returned(200), "to the brim of two seconds ago");
+    assert_eq!(grant.settle(TPM, 0).await.unwrap(), returned(0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ pub(crate) struct Account {
     /// For rounding: each take of a line may lose a millionth.
     pub(crate) takes: u64,
     /// What its calls said that they had not used, and what of it went back.
-    pub(crate) surplus: Micros,
+    surplus: Micros,
     settled: Micros,
     /// What was taken and not told yet.
     pub(crate) bookings: Vec<Booking>,
@@ -25,6 +25,8 @@ pub(crate) struct Account {
 pub(crate) struct Booking {
     /// The moment for which it was planned, by the clock of the client.
     pub(crate) planned: Micros,
+    /// When it was written, by the clock that is ahead of all.
+    latest: Micros,
     pub(crate) after: BucketRow,
     pub(crate) taken: Micros,
     /// Starts that callers were told.
@@ -38,6 +40,15 @@ pub(crate) struct Told {
     pub(crate) cost: Micros,
     pub(crate) now: Micros,
     pub(crate) by: Teller,
+}
+
+/// The write that a start turned out to be of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// Callers that it is for, as far as they were told.
+    pub(crate) callers: usize,
+    /// When it was made.
+    pub(crate) written_at: Micros,
 }
 
 /// What told a start.
@@ -57,8 +68,8 @@ const BOOKINGS_KEPT: usize = 64;
 const MOVES: u32 = 2;
 
 impl Booking {
-    pub(crate) const fn new(planned: Micros, after: BucketRow, taken: Micros) -> Self {
-        Self { planned, after, taken, told: Vec::new() }
+    pub(crate) const fn new(planned: Micros, latest: Micros, after: BucketRow, taken: Micros) -> Self {
+        Self { planned, latest, after, taken, told: Vec::new() }
     }
 
     /// When the last of it is there.
@@ -106,11 +117,21 @@ impl Account {
     /// A caller was told a start: one of the writes of its process took tokens that are there then, and that nobody else was told
     /// of. A clock that went back since it asked may tell it later, by twice its error; what another caller left, or a process had
     /// in stock, may be had at once.
-    pub(crate) fn told_start(&mut self, bucket: &str, start: Told, error: Micros) -> Result<usize, String> {
+    pub(crate) fn told_start(&mut self, bucket: &str, start: Told, error: Micros) -> Result<Found, String> {
         let Some(found) = self.place(start, error, MOVES) else {
             return Err(format!("{bucket}: a caller was {start:?}, and its process booked {:?}", self.bookings));
         };
-        Ok(self.bookings[found].told.len())
+        let Booking { latest, told, .. } = &self.bookings[found];
+        Ok(Found { callers: told.len(), written_at: latest - error })
+    }
+
+    /// When the first write was made whose start a caller may have taken over that asked after it.
+    pub(crate) fn may_be_taken_over(&self, asked_at: Micros, start: Micros, error: Micros) -> Option<Micros> {
+        let was_left = |booking: &&Booking| {
+            let its_start = booking.after.reaches_zero();
+            booking.latest - error <= asked_at && its_start >= asked_at - error && its_start <= start + 2
+        };
+        self.bookings.iter().filter(was_left).map(|booking| booking.latest - error).min()
     }
 
     /// Finds a write for a start, where others may have to be of another write than they seemed to be.
@@ -144,6 +165,16 @@ impl Account {
         self.kept -= surplus;
         // Less goes back where the rest has flowed back by itself.
         self.excused += surplus;
+    }
+
+    /// So much of it found no room, and does not go back unless the call is settled once more.
+    pub(crate) const fn found_no_room(&mut self, rest: Micros) {
+        self.surplus -= rest;
+    }
+
+    /// The call is settled once more: what found no room may find it now, if the clock of its process went back.
+    pub(crate) const fn settles_again(&mut self, rest: Micros) {
+        self.surplus += rest;
     }
 
     /// A write gave back what calls had not used.
@@ -185,4 +216,16 @@ impl Account {
     fn rounding(&self) -> Micros {
         Micros::from(self.takes) * 2
     }
+}
+
+#[test]
+fn what_found_no_room_may_go_back_when_its_call_is_settled_again() {
+    let mut account = Account::default();
+    account.settles(600_000);
+    account.settled("a", "openai#rpm", 5_872).unwrap();
+    account.found_no_room(594_128);
+    assert!(account.clone().settled("a", "openai#rpm", 1).is_err(), "for nothing it never does");
+    account.settles_again(594_128);
+    account.settled("a", "openai#rpm", 594_128).unwrap();
+    assert!(account.settled("a", "openai#rpm", 1).is_err(), "and no more than the call had left");
 }

@@ -142,16 +142,21 @@ impl Caller {
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
-        let mut shared = false;
+        let (mut shared, mut taken_at) = (false, grip.asked_at);
         for (name, cost) in &need.parts {
             let cost = i128::from(*cost) * 1_000_000;
             let balance = self.universe.ledger(|ledger| {
                 let account = ledger.account(&self.process.name, name);
+                let start = Micros::from(grip.start_at);
                 if self.universe.scenario.bucket(name).is_some_and(|bucket| !bucket.is_concurrent()) {
                     account.kept += cost;
                     if need.parts.len() == 1 && !self.has_leases && !grip.redeemed {
-                        let start = Told { at: Micros::from(grip.start_at), cost, now, by: Teller::Grant };
-                        shared |= account.told_start(name, start, error)? > 1;
+                        let start = Told { at: start, cost, now, by: Teller::Grant };
+                        let found = account.told_start(name, start, error)?;
+                        shared |= found.callers > 1;
+                        taken_at = taken_at.min(found.written_at);
+                    } else if let Some(at) = account.may_be_taken_over(grip.asked_at, start, error) {
+                        taken_at = taken_at.min(at);
                     }
                 }
                 account.balance(&self.process.name, name)
@@ -164,7 +169,7 @@ impl Caller {
         if grip.booked {
             self.left_for_a_cool_down(need, grip.asked_at, now);
         }
-        self.universe.record(|record| record.granted(&self.process.name, need, now, grip))
+        self.universe.record(|record| record.granted(&self.process.name, need, now, grip, taken_at))
     }
 
     /// Whoever booked a start into a cool-down leaves it, and books anew.
@@ -221,6 +226,11 @@ impl Caller {
 }
 
 impl Need {
+    #[cfg(test)]
+    pub(crate) fn of(bucket: &str, cost: i32) -> Self {
+        Self { parts: vec![(bucket.to_owned(), cost)], concurrent: false }
+    }
+
     fn request(&self) -> Request<'_> {
         let names: Vec<&str> = self.parts.iter().map(|(name, _)| name.as_str()).collect();
         self.parts.iter().fold(Request::from(names), |request, (name, cost)| request.cost(name.as_str(), *cost))

@@ -271,7 +271,7 @@ impl Ledger {
             self.changed.push((key.clone(), after.clone()));
         }
         if !after.concurrent {
-            self.heard.written(key, &before, &after);
+            self.heard.written(key, change.purpose, &before, &after);
             self.is_within_the_brim(writer, change, &before, &after)?;
             self.rate_changed(writer, change, &before, &after, latest)?;
         }

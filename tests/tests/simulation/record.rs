@@ -70,21 +70,25 @@ impl Record {
         }
     }
 
-    /// A caller has a grant in hand, at the true time `now`. Returns its name.
-    pub(crate) fn granted(&mut self, process: &str, need: &Need, now: Micros, grip: Grip) -> String {
+    /// A caller has a grant in hand, at the true time `now`, of tokens that were taken at `taken_at` (before it asked, where it took over
+    /// a start that another left). Returns its name.
+    pub(crate) fn granted(&mut self, process: &str, need: &Need, now: Micros, grip: Grip, taken_at: Micros) -> String {
         self.ids += 1;
         let id = format!("{process}/{}", self.ids);
         for (dimension, cost) in &need.parts {
             let mut granted = Granted::at(&id, process, dimension, i64::from(*cost) * 1_000_000, micros(now));
-            granted.asked_at_micros = micros(grip.asked_at);
+            let is_slot = self.concurrent.contains(dimension);
+            let taken_at = if is_slot { grip.asked_at } else { taken_at.min(grip.asked_at) };
+            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of any more, and so does
+            // whoever takes it over; what was in stock by then was taken under the limit before.
+            let is_changed = self.changed_since(dimension, taken_at - self.stock_for);
+            let asked_at = if is_changed { taken_at } else { grip.asked_at };
+            granted.asked_at_micros = micros(asked_at);
             granted.start_at_micros = grip.start_at;
             granted.booked = grip.booked;
-            granted.ends_at_micros = self.concurrent.contains(dimension).then_some(grip.lease_ends);
-            // Whoever booked before the limit changed keeps a start that the bucket's line knows nothing of any more, and what was
-            // in stock by then was taken under the limit before.
-            let taken_from = grip.asked_at - self.stock_for;
-            let inexact = grip.transacted || need.parts.len() > 1 || self.changed_since(dimension, taken_from);
-            granted.judged_from_micros = inexact.then_some(micros(taken_from).min(grip.start_at));
+            granted.ends_at_micros = is_slot.then_some(grip.lease_ends);
+            let inexact = grip.transacted || need.parts.len() > 1 || is_changed;
+            granted.judged_from_micros = inexact.then_some(micros(asked_at - self.stock_for).min(grip.start_at));
             self.events.push(Event::Granted(granted));
         }
         id
@@ -220,4 +224,54 @@ fn limit(dimension: &str, limit: &Limit, from: i64) -> sluice_history::Limit {
 
 fn micros(at: Micros) -> i64 {
     i64::try_from(at).unwrap()
+}
+
+/// Seeds 1002355 and 700292. One call in ten seconds; a second one is booked for the tenth, its caller leaves, the limit is halved,
+/// and then another takes that start over. A caller that had booked it after the change would be too early.
+#[test]
+fn a_start_that_is_taken_over_is_judged_by_the_limit_that_it_was_booked_under() {
+    let mut scenario = Scenario::of(1, 1);
+    let rate =
+        |window| sluice_core::Rate::per(sluice_core::Amount::from_tokens(1), std::time::Duration::from_secs(window));
+    let limit = Limit::rate(
+        LimitType::Requests,
+        sluice_core::Amount::from_tokens(1),
+        rate(10).unwrap(),
+        sluice_core::Cost::ONE,
+    );
+    scenario.buckets.truncate(1);
+    (scenario.buckets[0].limit, scenario.clock_error, scenario.prefetches) = (limit.unwrap(), 0, false);
+    let need = Need::of(scenario.buckets[0].name(), 1);
+    let at = |seconds: f64| Micros::from(START.micros()) + (seconds * 1e6) as Micros;
+    let judged = |taken_at: Micros| {
+        let mut record = Record::new(&scenario);
+        let grip = |asked_at, start| Grip {
+            asked_at,
+            start_at: micros(start),
+            lease_ends: 0,
+            booked: true,
+            redeemed: false,
+            transacted: false,
+        };
+        record.granted("a", &need, at(0.1), grip(at(0.0), at(0.0)), at(0.0));
+        record.left("a", &need, at(0.5), at(1.0));
+        let halved = BucketRow {
+            capacity: 1_000_000,
+            tokens: -800_000,
+            rate: 50_000_000_000,
+            anchor: at(2.0),
+            version: 3,
+            concurrent: false,
+            blocked_until: None,
+            observed: 0,
+            observed_version: 0,
+            admitted: 0,
+            inline: BTreeMap::new(),
+        };
+        record.limit_changed(scenario.buckets[0].name(), &halved, at(2.0));
+        record.granted("a", &need, at(10.0), grip(at(3.0), at(10.0)), taken_at);
+        record.judged()
+    };
+    assert_eq!(judged(at(0.5)), Ok(()));
+    assert!(judged(at(3.0)).is_err());
 }

@@ -12,6 +12,7 @@ use sluice_testkit::{Answered, Call, EmbeddedDynamo, Fault, Faults, Operation, T
 use crate::asking;
 use crate::callers::Message;
 use crate::faults;
+use crate::journal::Journal;
 use crate::ledger::{Ledger, Touched};
 use crate::process::{Process, Role};
 use crate::record::Record;
@@ -21,9 +22,6 @@ use crate::vendors::Vendors;
 use crate::wire::{self, Change, is_give_back, keys_of, may_be_of_a_heal, name_of, update_of, verdict_of};
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
-
-/// Operations that a failure shows.
-const SHOWN: usize = 120;
 
 /// What all parts of a run share.
 pub(crate) struct Universe {
@@ -43,7 +41,7 @@ struct State {
     ledger: Ledger,
     record: Record,
     counts: BTreeMap<&'static str, u64>,
-    journal: VecDeque<String>,
+    journal: Journal,
     violation: Option<String>,
     /// Attributes that someone spoiled: what they should be, and what they are, by key.
     spoiled: BTreeMap<String, Spoilt>,
@@ -66,7 +64,7 @@ impl Universe {
             ledger: Ledger::default(),
             record: Record::new(&scenario),
             counts: BTreeMap::new(),
-            journal: VecDeque::new(),
+            journal: Journal::default(),
             violation: None,
             spoiled: BTreeMap::new(),
         };
@@ -149,11 +147,8 @@ impl Universe {
                 if role == Role::Process && (drawn.in_doubt || is_give_back(call)) {
                     doubt(ledger, who, call, &self.scenario);
                 }
-                note(
-                    journal,
-                    self.time(),
-                    &format!("{who}: {} {}: {}", name_of(call), keys_of(call).join(" "), drawn.name),
-                );
+                let what = format!("{who}: {} {}: {}", name_of(call), keys_of(call).join(" "), drawn.name);
+                journal.note(self.time(), &what);
                 drawn.fault
             }
             _ => {
@@ -178,7 +173,7 @@ impl Universe {
         let mut state = self.locked();
         let State { ledger, record, journal, spoiled, counts, .. } = &mut *state;
         let what = if call.operation == Operation::UpdateItem { update_of(call) } else { String::new() };
-        note(journal, now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
+        journal.note(now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
         if is_give_back(call) {
             record.return_arrived(who, &keys[0], now);
         }
@@ -252,7 +247,7 @@ impl Universe {
         let now = self.time();
         let mut state = self.locked();
         *state.counts.entry(name).or_default() += 1;
-        note(&mut state.journal, now, &format!("{name}: {what}"));
+        state.journal.note(now, &format!("{name}: {what}"));
     }
 
     pub(crate) fn steps(&self) -> u64 {
@@ -312,8 +307,7 @@ impl Universe {
         match &state.violation {
             None => Ok(()),
             Some(violation) => {
-                let last: Vec<&str> = state.journal.iter().map(String::as_str).collect();
-                Err(format!("{violation}\nthe last operations:\n  {}", last.join("\n  ")))
+                Err(format!("{violation}\nthe last operations:\n  {}", state.journal.lines().join("\n  ")))
             }
         }
     }
@@ -321,14 +315,6 @@ impl Universe {
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
-}
-
-fn note(journal: &mut VecDeque<String>, now: Micros, line: &str) {
-    if journal.len() == SHOWN {
-        journal.pop_front();
-    }
-    let since_start = now - Micros::from(START.micros());
-    journal.push_back(format!("{:>12.6} s  {line}", since_start as f64 / 1e6));
 }
 
 /// A take that its sender may repeat or never hear of, or a return that comes to nothing.

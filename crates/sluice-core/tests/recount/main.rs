@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sluice_core::{Amount, Drift, Lease, ReadAt, Returned, Timestamp, schema};
 
+mod converging;
 mod table;
 
 use table::{ERROR, Item, SEGMENTS, Step, Table, Writer, amount};

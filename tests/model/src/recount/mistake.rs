@@ -24,8 +24,11 @@ pub enum Mistake {
     CorrectedAtOnce,
     /// A correction does not ask that the note is the one that was read.
     NoteUnheeded,
-    /// A correction does not ask T <= C - k.
+    /// A correction that gives slots back does not ask T <= C - k.
     CorrectedBeyondRoom,
+    /// A correction that takes minted slots away asks T <= C - k, as one that gives back does: what was minted since the first
+    /// sweep keeps it from ever being made.
+    TakenAwayOnlyIfTheRestFits,
     /// A note does not ask that there is none yet, or that it is the one that was read.
     NotedOver,
     /// Taking a note back does not ask that it is the one that was read.
@@ -34,7 +37,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// Those that break a promise.
-    pub const BREAKING: [Self; 10] = [
+    pub const BREAKING: [Self; 11] = [
         Self::NoSecondReading,
         Self::ForeignWritesUnheeded,
         Self::CappedUncounted,
@@ -45,6 +48,7 @@ impl Mistake {
         Self::CorrectedAtOnce,
         Self::NoteUnheeded,
         Self::CorrectedBeyondRoom,
+        Self::TakenAwayOnlyIfTheRestFits,
     ];
 
     /// Those that break none, and only cost a sweep more: a note alone changes no slot, one that is out of date can be written
@@ -64,7 +68,8 @@ impl Mistake {
             Self::RecentTakenForYoung => "leases about the first reading taken for young",
             Self::CorrectedAtOnce => "corrected by one sweep, without a note",
             Self::NoteUnheeded => "corrected without note = :seen",
-            Self::CorrectedBeyondRoom => "corrected without T <= C - k",
+            Self::CorrectedBeyondRoom => "given back without T <= C - k",
+            Self::TakenAwayOnlyIfTheRestFits => "minted slots taken away only if T <= C - k",
             Self::NotedOver => "noted over the note of another sweep",
             Self::ForgottenUnread => "took back a note that it had not read",
         }
@@ -76,7 +81,7 @@ impl Mistake {
         let (claims, sweeps, faults) = match self {
             Self::NoteUnheeded => (1, 3, 1),
             Self::NotedOver | Self::ForgottenUnread => (1, 4, 1),
-            Self::CorrectedBeyondRoom => (1, 2, 2),
+            Self::CorrectedBeyondRoom | Self::TakenAwayOnlyIfTheRestFits => (1, 2, 2),
             _ => (2, 2, 2),
         };
         Extent { claims, sweeps, faults, foreign: false }

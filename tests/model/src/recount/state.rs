@@ -176,6 +176,8 @@ pub(crate) struct State {
     pub(crate) minted: i8,
     /// A sweep found more than there was.
     pub(crate) is_false_alarm: bool,
+    /// A correction gave back a slot for which there was no room.
+    pub(crate) is_overfilled: bool,
     pub(crate) sweepers: [Sweep; SWEEPERS],
     pub(crate) claims: [Claim; CLAIMS],
 }
@@ -191,6 +193,7 @@ impl State {
             lost: 0,
             minted: 0,
             is_false_alarm: false,
+            is_overfilled: false,
             sweepers: [Sweep::default(); SWEEPERS],
             claims: [Claim::default(); CLAIMS],
         }

@@ -115,7 +115,9 @@ impl Recount {
             Decision::NoteAgain(_) | Decision::Forget => is_mine,
             Decision::Correct(slots) => {
                 let is_mine = is_mine || matches!(self.mistake, Some(Mistake::NoteUnheeded | Mistake::CorrectedAtOnce));
-                is_mine && (state.free <= CAPACITY - slots || self.mistake == Some(Mistake::CorrectedBeyondRoom))
+                let fits = state.free <= CAPACITY - slots || self.mistake == Some(Mistake::CorrectedBeyondRoom);
+                let asks_for_room = slots > 0 || self.mistake == Some(Mistake::TakenAwayOnlyIfTheRestFits);
+                is_mine && (fits || !asks_for_room)
             }
         };
         if !is_granted {
@@ -129,6 +131,7 @@ impl Recount {
             Decision::Forget => next.note = None,
             Decision::Correct(slots) => {
                 next.free += slots;
+                next.is_overfilled |= slots > 0 && next.free > CAPACITY;
                 next.note = None;
                 for sweep in next.sweepers.iter_mut().filter(|sweep| sweep.phase == Phase::Scanning) {
                     sweep.is_overtaken = true;

@@ -81,8 +81,8 @@ impl Row for Noted {
     }
 }
 
-#[test]
-fn a_correction_asks_for_the_note_that_was_read_and_for_room() {
+/// The condition of a correction of what one sweep noted and the next found, lost or (below zero) minted.
+fn correction(noted: &'static str, found: Drift) -> String {
     let mut row = BTreeMap::from([
         ("capacity", "2"),
         ("tokens", "1"),
@@ -92,14 +92,25 @@ fn a_correction_asks_for_the_note_that_was_read_and_for_room() {
         ("limit_type", "concurrent"),
         ("version", "0"),
     ]);
-    row.extend([("drift", "1"), ("drift_seen_at", "1700000000")]);
+    row.extend([("drift", noted), ("drift_seen_at", "1700000000")]);
     let noted = Bucket::read(bucket(2).dimension(), &Noted(row)).unwrap();
-    let plan = Correction::plan(&noted, &noted, Drift::Lost(Amount::from_tokens(1)), NOW);
+    let plan = Correction::plan(&noted, &noted, found, NOW);
     let Correction::Correct { update, .. } = plan else { panic!("{plan:?}") };
-    assert_eq!(
-        update.statement.condition,
-        "#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND (attribute_not_exists(#x) OR #x = :x)"
-    );
+    update.statement.condition.to_string()
+}
+
+const NONE_CAPPED_SINCE: &str = "(attribute_not_exists(#x) OR #x = :x)";
+
+#[test]
+fn a_correction_of_lost_slots_asks_for_the_note_that_was_read_and_for_room() {
+    let asked = correction("1", Drift::Lost(Amount::from_tokens(1)));
+    assert_eq!(asked, format!("#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND {NONE_CAPPED_SINCE}"));
+}
+
+#[test]
+fn a_correction_of_minted_slots_asks_for_the_note_that_was_read_and_for_no_room() {
+    let asked = correction("-1", Drift::Minted(Amount::from_tokens(1)));
+    assert_eq!(asked, format!("#d = :seen AND #s = :at AND #C = :c AND {NONE_CAPPED_SINCE}"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use sluice_core::Dimension;
 use sluice_sdk::vendors::{Kept, Vendor};
-use sluice_sdk::{Grant, Reply, Settled, Slot};
+use sluice_sdk::{Grant, Reply, SettleError, Settled, Slot};
 use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
@@ -129,17 +129,23 @@ impl Caller {
                     grant.settle(&call.bucket, amount(call.used)).await
                 }
             };
-            if let Ok(Settled::Returned(back)) = settled {
-                // What did not go back then never does.
-                let rest = surplus - Micros::from(back.micros());
-                self.universe.ledger(|ledger| ledger.account(&self.process.name, &call.bucket).surplus -= rest);
-            }
+            let rest = self.left_over(&call.bucket, surplus, &settled);
             let is_over = settled.is_ok();
             if is_over && self.rng.u32(0..3) == 0 {
                 self.universe.act("settled twice", &format!("{}: {}", self.process.name, call.bucket));
-                let _ = grant.settle(&call.bucket, amount(call.used)).await;
+                self.universe.ledger(|ledger| ledger.account(&self.process.name, &call.bucket).settles_again(rest));
+                let settled = grant.settle(&call.bucket, amount(call.used)).await;
+                self.left_over(&call.bucket, rest, &settled);
             }
         }
+    }
+
+    /// What of a surplus a settle found no room for.
+    fn left_over(&self, bucket: &str, surplus: Micros, settled: &Result<Settled, SettleError>) -> Micros {
+        let Ok(Settled::Returned(back)) = settled else { return 0 };
+        let rest = surplus - Micros::from(back.micros());
+        self.universe.ledger(|ledger| ledger.account(&self.process.name, bucket).found_no_room(rest));
+        rest
     }
 
     /// Says in a slot what the call used, to be settled at its end; of what was said twice, the last word counts. Returns what it

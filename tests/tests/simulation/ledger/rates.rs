@@ -59,10 +59,7 @@ impl Ledger {
             return Err(format!("{key}: {} moved the anchor back", writer.name()));
         }
         let Writer::Process(process) = writer else { return Ok(()) };
-        // A line that moves its anchor ahead of a clock that lags is no fuller for it.
-        let is_line = after.anchor == before.anchor || matches!(change.purpose, Purpose::Take { from_line: true, .. });
-        let level = before.line(after.anchor).min(if is_line { Micros::MAX } else { before.capacity });
-        let taken = level - after.tokens;
+        let taken = taken(change.purpose, before, after);
         let account = self.accounts.entry((process.to_owned(), key.clone())).or_default();
         match change.purpose {
             Purpose::Settle { returned, .. } => {
@@ -84,7 +81,7 @@ impl Ledger {
             Purpose::Take { now, .. } => {
                 account.taken += taken;
                 account.takes += 1;
-                account.booked(Booking::new(now, after.clone(), taken));
+                account.booked(Booking::new(now, latest, after.clone(), taken));
                 if after.anchor != before.anchor {
                     // A full bucket under contention is left a little below the brim.
                     account.excused += after.capacity / 4;
@@ -107,4 +104,12 @@ impl Ledger {
         }
         account.balance(process, key)
     }
+}
+
+/// What a write took of a rate bucket; below zero, what it gave back.
+pub(super) fn taken(purpose: Purpose, before: &BucketRow, after: &BucketRow) -> Micros {
+    // A line that moves its anchor ahead of a clock that lags is no fuller for it. One whose anchor stays was not cut off at the
+    // brim: a change of the limit may leave it above, at an anchor that lies ahead.
+    let is_line = after.anchor == before.anchor || matches!(purpose, Purpose::Take { from_line: true, .. });
+    before.line(after.anchor).min(if is_line { Micros::MAX } else { before.capacity }) - after.tokens
 }

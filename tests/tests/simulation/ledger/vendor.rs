@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::rates::taken;
 use super::{Ledger, Touched};
 use crate::row::{BucketRow, Micros};
 use crate::wire::Purpose;
@@ -52,9 +53,9 @@ impl Ledger {
 }
 
 impl Heard {
-    pub(super) fn written(&mut self, bucket: &str, before: &BucketRow, after: &BucketRow) {
+    pub(super) fn written(&mut self, bucket: &str, purpose: Purpose, before: &BucketRow, after: &BucketRow) {
         let rows = self.rows.entry(bucket.to_owned()).or_default();
-        let taken = before.line(after.anchor).min(before.capacity) - after.tokens;
+        let taken = taken(purpose, before, after);
         rows.push_back((after.clone(), taken.max(0)));
         if rows.len() > REMEMBERED {
             rows.pop_front();
@@ -109,4 +110,37 @@ impl Heard {
         }
         Ok(())
     }
+}
+
+/// Seed 2002429. A limit that was lowered left the line above the new brim, at an anchor ahead of the clocks of others. What a lot took
+/// of it is behind the call beside it, whole.
+#[test]
+fn a_lot_taken_above_the_brim_is_behind_the_call_that_it_came_with() {
+    let row = |tokens, version| BucketRow {
+        capacity: 10_000_000,
+        tokens,
+        rate: 1_000_000_000_000,
+        anchor: 102_000_000,
+        version,
+        concurrent: false,
+        blocked_until: None,
+        observed: 0,
+        observed_version: 0,
+        admitted: 0,
+        inline: BTreeMap::new(),
+    };
+    let (before, after) = (row(11_000_000, 1), row(7_000_000, 2));
+    let take = Purpose::Take { now: 100_000_000, from_line: true };
+    let mut heard = Heard::default();
+    heard.written("a#rpm", take, &before, &after);
+    // One for the call, three ahead: seven and three are behind the call, and its vendor says four.
+    let (process, bucket) = ("a".to_owned(), "a#rpm".to_owned());
+    heard.said.push_back(Said { process, bucket, left: 4_000_000, start: 102_000_000, cost: 1_000_000 });
+    let lowers = |by| {
+        let observed = Purpose::Observe { by, version: 2, from_line: true };
+        let lowered = BucketRow { tokens: after.tokens - by, version: 3, observed: by, ..after.clone() };
+        heard.lowered("a", "a#rpm", (&after, &lowered), observed)
+    };
+    assert_eq!(lowers(6_000_000), Ok(()));
+    assert!(lowers(6_000_003).is_err());
 }
