@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::timestamp::Timestamp;
+use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// Bounds of DynamoDB's clock less this machine's, in microseconds: above zero, this machine's is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,27 @@ impl ClockOffset {
     #[must_use]
     pub fn micros(self) -> i64 {
         0.clamp(self.lower, self.upper)
+    }
+
+    /// What is added to this machine's clock to decide by DynamoDB's, in microseconds: the value nearest to zero that is within
+    /// [`CLOCK_ERROR`] of every possible offset, and a possible one itself. `None` if the bounds are too far apart for that.
+    ///
+    /// Nearest to zero, so that a clock that may be exact is left alone. Bounds are one second and the round trip apart after one
+    /// reply, so a reply within three seconds is enough.
+    #[must_use]
+    pub fn correction_micros(self) -> Option<i64> {
+        let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap_or(i64::MAX);
+        let lowest = self.lower.max(self.upper.saturating_sub(error));
+        let highest = self.upper.min(self.lower.saturating_add(error));
+        (lowest <= highest).then(|| 0.clamp(lowest, highest))
+    }
+
+    /// How far DynamoDB's clock may be from this machine's after the correction; `None` where none can be made.
+    #[must_use]
+    pub fn error_after_correction(self) -> Option<Duration> {
+        let correction = self.correction_micros()?;
+        let error = self.upper.saturating_sub(correction).max(correction.saturating_sub(self.lower));
+        Some(Duration::from_micros(error.unsigned_abs()))
     }
 
     /// [`micros`](Self::micros) in milliseconds, towards zero.
@@ -136,6 +157,9 @@ mod tests {
                 prop_assert!(known.lower_micros() <= offset && offset <= known.upper_micros(), "{known:?} {offset}");
                 prop_assert!(known.micros().abs() <= offset.abs() && known.micros().signum() * offset.signum() >= 0);
                 prop_assert!(known.upper_micros() - known.lower_micros() <= 1_000_000 + there + back);
+                let (correction, error) = (known.correction_micros().unwrap(), known.error_after_correction().unwrap());
+                prop_assert!(correction.abs_diff(offset) <= u64::try_from(error.as_micros()).unwrap());
+                prop_assert!(error <= CLOCK_ERROR);
                 at += there + back;
             }
         }
@@ -171,6 +195,18 @@ mod tests {
         assert_eq!((behind.micros(), behind.millis()), (2_700_000, 2_700));
         assert!(behind.exceeds(Duration::from_secs(2)) && !behind.exceeds(Duration::from_micros(2_700_000)));
         assert_eq!(ClockOffset::of_reply(at(0), at(300_000), at(200_000)), None, "set back on the way");
+    }
+
+    #[test]
+    fn one_reply_within_three_seconds_is_enough_for_a_correction() {
+        let at = |micros| Timestamp::from_micros(START + micros);
+        let of = |trip| ClockOffset::of_reply(at(240_000_000), at(0), at(trip)).unwrap();
+        let quick = of(3_000_000);
+        assert_eq!(quick.correction_micros(), Some(239_000_000));
+        assert_eq!(quick.error_after_correction(), Some(CLOCK_ERROR));
+        assert_eq!((of(3_000_001).correction_micros(), of(3_000_001).error_after_correction()), (None, None));
+        let exact = ClockOffset::of_reply(at(0), at(400_000), at(500_000)).unwrap();
+        assert_eq!(exact.correction_micros(), Some(0), "a clock that may be exact is left alone");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::gauges::Publishing;
 use crate::heal::Healing;
 use crate::lease_ids::LeaseIds;
 use crate::metrics::describe_metrics;
-use crate::store::{ATTEMPT_TIMEOUT, Store};
+use crate::store::{ATTEMPT_TIMEOUT, Store, StoreError};
 use crate::tracker::Trackers;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
@@ -63,8 +63,17 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
+    /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown.
     pub(crate) fn now(&self) -> Timestamp {
-        self.config.clock.now()
+        self.store.clock().now()
+    }
+
+    /// DynamoDB's time, for what is about to be written.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it is not known, and the table does not answer.
+    pub(crate) async fn time(&self) -> Result<Timestamp, StoreError> {
+        self.store.time().await
     }
 
     pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {

@@ -1,7 +1,6 @@
-//! The offset of this machine's clock, by the `Date` of DynamoDB's replies: no request is made for it.
+//! The `Date` of DynamoDB's replies, on its way to the table's clock: no request is made for it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use aws_sdk_dynamodb::config::interceptors::{
     BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
@@ -10,97 +9,49 @@ use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_smithy_types::config_bag::{Storable, StoreReplace};
-use sluice_core::{ClockOffset, OffsetEstimate, Timestamp};
-use tokio::time::Instant;
+use sluice_core::{ClockOffset, Timestamp};
 
 use crate::client::Client;
-use crate::clock::Clock;
-use crate::metrics;
-
-/// A clock that is further off than this is warned of. Half of what the plans reckon with ([`sluice_core::CLOCK_ERROR`]).
-const WARN_ABOVE: Duration = Duration::from_secs(1);
-
-/// The gauge is set no more often: replies come by the thousand, and it seldom moves.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-
-/// Between two warnings.
-const WARN_EVERY: Duration = Duration::from_secs(60);
-
-/// What the replies say of the clock, and where they come from.
-#[derive(Debug)]
-pub(crate) struct ClockWatch {
-    clock: Clock,
-    known: Mutex<Known>,
-    server: OnceLock<String>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    estimate: OffsetEstimate,
-    warned_at: Option<Instant>,
-    told_at: Option<Timestamp>,
-}
+use crate::table_clock::{SentAt, TableClock};
 
 impl Client {
     /// DynamoDB's clock less this process's, as its replies of the last one to two minutes bound it; `None` before the first.
     ///
-    /// A rate limit's bound grows by twice the largest error times its refill rate; leases and sweeps reckon with 2 s at most
-    /// ([`CLOCK_ERROR`](sluice_core::CLOCK_ERROR)). Above one second the client warns (event `clock.offset`), once a minute.
+    /// The client corrects its clock by it, so it does no harm to limits; above one second the client warns (event `clock.offset`),
+    /// once a minute, for the sake of other programs on the machine.
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
-        self.inner.store.clock_watch().offset()
+        self.inner.store.clock().offset()
+    }
+
+    /// The time by which this client decides and tells starts: this machine's clock, corrected by DynamoDB's replies.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.inner.now()
     }
 }
 
-impl ClockWatch {
-    pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, known: Mutex::default(), server: OnceLock::new() }
-    }
+/// Reads the `Date` of each reply.
+#[derive(Clone, Debug)]
+pub(crate) struct DateReader {
+    clock: Arc<TableClock>,
+    server: Arc<OnceLock<String>>,
+}
 
-    pub(crate) fn offset(&self) -> Option<ClockOffset> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).estimate.offset()
+impl DateReader {
+    pub(crate) fn new(clock: Arc<TableClock>) -> Self {
+        Self { clock, server: Arc::default() }
     }
 
     /// The host that requests go to, once one went there.
     pub(crate) fn server(&self) -> Option<&str> {
         self.server.get().map(String::as_str)
     }
-
-    pub(crate) fn note(&self, reply: ClockOffset, received: Timestamp) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.estimate.note(reply, received);
-        let Some(offset) = known.estimate.offset() else { return };
-        // A clock that was set back counts as a second that passed.
-        let tells = known.told_at.is_none_or(|at| at > received || received.since(at) >= TELL_EVERY);
-        if tells {
-            known.told_at = Some(received);
-        }
-        let warns = offset.exceeds(WARN_ABOVE) && known.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
-        if warns {
-            known.warned_at = Some(Instant::now());
-        }
-        drop(known);
-        if tells {
-            metrics::clock_offset(offset);
-        }
-        if warns {
-            let offset_ms = offset.millis();
-            tracing::warn!(
-                event = "clock.offset",
-                offset_ms,
-                "this machine's clock is off: set it (chrony, NTP); limits stay exact up to 2 s"
-            );
-        }
-    }
 }
-
-/// Reads the `Date` of each reply.
-#[derive(Debug)]
-pub(crate) struct DateReader(pub(crate) Arc<ClockWatch>);
 
 /// When a request left.
 #[derive(Debug)]
-struct Sent(Timestamp);
+struct Sent(SentAt);
 
 impl Storable for Sent {
     type Storer = StoreReplace<Self>;
@@ -117,8 +68,8 @@ impl Intercept for DateReader {
         _components: &RuntimeComponents,
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        self.0.server.get_or_init(|| host(context.request().uri()).to_owned());
-        config.interceptor_state().store_put(Sent(self.0.clock.now()));
+        self.server.get_or_init(|| host(context.request().uri()).to_owned());
+        config.interceptor_state().store_put(Sent(self.clock.sent()));
         Ok(())
     }
 
@@ -129,13 +80,9 @@ impl Intercept for DateReader {
         _components: &RuntimeComponents,
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let received = self.0.clock.now();
         let date = context.response().headers().get("date").and_then(date_of);
-        let sent = config.load::<Sent>().map(|sent| sent.0);
-        if let (Some(date), Some(sent)) = (date, sent)
-            && let Some(reply) = ClockOffset::of_reply(date, sent, received)
-        {
-            self.0.note(reply, received);
+        if let Some(Sent(sent)) = config.load::<Sent>() {
+            self.clock.replied(date, *sent);
         }
         Ok(())
     }

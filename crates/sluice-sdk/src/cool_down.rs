@@ -44,7 +44,7 @@ impl Client {
     pub async fn cool_down(&self, dimension: &str, pause: Duration) -> Result<CoolDown, AcquireError> {
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
         let entry = self.inner.entry(&dimension);
-        cool_down(&self.inner, &entry, self.inner.now().after(pause)).await
+        cool_down(&self.inner, &entry, self.inner.time().await?.after(pause)).await
     }
 }
 

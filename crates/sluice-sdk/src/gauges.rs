@@ -79,7 +79,7 @@ async fn publish(client: Weak<Inner>, every: Duration) {
 /// Tells every gauge once. Where the rows cannot be read, the buckets are told as they were last seen.
 async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     metrics::trackers(inner.trackers.totals());
-    if let Some(offset) = inner.store.clock_watch().offset() {
+    if let Some(offset) = inner.store.clock().offset() {
         metrics::clock_offset(offset);
     }
     let mut entries = inner.cache.entries();

@@ -168,7 +168,8 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
         let inner = Arc::clone(inner);
         async move {
             if let Hold::Tokens { receipt, .. } = &part.hold
-                && let Some(update) = receipt.give_back(inner.now())
+                && let Ok(now) = inner.time().await
+                && let Some(update) = receipt.give_back(now)
             {
                 // Twice would be too much: after a lost reply the tokens are left to refill.
                 match inner.store.update(&update, IfAmbiguous::Stop).await {

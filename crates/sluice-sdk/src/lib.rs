@@ -61,6 +61,7 @@ mod stream;
 mod survey;
 mod sweep;
 mod table;
+mod table_clock;
 mod ticket;
 mod tracker;
 

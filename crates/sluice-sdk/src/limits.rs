@@ -161,7 +161,7 @@ impl Client {
         let mut known = self.bucket(dimension).await?;
         for _ in 0..TRIES {
             let Some(bucket) = known else {
-                let bucket = Bucket::full(dimension.clone(), *limit, self.inner.now());
+                let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);
                 match store.put(&bucket.create()).await? {
                     Written::Applied(_) => return Ok(Applied::Created),
                     Written::ConditionFailed(_) => known = self.bucket(dimension).await?,
@@ -172,7 +172,7 @@ impl Client {
             if from == *limit {
                 return Ok(Applied::Unchanged);
             }
-            let plan = Change::plan(&bucket, limit, self.inner.now());
+            let plan = Change::plan(&bucket, limit, store.time().await?);
             let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
             // After a lost reply the second try meets the new limits and finds nothing to do.
             match store.update(&update, IfAmbiguous::SendAgain).await? {

@@ -159,7 +159,7 @@ async fn observe_level(
     }
     for _ in 0..TRIES {
         let bucket = known(inner, entry).await?.bucket;
-        let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.now()) {
+        let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.time().await?) {
             Observation::Agrees => return Ok(ObservedLevel::Agrees),
             Observation::Stale => return Ok(ObservedLevel::Stale),
             Observation::Lower(by, update) => (by, update),
@@ -200,7 +200,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
     if bucket.limit().lowered_to(vendors, window).is_none() {
         return Ok(ObservedLimit::NotLower);
     }
-    let now = inner.now();
+    let now = inner.time().await?;
     // Of limits that take turns, as of several models behind one bucket, the lowest is kept for a while.
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
@@ -233,7 +233,7 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
 /// Whether the bucket has the lower limit now.
 async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
     for _ in 0..TRIES {
-        let Ok(update) = Change::plan(&bucket, &lower, inner.now()) else { return Ok(false) };
+        let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
                 saw(inner, entry, &row)?;

@@ -81,7 +81,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
         if bucket.limit().is_concurrent() {
             return Err(PenalizeError::Concurrency(dimension.clone()));
         }
-        let now = inner.now();
+        let now = inner.time().await?;
         let Some(update) = RatePlanner::new(&bucket).penalize(factor, now) else {
             return Ok(Penalty::NothingToTake(bucket.level(now)));
         };

@@ -71,7 +71,8 @@ impl Stock {
 /// where others are in line for it.
 pub(crate) fn take(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>) -> Option<Grant> {
     let stock = entry.stock.as_ref().filter(|_| entry.tokens.is_idle())?;
-    let now = inner.now();
+    // By a clock that was set, tokens that have run over would still be there.
+    let now = inner.store.clock().known()?;
     let receipt = stock.take(cost, now)?;
     Some(Grant::from_stock(Arc::clone(inner), Part::from_stock(Arc::clone(entry), receipt, now)))
 }
@@ -105,7 +106,7 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
 
 async fn give_back(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
-    let now = inner.now();
+    let Ok(now) = inner.time().await else { return stock.clear() };
     let known = entry.reading();
     // What is known to be refused is not sent.
     let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));

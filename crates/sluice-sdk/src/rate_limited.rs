@@ -128,7 +128,7 @@ impl Client {
         reply: Reply<'_, H>,
     ) -> Result<Decision, AcquireError> {
         let inner = &self.inner;
-        let now = inner.now();
+        let now = inner.time().await?;
         let asks = request.into().parse()?;
         let dimension = asks[0].dimension.clone();
         tell_unreadable(inner, &dimension, &reply, now);

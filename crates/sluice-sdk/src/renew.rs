@@ -38,7 +38,7 @@ impl Grant {
     /// [`RenewError::LeaseGone`] where a lease ended and was given back: the holder should stop calling the vendor, or go on
     /// knowing that it is not counted. The grant stays usable; what else it holds is still given back by a release.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
-        let renewal = self.renewal();
+        let renewal = self.renewal().await?;
         let Renewed { mut gone, failure } = renewal.send().await;
         self.found_gone(&gone);
         if let Some(error) = failure {
@@ -54,9 +54,13 @@ impl Grant {
         }
     }
 
-    /// The writes that renew its leases, apart from it: who keeps many grants sends them without holding any.
-    pub(crate) fn renewal(&self) -> Renewal {
-        let ends = self.inner().now().after(self.lease_for()).ceil_to_second();
+    async fn renewal(&self) -> Result<Renewal, StoreError> {
+        Ok(self.renewal_at(self.inner().time().await?))
+    }
+
+    /// The writes that renew its leases from `now` on, apart from the grant: a tracker sends them without holding any grant.
+    pub(crate) fn renewal_at(&self, now: Timestamp) -> Renewal {
+        let ends = now.after(self.lease_for()).ceil_to_second();
         Renewal { inner: Arc::clone(self.inner()), parts: self.parts().into(), ends }
     }
 
@@ -83,7 +87,8 @@ impl Grant {
     pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
         let mut has_failed = false;
         while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
-            let left = ends.since(self.inner().now());
+            // If the time is not known, the lease may end at any moment.
+            let left = self.inner().store.clock().known().map_or(Duration::ZERO, |now| ends.since(now));
             let half = self.lease_for() / 2;
             let again = if has_failed { half / 8 } else { Duration::ZERO };
             let pause = if left > half { left.saturating_sub(half) } else { again };

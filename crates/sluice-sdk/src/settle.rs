@@ -213,7 +213,8 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
             // Removed and made anew as another type: what was taken from the old one is gone with it.
             return Ok(vec![Amount::ZERO; calls.len()]);
         }
-        let settling = RatePlanner::new(&bucket).settle(calls, inner.now());
+        let now = inner.time().await.map_err(AcquireError::from)?;
+        let settling = RatePlanner::new(&bucket).settle(calls, now);
         let Some(update) = settling.write else { return Ok(settling.changes) };
         // Twice would be too much: after a lost reply it is left at that.
         match inner.store.update(&update, IfAmbiguous::Stop).await.map_err(AcquireError::from)? {

@@ -9,13 +9,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, ReturnValue, TransactWriteItem};
-use sluice_core::schema::KEY;
-use sluice_core::{CancellationReason, Delete, Put, Update, Write};
+use sluice_core::schema::{DIRECTORY_KEY, KEY};
+use sluice_core::{CancellationReason, Delete, Put, Timestamp, Update, Write};
 
 use crate::clock::Clock;
-use crate::clock_offset::{ClockWatch, DateReader};
+use crate::clock_offset::DateReader;
 use crate::metrics::requests::{Units, retried};
 use crate::retry::{Backoff, Fate, random_up_to};
+use crate::table_clock::TableClock;
 
 mod answer;
 mod error;
@@ -42,7 +43,8 @@ pub(crate) struct Store {
     max_retries: u32,
     requests: Arc<AtomicU64>,
     units: Arc<Units>,
-    clock_watch: Arc<ClockWatch>,
+    clock: Arc<TableClock>,
+    dates: DateReader,
 }
 
 /// The answer to a conditional write.
@@ -96,10 +98,11 @@ impl Transaction {
 
 impl Store {
     pub(crate) fn new(dynamo: &Dynamo, table: String, max_retries: u32, clock: Clock) -> Self {
-        let clock_watch = Arc::new(ClockWatch::new(clock));
-        let config = dynamo.config().to_builder().interceptor(DateReader(Arc::clone(&clock_watch)));
+        let clock = Arc::new(TableClock::new(clock));
+        let dates = DateReader::new(Arc::clone(&clock));
+        let config = dynamo.config().to_builder().interceptor(dates.clone());
         let dynamo = Dynamo::from_conf(config.build());
-        Self { dynamo, table, max_retries, requests: Arc::default(), units: Arc::default(), clock_watch }
+        Self { dynamo, table, max_retries, requests: Arc::default(), units: Arc::default(), clock, dates }
     }
 
     /// The same table, with its requests counted from nothing.
@@ -116,8 +119,32 @@ impl Store {
         &self.dynamo
     }
 
-    pub(crate) fn clock_watch(&self) -> &ClockWatch {
-        &self.clock_watch
+    pub(crate) fn clock(&self) -> &TableClock {
+        &self.clock
+    }
+
+    /// The host that requests go to, once one went there.
+    fn server(&self) -> Option<&str> {
+        self.dates.server()
+    }
+
+    /// DynamoDB's time, for what is about to be written. At once, unless it is not known: then after a read of the table, of which
+    /// few are tried.
+    pub(crate) async fn time(&self) -> Result<Timestamp, StoreError> {
+        for _ in 0..CLOCK_READS {
+            if let Some(now) = self.clock.known() {
+                return Ok(now);
+            }
+            // A refusal tells the time too.
+            if let Err(error) = self.read(DIRECTORY_KEY).await {
+                return self.clock.known().ok_or(error);
+            }
+        }
+        self.clock.known().ok_or_else(|| StoreError::Unavailable {
+            operation: "GetItem",
+            message: String::from("DynamoDB's time cannot be told: this machine's clock is set again and again, or replies take over 3 s"),
+            maybe_applied: false,
+        })
     }
 
     pub(crate) fn table(&self) -> &str {
@@ -254,6 +281,10 @@ impl Store {
 
 /// What each reply tells of the units that it cost.
 const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
+
+/// Reads that are tried to learn DynamoDB's time, after a jump of this machine's clock or a long silence. One is enough, unless the
+/// clock jumps again meanwhile.
+const CLOCK_READS: u32 = 3;
 
 /// How long one attempt of a request may take, and its connection.
 pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use tracing::Instrument as _;
 
-use crate::client::{Client, Inner};
+use crate::client::Client;
 use crate::metrics;
 use crate::span;
 use crate::store::{Store, StoreError};
@@ -92,12 +92,12 @@ impl Client {
         let began = Instant::now();
         let store = self.inner.store.counting_anew();
         let span = span::sweep(self.table());
-        let (mut report, result) = sweep(&self.inner, &store, &options).instrument(span.clone()).await;
+        let (mut report, result) = sweep(&store, &options).instrument(span.clone()).await;
         report.duration = began.elapsed();
         report.clock_offset = self.clock_offset();
         if result.is_ok() && report.segments_unscanned == 0 {
             let left = options.budget.map(|budget| budget.saturating_sub(began.elapsed()));
-            log::add(&store, &report, self.inner.now(), left).await;
+            log::add(&store, &report, store.clock().now(), left).await;
         }
         report.requests = store.requests();
         report.log();
@@ -128,10 +128,10 @@ impl Client {
     }
 }
 
-async fn sweep(inner: &Inner, store: &Store, options: &SweepOptions) -> (SweepReport, Result<(), StoreError>) {
+async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<(), StoreError>) {
     let deadlines = Deadlines::of(options.budget);
     let mut report = SweepReport { segments_unscanned: usize::from(options.segments.max(1)), ..SweepReport::default() };
-    let recount = match within(deadlines.work, Recount::begin(store, &inner.config.clock)).await {
+    let recount = match within(deadlines.work, Recount::begin(store)).await {
         Some(Ok(recount)) => recount,
         Some(Err(error)) => return (report, Err(error)),
         None => {
@@ -147,7 +147,7 @@ async fn sweep(inner: &Inner, store: &Store, options: &SweepOptions) -> (SweepRe
     if result.is_err() || report.segments_unscanned > 0 || is_over(deadlines.work) {
         return (report, result);
     }
-    let end = recount.end(store, options, &inner.config.clock, &mut report);
+    let end = recount.end(store, options, &mut report);
     match within(deadlines.hard, end).await {
         Some(result) => (report, result),
         None => {

@@ -12,6 +12,7 @@ use sluice_core::Timestamp;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::grant::Grant;
+use crate::store::Store;
 
 mod cleaning;
 mod index;
@@ -145,6 +146,9 @@ struct Shared {
     /// Of the client, for how often to look.
     lease_ttl: Duration,
     clock: Clock,
+    /// When the tracker was made, by this machine's clock, and by its steady one.
+    began: (Timestamp, i64),
+    store: Store,
     counts: Arc<Counts>,
 }
 
@@ -154,7 +158,9 @@ impl Client {
     pub fn reservations(&self, config: ReservationConfig) -> ReservationTracker {
         let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
         let (clock, lease_ttl) = (self.inner.config.clock.clone(), self.inner.config.lease_ttl);
-        let shared = Shared { index, config, lease_ttl, clock, counts: Arc::default() };
+        let began = (clock.now(), clock.steady_micros());
+        let store = self.inner.store.clone();
+        let shared = Shared { index, config, lease_ttl, clock, began, store, counts: Arc::default() };
         let shared = Arc::new(shared);
         self.inner.trackers.add(&shared);
         ReservationTracker { shared, cleaning: Arc::default() }
@@ -270,8 +276,10 @@ impl ReservationTracker {
 }
 
 impl Shared {
+    /// By the steady clock: if this machine's clock is set, no grant that is in use grows stale by that.
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        let (began, steady) = self.began;
+        Timestamp::from_micros(began.micros().saturating_add(self.clock.steady_micros().saturating_sub(steady)))
     }
 
     fn capacity(&self) -> usize {
@@ -291,11 +299,10 @@ impl Shared {
     }
 
     /// The renewals that are due, the oldest grant's first: a map's order would make a seed of the simulation two runs.
-    fn due(&self) -> Vec<Due> {
-        let now = self.now();
+    fn due(&self, now: Timestamp) -> Vec<Due> {
         let index = self.index();
         let due = |held: &Held<Kept>| Due::of(held.reservation.id(), &held.payload, now);
-        let mut due: Vec<Due> = index.young(now).filter_map(due).collect();
+        let mut due: Vec<Due> = index.young(self.now()).filter_map(due).collect();
         drop(index);
         due.sort_unstable_by_key(Due::id);
         due

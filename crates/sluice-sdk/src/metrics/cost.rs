@@ -4,14 +4,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::ConsumedCapacity;
-use sluice_core::{Amount, Bucket, ClockOffset, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
 use tokio::time::Instant;
 
 use super::Source;
 use super::requests::{self, Ended, Units};
 use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
-use crate::clock_offset::ClockWatch;
+use crate::table_clock::TableClock;
 use crate::give_back::Released;
 use crate::request::Request;
 use crate::store::Operation;
@@ -66,27 +66,25 @@ fn a_grant_from_stock_pays_little_where_nobody_listens() {
 }
 
 /// What a client keeps of all its requests.
-fn told() -> (Units, ClockWatch) {
-    (Units::default(), ClockWatch::new(Clock::system()))
+fn told() -> (Units, TableClock) {
+    (Units::default(), TableClock::new(Clock::system()))
 }
 
 /// What a request of the table counts besides: what it took, its units, and what its reply says of the clock.
 fn requested(
-    told: &(Units, ClockWatch),
+    told: &(Units, TableClock),
     operation: Operation,
     began: Instant,
     consumed: &ConsumedCapacity,
     now: Timestamp,
 ) {
-    let (units, clock_watch) = told;
+    let (units, clock) = told;
     let span = span::request(operation, black_box("limits"), None, 0);
     units.used(operation, std::iter::once(black_box(consumed)));
     requests::ended(operation, Ended::Ok, began.elapsed());
     // A date has whole seconds.
     let date = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(1_000_000));
-    if let Some(reply) = ClockOffset::of_reply(date, now, now) {
-        clock_watch.note(reply, now);
-    }
+    clock.replied(Some(date), clock.sent());
     drop(black_box(span));
 }
 

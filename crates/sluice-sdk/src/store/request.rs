@@ -61,7 +61,7 @@ impl Store {
         T: Reply,
         E: ProvideErrorMetadata + Answer,
     {
-        let span = span::request(operation, &self.table, self.clock_watch.server(), attempt);
+        let span = span::request(operation, &self.table, self.server(), attempt);
         let began = Instant::now();
         let reply = request.instrument(span.clone()).await;
         let took = began.elapsed();

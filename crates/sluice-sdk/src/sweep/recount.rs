@@ -8,7 +8,6 @@ use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, Load,
 
 use super::measure::Loads;
 use super::report::{SweepOptions, SweepReport};
-use crate::clock::Clock;
 use crate::store::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
 
 /// A recount under way.
@@ -28,14 +27,15 @@ pub(super) struct Recount {
 
 impl Recount {
     /// Reads the concurrency buckets that the directory names, before the scan. While the table is throttled, none.
-    pub(super) async fn begin(store: &Store, clock: &Clock) -> Result<Self, StoreError> {
-        let begun = clock.now();
+    pub(super) async fn begin(store: &Store) -> Result<Self, StoreError> {
+        // Nothing is judged by a clock that may be wrong: a live lease would seem to have ended.
+        let begun = store.time().await?;
         let (directory, first, loads) = match read_directory(store).await {
             Err(StoreError::Contended { .. }) => Default::default(),
             other => other?,
         };
         let (census, returned, found) = Default::default();
-        let read_at = ReadAt { begun, done: clock.now() };
+        let read_at = ReadAt { begun, done: store.time().await? };
         Ok(Self { read_at, directory, first, census, returned, found, loads })
     }
 
@@ -74,10 +74,9 @@ impl Recount {
         self,
         store: &Store,
         options: &SweepOptions,
-        clock: &Clock,
         report: &mut SweepReport,
     ) -> Result<(), StoreError> {
-        match self.judge_and_measure(store, options, clock, report).await {
+        match self.judge_and_measure(store, options, report).await {
             Err(StoreError::Contended { .. }) => Ok(()),
             other => other,
         }
@@ -87,11 +86,10 @@ impl Recount {
         &self,
         store: &Store,
         options: &SweepOptions,
-        clock: &Clock,
         report: &mut SweepReport,
     ) -> Result<(), StoreError> {
         let (last, _) = read_buckets(store, self.first.keys().map(ToString::to_string).collect()).await?;
-        let now = clock.now();
+        let now = store.time().await?;
         self.judge(store, &last, now, report).await?;
         let census = |dimension: &Dimension| self.census.get(dimension).copied().unwrap_or_default();
         self.loads

@@ -86,14 +86,16 @@ impl Client {
     /// # Errors
     /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, a table that does not answer.
     pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
-        let now = self.inner.now();
-        if ticket.start_at() > now {
-            let first = &ticket.dimensions()[0];
-            let wait = ticket.start_at().since(now);
-            return Ok(Redeemed::RetryIn(retry(ticket, wait, first, RetryReason::Exhausted)));
-        }
-        if ticket.use_by() < now {
-            return Ok(Redeemed::Lapsed);
+        // If the time is not known yet, the row says the same a read later.
+        if let Some(now) = self.inner.store.clock().known() {
+            if ticket.start_at() > now {
+                let first = &ticket.dimensions()[0];
+                let wait = ticket.start_at().since(now);
+                return Ok(Redeemed::RetryIn(retry(ticket, wait, first, RetryReason::Exhausted)));
+            }
+            if ticket.use_by() < now {
+                return Ok(Redeemed::Lapsed);
+            }
         }
         let (inner, owned) = (Arc::clone(&self.inner), ticket.clone());
         // On its own task: a caller that goes away in the middle gives back what it has redeemed.
@@ -157,7 +159,7 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
         return Ok(Claim::Not(Redeemed::Spent));
     }
     let buckets = in_order(&row, buckets?).ok_or(RedeemError::Altered { key })?;
-    let good = match row.judge(&buckets, inner.now()) {
+    let good = match row.judge(&buckets, inner.time().await?) {
         Judgement::Good(good) => good,
         Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
         Judgement::Wait { wait, dimension, cooling_down } => {
@@ -179,7 +181,7 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
         return Ok(Claim::Not(Redeemed::RetryIn(told)));
     }
     // The requests may have taken their time, and the process may have been frozen: what was good then may have lapsed.
-    let good = match row.judge(&buckets, inner.now()) {
+    let good = match row.judge(&buckets, inner.time().await?) {
         Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
         Judgement::Good(good) => good,
         Judgement::Wait { .. } => good,
@@ -221,7 +223,7 @@ fn in_order(row: &TicketRow, mut buckets: Vec<Arc<Bucket>>) -> Option<Vec<Arc<Bu
 /// Makes the ticket `by`'s own. False where it is someone else's.
 async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreError> {
     let is_mine = |seen: &Item| TicketRow::read(&Attributes(seen)).is_ok_and(|seen| seen.is_redeemed_by(by));
-    Ok(match inner.store.update(&row.redeem(by, inner.now()), IfAmbiguous::SendAgain).await? {
+    Ok(match inner.store.update(&row.redeem(by, inner.time().await?), IfAmbiguous::SendAgain).await? {
         Written::Applied(_) => true,
         // An earlier send of this very request, whose reply was lost.
         Written::ConditionFailed(seen) => seen.is_some_and(|seen| is_mine(&seen)),

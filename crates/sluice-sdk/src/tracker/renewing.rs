@@ -39,7 +39,7 @@ impl Kept {
     /// The renewal of its leases, once half of their time is past.
     fn due(&self, now: Timestamp) -> Option<Renewal> {
         let left = self.grant.lease_ends()?.since(now);
-        (left <= self.grant.lease_for() / 2).then(|| self.grant.renewal().without(&self.gone))
+        (left <= self.grant.lease_for() / 2).then(|| self.grant.renewal_at(now).without(&self.gone))
     }
 }
 
@@ -61,7 +61,14 @@ pub(super) async fn run(shared: Weak<Shared>, lease_ttl: Duration, mut stopped: 
             _ = stopped.changed() => break,
             () = tokio::time::sleep(lease_ttl / LOOKS) => {}
         }
-        let Some(mut due) = shared.upgrade().map(|shared| shared.due()) else { break };
+        let store = match shared.upgrade() {
+            None => break,
+            Some(shared) if shared.index().len() == 0 => continue,
+            Some(shared) => shared.store.clone(),
+        };
+        // A table that does not tell the time would not take a renewal either: the next look is soon.
+        let Ok(now) = store.time().await else { continue };
+        let Some(mut due) = shared.upgrade().map(|shared| shared.due(now)) else { break };
         while !due.is_empty() {
             let rest = due.split_off(due.len().min(AT_ONCE));
             let Ok(sent) = in_parallel(due.into_iter().map(send).collect()).await else { return };

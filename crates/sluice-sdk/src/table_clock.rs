@@ -1,0 +1,175 @@
+//! The time of the table: DynamoDB's, as far as its replies tell it. All decisions go by it, so that a fleet agrees on the time
+//! whatever its machines believe.
+//!
+//! Each reply brackets how far DynamoDB's clock is from this machine's. In between, this machine's clock tells how time passes. What
+//! the replies said counts no more when this machine's clock was set, when the machine resumed from a snapshot, or when the last
+//! reply is long past: then nothing that carries an instant is written before the next reply.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::{ClockOffset, OffsetEstimate, Timestamp};
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::metrics;
+
+/// If this machine's clock and its steady clock move apart by more than this, the clock was set. Smaller takes the pause between
+/// two readings of a busy machine for a jump, which costs a read of the table; larger leaves more of a jump unnoticed, which then
+/// counts as an error of the clock until two replies contradict each other.
+const JUMP: Duration = Duration::from_millis(250);
+
+/// For so long a reply tells the time. NTP slews a clock by 500 ppm at most, which is 0.3 s in this time; a smaller value costs an
+/// idle process a read more often.
+const GOOD_FOR: Duration = Duration::from_secs(600);
+
+/// A clock that is further off than this is warned of: it is corrected, and other programs on the machine do not do so.
+const WARN_ABOVE: Duration = Duration::from_secs(1);
+
+/// The gauge is set no more often: replies come by the thousand, and it rarely moves.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Between two warnings.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
+/// Nothing was heard yet.
+const NEVER: i64 = i64::MIN;
+
+/// This machine's clock, corrected by what the replies say.
+#[derive(Debug)]
+pub(crate) struct TableClock {
+    local: Clock,
+    heard: Mutex<Heard>,
+    /// Added to the local clock, in microseconds.
+    correction: AtomicI64,
+    /// The local clock less the steady one when the last reply that tells the time came, or [`NEVER`].
+    apart: AtomicI64,
+    /// When that was, by the steady clock.
+    heard_at: AtomicI64,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    estimate: OffsetEstimate,
+    warned_at: Option<Instant>,
+    told_at: Option<Timestamp>,
+}
+
+/// When a request was sent, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentAt {
+    local: Timestamp,
+    steady: i64,
+}
+
+impl TableClock {
+    pub(crate) fn new(local: Clock) -> Self {
+        let nothing = || AtomicI64::new(NEVER);
+        Self { local, heard: Mutex::default(), correction: AtomicI64::new(0), apart: nothing(), heard_at: nothing() }
+    }
+
+    /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown. What is written goes by
+    /// [`known`](Self::known).
+    pub(crate) fn now(&self) -> Timestamp {
+        self.corrected(self.local.now())
+    }
+
+    /// DynamoDB's time to within [`CLOCK_ERROR`](sluice_core::CLOCK_ERROR); `None` before the first reply, after a jump of this
+    /// machine's clock, and after a long silence.
+    pub(crate) fn known(&self) -> Option<Timestamp> {
+        // What the replies said is read before the clock: a reply in between makes it no older.
+        let (apart, heard_at) = (self.apart.load(Ordering::Acquire), self.heard_at.load(Ordering::Acquire));
+        if apart == NEVER {
+            return None;
+        }
+        // Two readings, if the first one seems to have jumped: this thread may have been put aside between its two clocks.
+        (0..2).find_map(|_| {
+            let (local, steady) = (self.local.now(), self.local.steady_micros());
+            let is_same = local.micros().saturating_sub(steady).abs_diff(apart) <= micros(JUMP);
+            let is_young = steady.saturating_sub(heard_at).unsigned_abs() <= micros(GOOD_FOR);
+            (is_same && is_young).then(|| self.corrected(local))
+        })
+    }
+
+    /// What the replies say of this machine's clock; `None` before the first.
+    pub(crate) fn offset(&self) -> Option<ClockOffset> {
+        self.heard().estimate.offset()
+    }
+
+    /// To be asked right before a request is sent.
+    pub(crate) fn sent(&self) -> SentAt {
+        SentAt { local: self.local.now(), steady: self.local.steady_micros() }
+    }
+
+    /// Takes in the `Date` of a reply that has just come; `None` where it has none that can be read.
+    ///
+    /// An endpoint that never tells its `Date` is taken to agree with this machine's clock.
+    pub(crate) fn replied(&self, date: Option<Timestamp>, sent: SentAt) {
+        let (received, steady) = (self.local.now(), self.local.steady_micros());
+        let mut heard = self.heard();
+        let apart = received.micros().saturating_sub(steady);
+        let before = self.apart.load(Ordering::Acquire);
+        if before != NEVER && apart.abs_diff(before) > micros(JUMP) {
+            // Whatever was known is of the clock as it was.
+            heard.estimate = OffsetEstimate::default();
+        }
+        match date {
+            Some(date) => {
+                // By the clock that makes the way longer: one may have been set, the other stood still while the process was frozen.
+                let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
+                let sent = Timestamp::from_micros(received.micros().saturating_sub(way));
+                let Some(reply) = ClockOffset::of_reply(date, sent, received) else { return };
+                heard.estimate.note(reply, Timestamp::from_micros(steady));
+            }
+            // Whoever told the time before is not contradicted by a reply that tells none, as of a proxy.
+            None if heard.estimate.offset().is_some() => return,
+            None => {}
+        }
+        let Some(correction) = heard.estimate.offset().map_or(Some(0), ClockOffset::correction_micros) else { return };
+        self.correction.store(correction, Ordering::Release);
+        self.heard_at.store(steady, Ordering::Release);
+        self.apart.store(apart, Ordering::Release);
+        self.tell(heard, received);
+    }
+
+    fn corrected(&self, local: Timestamp) -> Timestamp {
+        Timestamp::from_micros(local.micros().saturating_add(self.correction.load(Ordering::Acquire)))
+    }
+
+    fn tell(&self, mut heard: MutexGuard<'_, Heard>, received: Timestamp) {
+        let Some(offset) = heard.estimate.offset() else { return };
+        // A clock that was set back counts as a second that passed.
+        let tells = heard.told_at.is_none_or(|at| at > received || received.since(at) >= TELL_EVERY);
+        if tells {
+            heard.told_at = Some(received);
+        }
+        let warns = offset.exceeds(WARN_ABOVE) && heard.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+        if warns {
+            heard.warned_at = Some(Instant::now());
+        }
+        drop(heard);
+        if tells {
+            metrics::clock_offset(offset);
+        }
+        if warns {
+            let offset_ms = offset.millis();
+            tracing::warn!(
+                event = "clock.offset",
+                offset_ms,
+                "this machine's clock is off: set it (chrony, NTP); Sluice corrects it by DynamoDB's, other programs do not"
+            );
+        }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
