@@ -128,13 +128,14 @@ impl Client {
         reply: Reply<'_, H>,
     ) -> Result<Decision, AcquireError> {
         let inner = &self.inner;
-        let now = inner.time().await?;
+        let now = inner.now();
         let asks = request.into().parse()?;
         let dimension = asks[0].dimension.clone();
         tell_unreadable(inner, &dimension, &reply, now);
         let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
             return Ok(Decision::NotRefused);
         };
+        let now = inner.time().await?;
         let mut all = Vec::with_capacity(asks.len());
         for ask in asks {
             let entry = inner.entry(&ask.dimension);

@@ -251,6 +251,8 @@ impl Store {
         T: Reply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
+        // A request that was signed by a wrong clock is not counted as a try: its reply tells the time.
+        let mut was_skewed = false;
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
             // On the heap: it is large, and nested deeper than the compiler takes in the futures of those who call it.
@@ -263,10 +265,15 @@ impl Store {
             {
                 return Err(answer);
             }
+            if !was_skewed && error::is_clock_skew(&error) {
+                was_skewed = true;
+                retried(operation);
+                continue;
+            }
             let fate = error::fate(&error);
             *maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
             let stop = !fate.is_transient()
-                || attempt >= self.max_retries
+                || attempt >= self.max_retries + u32::from(was_skewed)
                 || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
             if stop {
                 return Err(Failed::Store(error::describe(operation.as_str(), &self.table, *maybe_applied, error)));

@@ -3,14 +3,16 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_smithy_async::time::TimeSource;
 use dynoxide::Database;
 use sluice_sdk::core::Put;
 use sluice_sdk::core::schema::KEY;
-use sluice_sdk::{Client, ClientBuilder, CreateTableError};
+use sluice_sdk::{Client, ClientBuilder, Clock, CreateTableError};
 
 use crate::clock::TestClock;
 use crate::engine;
@@ -145,6 +147,12 @@ impl EmbeddedDynamo {
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+        self.dynamodb_on(self.clock.off_by(0))
+    }
+
+    /// The same on a machine with this clock, by which its requests are signed.
+    #[must_use]
+    pub fn dynamodb_on(&self, clock: Clock) -> aws_sdk_dynamodb::Client {
         let http_client = link::in_process(
             self.database.clone(),
             self.clock.clone(),
@@ -152,13 +160,14 @@ impl EmbeddedDynamo {
             self.meter.clone(),
             self.faults.clone(),
         );
-        let second = std::time::Duration::from_secs(1);
+        let second = Duration::from_secs(1);
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "sluice-testkit"))
             .retry_config(RetryConfig::disabled())
             .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(second).build())
+            .time_source(Signing(clock))
             .http_client(http_client);
         aws_sdk_dynamodb::Client::from_conf(config.build())
     }
@@ -178,7 +187,8 @@ impl EmbeddedDynamo {
     /// As [`client_with`](Self::client_with), on a clock that is off by `micros`.
     #[must_use]
     pub fn client_off_by(&self, settings: ClientBuilder, micros: i64) -> Client {
-        settings.clock(self.clock.off_by(micros)).dynamodb(self.dynamodb())
+        let clock = self.clock.off_by(micros);
+        settings.clock(clock.clone()).dynamodb(self.dynamodb_on(clock))
     }
 
     /// Deletes what its TTL says is over, as DynamoDB does at a time of its own choosing; returns how many rows.
@@ -213,6 +223,17 @@ impl EmbeddedDynamo {
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults
+    }
+}
+
+/// The clock that requests are signed by.
+#[derive(Debug)]
+struct Signing(Clock);
+
+impl TimeSource for Signing {
+    fn now(&self) -> SystemTime {
+        let micros = u64::try_from(self.0.now().micros()).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_micros(micros)
     }
 }
 

@@ -146,17 +146,21 @@ struct Lists {
     next: HashMap<Operation, VecDeque<Fault>>,
     always: HashMap<Operation, Fault>,
     rights: Option<Rights>,
+    signature_skew: Option<Duration>,
+    hides_date: bool,
     draw: Option<Draw>,
     watch: Option<Watch>,
 }
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { next, always, rights, draw: _, watch: _ } = self;
+        let Self { next, always, rights, signature_skew, hides_date, draw: _, watch: _ } = self;
         f.debug_struct("Lists")
             .field("next", next)
             .field("always", always)
             .field("rights", rights)
+            .field("signature_skew", signature_skew)
+            .field("hides_date", hides_date)
             .finish_non_exhaustive()
     }
 }
@@ -195,9 +199,20 @@ impl Faults {
         self.locked().rights = Some(rights);
     }
 
+    /// Refuses every request that was signed by a clock that is further off than `most`, as AWS does after some minutes.
+    pub fn refuse_signatures_off_by(&self, most: Duration) {
+        self.locked().signature_skew = Some(most);
+    }
+
+    /// Leaves the `Date` out of every reply, as some engines for development do. Outlasts [`clear`](Self::clear).
+    pub fn hide_date(&self) {
+        self.locked().hides_date = true;
+    }
+
     /// Ends all faults, and nobody watches any more.
     pub fn clear(&self) {
-        *self.locked() = Lists::default();
+        let mut lists = self.locked();
+        *lists = Lists { hides_date: lists.hides_date, ..Lists::default() };
     }
 
     pub(crate) fn take(&self, call: Call<'_>) -> Option<Fault> {
@@ -207,6 +222,14 @@ impl Faults {
         let draw = lists.draw.clone();
         drop(lists);
         known.or_else(|| draw?(call))
+    }
+
+    pub(crate) fn signature_skew(&self) -> Option<Duration> {
+        self.locked().signature_skew
+    }
+
+    pub(crate) fn tells_date(&self) -> bool {
+        !self.locked().hides_date
     }
 
     pub(crate) fn answered(&self, answered: Answered<'_>) {

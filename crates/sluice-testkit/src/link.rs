@@ -1,6 +1,7 @@
 //! The HTTP client between the AWS SDK and an engine: meters, faults, and the call itself.
 
 use std::fmt;
+use std::time::Duration;
 
 use aws_smithy_runtime_api::client::http::{
     HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
@@ -13,6 +14,7 @@ use aws_smithy_types::byte_stream::{AggregatedBytes, ByteStream};
 use aws_smithy_types::date_time::Format as DateTimeFormat;
 use bytes::Bytes;
 use dynoxide::Database;
+use sluice_sdk::core::Timestamp;
 
 use crate::broken_body::{Arrival, broken_body};
 use crate::clock::TestClock;
@@ -134,8 +136,11 @@ impl HttpConnector for Link {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let name = target.rsplit('.').next().unwrap_or_default().to_owned();
         let operation = Operation::from_name(&name);
+        if let Some(refusal) = self.skewed(&request) {
+            return HttpConnectorFuture::ready(Ok(self.dated(refusal)));
+        }
         if let Some(action) = self.faults.denied(&name, request.body().bytes().unwrap_or_default()) {
-            return HttpConnectorFuture::ready(Ok(response(400, rights::refusal(&action))));
+            return HttpConnectorFuture::ready(Ok(self.dated(response(400, rights::refusal(&action)))));
         }
         let call = Call { operation, body: request.body().bytes().unwrap_or_default() };
         match self.faults.take(call) {
@@ -144,7 +149,10 @@ impl HttpConnector for Link {
             }
             fault => {
                 let link = self.clone();
-                HttpConnectorFuture::new(async move { link.meet(fault, &name, operation, request).await })
+                HttpConnectorFuture::new(async move {
+                    let reply = link.meet(fault, &name, operation, request).await?;
+                    Ok(link.dated(reply))
+                })
             }
         }
     }
@@ -280,11 +288,38 @@ impl Link {
             (status, reply)
         };
         self.faults.answered(Answered { call: Call { operation, body }, status, reply: &reply });
-        let mut response = response(status, reply);
-        if let Some(date) = self.clock.as_ref().and_then(date) {
-            response.headers_mut().insert("date", date);
+        self.dated(response(status, reply))
+    }
+
+    /// The reply with its `Date`: the time at which it was made, if it is not there yet.
+    fn dated(&self, mut reply: HttpResponse) -> HttpResponse {
+        if !self.faults.tells_date() {
+            reply.headers_mut().remove("date");
+            return reply;
         }
-        response
+        let clock = self.clock.as_ref();
+        if reply.headers().get("date").is_none()
+            && let Some(date) = clock.and_then(date)
+        {
+            reply.headers_mut().insert("date", date);
+        }
+        reply
+    }
+
+    /// The refusal of a signature that was made at another time than the engine's.
+    fn skewed(&self, request: &HttpRequest) -> Option<HttpResponse> {
+        let (clock, most) = (self.clock.as_ref()?, self.faults.signature_skew()?);
+        let signed = request.headers().get("x-amz-date").and_then(signed_at)?;
+        let apart = Duration::from_micros(signed.micros_since(clock.now()).unsigned_abs());
+        (apart > most).then(|| {
+            let fault = Fault::service(
+                "InvalidSignatureException",
+                400,
+                serde_json::json!({ "message": format!("Signature is {} s off", apart.as_secs()) }),
+            );
+            let Fault::Answer { status, body } = fault else { unreachable!("an error of the service is an answer") };
+            response(status, body.into_bytes())
+        })
     }
 }
 
@@ -292,6 +327,16 @@ impl Link {
 fn date(clock: &TestClock) -> Option<String> {
     let secs = clock.now().micros().div_euclid(1_000_000);
     DateTime::from_secs(secs).fmt(DateTimeFormat::HttpDate).ok()
+}
+
+/// When a request was signed: `20240304T110002Z`.
+fn signed_at(text: &str) -> Option<Timestamp> {
+    let part = |range: std::ops::Range<usize>| text.get(range);
+    let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
+    let (hour, minute, second) = (part(9..11)?, part(11..13)?, part(13..15)?);
+    let text = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
+    let at = DateTime::from_str(&text, DateTimeFormat::DateTime).ok()?;
+    Some(Timestamp::from_micros(at.secs().checked_mul(1_000_000)?))
 }
 
 /// The same request without its `ClientRequestToken`. Its signature is another's then, which DynamoDB itself would not accept.

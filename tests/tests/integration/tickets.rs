@@ -131,10 +131,11 @@ async fn a_ticket_that_comes_late_is_good_until_its_tokens_have_run_over_the_bri
     let tickets = [carried(&world.client()).await, carried(&world.client()).await];
     // Nine tokens flow in beside the ten that the bucket holds with the first ticket's.
     world.pass(Duration::from_millis(9_990));
-    assert!(is_granted(&world.client(), &tickets[0]).await);
+    let client = world.client();
+    assert!(is_granted(&client, &tickets[0]).await);
     world.dynamo.meter().reset();
     world.pass(Duration::from_millis(1_100));
-    assert!(matches!(redeem(&world.client(), &tickets[1]).await, Redeemed::Lapsed));
+    assert!(matches!(redeem(&client, &tickets[1]).await, Redeemed::Lapsed));
     assert_eq!(world.dynamo.meter().reset().requests, 0, "its own text says so");
     assert_eq!(world.level(RPM).await, "9.09", "the line is what it was");
 }
@@ -181,10 +182,11 @@ async fn a_ticket_that_is_never_redeemed_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_ticket_that_comes_early_is_told_when_to_come_and_stays_good() {
     let world = drained().await;
-    let ticket = carried(&world.client()).await;
+    let client = world.client();
+    let ticket = carried(&client).await;
     world.pass(Duration::from_millis(400));
     world.dynamo.meter().reset();
-    let Redeemed::RetryIn(retry) = redeem(&world.client(), &ticket).await else { panic!() };
+    let Redeemed::RetryIn(retry) = redeem(&client, &ticket).await else { panic!() };
     assert_eq!(
         (retry.wait(), retry.reason(), retry.ticket()),
         (Duration::from_millis(600), RetryReason::Exhausted, Some(&ticket))

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sluice_sdk::ClockOffset;
-use sluice_sdk::core::CLOCK_ERROR;
 
 use super::finding::{Check, Finding};
 
@@ -14,7 +13,8 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
     let Some(offset) = offset else {
         let todo =
             "nothing for an engine for development; else find what takes the header Date out of DynamoDB's replies";
-        return Finding::note(Check::Clock, table, "cannot tell: no reply said its Date", todo);
+        let what = "no reply had a Date: this machine's clock counts as DynamoDB's";
+        return Finding::note(Check::Clock, table, what, todo);
     };
     if !offset.exceeds(TOO_FAR) {
         let within = offset.lower_micros().unsigned_abs().max(offset.upper_micros().unsigned_abs());
@@ -25,9 +25,8 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
     }
     let by = seconds(offset.micros().saturating_abs());
     let way = if offset.micros() > 0 { "behind" } else { "ahead of" };
-    let allowed = CLOCK_ERROR.as_secs();
-    let what = format!("this machine's clock is {by} s {way} DynamoDB's at the least; {allowed} s are reckoned with");
-    let todo = "let it take its time from NTP (chrony): a clock that is ahead grants what is not there yet, once, and ends leases early";
+    let what = format!("this machine's clock is at least {by} s {way} DynamoDB's");
+    let todo = "set it by NTP (chrony): Sluice corrects it by each reply, other programs and the AWS SDK's first request do not";
     Finding::problem(Check::Clock, table, what, todo)
 }
 

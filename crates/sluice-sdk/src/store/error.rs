@@ -141,6 +141,16 @@ const CREDENTIAL_CODES: [&str; 5] = [
     "MissingAuthenticationTokenException",
 ];
 
+/// Codes with which AWS refuses a signature that seems too old or too young.
+const SKEW_CODES: [&str; 3] = ["InvalidSignatureException", "SignatureDoesNotMatch", "RequestTimeTooSkewed"];
+
+/// Whether the request may have been signed by a clock that is off by more than AWS takes (some minutes). The AWS SDK signs the next
+/// one by the `Date` of this reply, so the same request is worth a second try. A secret that is wrong has the same code, and fails
+/// again.
+pub(super) fn is_clock_skew<E: ProvideErrorMetadata>(error: &SdkError<E>) -> bool {
+    error.code().is_some_and(|code| SKEW_CODES.contains(&code))
+}
+
 pub(super) fn describe<E>(
     operation: &'static str,
     table: &str,
