@@ -142,7 +142,9 @@ impl Store {
         }
         self.clock.known().ok_or_else(|| StoreError::Unavailable {
             operation: "GetItem",
-            message: String::from("DynamoDB's time cannot be told: this machine's clock is set again and again, or replies take over 3 s"),
+            message: String::from(
+                "DynamoDB's time cannot be told: this machine's clock is set again and again, or replies take over 3 s",
+            ),
             maybe_applied: false,
         })
     }

@@ -24,7 +24,11 @@ struct Machine {
 }
 
 impl Machine {
-    fn client(&self, world: &World, settings: impl Fn(sluice_sdk::ClientBuilder) -> sluice_sdk::ClientBuilder) -> Client {
+    fn client(
+        &self,
+        world: &World,
+        settings: impl Fn(sluice_sdk::ClientBuilder) -> sluice_sdk::ClientBuilder,
+    ) -> Client {
         let (time, off) = (world.dynamo.clock().clone(), Arc::clone(&self.off));
         let steady = world.dynamo.clock().clone();
         let now = move || Timestamp::from_micros(time.now().micros() + off.load(Ordering::SeqCst));

@@ -112,7 +112,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
     if terms.until.is_some() {
         return None;
     }
-    let now = inner.now();
+    let now = inner.store.clock().known()?;
     // What is in stock, or was left by another caller, is there whatever the bucket's level.
     let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
     longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {

@@ -103,7 +103,10 @@ impl Batch<'_> {
                 // Removed and made anew as another type, this moment: the next attempt sees it as it is.
                 return self.refuse_all();
             }
-            let now = self.inner.now();
+            let now = match self.inner.time().await {
+                Ok(now) => now,
+                Err(error) => return self.fail(&error.into()),
+            };
             self.serve_without_write(&reading.bucket, now);
             let sent = match self.plan(&reading, now) {
                 Ok(Some(sent)) => sent,

@@ -11,10 +11,10 @@ use super::Source;
 use super::requests::{self, Ended, Units};
 use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
-use crate::table_clock::TableClock;
 use crate::give_back::Released;
 use crate::request::Request;
 use crate::store::Operation;
+use crate::table_clock::TableClock;
 use crate::{metrics, span};
 
 /// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.

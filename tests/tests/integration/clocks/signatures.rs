@@ -18,7 +18,7 @@ async fn a_signature_that_is_hours_off_is_mended_by_the_refusal() {
         let offset = client.clock_offset().unwrap();
         assert!((offset.lower_micros()..=offset.upper_micros()).contains(&-off), "{offset:?}");
         take(&client, RPM).await;
-        assert_eq!(world.level(RPM).await, "8");
+        assert_eq!(world.bucket(RPM).await.tokens().to_string(), "8");
     }
 }
 

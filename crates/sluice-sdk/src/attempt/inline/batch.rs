@@ -65,7 +65,10 @@ impl Batch<'_> {
                 let retry = contended(&self.entry.dimension);
                 return self.no_bucket(&Ok(retry));
             }
-            let now = self.inner.now();
+            let now = match self.inner.time().await {
+                Ok(now) => now,
+                Err(error) => return self.fail(&error.into()),
+            };
             self.answer_held(&reading.bucket, now);
             let draft = self.plan(&InlinePlanner::new(&reading.bucket), now);
             let began = Instant::now();
@@ -188,7 +191,11 @@ impl Batch<'_> {
                 InlineAnswer::Granted => {
                     let InlineAsk::Take { terms, .. } = &turn.ask else { continue };
                     let ends = draft.at.after(terms.lease.length()).ceil_to_second();
-                    self.grant(turn, ends, draft.at, took);
+                    if ends > self.inner.now() {
+                        self.grant(turn, ends, draft.at, took);
+                    } else {
+                        turns[*at] = Some(self.under_another_id(turn));
+                    }
                 }
                 // The row has changed by this very write: judged again by its reply.
                 InlineAnswer::Refused(_) | InlineAnswer::NeverSatisfiable { .. } if has_written => {
@@ -231,18 +238,26 @@ impl Batch<'_> {
 
     /// A lease that an earlier try wrote, whose reply was lost. One that has ended since is no grant: it is given back, and its
     /// caller asks under another id.
-    fn grant_held(&mut self, mut turn: InlineTurn, bucket: &Bucket, at: Timestamp) {
-        let InlineAsk::Take { id, trace, .. } = &mut turn.ask else { return };
+    fn grant_held(&mut self, turn: InlineTurn, bucket: &Bucket, at: Timestamp) {
+        let InlineAsk::Take { id, .. } = &turn.ask else { return };
         let ends = bucket.inline().and_then(|leases| leases.get(id)).map(|lease| lease.ends.get());
         match ends.filter(|ends| *ends > at) {
             Some(ends) => self.grant(turn, ends, at, Duration::ZERO),
             None => {
-                let old = std::mem::replace(id, self.inner.config.lease_ids.next());
-                drop(trace.take());
-                drop(Trace::new(self.inner, self.entry, old));
+                let turn = self.under_another_id(turn);
                 self.turns.push(turn);
             }
         }
+    }
+
+    /// The lease has ended since it was written, as where the process was frozen: it is given back, and its caller asks again.
+    fn under_another_id(&self, mut turn: InlineTurn) -> InlineTurn {
+        if let InlineAsk::Take { id, trace, .. } = &mut turn.ask {
+            let old = std::mem::replace(id, self.inner.config.lease_ids.next());
+            trace.take().into_iter().for_each(Trace::forget);
+            drop(Trace::new(self.inner, self.entry, old));
+        }
+        turn
     }
 
     /// Answers those whose lease is in the row already, before anything else is planned.

@@ -47,7 +47,10 @@ impl Batch<'_> {
                 Ok(readings) => readings,
                 Err(error) => return self.fail(&error),
             };
-            let now = self.inner.now();
+            let now = match self.inner.time().await {
+                Ok(now) => now,
+                Err(error) => return self.fail(&error.into()),
+            };
             let sent = match self.plan(&readings, now) {
                 Some(sent) => sent,
                 None if readings.iter().all(|reading| reading.may_refuse(now)) => {
@@ -226,12 +229,20 @@ impl Batch<'_> {
 
     /// Answers those callers of `sent` that are named.
     fn hand_out(&mut self, sent: &Sent, which: &[usize], took: Duration) {
+        let now = self.inner.now();
         let mut turns: Vec<Option<RowTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
         for served in which.iter().map(|at| &sent.served[*at]) {
-            let Some(turn) = turns[served.turn].take() else { continue };
+            let Some(mut turn) = turns[served.turn].take() else { continue };
             let parts: Parts = self.parts(sent, served, &turn.ask).collect();
             let lane = Via::Rows(Arc::clone(self.lane));
             let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
+            if served.leases.iter().flatten().any(|lease| lease.ends() <= now) {
+                // Its lease has ended since it was written, as where the process was frozen: it goes back, and its caller asks again.
+                drop(fresh);
+                turn.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
+                turns[served.turn] = Some(turn);
+                continue;
+            }
             match turn.is_left() {
                 true => self.orphans.push(fresh),
                 false => turn.answer(Ok(Taken::Granted(fresh))),
