@@ -51,25 +51,22 @@ impl ClockOffset {
         0.clamp(self.lower, self.upper)
     }
 
-    /// What is added to this machine's clock to decide by DynamoDB's, in microseconds: the value nearest to zero that is within
-    /// [`CLOCK_ERROR`] of every possible offset, and a possible one itself. `None` if the bounds are too far apart for that.
+    /// The lowest and the highest offset that are possible and within [`CLOCK_ERROR`] of every possible one, in microseconds: with any
+    /// in between this machine's clock tells DynamoDB's time to that error. `None` if the bounds are too far apart.
     ///
-    /// Nearest to zero, so that a clock that may be exact is left alone. Bounds are one second and the round trip apart after one
-    /// reply, so a reply within three seconds is enough.
+    /// Bounds are one second and the round trip apart after one reply, so a reply within three seconds is enough.
     #[must_use]
-    pub fn correction_micros(self) -> Option<i64> {
+    pub fn usable_micros(self) -> Option<(i64, i64)> {
         let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap_or(i64::MAX);
         let lowest = self.lower.max(self.upper.saturating_sub(error));
         let highest = self.upper.min(self.lower.saturating_add(error));
-        (lowest <= highest).then(|| 0.clamp(lowest, highest))
+        (lowest <= highest).then_some((lowest, highest))
     }
 
-    /// How far DynamoDB's clock may be from this machine's after the correction; `None` where none can be made.
+    /// The same bounds for a clock that is `micros` ahead of this one.
     #[must_use]
-    pub fn error_after_correction(self) -> Option<Duration> {
-        let correction = self.correction_micros()?;
-        let error = self.upper.saturating_sub(correction).max(correction.saturating_sub(self.lower));
-        Some(Duration::from_micros(error.unsigned_abs()))
+    pub const fn of_clock_ahead_by(self, micros: i64) -> Self {
+        Self { lower: self.lower.saturating_sub(micros), upper: self.upper.saturating_sub(micros) }
     }
 
     /// [`micros`](Self::micros) in milliseconds, towards zero.
@@ -157,9 +154,9 @@ mod tests {
                 prop_assert!(known.lower_micros() <= offset && offset <= known.upper_micros(), "{known:?} {offset}");
                 prop_assert!(known.micros().abs() <= offset.abs() && known.micros().signum() * offset.signum() >= 0);
                 prop_assert!(known.upper_micros() - known.lower_micros() <= 1_000_000 + there + back);
-                let (correction, error) = (known.correction_micros().unwrap(), known.error_after_correction().unwrap());
-                prop_assert!(correction.abs_diff(offset) <= u64::try_from(error.as_micros()).unwrap());
-                prop_assert!(error <= CLOCK_ERROR);
+                let (lowest, highest) = known.usable_micros().unwrap();
+                let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap();
+                prop_assert!(lowest >= offset - error && highest <= offset + error);
                 at += there + back;
             }
         }
@@ -198,15 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn one_reply_within_three_seconds_is_enough_for_a_correction() {
+    fn one_reply_within_three_seconds_tells_the_time_to_two_seconds() {
         let at = |micros| Timestamp::from_micros(START + micros);
         let of = |trip| ClockOffset::of_reply(at(240_000_000), at(0), at(trip)).unwrap();
-        let quick = of(3_000_000);
-        assert_eq!(quick.correction_micros(), Some(239_000_000));
-        assert_eq!(quick.error_after_correction(), Some(CLOCK_ERROR));
-        assert_eq!((of(3_000_001).correction_micros(), of(3_000_001).error_after_correction()), (None, None));
-        let exact = ClockOffset::of_reply(at(0), at(400_000), at(500_000)).unwrap();
-        assert_eq!(exact.correction_micros(), Some(0), "a clock that may be exact is left alone");
+        assert_eq!(of(3_000_000).usable_micros(), Some((239_000_000, 239_000_000)));
+        assert_eq!(of(3_000_001).usable_micros(), None);
+        let quick = of(500_000);
+        assert_eq!(quick.usable_micros(), Some((quick.lower_micros(), quick.upper_micros())));
+        assert_eq!(quick.of_clock_ahead_by(240_000_000).usable_micros(), Some((-500_000, 1_000_000)));
     }
 
     #[test]

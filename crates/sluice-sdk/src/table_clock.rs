@@ -1,9 +1,10 @@
 //! The time of the table: DynamoDB's, as far as its replies tell it. All decisions go by it, so that a fleet agrees on the time
 //! whatever its machines believe.
 //!
-//! Each reply brackets how far DynamoDB's clock is from this machine's. In between, this machine's clock tells how time passes. What
-//! the replies said counts no more when this machine's clock was set, when the machine resumed from a snapshot, or when the last
-//! reply is long past: then nothing that carries an instant is written before the next reply.
+//! Each reply brackets how far DynamoDB's clock is from this process's steady clock, which nobody sets. The time is what this machine's
+//! clock shows, moved into that bracket: a clock that may be exact is left alone, one that is wrong is corrected. What the replies said
+//! counts no more when the two clocks of the machine moved apart (its clock was set, or it resumed from a snapshot and the steady clock
+//! had stood still), and when the last reply is long past: then nothing that carries an instant is written before the next reply.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +16,9 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::metrics;
 
-/// If this machine's clock and its steady clock move apart by more than this, the clock was set. Smaller takes the pause between
-/// two readings of a busy machine for a jump, which costs a read of the table; larger leaves more of a jump unnoticed, which then
-/// counts as an error of the clock until two replies contradict each other.
+/// If this machine's clock and its steady clock move apart by more than this, one of them jumped. Smaller takes the pause between
+/// two readings of a busy machine for a jump, which costs a read of the table; larger leaves a longer stop of the steady clock
+/// unnoticed, which then counts as an error of the time until two replies contradict each other.
 const JUMP: Duration = Duration::from_millis(250);
 
 /// For so long a reply tells the time. NTP slews a clock by 500 ppm at most, which is 0.3 s in this time; a smaller value costs an
@@ -41,8 +42,9 @@ const NEVER: i64 = i64::MIN;
 pub(crate) struct TableClock {
     local: Clock,
     heard: Mutex<Heard>,
-    /// Added to the local clock, in microseconds.
-    correction: AtomicI64,
+    /// The bracket: DynamoDB's time less the steady one, at least and at most, in microseconds.
+    lowest: AtomicI64,
+    highest: AtomicI64,
     /// The local clock less the steady one when the last reply that tells the time came, or [`NEVER`].
     apart: AtomicI64,
     /// When that was, by the steady clock.
@@ -65,14 +67,20 @@ pub(crate) struct SentAt {
 
 impl TableClock {
     pub(crate) fn new(local: Clock) -> Self {
-        let nothing = || AtomicI64::new(NEVER);
-        Self { local, heard: Mutex::default(), correction: AtomicI64::new(0), apart: nothing(), heard_at: nothing() }
+        Self {
+            local,
+            heard: Mutex::default(),
+            lowest: AtomicI64::new(i64::MIN),
+            highest: AtomicI64::new(i64::MAX),
+            apart: AtomicI64::new(NEVER),
+            heard_at: AtomicI64::new(NEVER),
+        }
     }
 
     /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown. What is written goes by
     /// [`known`](Self::known).
     pub(crate) fn now(&self) -> Timestamp {
-        self.corrected(self.local.now())
+        self.bracketed(self.local.now(), self.local.steady_micros())
     }
 
     /// DynamoDB's time to within [`CLOCK_ERROR`](sluice_core::CLOCK_ERROR); `None` before the first reply, after a jump of this
@@ -88,13 +96,14 @@ impl TableClock {
             let (local, steady) = (self.local.now(), self.local.steady_micros());
             let is_same = local.micros().saturating_sub(steady).abs_diff(apart) <= micros(JUMP);
             let is_young = steady.saturating_sub(heard_at).unsigned_abs() <= micros(GOOD_FOR);
-            (is_same && is_young).then(|| self.corrected(local))
+            (is_same && is_young).then(|| self.bracketed(local, steady))
         })
     }
 
-    /// What the replies say of this machine's clock; `None` before the first.
+    /// What the replies say of this machine's clock, as it is now; `None` before the first.
     pub(crate) fn offset(&self) -> Option<ClockOffset> {
-        self.heard().estimate.offset()
+        let apart = self.local.now().micros().saturating_sub(self.local.steady_micros());
+        self.heard().estimate.offset().map(|offset| offset.of_clock_ahead_by(apart))
     }
 
     /// To be asked right before a request is sent.
@@ -118,27 +127,34 @@ impl TableClock {
             Some(date) => {
                 // By the clock that makes the way longer: one may have been set, the other stood still while the process was frozen.
                 let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
-                let sent = Timestamp::from_micros(received.micros().saturating_sub(way));
-                let Some(reply) = ClockOffset::of_reply(date, sent, received) else { return };
-                heard.estimate.note(reply, Timestamp::from_micros(steady));
+                let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
+                let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else { return };
+                heard.estimate.note(reply, received);
             }
             // Whoever told the time before is not contradicted by a reply that tells none, as of a proxy.
             None if heard.estimate.offset().is_some() => return,
             None => {}
         }
-        let Some(correction) = heard.estimate.offset().map_or(Some(0), ClockOffset::correction_micros) else { return };
-        self.correction.store(correction, Ordering::Release);
+        let anything = Some((i64::MIN, i64::MAX));
+        let Some((lowest, highest)) = heard.estimate.offset().map_or(anything, ClockOffset::usable_micros) else {
+            return;
+        };
+        self.lowest.store(lowest, Ordering::Release);
+        self.highest.store(highest, Ordering::Release);
         self.heard_at.store(steady, Ordering::Release);
         self.apart.store(apart, Ordering::Release);
-        self.tell(heard, received);
+        self.tell(heard, received, apart);
     }
 
-    fn corrected(&self, local: Timestamp) -> Timestamp {
-        Timestamp::from_micros(local.micros().saturating_add(self.correction.load(Ordering::Acquire)))
+    /// What the local clock shows, moved into the bracket around the steady one.
+    fn bracketed(&self, local: Timestamp, steady: i64) -> Timestamp {
+        let lowest = steady.saturating_add(self.lowest.load(Ordering::Acquire));
+        let highest = steady.saturating_add(self.highest.load(Ordering::Acquire));
+        Timestamp::from_micros(local.micros().max(lowest).min(highest))
     }
 
-    fn tell(&self, mut heard: MutexGuard<'_, Heard>, received: Timestamp) {
-        let Some(offset) = heard.estimate.offset() else { return };
+    fn tell(&self, mut heard: MutexGuard<'_, Heard>, received: Timestamp, apart: i64) {
+        let Some(offset) = heard.estimate.offset().map(|offset| offset.of_clock_ahead_by(apart)) else { return };
         // A clock that was set back counts as a second that passed.
         let tells = heard.told_at.is_none_or(|at| at > received || received.since(at) >= TELL_EVERY);
         if tells {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::Value;
@@ -110,6 +111,9 @@ impl Universe {
             let micros = time.now().micros() + off.load(Ordering::SeqCst);
             sluice_core::Timestamp::from_micros(micros)
         });
+        // Nobody sets it, so that the process knows when its clock jumped.
+        let steady = self.dynamo.clock().clone();
+        let clock = clock.steady_by(move || Duration::from_micros(steady.now().micros().unsigned_abs()));
         let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
         let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock).lease_ids(ids);
