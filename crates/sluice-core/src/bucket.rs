@@ -36,7 +36,7 @@ pub struct Bucket {
     admitted: Option<Amount>,
     admitted_inline: Option<Amount>,
     counted: i64,
-    capped: Option<Amount>,
+    capped: Option<Exact<Amount>>,
     lots: i64,
     returned: Amount,
     observed: Amount,
@@ -173,8 +173,13 @@ impl Bucket {
 
     /// Cost of leases that was deleted without its slots, since the bucket had no room.
     #[must_use]
-    pub const fn capped(&self) -> Option<Amount> {
-        self.capped
+    pub fn capped(&self) -> Option<Amount> {
+        self.capped.as_ref().map(Exact::get)
+    }
+
+    /// The same, as a condition compares it.
+    pub(crate) const fn capped_as_read(&self) -> Option<&Exact<Amount>> {
+        self.capped.as_ref()
     }
 
     /// Slots that the sweep before found lost, or minted (below zero), for the next to confirm.
@@ -284,7 +289,7 @@ impl Bucket {
             after.admitted_inline = Some(self.admitted_inline.unwrap_or_default().plus(moved.granted));
         }
         if moved.capped > Amount::ZERO {
-            after.capped = Some(self.capped.unwrap_or_default().plus(moved.capped));
+            after.capped = Some(Exact::new(self.capped().unwrap_or_default().plus(moved.capped)));
         }
         after.inline = Some(Arc::new(leases));
         after

@@ -143,9 +143,13 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// One that cannot be read counts as none: what sweeps keep must not keep callers from a bucket.
+    /// One that cannot be read counts as none: what sweeps keep must not keep callers from a bucket. A number that is out of range
+    /// counts as zero, which says nothing and is noted over: the conditions of the recount ask for what stands there.
     pub(crate) fn read(row: &impl Row) -> Option<Self> {
-        Some(Self { drift: amount(row, DRIFT).ok()?, seen_at: timestamp(row, DRIFT_SEEN_AT).ok()? })
+        let drift = amount(row, DRIFT).or_else(|_| Exact::unread(row, DRIFT, Amount::ZERO)).ok()?;
+        let seen_at = timestamp(row, DRIFT_SEEN_AT);
+        let never = Timestamp::from_micros(0);
+        Some(Self { drift, seen_at: seen_at.or_else(|_| Exact::unread(row, DRIFT_SEEN_AT, never)).ok()? })
     }
 
     pub(crate) const fn drift(&self) -> Amount {
@@ -154,7 +158,9 @@ impl Note {
 
     /// Whether it is of the sweep before and goes the same way.
     fn says(&self, found: Amount, now: Timestamp) -> bool {
-        is_negative(found) == is_negative(self.drift.get()) && self.seen_at.get() >= now.before(OLDEST_NOTE)
+        let noted = self.drift.get();
+        let is_same_way = noted != Amount::ZERO && is_negative(found) == is_negative(noted);
+        is_same_way && self.seen_at.get() >= now.before(OLDEST_NOTE)
     }
 }
 
@@ -272,7 +278,7 @@ impl Correction {
         let mut values = alloc::vec![
             (":k", Operand::number(slots)),
             (":c", Operand::number(capacity)),
-            (":x", Operand::number(last.capped().unwrap_or_default())),
+            (":x", last.capped_as_read().map_or_else(|| Operand::number(0), Operand::number)),
         ];
         if !is_minted {
             values.push((":room", Operand::number(capacity.get().minus(slots))));

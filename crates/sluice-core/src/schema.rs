@@ -234,6 +234,11 @@ impl<T: Copy> Exact<T> {
         Self { value, text: (!exact).then(|| Box::from(text)) }
     }
 
+    /// A number that is out of range: its text, and a value to stand for it.
+    pub(crate) fn unread(row: &impl Row, attribute: &'static str, value: T) -> Result<Self, RowError> {
+        Ok(Self::read(value, false, number(row, attribute)?))
+    }
+
     /// The value, rounded down.
     pub const fn get(&self) -> T {
         self.value

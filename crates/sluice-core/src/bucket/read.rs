@@ -43,7 +43,7 @@ impl Bucket {
             admitted: admitted.map(|amount| amount.get()),
             admitted_inline: admitted_inline.map(|amount| amount.get()),
             counted: schema::optional(row, COUNTED, || schema::count(row, COUNTED))?.unwrap_or(0),
-            capped: schema::optional(row, CAPPED, || schema::amount(row, CAPPED))?.map(|amount| amount.get()),
+            capped: schema::optional(row, CAPPED, || schema::amount(row, CAPPED))?,
             lots: schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0),
             returned: schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),

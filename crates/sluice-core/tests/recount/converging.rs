@@ -27,6 +27,8 @@ enum Event {
     /// One more sweep, from its first reading to its write; the events come between its last reading and its write.
     Sweep(Vec<Self>),
     Pass,
+    /// Someone puts a note there that no sweep wrote.
+    Forge(&'static str, &'static str),
 }
 
 /// One concurrency bucket with leases of one slot each, in rows of their own.
@@ -100,6 +102,10 @@ impl World {
             }
             Event::Sweep(meanwhile) => self.sweep(meanwhile),
             Event::Pass => self.now = self.now.after(Duration::from_secs(30 * 60)),
+            Event::Forge(drift, seen_at) => {
+                self.row.0.insert(schema::DRIFT, (false, (*drift).to_owned()));
+                self.row.0.insert(schema::DRIFT_SEEN_AT, (false, (*seen_at).to_owned()));
+            }
             _ => {}
         }
     }
@@ -167,8 +173,10 @@ impl World {
         let [path, operator, value] = term.split(' ').collect::<Vec<_>>()[..] else { panic!("{term}") };
         let value = sent(update, value);
         match self.row.field(attribute(update, path)) {
+            Some(Field::Number(text)) if operator == "=" && text == value => true,
             Some(Field::Number(text)) => {
-                let (one, other): (Amount, Amount) = (text.parse().unwrap(), value.parse().unwrap());
+                let amounts = (text.parse::<Amount>(), value.parse::<Amount>());
+                let (Ok(one), Ok(other)) = amounts else { return false };
                 match operator {
                     "=" => one == other,
                     "<=" => one <= other,
@@ -215,6 +223,8 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (-3..=3).prop_map(Event::Drift),
         4 => prop::collection::vec(counted(), 0..4).prop_map(Event::Sweep),
         1 => Just(Event::Pass),
+        1 => (prop::sample::select(vec!["0", "1e40", "-1e40"]), prop::sample::select(vec!["1000000", "1e40"]))
+            .prop_map(|(drift, seen_at)| Event::Forge(drift, seen_at)),
     ]
 }
 
