@@ -9,6 +9,7 @@ use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::Limit;
+use crate::line::Line;
 use crate::plan::observe::VendorLimit;
 use crate::rate::Rate;
 use crate::recount::Note;
@@ -20,9 +21,9 @@ mod read;
 
 /// A bucket as one reply of DynamoDB showed it.
 ///
-/// With A the anchor, T the tokens at A, R the refill rate and C the capacity, its level at t is `min(C, T + (t - A) * R)`:
-/// a straight line, capped. The line is not clamped for t < A, so that a caller whose clock lags reads a lower level, and
-/// errors of clocks cannot add up. R is 0 for concurrency, where the level is the number of free slots.
+/// With A the anchor, T the tokens at A, R the refill rate and C the capacity, its level at t is
+/// `min(C, T + max(0, t - A) * R)`: a straight line, flat before its anchor, and capped. `line.rs` proves what follows from it. R is
+/// 0 for concurrency, where the level is the number of free slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     dimension: Dimension,
@@ -196,20 +197,14 @@ impl Bucket {
     /// The level at `now`, rounded down: never above the capacity, below zero where starts are booked ahead.
     #[must_use]
     pub fn level(&self, now: Timestamp) -> Amount {
-        self.line(now).min(self.limit.capacity())
+        self.line().at(now).min(self.limit.capacity())
     }
 
-    /// Whether the line is at `amount` by `now`.
-    pub(crate) fn has(&self, amount: Amount, now: Timestamp) -> bool {
-        let span = now.micros_since(self.anchor());
-        self.limit.refill_rate().has_accrued(span, amount.minus(self.tokens))
-    }
-
-    /// When the level reaches `amount`, rounded up; `None` where it never does.
+    /// When the level reaches `amount`, rounded up: the beginning of time where it is there at the anchor already, and `None` where it
+    /// never does.
     #[must_use]
     pub fn reaches(&self, amount: Amount) -> Option<Timestamp> {
-        let wait = self.limit.refill_rate().micros_for(amount.minus(self.tokens));
-        (wait < i64::MAX).then(|| Timestamp::from_micros(self.anchor().micros().saturating_add(wait)))
+        self.line().reaches(amount)
     }
 
     /// The same bucket after `cost` was taken by a write whose reply does not show the row.
@@ -304,9 +299,9 @@ impl Bucket {
         after
     }
 
-    /// The uncapped line, rounded down.
-    pub(crate) fn line(&self, now: Timestamp) -> Amount {
-        self.tokens.plus(self.limit.refill_rate().accrued_floor(now.micros_since(self.anchor())))
+    /// Its line, not capped.
+    pub(crate) const fn line(&self) -> Line {
+        Line::new(self.tokens, self.anchor.get(), self.limit.refill_rate())
     }
 
     /// How long `now` is before the end of a cool-down, if one holds.

@@ -34,6 +34,7 @@ mod directory;
 mod inline;
 mod lease;
 mod limit;
+mod line;
 mod load;
 mod plan;
 mod prefetch;
@@ -63,6 +64,7 @@ pub use load::{
 };
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;
+pub use plan::future_anchor::FutureAnchor;
 pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineTake, MOST_CHANGES, ReleaseAnswer, renew_inline,
 };

@@ -171,7 +171,7 @@ impl Limit {
             let is_lower = reported < self.capacity;
             return Self::concurrent(reported, self.cost_per_call).ok().filter(|_| is_lower);
         }
-        let own = self.rate.accrued_floor(i64::try_from(window.as_micros()).ok()?);
+        let own = self.rate.accrued_floor(window);
         if reported >= own.fraction(99, 100) {
             return None;
         }
@@ -258,14 +258,11 @@ impl Change {
         let from = bucket.limit();
         // The anchor must move, so that a write planned before this change cannot pass after it.
         let at = now.max(bucket.anchor().after(Duration::from_micros(1)));
-        let span = at.micros_since(bucket.anchor());
-        let brim = from.capacity.minus(from.rate.accrued_ceil(span));
+        let line = bucket.line();
+        let brim = from.capacity.minus(line.accrued_ceil(at));
         let full = bucket.tokens() > brim;
-        let tokens = if full {
-            (":T", Operand::number(from.capacity))
-        } else {
-            (":d", Operand::number(from.rate.accrued_floor(span)))
-        };
+        let tokens =
+            if full { (":T", Operand::number(from.capacity)) } else { (":d", Operand::number(line.accrued_floor(at))) };
         Update {
             key: bucket.key(),
             statement: Cow::Borrowed(if full { &CHANGE_RATE_FULL } else { &CHANGE_RATE }),

@@ -9,6 +9,7 @@ use crate::timestamp::Timestamp;
 
 pub(crate) mod batch;
 pub(crate) mod cool_down;
+pub(crate) mod future_anchor;
 pub(crate) mod inline;
 pub(crate) mod lower;
 pub(crate) mod observe;

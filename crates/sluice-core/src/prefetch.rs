@@ -143,7 +143,7 @@ impl Demand {
         // Up at once, down by halves.
         self.per_second = lately.max(Amount::from_micros(self.per_second.plus(lately).micros() / 2));
         let lasting = share_of_a_second(self.per_second, LOT_SPAN);
-        let refill = bucket.limit().refill_rate().accrued_ceil(span_micros(LOT_SPAN));
+        let refill = bucket.limit().refill_rate().accrued_ceil(LOT_SPAN);
         let room = bucket.limit().capacity().minus(bucket.level(now)).plus(asked);
         let spilled = refill.minus(lasting).minus(room).max(Amount::ZERO);
         let call = bucket.limit().cost_per_call().amount().micros();

@@ -35,19 +35,19 @@ impl Rate {
         self.0 == 0
     }
 
-    /// Tokens gained in `micros` microseconds (negative for a time before the anchor), rounded down.
-    pub(crate) fn accrued_floor(self, micros: i64) -> Amount {
-        Amount::clamped((i128::from(micros) * i128::from(self.0)).div_euclid(PER_MICRO))
+    /// Tokens gained in `span`, rounded down. Never less than none: no time before an anchor can be asked for.
+    pub(crate) fn accrued_floor(self, span: Duration) -> Amount {
+        Amount::clamped((whole_micros(span) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
 
-    /// Tokens gained in `micros` microseconds, rounded up.
-    pub(crate) fn accrued_ceil(self, micros: i64) -> Amount {
-        Amount::clamped(-(-i128::from(micros) * i128::from(self.0)).div_euclid(PER_MICRO))
+    /// Tokens gained in `span`, rounded up.
+    pub(crate) fn accrued_ceil(self, span: Duration) -> Amount {
+        Amount::clamped(-(-whole_micros(span) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
 
-    /// Whether [`accrued_floor`](Self::accrued_floor) reaches `amount` in `micros`, without a division.
-    pub(crate) fn has_accrued(self, micros: i64, amount: Amount) -> bool {
-        i128::from(micros) * i128::from(self.0) >= i128::from(amount.micros()) * PER_MICRO
+    /// Whether [`accrued_floor`](Self::accrued_floor) reaches `amount` in `span`, without a division.
+    pub(crate) fn has_accrued(self, span: Duration, amount: Amount) -> bool {
+        whole_micros(span) * i128::from(self.0) >= i128::from(amount.micros()) * PER_MICRO
     }
 
     /// Microseconds until `amount` has flowed back, rounded up: the first at which `accrued_floor` reaches it.
@@ -92,6 +92,11 @@ impl Rate {
     }
 }
 
+/// Microseconds, held at the end of the range.
+fn whole_micros(span: Duration) -> i128 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX).into()
+}
+
 impl FromStr for Rate {
     type Err = DecimalError;
 
@@ -128,14 +133,16 @@ mod tests {
             let (rate, amount) = (Rate(pico), Amount::from_micros(micros));
             let wait = rate.micros_for(amount);
             prop_assume!(wait < i64::MAX);
-            prop_assert!(rate.accrued_floor(wait) >= amount);
-            prop_assert!(rate.accrued_floor(wait - 1) < amount);
+            let span = |micros: i64| Duration::from_micros(micros.unsigned_abs());
+            prop_assert!(rate.accrued_floor(span(wait)) >= amount);
+            prop_assert!(rate.accrued_floor(span(wait - 1)) < amount);
         }
 
         #[test]
         fn floor_and_ceil_differ_by_at_most_one_millionth(
-            pico in 0_i64..2_000_000_000_000_000, span in -10_000_000_i64..10_000_000_000,
+            pico in 0_i64..2_000_000_000_000_000, micros in 0_u64..10_000_000_000,
         ) {
+            let span = Duration::from_micros(micros);
             let (down, up) = (Rate(pico).accrued_floor(span), Rate(pico).accrued_ceil(span));
             prop_assert!(up == down || up == down.plus(Amount::from_micros(1)));
         }

@@ -105,9 +105,9 @@ impl BucketRow {
         })
     }
 
-    /// The line at `at`, not capped, rounded down.
+    /// The line at `at`, flat before its anchor, not capped, rounded down.
     pub(crate) fn line(&self, at: Micros) -> Micros {
-        self.tokens + (self.rate * (at - self.anchor)).div_euclid(1_000_000_000_000)
+        self.tokens + (self.rate * (at - self.anchor).max(0)).div_euclid(1_000_000_000_000)
     }
 
     /// What flows back in `micros`.

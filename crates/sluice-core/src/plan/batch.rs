@@ -9,7 +9,8 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
-use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner, span_micros};
+use crate::line::Line;
+use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner};
 use crate::plan::{NEVER, Plan, Reason, Refusal};
 use crate::prefetch::LEAST_CALLS;
 use crate::timestamp::Timestamp;
@@ -36,7 +37,7 @@ pub enum Starts {
 /// The plan for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The one write; `None` where nobody is granted anything.
+    /// The one write. Where nobody is granted anything it is `None`, but for a repair of the anchor.
     pub write: Option<Planned>,
     /// For each caller in order; `Write` holds S, the tokens taken for it and for all before it.
     pub answers: Vec<Plan<Amount>>,
@@ -51,7 +52,7 @@ pub struct Batch {
 pub struct RateBatch<'a> {
     planner: RatePlanner<'a>,
     /// The line that the starts follow: the bucket's, or the one through the capacity where it is full.
-    base: Bucket,
+    base: Line,
     now: Timestamp,
     starts: Starts,
     total: Amount,
@@ -75,16 +76,16 @@ impl<'a> RatePlanner<'a> {
             answers.push(answer);
         }
         let prefetched = batch.prefetch(prefetch);
-        Batch { total: batch.total, write: batch.write(), answers, prefetched }
+        Batch { total: batch.total, write: batch.write().or_else(|| self.repair(now)), answers, prefetched }
     }
 
     /// A batch without callers.
     #[must_use]
     pub fn batch(self, now: Timestamp, starts: Starts) -> RateBatch<'a> {
-        let bucket = self.bucket();
+        let (bucket, line) = (self.bucket(), self.line(now));
         let base = match bucket.tokens() > self.brim(now) {
-            true => bucket.moved(bucket.limit().capacity(), now.max(bucket.anchor())),
-            false => bucket.clone(),
+            true => Line::new(bucket.limit().capacity(), line.effect(now), bucket.limit().refill_rate()),
+            false => line,
         };
         let lowest = Amount::from_micros(i64::MIN);
         let (lot, anchor) = (Lot::Without, Anchor::Stays);
@@ -96,13 +97,13 @@ impl RateBatch<'_> {
     /// Whether `claim` fits behind those that it has; `Write` holds S.
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {
-        judge(&self.base, claim, self.total.plus(claim.cost.amount()), self.now)
+        judge(self.planner.bucket(), self.base, claim, self.total.plus(claim.cost.amount()), self.now)
     }
 
     /// Takes the tokens up to `upto`, as [`judge`](Self::judge) said of `claim`.
     pub fn take(&mut self, claim: Claim, upto: Amount) {
         let ahead = match self.starts {
-            Starts::InReply => self.base.limit().refill_rate().accrued_floor(span_micros(claim.patience)),
+            Starts::InReply => self.planner.bucket().limit().refill_rate().accrued_floor(claim.patience),
             Starts::Pinned => self.ahead(upto),
         };
         if self.planner.anchor_for(claim) == Anchor::Moves {
@@ -114,9 +115,10 @@ impl RateBatch<'_> {
 
     /// Takes up to `most` that nobody asked for, and says how much.
     fn prefetch(&mut self, most: Amount) -> Amount {
-        let half = self.base.limit().capacity().fraction(1, 2);
-        let spare = self.base.line(self.now).minus(self.total).minus(half);
-        let prefetched = worth_a_lot(most.min(spare), self.base.limit().cost_per_call());
+        let limit = self.planner.bucket().limit();
+        let half = limit.capacity().fraction(1, 2);
+        let spare = self.base.at(self.now).minus(self.total).minus(half);
+        let prefetched = worth_a_lot(most.min(spare), limit.cost_per_call());
         if self.total == Amount::ZERO || prefetched == Amount::ZERO {
             return Amount::ZERO;
         }
@@ -142,7 +144,8 @@ impl RateBatch<'_> {
     /// What flows in between now and the start of the caller that ends at `upto`.
     fn ahead(&self, upto: Amount) -> Amount {
         let start = self.base.reaches(upto).unwrap_or(Timestamp::from_micros(i64::MAX)).max(self.now);
-        self.planner.accrued(start).minus(self.planner.accrued(self.now))
+        let line = self.planner.line(self.now);
+        line.accrued_floor(start).minus(line.accrued_floor(self.now))
     }
 }
 
@@ -155,19 +158,19 @@ fn worth_a_lot(amount: Amount, call: Cost) -> Amount {
     }
 }
 
-/// Whether the tokens up to `upto`, of which `claim` is the last, are there within its patience.
-pub(super) fn judge(base: &Bucket, claim: Claim, upto: Amount, now: Timestamp) -> Plan<Amount> {
-    let capacity = base.limit().capacity();
+/// Whether the tokens of `line` up to `upto`, of which `claim` is the last, are there within its patience.
+pub(super) fn judge(bucket: &Bucket, line: Line, claim: Claim, upto: Amount, now: Timestamp) -> Plan<Amount> {
+    let capacity = bucket.limit().capacity();
     if claim.cost.amount() > capacity {
         return Plan::NeverSatisfiable { capacity };
     }
-    if let Some(wait) = base.cooling_down(now) {
+    if let Some(wait) = bucket.cooling_down(now) {
         return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
     }
-    if base.has(upto, now) {
+    if line.has(upto, now) {
         return Plan::Write(upto);
     }
-    let wait = base.reaches(upto).map_or(NEVER, |at| at.since(now));
+    let wait = line.reaches(upto).map_or(NEVER, |at| at.since(now));
     if wait > claim.patience {
         return Plan::Refuse(Refusal { wait, reason: Reason::Exhausted });
     }

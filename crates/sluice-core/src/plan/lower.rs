@@ -39,7 +39,7 @@ impl RatePlanner<'_> {
         let left = self.bucket().limit().capacity().minus(amount);
         let values = alloc::vec![
             (":T", Operand::number(left)),
-            (":t", Operand::number(now.max(self.bucket().anchor()))),
+            (":t", Operand::number(self.bucket().line().effect(now))),
             (":hi", Operand::number(brim)),
         ];
         self.update(&LOWER_FULL, values)

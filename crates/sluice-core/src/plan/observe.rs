@@ -18,6 +18,7 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::dimension::Dimension;
+use crate::line::Line;
 use crate::plan::rate::RatePlanner;
 use crate::plan::receipt::RateReceipt;
 use crate::schema::{
@@ -79,8 +80,21 @@ impl Remaining {
 
     /// How much the bucket was above what the vendor said; zero and less where it was not.
     fn excess(&self) -> Amount {
-        self.receipt.line(self.start).minus(self.left)
+        let line = self.receipt.line();
+        let both_rise = both_rise(line, self.start);
+        line.at(both_rise).minus(self.left_at_most(both_rise, line))
     }
+
+    /// What the vendor can have left at `at`, if it rises as the bucket does.
+    fn left_at_most(&self, at: Timestamp, line: Line) -> Amount {
+        self.left.plus(line.rate().accrued_ceil(at.since(self.start)))
+    }
+}
+
+/// From when on bucket and vendor rise side by side. Before the anchor the bucket stands still and the vendor does not: to compare them
+/// there would take away the refill of each clock's lead. An anchor that is far ahead will be moved back, and is compared as it stands.
+fn both_rise(line: Line, at: Timestamp) -> Timestamp {
+    if line.is_far_ahead(at) { at } else { line.effect(at) }
 }
 
 /// What a reading of a bucket makes of a reply.
@@ -133,19 +147,18 @@ impl RatePlanner<'_> {
         }
         values.extend([
             (":T", Operand::number(bucket.limit().capacity().minus(excess))),
-            (":t", Operand::number(now.max(bucket.anchor()))),
+            (":t", Operand::number(bucket.line().effect(now))),
             (":hi", Operand::number(brim)),
         ]);
         Observation::Lower(excess, self.update(&OBSERVE_FULL, values))
     }
 
-    /// What the vendor can have left at `now`; `None` where it may have begun anew since.
+    /// What the vendor can have left when it and the bucket rise side by side; `None` where it may have begun anew since.
     fn most_left(self, said: &Remaining, now: Timestamp) -> Option<Amount> {
-        let limit = self.bucket().limit();
+        let (limit, line) = (self.bucket().limit(), self.bucket().line());
         let age = now.since(said.start);
         let is_young = limit.refill_rate().time_for(limit.capacity()).is_some_and(|filled_in| age < filled_in);
-        let flowed = limit.refill_rate().accrued_ceil(now.micros_since(said.start).max(0));
-        is_young.then(|| said.left.plus(flowed))
+        is_young.then(|| said.left_at_most(both_rise(line, now), line))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Rate buckets: taking tokens with one conditional write, and giving them back.
 //!
-//! With k the cost, t the caller's clock, x = (t - A) * R what flowed in since the anchor, and p = patience * R:
+//! With k the cost, t the caller's clock, x = max(0, t - A) * R what flowed in since the anchor, and p = patience * R:
 //!
 //! | form      | update                   | condition                              | when                      |
 //! |-----------|--------------------------|----------------------------------------|---------------------------|
 //! | spend     | T = T - k                | A = :a and T between k - x - p and C - x | the bucket is not full    |
-//! | full      | T = C - k, A = t         | A = :a and T > C - x                   | the bucket is full        |
-//! | re-anchor | T = T + x - k, A = t     | as spend                               | A is more than 5 min old, or k is large |
+//! | full      | T = C - k, A = max(t, A) | A = :a and T > C - x                   | the bucket is full        |
+//! | re-anchor | T = T + x - k, A = max(t, A + 1 us) | as spend                    | A is more than 5 min old, or k is large |
+//! | repair    | T = T - k, A = t         | as spend, and T as read at least       | A is in the future (`future_anchor.rs`) |
 //!
 //! A spend is relative and conditional on the anchor alone, so concurrent callers do not invalidate each other. The upper
 //! bound is what makes it exact: without it an idle bucket would pay out more than its capacity. x is rounded down in the
@@ -18,7 +19,9 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
+use crate::line::Line;
 use crate::plan::batch::{Claim, judge};
+use crate::plan::future_anchor::FutureAnchor;
 use crate::plan::{Plan, Refusal, Take};
 use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
@@ -128,13 +131,21 @@ pub struct Planned {
 pub struct RatePlanner<'a> {
     bucket: &'a Bucket,
     headroom: Duration,
+    future_anchor: FutureAnchor,
 }
 
 impl<'a> RatePlanner<'a> {
     /// Plans from `bucket`, as some reply showed it.
     #[must_use]
     pub const fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, headroom: Duration::ZERO }
+        Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep }
+    }
+
+    /// Says what becomes of an anchor that lies further in the future than the errors of clocks explain. [`FutureAnchor::Keep`] unless
+    /// said otherwise.
+    #[must_use]
+    pub const fn on_future_anchor(self, then: FutureAnchor) -> Self {
+        Self { future_anchor: then, ..self }
     }
 
     /// Lets a full write leave the refill of `room` below the brim (at most a quarter of the capacity). It should outlast the way
@@ -154,7 +165,7 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
-        match judge(self.bucket, claim, take.cost.amount(), take.now) {
+        match judge(self.bucket, self.line(take.now), claim, take.cost.amount(), take.now) {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
             Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
@@ -164,7 +175,7 @@ impl<'a> RatePlanner<'a> {
     /// Why `claim` would have to wait, alone.
     #[must_use]
     pub fn refusal(self, claim: Claim, now: Timestamp) -> Option<Refusal> {
-        match judge(self.bucket, claim, claim.cost.amount(), now) {
+        match judge(self.bucket, self.line(now), claim, claim.cost.amount(), now) {
             Plan::Refuse(refusal) => Some(refusal),
             _ => None,
         }
@@ -174,7 +185,7 @@ impl<'a> RatePlanner<'a> {
     /// to be believed. A failed condition brings the row.
     #[must_use]
     pub fn probe(self, take: Take) -> Planned {
-        let ahead = self.bucket.limit().refill_rate().accrued_floor(span_micros(take.patience));
+        let ahead = self.bucket.limit().refill_rate().accrued_floor(take.patience);
         let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
         let anchor = self.anchor_for(Claim { cost: take.cost, patience: take.patience });
         self.write(take.now, take.cost.amount(), lowest, Lot::Without, anchor)
@@ -190,30 +201,43 @@ impl<'a> RatePlanner<'a> {
         self.bucket
     }
 
+    /// Whether a write that is planned at `now` repairs the anchor.
+    pub(super) fn repairs(self, now: Timestamp) -> bool {
+        self.future_anchor == FutureAnchor::Repair && self.bucket.line().is_far_ahead(now)
+    }
+
+    /// The line on which a take that is planned at `now` starts.
+    pub(super) fn line(self, now: Timestamp) -> Line {
+        match self.repairs(now) {
+            true => Line::new(self.bucket.tokens(), now, self.bucket.limit().refill_rate()),
+            false => self.bucket.line(),
+        }
+    }
+
     /// x, rounded down.
     pub(super) fn accrued(self, now: Timestamp) -> Amount {
-        self.bucket.limit().refill_rate().accrued_floor(now.micros_since(self.bucket.anchor()))
+        self.bucket.line().accrued_floor(now)
     }
 
     /// C - x, rounded down: the bucket is full where T is above it.
     pub(crate) fn brim(self, now: Timestamp) -> Amount {
-        let limit = self.bucket.limit();
-        limit.capacity().minus(limit.refill_rate().accrued_ceil(now.micros_since(self.bucket.anchor())))
+        self.bucket.limit().capacity().minus(self.bucket.line().accrued_ceil(now))
     }
 
     /// Takes `total` where the tokens are `lowest` at least.
     pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount, lot: Lot, anchor: Anchor) -> Planned {
         let brim = self.brim(now);
+        let (lot, lowest) = match self.repairs(now) {
+            true => (Lot::With, lowest.max(self.bucket.tokens())),
+            false => (lot, lowest),
+        };
         if self.bucket.tokens() > brim {
             return self.write_full(now, total, brim, lot);
         }
         let mut values = alloc::vec![(":lo", Operand::number(lowest)), (":hi", Operand::number(brim))];
         values.push((":now", Operand::number(now)));
-        let is_old = now.micros_since(self.bucket.anchor()) > span_micros(ANCHOR_MAX_AGE);
-        if is_old || anchor == Anchor::Moves {
-            // It moves forward by all means, so that no other write passes on the old one.
-            let at = now.max(self.bucket.anchor().after(Duration::from_micros(1)));
-            let step = self.accrued(at).minus(total);
+        if let Some(at) = self.moves_to(now, anchor) {
+            let step = self.line(now).accrued_floor(at).minus(total);
             values.extend([(":d", Operand::number(step)), (":t", Operand::number(at))]);
             let after = self.bucket.moved(self.bucket.tokens().plus(step), at);
             self.planned(&REANCHOR, lot, values, Form::Reanchor, after)
@@ -223,10 +247,21 @@ impl<'a> RatePlanner<'a> {
         }
     }
 
+    /// Where the anchor goes, if it does not stay. Back it goes in a repair alone; else forward by all means, so that no other write
+    /// passes on the old one.
+    fn moves_to(self, now: Timestamp, anchor: Anchor) -> Option<Timestamp> {
+        if self.repairs(now) {
+            return Some(now);
+        }
+        let is_old = now.since(self.bucket.anchor()) > ANCHOR_MAX_AGE;
+        let forward = || now.max(self.bucket.anchor().after(Duration::from_micros(1)));
+        (is_old || anchor == Anchor::Moves).then(forward)
+    }
+
     fn write_full(self, now: Timestamp, total: Amount, brim: Amount, lot: Lot) -> Planned {
         let left = self.bucket.limit().capacity().minus(total).minus(self.room_below_brim(total));
-        // An anchor never moves back: a clock that lags would gain what lies between.
-        let at = now.max(self.bucket.anchor());
+        // But for a repair an anchor never moves back: a clock that lags would gain what lies between.
+        let at = self.line(now).effect(now);
         let values = alloc::vec![
             (":T", Operand::number(left)),
             (":t", Operand::number(at)),
@@ -250,8 +285,7 @@ impl<'a> RatePlanner<'a> {
     fn room_below_brim(self, total: Amount) -> Amount {
         let limit = self.bucket.limit();
         let (part, of) = HEADROOM_SHARE;
-        let room =
-            limit.refill_rate().accrued_floor(span_micros(self.headroom)).min(limit.capacity().fraction(part, of));
+        let room = limit.refill_rate().accrued_floor(self.headroom).min(limit.capacity().fraction(part, of));
         // Never so much that a grant of it would start later than now.
         room.min(limit.capacity().minus(total)).max(Amount::ZERO)
     }

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
+use crate::line::Line;
 use crate::plan::rate::{RatePlanner, largest_booking};
 use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
@@ -104,11 +105,11 @@ impl RateReceipt {
     /// When the level that the grant took is there: `granted_at`, or later where the start was booked.
     #[must_use]
     pub fn start_at(&self, granted_at: Timestamp) -> Timestamp {
-        let zero = Amount::ZERO.minus(self.behind);
-        if self.after.has(zero, granted_at) {
+        let (zero, line) = (Amount::ZERO.minus(self.behind), self.after.line());
+        if line.has(zero, granted_at) {
             return granted_at;
         }
-        let there = self.after.reaches(zero);
+        let there = line.reaches(zero);
         there.map_or(granted_at, |there| there.max(granted_at))
     }
 
@@ -119,9 +120,9 @@ impl RateReceipt {
         self.start_at(now) > now || self.room(now) >= self.cost.amount()
     }
 
-    /// The line right after the grant, at `at`.
-    pub(super) fn line(&self, at: Timestamp) -> Amount {
-        self.after.line(at).plus(self.behind)
+    /// The line right after the grant.
+    pub(super) fn line(&self) -> Line {
+        Line::new(self.left(), self.after.anchor(), self.after.limit().refill_rate())
     }
 
     /// What keeps the line, as it stood right after the grant, at or below the capacity until `now`: tokens that would have

@@ -31,6 +31,7 @@ use super::{Ticket, TicketId};
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
+use crate::line::Line;
 use crate::plan::receipt::RateReceipt;
 use crate::rate::Rate;
 use crate::schema::{
@@ -274,8 +275,11 @@ impl Booked {
     }
 
     fn reaches(&self, amount: Amount) -> Timestamp {
-        let micros = self.rate.micros_for(amount.minus(self.tokens));
-        Timestamp::from_micros(self.anchor.get().micros().saturating_add(micros))
+        self.line().reaches(amount).unwrap_or(Timestamp::from_micros(i64::MAX))
+    }
+
+    const fn line(&self) -> Line {
+        Line::new(self.tokens, self.anchor.get(), self.rate)
     }
 
     /// The receipt of the booking, as far as it may be used at `now`. What it lets be given back is what the booking would have.
@@ -287,8 +291,9 @@ impl Booked {
             && limit.refill_rate() == self.rate
             && bucket.returned() >= self.returned;
         let since = bucket.returned().minus(self.returned);
-        let line = self.tokens.plus(self.rate.accrued_ceil(now.micros_since(self.anchor.get())));
-        if !is_as_booked || bucket.line(now) > line.plus(since) {
+        // Where both rise: the bucket may have an anchor since that is ahead of this clock, and stand still before it.
+        let at = bucket.line().effect(now);
+        if !is_as_booked || bucket.line().at(at) > self.line().at_most(at).plus(since) {
             return None;
         }
         let left = bucket.as_left(self.tokens, self.anchor.clone(), self.returned, self.lots);

@@ -29,6 +29,11 @@ impl Item {
         Bucket::read(&Dimension::new(name).unwrap(), self).unwrap()
     }
 
+    /// Writes a number, as a client in another language does.
+    pub(crate) fn put(&mut self, name: &str, number: String) {
+        self.0.insert(name.to_owned(), Operand::Number(number));
+    }
+
     /// A number in millionths: a literal, a value, an attribute, or absent.
     fn number(&self, update: &Update, term: &str) -> Option<i64> {
         let text = match term.as_bytes()[0] {

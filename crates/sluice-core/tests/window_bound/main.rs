@@ -5,6 +5,9 @@
 use std::time::Duration;
 
 mod batch;
+mod clocks;
+mod foreign;
+mod future_anchor;
 mod item;
 mod lowers;
 mod returns;

@@ -46,11 +46,13 @@ pub enum Flaw {
     ReturnedToAnyAnchor,
     /// A full write moves the anchor back where a clock lags.
     AnchoredBack,
+    /// A re-anchor keeps the tokens and moves the anchor back where a clock lags.
+    ReanchoredBack,
 }
 
 impl Flaw {
     /// Those that break a promise.
-    pub const BREAKING: [Self; 18] = [
+    pub const BREAKING: [Self; 19] = [
         Self::UsedOverTheBrim,
         Self::SpilledKept,
         Self::UsedAfterReturn,
@@ -69,10 +71,12 @@ impl Flaw {
         Self::TakenWithoutLevel,
         Self::SpentAboveTheBrim,
         Self::FilledUnasked,
+        Self::ReanchoredBack,
     ];
 
     /// Those that break none: a receipt's own line says how much has run over the brim, whatever became of the row and however
-    /// long it was kept. A use-by is there so that little lies idle, and for cool-downs and changed limits.
+    /// long it was kept. A use-by is there so that little lies idle, and for cool-downs and changed limits. No clock that lags finds a
+    /// bucket full: before its anchor the line stands at T, which is C at most.
     pub const HARMLESS: [Self; 2] = [Self::NoUseBy, Self::AnchoredBack];
 
     /// The flaw in a few words.
@@ -97,6 +101,7 @@ impl Flaw {
             Self::SpentAboveTheBrim => "a spend without T <= C - x",
             Self::FilledUnasked => "a full write without T > C - x",
             Self::AnchoredBack => "a full write that moves the anchor back",
+            Self::ReanchoredBack => "a re-anchor that moves the anchor back",
             Self::NoUseBy => "a lot without a use-by",
             Self::ReturnedOverTheBrim => "a return that is not cut at the brim",
         }
@@ -114,7 +119,7 @@ impl Flaw {
             | Self::LargeOnTheAnchor => 3,
             _ => 0,
         };
-        let clock_error = if matches!(self, Self::AnchoredBack) { 1 } else { 0 };
+        let clock_error = if matches!(self, Self::AnchoredBack | Self::ReanchoredBack) { 1 } else { 0 };
         let holders = if patience > 0 { 3 } else { 2 };
         Stock { capacity: 3, rate: 1, holders, use_by: 1, clock_error, settles: true, patience, largest: 1 }
     }

@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use super::action::{Action, Form, Purpose, table};
 use super::flaw::Flaw;
-use super::state::{HOLDERS, Held, Holding, Receipt, State};
+use super::state::{HOLDERS, Held, Holding, Receipt, State, effect};
 use crate::check::Told;
 
 /// How large a bucket, and what happens to it.
@@ -50,21 +50,23 @@ impl Prefetch {
         self.stock.capacity + self.slack() + 1
     }
 
-    /// What of `tokens` above the line's height `bottom` lies below the brim.
-    fn below_brim(&self, bottom: i8, tokens: i8, clock: i8) -> i8 {
-        tokens.min(self.stock.capacity - bottom - clock * self.stock.rate).max(0)
+    /// What of `tokens` above a receipt's line, lifted by so much, lies below the brim.
+    fn below_brim(&self, receipt: Receipt, lifted: i8, tokens: i8, clock: i8) -> i8 {
+        let line = receipt.bottom + lifted + effect(clock, receipt.age) * self.stock.rate;
+        tokens.min(self.stock.capacity - line).max(0)
     }
 
     fn take(&self, state: &State, action: Action) -> Option<State> {
         let Action::Take { tokens, purpose, form, clock } = action else { return None };
         let Stock { capacity, rate, .. } = self.stock;
         let mut next = *state;
-        let read = state.line + clock * rate;
+        let effect = effect(clock, state.age);
+        let read = state.line + effect * rate;
         let patience = if purpose == Purpose::Call { self.stock.patience } else { 0 };
         let is_full = read > capacity && !self.is(Flaw::SpentAboveTheBrim);
         if is_full || (form == Form::Reanchor && self.is(Flaw::FilledUnasked)) {
             // An anchor never moves back: a clock that lags would gain what lies between.
-            let ahead = if self.is(Flaw::AnchoredBack) { clock } else { clock.max(-state.age) };
+            let ahead = if self.is(Flaw::AnchoredBack) { clock } else { effect };
             next.line = capacity - tokens - ahead * rate;
             next.age = -ahead;
             next.receipts().for_each(|receipt| receipt.is_anchored = false);
@@ -75,11 +77,13 @@ impl Prefetch {
             next.line = state.line - tokens;
             let is_large = tokens > self.stock.largest && patience > 0 && !self.is(Flaw::LargeOnTheAnchor);
             if is_large || form == Form::Reanchor {
-                if clock <= -state.age && !is_large {
+                let is_back = clock < -state.age && self.is(Flaw::ReanchoredBack);
+                if clock <= -state.age && !is_large && !is_back {
                     return None;
                 }
-                // Forward by all means.
-                next.age = state.age.min(-clock);
+                // Forward by all means. The tokens of the flat line, at an anchor further back, are on a higher line.
+                next.line += if is_back { (effect - clock) * rate } else { 0 };
+                next.age = if is_back { -clock } else { state.age.min(-clock) };
                 next.receipts().for_each(|receipt| receipt.is_anchored = false);
             }
         }
@@ -101,7 +105,7 @@ impl Prefetch {
                 return None;
             }
             let free = next.holdings.iter_mut().find(|holding| holding.is_none())?;
-            let receipt = Receipt { bottom: next.line, lifted: 0, is_anchored: true, is_last: true };
+            let receipt = Receipt { bottom: next.line, lifted: 0, age: next.age, is_anchored: true, is_last: true };
             *free = Some(Holding { receipt, held, taken: tokens, left });
         }
         Some(next)
@@ -112,7 +116,7 @@ impl Prefetch {
         let holding = next.holdings[holder].as_mut()?;
         let there = match self.flaw {
             Some(Flaw::UsedOverTheBrim) => holding.left,
-            _ => self.below_brim(holding.receipt.bottom, holding.left, clock),
+            _ => self.below_brim(holding.receipt, 0, holding.left, clock),
         };
         if !matches!(holding.held, Held::Lot(_)) || there < tokens {
             return None;
@@ -150,7 +154,8 @@ impl Prefetch {
             return 0;
         }
         let lifted = if self.is(Flaw::ReturnsUncounted) { 0 } else { receipt.lifted };
-        let is_to_come = held == Held::Booked && receipt.bottom + clock * rate < 0;
+        let clock_there = effect(clock, receipt.age);
+        let is_to_come = held == Held::Booked && receipt.bottom + clock_there * rate < 0;
         if is_to_come {
             let is_as_left = is_top || self.is(Flaw::ReturnedFromTheMiddle);
             let is_tail = is_as_left && (lifted == 0 || self.is(Flaw::ReturnedAsItLooked));
@@ -158,14 +163,14 @@ impl Prefetch {
         }
         let in_room = match self.flaw {
             Some(Flaw::ReturnedOverTheBrim) => unused,
-            _ => self.below_brim(receipt.bottom + lifted, unused, clock),
+            _ => self.below_brim(receipt, lifted, unused, clock),
         };
         let beside_starts = capacity - largest - lifted;
         if in_room <= beside_starts || self.is(Flaw::ReturnedBesideStarts) {
             return in_room;
         }
         // All of it where no start is to come, or as much as fits beside one.
-        let is_above = state.line + clock * rate >= 0 || self.is(Flaw::ReturnedBelowZero);
+        let is_above = state.line + clock_there * rate >= 0 || self.is(Flaw::ReturnedBelowZero);
         if is_above && lifted == 0 { in_room } else { beside_starts.max(0) }
     }
 
@@ -175,7 +180,10 @@ impl Prefetch {
         next.line += rate;
         next.age += 1;
         next.meter = (state.meter + rate).min(capacity);
-        next.receipts().for_each(|receipt| receipt.bottom += rate);
+        next.receipts().for_each(|receipt| {
+            receipt.bottom += rate;
+            receipt.age += 1;
+        });
         for holding in next.holdings.iter_mut().flatten() {
             if let Held::Lot(ticks) = holding.held {
                 holding.held = match ticks.checked_sub(1) {
@@ -281,8 +289,11 @@ impl Told for Prefetch {
         let mut next = state;
         let top = self.top();
         next.line = next.line.min(top);
-        next.age = next.age.min(self.stock.clock_error + 1);
+        let error = self.stock.clock_error;
+        next.age = next.age.min(error + 1);
         for receipt in next.receipts() {
+            // Older than that, no clock reads it before its anchor.
+            receipt.age = receipt.age.min(error);
             receipt.bottom = receipt.bottom.min(top);
             receipt.lifted = receipt.lifted.min(top - receipt.bottom);
         }
