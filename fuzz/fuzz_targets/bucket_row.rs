@@ -11,8 +11,8 @@ use sluice_core::schema::{
 };
 use sluice_core::{
     Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
-    InlinePlanner, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, RateReceipt, Returned, SlotPlanner,
-    Starts, Take, Timestamp,
+    InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, RateReceipt, Returned,
+    SlotPlanner, Starts, Take, Timestamp,
 };
 use sluice_fuzz::{Item, ceiling, floor, is_exactly};
 
@@ -92,7 +92,8 @@ fn check_plans(bucket: &Bucket, now: Timestamp) {
 fn check_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
     let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now };
     let all = || bucket.inline().into_iter().flat_map(InlineLeases::iter);
-    let releases: Vec<LeaseId> = all().map(|(id, _)| id.clone()).take(2).collect();
+    let release = |id: &LeaseId| InlineRelease { id: id.clone(), cost };
+    let releases: Vec<_> = all().map(|(id, _)| release(id)).take(2).collect();
     let plan = InlinePlanner::new(bucket).plan(&[take("one"), take("other")], &releases, now);
     let granted = plan.takes.iter().filter(|answer| **answer == InlineAnswer::Granted).count();
     assert_eq!(plan.update.is_some(), granted + releases.len() > 0);

@@ -114,6 +114,9 @@ struct ChangeLine {
     to: LimitLine,
     /// Where that changes.
     adopt_lower_limit: Option<bool>,
+    /// What is doubtful about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -182,19 +185,21 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
 fn change(dimension: &Dimension, limit: &Limit, applied: &Applied, then: Option<OnLowerLimit>) -> ChangeLine {
     let (change, from) = match applied {
         Applied::Created => ("created", None),
+        Applied::Repaired => ("repaired", None),
         Applied::Changed { from } => ("changed", Some(LimitLine::new(from))),
         _ if then.is_some() => ("changed", Some(LimitLine::new(limit))),
         _ => ("unchanged", None),
     };
     let adopt_lower_limit = then.map(|then| then == OnLowerLimit::Adopt);
-    ChangeLine { dimension: dimension.to_string(), change, from, to: LimitLine::new(limit), adopt_lower_limit }
+    let warning = limit.warning().map(|warning| warning.to_string());
+    ChangeLine { dimension: dimension.to_string(), change, from, to: LimitLine::new(limit), adopt_lower_limit, warning }
 }
 
 fn print_changes(changes: &[ChangeLine]) {
-    for ChangeLine { dimension, change, from, to, adopt_lower_limit } in changes {
+    for ChangeLine { dimension, change, from, to, adopt_lower_limit, warning } in changes {
         let (sign, style) = match *change {
             "created" => ("+", GREEN),
-            "changed" => ("~", YELLOW),
+            "changed" | "repaired" => ("~", YELLOW),
             _ => ("=", output::DIM),
         };
         let (on, off) = (style.render(), style.render_reset());
@@ -209,6 +214,12 @@ fn print_changes(changes: &[ChangeLine]) {
             Some(true) => anstream::println!("  {:<28} takes on a lower limit that the vendor reports", ""),
             Some(false) => anstream::println!("  {:<28} keeps its limit, whatever the vendor reports", ""),
             None => {}
+        }
+        if *change == "repaired" {
+            anstream::println!("  {:<28} its anchor lay in the future, and was moved back", "");
+        }
+        if let Some(warning) = warning {
+            anstream::eprintln!("{}warning:{} {dimension}: {warning}", YELLOW.render(), YELLOW.render_reset());
         }
     }
 }

@@ -299,6 +299,13 @@ impl Bucket {
         after
     }
 
+    /// Whether its anchor lies further in the future of `now` than the errors of two clocks explain
+    /// (twice [`CLOCK_ERROR`](crate::CLOCK_ERROR)): see [`FutureAnchor`](crate::FutureAnchor).
+    #[must_use]
+    pub fn is_anchored_far_ahead(&self, now: Timestamp) -> bool {
+        !self.limit.is_concurrent() && self.line().is_far_ahead(now)
+    }
+
     /// Its line, not capped.
     pub(crate) const fn line(&self) -> Line {
         Line::new(self.tokens, self.anchor.get(), self.limit.refill_rate())

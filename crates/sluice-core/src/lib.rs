@@ -57,6 +57,7 @@ pub use dimension::{Dimension, DimensionError};
 pub use directory::Directory;
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
+pub use limit::warning::LimitWarning;
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use load::{
     Before, HEAL_EVERY, LEAKED_AFTER, LONGEST_HEAL_SPACING, Load, Measured, NOTE_EVERY, Sample, clear_refusals,
@@ -66,7 +67,8 @@ pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;
 pub use plan::future_anchor::FutureAnchor;
 pub use plan::inline::{
-    InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineTake, MOST_CHANGES, ReleaseAnswer, renew_inline,
+    InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer,
+    renew_inline,
 };
 pub use plan::observe::{Observation, OnLowerLimit, Remaining, VendorLimit, note_limit, on_lower_limit};
 pub use plan::rate::{Form, Planned, RatePlanner};
@@ -84,4 +86,4 @@ pub use statement::{Delete, Names, Operand, Put, Statement, Update, Write};
 pub use sweep_log::{SweepLog, SweepRecord, SweepRecordError};
 pub use ticket::row::{Booked, Judgement, TicketRow};
 pub use ticket::{Ticket, TicketError, TicketId};
-pub use timestamp::{CLOCK_ERROR, Timestamp};
+pub use timestamp::{CLOCK_ERROR, CORRECTED_CLOCK_ERROR, Timestamp};

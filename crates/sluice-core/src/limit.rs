@@ -13,6 +13,8 @@ use crate::schema::{CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
+pub(crate) mod warning;
+
 /// What a bucket counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LimitType {
@@ -215,11 +217,12 @@ const CHANGE_NAMES: &[(&str, &str)] = &[
     ("#v", VERSION),
 ];
 
-/// Interleaving that the condition stops: two resizes from one reading would add the difference twice.
+/// Interleavings that the condition stops: two resizes from one reading would add the difference twice (C); the bucket was removed and made
+/// anew as a limit over time since, of the same capacity, and would gain tokens (l).
 static RESIZE: Statement = Statement::fixed(
     "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#C = :c",
-    &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED)],
+    "#l = :l AND #C = :c",
+    &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 );
 
 /// A change of a bucket's limits that keeps its level.
@@ -248,6 +251,7 @@ impl Change {
                 (":C", Operand::number(to.capacity)),
                 (":k", Operand::number(to.cost_per_call)),
                 (":c", Operand::number(bucket.capacity_as_read())),
+                (":l", Operand::text(LimitType::Concurrent)),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
             ],

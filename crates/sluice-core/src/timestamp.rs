@@ -13,6 +13,10 @@ pub struct Timestamp(i64);
 /// The largest error of a clock that is reckoned with, in either direction.
 pub const CLOCK_ERROR: Duration = Duration::from_secs(2);
 
+/// What is left of a clock's error once it is corrected by DynamoDB's: the `Date` of a reply is in whole seconds, and the turns of some
+/// twenty replies bracket the offset to well under 100 ms.
+pub const CORRECTED_CLOCK_ERROR: Duration = Duration::from_millis(100);
+
 const MICROS_PER_SEC: i64 = 1_000_000;
 const SCALE: u32 = 6;
 

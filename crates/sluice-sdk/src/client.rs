@@ -7,7 +7,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::Builder as DynamoConfig;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use sluice_core::{Dimension, Timestamp};
+use sluice_core::{Bucket, Dimension, FutureAnchor, RatePlanner, Timestamp};
 
 use crate::admission::AdmissionMode;
 use crate::cache::{Cache, Entry};
@@ -78,6 +78,20 @@ impl Inner {
 
     pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
         self.cache.entry(dimension)
+    }
+
+    /// Plans for a reading of a rate bucket, at `now`: every plan that takes is made by this.
+    pub(crate) fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
+        let planner = RatePlanner::new(bucket);
+        if bucket.is_anchored_far_ahead(now) { planner.on_future_anchor(self.future_anchor()) } else { planner }
+    }
+
+    /// Whether the time is known to be DynamoDB's. That of an endpoint that tells no `Date` is this machine's, which may be wrong itself:
+    /// it moves nobody's anchor back.
+    fn future_anchor(&self) -> FutureAnchor {
+        let clock = self.store.clock();
+        let is_told = clock.known().is_some() && clock.offset().is_some();
+        if is_told { FutureAnchor::Repair } else { FutureAnchor::Keep }
     }
 }
 

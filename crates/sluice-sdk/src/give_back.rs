@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_core::{Bucket, Chunk, Cost, Lease, MAX_LEASES_PER_TRANSACTION};
+use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
 
 use crate::attempt::{Stopped, in_parallel, inline, stopped};
 use crate::cache::Entry;
@@ -88,7 +88,10 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
             released.pop().unwrap_or(Ok(Released::GivenBack))
         }
         Hold::Slots(slots) => in_lane(inner, &part.entry, Slots::clone(slots)).await,
-        Hold::Inline(held) => inline::release(inner, &part.entry, &held.id).await,
+        Hold::Inline(held) => {
+            let lease = InlineRelease { id: held.id.clone(), cost: part.cost };
+            inline::release(inner, &part.entry, lease).await
+        }
         Hold::Local => {
             inner.fallback.give_back(&part.entry.dimension, part.cost);
             Ok(Released::GivenBack)

@@ -23,6 +23,9 @@ pub enum Applied {
     Created,
     /// It had these limits already.
     Unchanged,
+    /// It had these limits already; its anchor lay in the future, where a clock that was wrong had put it, and was moved back. Its level is
+    /// kept.
+    Repaired,
     /// It had others; its level is kept.
     Changed {
         /// The limits that it had.
@@ -150,15 +153,20 @@ impl Client {
         Ok(())
     }
 
-    /// Gives `dimension` this limit: creates the bucket, full, or changes it and keeps its level.
+    /// Gives `dimension` this limit: creates the bucket, full, or changes it and keeps its level. An anchor that lies in the future is
+    /// moved back, as far as this process knows the time. What is doubtful about the limit ([`Limit::warning`]) is logged, event
+    /// `limit.doubtful`.
     ///
     /// # Errors
     /// [`LimitsError`]: a change between rate and concurrency, a limit that is too large for inline leases, a row that cannot
     /// be read, a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
         self.check_limit(dimension, limit)?;
+        if let Some(warning) = limit.warning() {
+            tracing::warn!(event = "limit.doubtful", %dimension, "{warning}");
+        }
         let store = &self.inner.store;
-        let mut known = self.bucket(dimension).await?;
+        let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         for _ in 0..TRIES {
             let Some(bucket) = known else {
                 let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);
@@ -168,11 +176,25 @@ impl Client {
                 }
                 continue;
             };
-            let from = *bucket.limit();
-            if from == *limit {
-                return Ok(Applied::Unchanged);
+            let (from, now) = (*bucket.limit(), store.time().await?);
+            if let Some(repair) = self.inner.planner(&bucket, now).repair(now) {
+                repaired = Some(now);
+                known = match store.update(&repair.update, IfAmbiguous::SendAgain).await? {
+                    Written::Applied(row) => {
+                        tracing::warn!(event = "anchor.repaired", %dimension, ahead = ?bucket.anchor().since(now));
+                        Some(parse(dimension, &row)?)
+                    }
+                    Written::ConditionFailed(row) => row.map(|row| parse(dimension, &row)).transpose()?,
+                };
+                self.inner.entry(dimension).forget();
+                continue;
             }
-            let plan = Change::plan(&bucket, limit, store.time().await?);
+            if from == *limit {
+                // It, or a send of it whose reply was lost.
+                let is_repaired = repaired == Some(bucket.anchor());
+                return Ok(if is_repaired { Applied::Repaired } else { Applied::Unchanged });
+            }
+            let plan = Change::plan(&bucket, limit, now);
             let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
             // After a lost reply the second try meets the new limits and finds nothing to do.
             match store.update(&update, IfAmbiguous::SendAgain).await? {

@@ -185,10 +185,10 @@ impl Store {
         }
     }
 
-    /// Removes a row.
-    pub(crate) async fn delete(&self, delete: &Delete) -> Result<Written, StoreError> {
+    /// Removes a row; notes whether a try before the one that was answered may have been applied.
+    pub(crate) async fn delete_noting(&self, delete: &Delete, maybe_applied: &mut bool) -> Result<Written, StoreError> {
         let request = || translate::delete(&self.dynamo, &self.table, delete).send();
-        match self.retrying(Operation::DeleteItem, IfAmbiguous::SendAgain, request).await {
+        match self.retrying_noting(Operation::DeleteItem, IfAmbiguous::SendAgain, request, maybe_applied).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
         }
@@ -208,13 +208,23 @@ impl Store {
     /// Sends a transaction. What never arrived or never answered is sent again under the same token, which makes it one
     /// transaction for DynamoDB; a cancellation comes back with its reasons, for the caller to judge.
     pub(crate) async fn transact(&self, transaction: &Transaction) -> Result<Transacted, StoreError> {
+        self.transact_noting(transaction, &mut false).await
+    }
+
+    /// As [`transact`](Self::transact); notes whether a try before the one that was answered may have been applied.
+    pub(crate) async fn transact_noting(
+        &self,
+        transaction: &Transaction,
+        maybe_applied: &mut bool,
+    ) -> Result<Transacted, StoreError> {
         let request = || {
             let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
             let request = request.return_consumed_capacity(TOLD);
             let items = transaction.items.iter().map(|item| translate::in_table(item, &self.table)).collect();
             request.set_transact_items(Some(items)).send()
         };
-        match self.retrying(Operation::TransactWriteItems, IfAmbiguous::SendAgain, request).await {
+        let operation = Operation::TransactWriteItems;
+        match self.retrying_noting(operation, IfAmbiguous::SendAgain, request, maybe_applied).await {
             Ok(_) => Ok(Transacted::Committed),
             Err(Failed::Cancelled(reasons)) => Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect())),
             Err(failed) => Err(failed.error()),

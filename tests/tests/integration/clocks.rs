@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{World, dimension};
 
+mod anchors;
 mod leases;
 mod service;
 mod signatures;

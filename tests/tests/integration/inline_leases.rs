@@ -7,8 +7,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{CAPACITY, INLINE_COST, INLINE_ENDS, KEY, LEASES};
 use sluice_core::{
-    Amount, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineTake, LeaseId, Limit, MOST_INLINE_LEASES, Operand,
-    ReleaseAnswer, Timestamp, Update, renew_inline,
+    Amount, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit,
+    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Timestamp, Update, renew_inline,
 };
 use sluice_sdk::{Applied, Leases, LimitsError};
 
@@ -94,7 +94,9 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
 async fn serve(world: &World, takes: &[(&str, i32)], releases: &[&str]) -> (Vec<InlineAnswer>, Vec<ReleaseAnswer>) {
     let bucket = world.bucket(SLOTS).await;
     let takes: Vec<_> = takes.iter().map(|(id, slots)| take(world, id, *slots)).collect();
-    let releases: Vec<_> = releases.iter().map(|id| LeaseId::new((*id).into()).unwrap()).collect();
+    let most = Cost::new(Amount::from_tokens(100)).unwrap();
+    let release = |id: &&str| InlineRelease { id: LeaseId::new((*id).into()).unwrap(), cost: most };
+    let releases: Vec<_> = releases.iter().map(release).collect();
     let plan = InlinePlanner::new(&bucket).plan(&takes, &releases, world.dynamo.clock().now());
     let update = plan.update.as_ref().unwrap();
     assert!(apply(world, update).await, "{update:?}");

@@ -36,6 +36,40 @@ async fn a_change_of_limits_keeps_the_level_that_was_reached() {
     assert_eq!(world.level(RPM).await, "20", "never above the new capacity");
 }
 
+/// Condition: the limit type. What is known of a bucket may be a minute old; taken as slots, its tokens would be there a second time, as
+/// the line has risen meanwhile.
+#[tokio::test(start_paused = true)]
+async fn slots_are_not_taken_of_a_bucket_that_was_made_anew_as_a_rate() {
+    let world = World::with_slots(RPM, 5).await;
+    let client = world.client();
+    take(&client, RPM).await.release().await.unwrap();
+    let operator = world.client();
+    operator.remove_bucket(&dimension(RPM)).await.unwrap();
+    operator.apply_limit(&dimension(RPM), &requests(5, 60)).await.unwrap();
+    world.pass(Duration::from_secs(30));
+    let _granted = take(&client, RPM).await;
+    assert_eq!(world.leases().await, 0, "a grant of tokens holds no slot");
+    assert_eq!((world.level(RPM).await.as_str(), world.bucket(RPM).await.admitted()), ("4", None));
+}
+
+/// Condition: the limit type, and the capacity alone would not say it.
+#[tokio::test(start_paused = true)]
+async fn a_resize_that_is_on_its_way_changes_no_bucket_that_was_made_anew_as_a_rate() {
+    let world = World::with_slots(RPM, 5).await;
+    let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
+    let resizing = {
+        let client = world.client();
+        let limit = Limit::concurrent(Amount::from_tokens(9), Cost::ONE).unwrap();
+        tokio::spawn(async move { client.apply_limit(&dimension(RPM), &limit).await })
+    };
+    gate.reached().await;
+    world.client().remove_bucket(&dimension(RPM)).await.unwrap();
+    world.rate(RPM, 5, 60).await;
+    gate.open();
+    assert!(matches!(resizing.await.unwrap(), Err(LimitsError::Limit { .. })), "it is of another kind by now");
+    assert_eq!(world.level(RPM).await, "5");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_idle_bucket_keeps_its_capacity_and_not_more() {
     let world = World::with_rate(RPM, 10, 60).await;

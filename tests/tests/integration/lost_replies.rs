@@ -1,6 +1,6 @@
 //! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not at all.
 
-use sluice_sdk::Released;
+use sluice_sdk::{Leases, Released, SweepOptions};
 use sluice_testkit::{Fault, Operation};
 
 use crate::world::{World, take};
@@ -33,8 +33,38 @@ async fn a_release_that_is_sent_again_after_its_token_ended_restores_once() {
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::NewToken);
     assert_eq!(
         held.release().await.unwrap(),
-        Released::LeaseGone,
-        "it cannot tell its own earlier release from a sweep"
+        Released::GivenBack,
+        "its own earlier release went unanswered, and nothing says that anyone else was there"
     );
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 1));
+}
+
+/// A release that is planned again is another transaction: it finds the lease gone that the first one deleted. Else its holder would count
+/// as one that had outlived its lease.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_planned_again_after_a_lost_reply_is_given_back_and_counts_nobody_as_outlived() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 3).await;
+    let client = world.client();
+    let held = take(&client, SLOTS).await;
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::LoseReply);
+    world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
+    let other = take(&client, SLOTS).await;
+    world.pass_lease();
+    client.sweep(SweepOptions::default()).await.unwrap();
+    assert_eq!(other.release().await.unwrap(), Released::LeaseGone, "without a doubt it is told as ever");
+}
+
+/// The same of the lease of a rate grant, whose row alone is deleted.
+#[tokio::test(start_paused = true)]
+async fn a_row_whose_delete_is_sent_again_after_a_lost_reply_was_not_anyone_elses() {
+    let world = World::embedded().await;
+    world.rate("openai#rpm", 3, 60).await;
+    let client = world.client_with(|settings| settings.leases(Leases::All));
+    let held = take(&client, "openai#rpm").await;
+    world.dynamo.faults().next(Operation::DeleteItem, Fault::LoseReply);
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!(world.leases().await, 0);
 }

@@ -83,7 +83,13 @@ async fn a_start_that_is_there_now_is_granted_and_one_too_far_ahead_takes_nothin
     assert!(client.acquire(booking().cost(RPM, 10)).await.unwrap().granted().is_some());
     let refused = refused(&client, Request::from(RPM).cost(RPM, 5).ticket_within(Duration::from_secs(4))).await;
     assert_eq!((refused.wait(), refused.ticket()), (Duration::from_secs(5), None));
-    assert_eq!(world.level(RPM).await, "0");
+    assert_eq!(level(&world, RPM).await, "0");
+}
+
+/// The level to a thousandth: a large call that may be booked moves the anchor a microsecond ahead, and its refill is there at once.
+async fn level(world: &World, name: &str) -> String {
+    let level = world.bucket(name).await.level(world.dynamo.clock().now());
+    Amount::from_micros((level.micros() + 500).div_euclid(1_000) * 1_000).to_string()
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,3 +50,22 @@ fn a_limit_that_is_too_large_for_inline_leases_is_told_before_anything_is_applie
     }
     sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
 }
+
+/// Beside a clock that is ahead, one that lags would be refused again and again.
+#[test]
+fn a_bucket_that_fills_before_clocks_agree_is_applied_with_a_warning() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = |name: &str, capacity| {
+        format!("[[bucket]]\ndimension = \"{name}\"\ntype = \"requests\"\ncapacity = {capacity}\nrefill_rate = 50\n")
+    };
+    let limits = file("tight.toml", &(bucket("a#rpm", 1) + &bucket("b#rpm", 2)));
+    for options in [&["--dry-run"][..], &[]] {
+        let applied = sandbox.run(&[&["buckets", "apply", limits.to_str().unwrap()], options].concat());
+        let said = text(&applied.stderr);
+        assert!(applied.status.success(), "{said}");
+        assert!(said.contains("a#rpm: capacity 1 has room for one call and is back after 20 ms"), "{said}");
+        assert!(!said.contains("b#rpm"), "{said}");
+    }
+    let again = sandbox.json(&["buckets", "apply", "--json", limits.to_str().unwrap()]);
+    assert!(again[0]["warning"].is_string() && again[1].get("warning").is_none(), "{again}");
+}

@@ -9,7 +9,9 @@
 //!
 //! - *Honest clocks never meet one.* Two clocks that err by `CLOCK_ERROR` at most differ by twice that at most, and an anchor is a clock:
 //!   where `A > now + 2 * CLOCK_ERROR`, the clock that set it, or the one that shows `now`, is wrong. The latter is why a repair takes
-//!   [`FutureAnchor::Repair`]: a machine that lags by an hour would take every anchor for one of the future.
+//!   [`FutureAnchor::Repair`]: a machine that lags by an hour would take every anchor for one of the future. (One that has just resumed
+//!   from a snapshot, and does not know it, sees no anchor of the future: what it remembers of the bucket is as old as its clock, and
+//!   the reply that shows it anything younger tells it the time.)
 //! - *The bound holds again from the wrong write on.* After it, and until the repair, the line does not rise: all take from T. After the
 //!   repair it rises from r, so that writes that take effect by u have taken at most `T + (u - r) * R`, and T is C at most. That
 //!   is the bound of `line.rs`, with r as the earliest effect. The condition `T >= T as read` keeps others from taking between the

@@ -4,30 +4,36 @@
 //! |-----------|-------------------------------------------------|---------------------------------------------------------|
 //! | take      | `leases.#id` = {c, t}, T -= k, admitted += k, ..| `attribute_not_exists(leases.#id)`, T >= k, not blocked |
 //! | release   | remove `leases.#id`, T += k                     | `attribute_exists(leases.#id)`                          |
-//! | take over | remove `leases.#dead`, T += its cost            | `leases.#dead.t` = :seen                                |
+//! | take over | remove `leases.#dead`, T += its cost            | `leases.#dead.t` = :seen, and no T > C - H - costs      |
 //! | any that leaves more free | T += d                          | capacity = :c and no T > C - d                          |
-//! | the same without room | T = C, capped += the rest           | capacity = :c and T as seen                             |
+//! | the same without room | T = C (or C - H), capped += the rest | capacity = :c and T as seen                            |
 //! | first in a row | `leases` = {..}                            | `attribute_not_exists(leases)`                          |
 //! | renew     | `leases.#id.t`                                  | `leases.#id.t` <= :new (so it exists)                   |
+//!
+//! H is what the leases hold that stay. A holder knows what it took, and gives back no more, whatever the row says of its lease. Of
+//! a lease that has ended the row alone knows, and its cost may be wrong: as much is taken from it as is neither free nor held by
+//! others. T + H stays what it is while others take and release, so that their writes do not make the room another, though a release
+//! in between makes the condition false, and the write is planned again. A release does without H, so that releases of several
+//! processes never fail each other.
 //!
 //! One write carries the releases and takes of many callers, first in, first out: the slots of those that release are there
 //! for those that take. Its condition is the sum of theirs, so that it does all or nothing; what failed is planned again from
 //! the row that DynamoDB returns with the failure. The write itself is composed in [`write`].
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::{Bucket, Moved};
-use crate::inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
+use crate::inline::{InlineLease, InlineLeases};
 use crate::lease::LeaseId;
-use crate::plan::slots::NO_SLOT_WAIT;
 use crate::plan::{Reason, Refusal};
-use crate::schema::Exact;
 use crate::statement::Update;
-use crate::timestamp::{CLOCK_ERROR, Timestamp};
+use crate::timestamp::Timestamp;
 
+mod draft;
 mod write;
+
+use draft::{Draft, Removed};
 
 pub use write::renew_inline;
 
@@ -44,6 +50,15 @@ pub struct InlineTake {
     pub cost: Cost,
     /// When the lease is to end; rounded up to a whole second.
     pub ends: Timestamp,
+}
+
+/// What a holder gives back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlineRelease {
+    /// The lease's id.
+    pub id: LeaseId,
+    /// The slots that it took. Where the row says less, that comes back.
+    pub cost: Cost,
 }
 
 /// What becomes of a take.
@@ -137,15 +152,15 @@ impl<'a> InlinePlanner<'a> {
     ///
     /// Where too few slots are free for a take, those of all leases that have ended are taken over, if they make up for it.
     #[must_use]
-    pub fn plan(self, takes: &[InlineTake], releases: &[LeaseId], now: Timestamp) -> InlinePlan {
+    pub fn plan(self, takes: &[InlineTake], releases: &[InlineRelease], now: Timestamp) -> InlinePlan {
         let mut draft = Draft::new(self.bucket);
-        let mut released: Vec<ReleaseAnswer> = releases.iter().map(|id| draft.release(id)).collect();
+        let mut released: Vec<ReleaseAnswer> = releases.iter().map(|release| draft.release(release)).collect();
         let blocked = self.bucket.cooling_down(now).map(|wait| Refusal { wait, reason: Reason::CoolingDown });
         let wanted = takes;
         let takes = takes.iter().map(|take| draft.take(take, wanted, blocked, now)).collect();
         draft.cap(&mut released);
         let (update, changes) = (draft.update(now), draft.changes());
-        let dead = draft.dead.iter().map(|(id, _)| (*id).clone()).collect();
+        let dead = draft.dead.iter().map(|dead| dead.id.clone()).collect();
         InlinePlan { update, takes, releases: released, taken_over: dead, changes }
     }
 
@@ -158,10 +173,10 @@ impl<'a> InlinePlanner<'a> {
         // Nothing is taken, so no clock is asked for.
         let update = draft.update(cutoff)?;
         let moved = draft.moved();
-        let leases: Vec<LeaseId> = draft.dead.iter().map(|(id, _)| (*id).clone()).collect();
+        let leases: Vec<LeaseId> = draft.dead.iter().map(|dead| dead.id.clone()).collect();
         let mut room = moved.slots;
-        let has_room = |(_, lease): &&(&LeaseId, &InlineLease)| {
-            room = room.minus(lease.cost.amount());
+        let has_room = |dead: &&Removed<'_>| {
+            room = room.minus(dead.back);
             room >= Amount::ZERO
         };
         let restored = draft.dead.iter().filter(has_room).count();
@@ -184,160 +199,5 @@ impl InlinePlan {
         let Changes { moved, removed, added } = &self.changes;
         let leases = bucket.inline().cloned().unwrap_or_default();
         bucket.after_inline(*moved, leases.with(removed, added))
-    }
-}
-
-/// A write as it comes about.
-struct Draft<'a, 't> {
-    bucket: &'a Bucket,
-    leases: Option<&'a InlineLeases>,
-    released: Vec<(&'a LeaseId, &'a InlineLease)>,
-    dead: Vec<(&'a LeaseId, &'a InlineLease)>,
-    taken: Vec<&'t InlineTake>,
-}
-
-impl<'a, 't> Draft<'a, 't> {
-    fn new(bucket: &'a Bucket) -> Self {
-        Self { bucket, leases: bucket.inline(), released: Vec::new(), dead: Vec::new(), taken: Vec::new() }
-    }
-
-    fn release(&mut self, id: &LeaseId) -> ReleaseAnswer {
-        let Some(held) = self.leases.and_then(|leases| leases.entry(id)) else { return ReleaseAnswer::Gone };
-        if self.removes(id) {
-            return ReleaseAnswer::Gone;
-        }
-        if self.changes_left() == 0 {
-            return ReleaseAnswer::Later;
-        }
-        self.released.push(held);
-        ReleaseAnswer::GivenBack
-    }
-
-    fn take(
-        &mut self,
-        take: &'t InlineTake,
-        wanted: &[InlineTake],
-        blocked: Option<Refusal>,
-        now: Timestamp,
-    ) -> InlineAnswer {
-        // A path cannot be set and removed in one expression, nor set twice.
-        if self.removes(&take.id) || self.taken.iter().any(|other| other.id == take.id) {
-            return InlineAnswer::Later;
-        }
-        if self.leases.is_some_and(|leases| leases.contains(&take.id)) {
-            return InlineAnswer::Held;
-        }
-        let capacity = self.bucket.limit().capacity();
-        if take.cost.amount() > capacity {
-            return InlineAnswer::NeverSatisfiable { capacity };
-        }
-        if let Some(refusal) = blocked {
-            return InlineAnswer::Refused(refusal);
-        }
-        if self.changes_left() == 0 {
-            return InlineAnswer::Later;
-        }
-        if !self.has_room(take.cost, Amount::ZERO, 0) {
-            let cutoff = now.before(CLOCK_ERROR);
-            let most = self.changes_left() - 1;
-            let (slots, count) = self
-                .takeable(wanted, most, cutoff)
-                .fold((Amount::ZERO, 0), |(slots, count), (_, dead)| (slots.plus(dead.cost.amount()), count + 1));
-            if !self.has_room(take.cost, slots, count) {
-                return InlineAnswer::Refused(Refusal { wait: self.wait(now), reason: Reason::NoFreeSlot });
-            }
-            self.take_over(wanted, most, cutoff);
-        }
-        self.taken.push(take);
-        InlineAnswer::Granted
-    }
-
-    /// Whether there is a slot and a place in the row, with `dead` leases gone that hold `slots`.
-    fn has_room(&self, cost: Cost, slots: Amount, dead: usize) -> bool {
-        let free = self.bucket.tokens().plus(self.back()).plus(slots).min(self.bucket.limit().capacity());
-        let there = self.leases.map_or(0, InlineLeases::len) + self.taken.len();
-        let gone = self.released.len() + self.dead.len() + dead;
-        free.minus(self.cost_taken()) >= cost.amount() && there < MOST_INLINE_LEASES + gone
-    }
-
-    /// At most `most` leases that have ended and that nobody in this write is concerned with.
-    fn takeable(
-        &self,
-        wanted: &[InlineTake],
-        most: usize,
-        cutoff: Timestamp,
-    ) -> impl Iterator<Item = (&'a LeaseId, &'a InlineLease)> {
-        let free = |id: &LeaseId| !self.removes(id) && !wanted.iter().any(|take| take.id == *id);
-        self.leases.into_iter().flat_map(move |all| all.ended(cutoff)).filter(move |(id, _)| free(id)).take(most)
-    }
-
-    fn take_over(&mut self, wanted: &[InlineTake], most: usize, cutoff: Timestamp) {
-        let dead: Vec<_> = self.takeable(wanted, most, cutoff).collect();
-        self.dead.extend(dead);
-    }
-
-    /// Nobody knows when a holder will release; but when the next lease ends is known.
-    fn wait(&self, now: Timestamp) -> Duration {
-        let over = |(_, lease): (&LeaseId, &InlineLease)| lease.ends.get().after(CLOCK_ERROR);
-        let next = self.leases.into_iter().flat_map(InlineLeases::iter).map(over).filter(|over| *over >= now).min();
-        next.map_or(NO_SLOT_WAIT, |over| NO_SLOT_WAIT.min(over.since(now) + Duration::from_micros(1)))
-    }
-
-    fn removes(&self, id: &LeaseId) -> bool {
-        self.released.iter().chain(&self.dead).any(|(other, _)| *other == id)
-    }
-
-    fn changes_left(&self) -> usize {
-        MOST_CHANGES - self.released.len() - self.dead.len() - self.taken.len()
-    }
-
-    /// What the leases hold that are removed.
-    fn back(&self) -> Amount {
-        let removed = self.released.iter().chain(&self.dead);
-        removed.fold(Amount::ZERO, |sum, (_, lease)| sum.plus(lease.cost.amount()))
-    }
-
-    fn cost_taken(&self) -> Amount {
-        self.taken.iter().fold(Amount::ZERO, |sum, take| sum.plus(take.cost.amount()))
-    }
-
-    /// What becomes of the slots. Where more come back than there is room for, slots were minted before, by another client's
-    /// double restore; the leases' end makes them good.
-    fn moved(&self) -> Moved {
-        let granted = self.cost_taken();
-        let slots = self.back().minus(granted);
-        let room = self.bucket.limit().capacity().minus(self.bucket.tokens());
-        if slots <= room.max(Amount::ZERO) {
-            return Moved { slots, granted, capped: Amount::ZERO };
-        }
-        let back = slots.min(room).max(Amount::ZERO);
-        Moved { slots: back, granted, capped: slots.minus(back) }
-    }
-
-    /// The releases that come after the room is used up were given back without all of their slots.
-    fn cap(&self, answers: &mut [ReleaseAnswer]) {
-        let moved = self.moved();
-        if moved.capped == Amount::ZERO {
-            return;
-        }
-        let mut room = moved.slots.plus(moved.granted);
-        let served = answers.iter_mut().filter(|answer| **answer == ReleaseAnswer::GivenBack);
-        for (answer, (_, lease)) in served.zip(&self.released) {
-            room = room.minus(lease.cost.amount());
-            if room < Amount::ZERO {
-                *answer = ReleaseAnswer::Capped;
-            }
-        }
-    }
-
-    fn changes(&self) -> Changes {
-        let lease = |take: &&InlineTake| {
-            (take.id.clone(), InlineLease { cost: take.cost, ends: Exact::new(take.ends.ceil_to_second()) })
-        };
-        Changes {
-            moved: self.moved(),
-            removed: self.released.iter().chain(&self.dead).map(|(id, _)| (*id).clone()).collect(),
-            added: self.taken.iter().map(lease).collect(),
-        }
     }
 }

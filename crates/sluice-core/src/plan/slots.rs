@@ -2,7 +2,7 @@
 //!
 //! | action  | lease                                              | bucket                                              |
 //! |---------|----------------------------------------------------|-----------------------------------------------------|
-//! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if T >= k and not blocked     |
+//! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if concurrent, T >= k, not blocked |
 //! | release | delete if `attribute_exists(pk)`                   | T += k if concurrent, capacity = :c and T <= C - k  |
 //! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
 //! | fill    | delete, as in release or reclaim                   | T += room, capped += rest if C and T as seen        |
@@ -29,11 +29,12 @@ use crate::timestamp::Timestamp;
 /// What a caller of a full concurrency bucket is told to wait where nothing is known of its holders: a guess.
 pub const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
-/// Interleavings that the condition stops: others took the last slot since the reading (T); a cool-down began (b).
+/// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time since the reading, which may be a
+/// minute old, and a call would take tokens of it past its brim (l); others took the last slot (T); a cool-down began (b).
 static TAKE_SLOT: Statement = Statement::fixed(
     "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
-    &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL)],
+    "#l = :l AND #T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
+    &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL), ("#l", LIMIT_TYPE)],
 );
 
 /// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time (l), which would mint tokens;
@@ -107,6 +108,7 @@ impl<'a> SlotPlanner<'a> {
             statement: Cow::Borrowed(&TAKE_SLOT),
             values: alloc::vec![
                 (":k", Operand::number(total)),
+                (":l", Operand::text(LimitType::Concurrent)),
                 (":now", Operand::number(now)),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
@@ -132,6 +134,12 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
     }
 }
 
+/// A lease that says that it holds more counts as this much: else what a few wrong ones say would sum up beyond all numbers, and nobody
+/// could read their bucket any more.
+pub(super) fn most_counted(capacity: Amount) -> Amount {
+    capacity.max(Amount::from_tokens(1_000_000))
+}
+
 /// The bucket's half of giving `slots` back to a bucket that has no room for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fill {
@@ -146,8 +154,10 @@ pub(crate) struct Fill {
 impl Fill {
     pub(crate) fn new(bucket: &Bucket, slots: Amount) -> Self {
         let (capacity, seen) = (bucket.capacity_as_read().clone(), bucket.tokens());
-        let back = slots.min(capacity.get().minus(seen)).max(Amount::ZERO);
-        Self { capacity, seen, back, over: slots.minus(back) }
+        let room = capacity.get().minus(seen);
+        let back = slots.min(room).max(Amount::ZERO);
+        let over = slots.min(most_counted(capacity.get())).minus(back);
+        Self { capacity, seen, back, over }
     }
 
     pub(crate) fn update(&self, key: String) -> Update {

@@ -9,8 +9,8 @@ use sluice_core::schema::{
     LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
-    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineTake, LeaseId,
-    Limit, Operand, Plan, Rate, RatePlanner, Returned, SlotPlanner, Starts, Take, Timestamp,
+    Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineRelease,
+    InlineTake, LeaseId, Limit, Operand, Plan, Rate, RatePlanner, Returned, SlotPlanner, Starts, Take, Timestamp,
 };
 
 use crate::row::{Item, Value, any_row, change, number_text};
@@ -101,8 +101,9 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
 
 fn plan_inline(bucket: &Bucket, cost: Cost, now: Timestamp) {
     let take = |id: &str| InlineTake { id: LeaseId::new(id.into()).unwrap(), cost, ends: now };
-    let releases: Vec<LeaseId> =
-        bucket.inline().into_iter().flat_map(|all| all.iter().map(|(id, _)| id.clone())).take(2).collect();
+    let release = |(id, _): (&LeaseId, _)| InlineRelease { id: id.clone(), cost };
+    let releases: Vec<InlineRelease> =
+        bucket.inline().into_iter().flat_map(|all| all.iter().map(release)).take(2).collect();
     let plan = InlinePlanner::new(bucket).plan(&[take("one"), take("other")], &releases, now);
     let granted = plan.takes.iter().filter(|answer| **answer == InlineAnswer::Granted).count();
     assert_eq!(plan.update.is_some(), granted + releases.len() > 0);

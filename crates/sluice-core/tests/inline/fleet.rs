@@ -10,7 +10,7 @@ use sluice_core::{
 };
 
 use super::table::Item;
-use super::{NOW, amount, cost, drift, id, item};
+use super::{NOW, amount, back, cost, drift, id, item};
 
 const CAPACITY_AT_FIRST: i32 = 6;
 const PROCESSES: usize = 3;
@@ -145,7 +145,8 @@ impl World {
             (costs.iter().map(take).collect(), process.held.iter().take(releases).cloned().collect())
         });
         let bucket = process.reading.clone().unwrap_or_else(|| self.item.bucket());
-        let plan = InlinePlanner::new(&bucket).plan(&takes, &releases, self.now);
+        let asked: Vec<_> = releases.iter().map(|id| back(id.as_str())).collect();
+        let plan = InlinePlanner::new(&bucket).plan(&takes, &asked, self.now);
         let before = self.item.bucket();
         let is_applied = match &plan.update {
             None => true,

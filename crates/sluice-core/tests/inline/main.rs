@@ -7,14 +7,15 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_core::schema::{CAPPED, LEASES};
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineTake, LeaseId, Limit, MOST_INLINE_LEASES,
-    Operand, ReleaseAnswer, Timestamp, renew_inline,
+    Amount, Bucket, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit,
+    MOST_INLINE_LEASES, Operand, ReleaseAnswer, Timestamp, renew_inline,
 };
 
 mod fleet;
 mod one_write;
 mod size;
 mod table;
+mod wrong_cost;
 
 use table::{Item, name};
 
@@ -26,6 +27,11 @@ fn amount(tokens: i32) -> Amount {
 
 fn cost(tokens: i32) -> Cost {
     Cost::new(amount(tokens)).unwrap()
+}
+
+/// The release of whatever the row says.
+fn back(text: impl ToString) -> InlineRelease {
+    InlineRelease { id: id(text), cost: cost(1_000) }
 }
 
 fn id(text: impl ToString) -> LeaseId {
@@ -77,7 +83,7 @@ fn an_entry_that_cannot_be_read_keeps_nobody_from_the_bucket_and_is_never_remove
     let bucket = item.bucket();
     assert_eq!(bucket.inline().unwrap().unreadable(), ["a", "b", "c"]);
     assert_eq!(InlinePlanner::new(&bucket).reclaim(NOW), None);
-    let plan = InlinePlanner::new(&bucket).plan(&[take("d", 2), take("e", 2), take("a", 1)], &[id("b")], NOW);
+    let plan = InlinePlanner::new(&bucket).plan(&[take("d", 2), take("e", 2), take("a", 1)], &[back("b")], NOW);
     assert!(matches!(plan.takes[..], [InlineAnswer::Granted, InlineAnswer::Refused(_), InlineAnswer::Held]));
     assert_eq!(plan.releases, [ReleaseAnswer::Gone]);
     assert!(item.apply(&plan.update.unwrap()));
@@ -125,13 +131,13 @@ fn a_row_never_has_more_leases_than_it_may() {
 fn what_has_no_room_is_counted_and_not_given_back() {
     let mut item = holding(3, &["a", "b"]);
     item.add_tokens(amount(2));
-    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[id("a"), id("b")], NOW);
+    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[back("a"), back("b")], NOW);
     assert_eq!(plan.releases, [ReleaseAnswer::Capped, ReleaseAnswer::Capped]);
     let late = plan.update.unwrap();
     item.add_tokens(amount(-1));
     assert!(!item.apply(&late), "the room is another by now");
     let bucket = item.bucket();
-    let plan = InlinePlanner::new(&bucket).plan(&[], &[id("a"), id("b")], NOW);
+    let plan = InlinePlanner::new(&bucket).plan(&[], &[back("a"), back("b")], NOW);
     assert_eq!(plan.releases, [ReleaseAnswer::GivenBack, ReleaseAnswer::Capped]);
     assert!(item.apply(plan.update.as_ref().unwrap()));
     assert_eq!((item.bucket().tokens(), item.number(CAPPED), drift(&item)), (amount(3), amount(1), Amount::ZERO));
@@ -143,7 +149,7 @@ fn what_has_no_room_is_counted_and_not_given_back() {
 fn the_noise_of_a_client_that_counts_in_floats_stops_no_release() {
     let mut item = holding(3, &["a"]);
     item.set_number("tokens", "2.0000000000000004");
-    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[id("a")], NOW);
+    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[back("a")], NOW);
     assert!(item.apply(&plan.update.unwrap()));
     assert_eq!(item.bucket().tokens(), amount(3));
 }
@@ -180,6 +186,6 @@ proptest! {
             item.put_lease(&id, value);
         }
         let bucket = item.bucket();
-        let _ = InlinePlanner::new(&bucket).plan(&[take("x", 1)], &[id("y")], NOW);
+        let _ = InlinePlanner::new(&bucket).plan(&[take("x", 1)], &[back("y")], NOW);
     }
 }

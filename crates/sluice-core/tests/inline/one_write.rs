@@ -6,11 +6,11 @@ use sluice_core::schema::{ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, LE
 use sluice_core::{Amount, InlineAnswer, InlinePlan, InlinePlanner, MOST_CHANGES, Operand, Reason, ReleaseAnswer};
 
 use super::table::Item;
-use super::{NOW, amount, drift, entry, holding, id, item, take};
+use super::{NOW, amount, back, drift, entry, holding, item, take};
 
 fn plan(item: &Item, takes: &[(&str, i32)], releases: &[&str]) -> InlinePlan {
     let takes: Vec<_> = takes.iter().map(|(id, slots)| take(id, *slots)).collect();
-    let releases: Vec<_> = releases.iter().map(id).collect();
+    let releases: Vec<_> = releases.iter().map(back).collect();
     InlinePlanner::new(&item.bucket()).plan(&takes, &releases, NOW)
 }
 

@@ -5,7 +5,7 @@ use sluice_core::schema::{
 };
 use sluice_core::{CLOCK_ERROR, InlinePlanner, MOST_CHANGES, MOST_INLINE_LEASES, Operand, Update};
 
-use super::{NOW, amount, entry, holding, id, item, take};
+use super::{NOW, amount, back, entry, holding, item, take};
 
 /// 4 KB and 300 operators for an expression, says the Developer Guide ("Service, account, and table quotas"); the engines here
 /// do not enforce it. What it counts as an operator is not said in full, so dots and commas are counted too.
@@ -28,7 +28,7 @@ fn the_longest_write_stays_within_what_dynamodb_takes() {
     let taken = InlinePlanner::new(&bucket).plan(&takes, &[], NOW);
     assert_eq!(taken.update.as_ref().unwrap().statement.condition.matches("attribute_not_exists(#L.").count(), 64);
     assert_dynamodb_takes(&taken.update.unwrap());
-    let releases: Vec<_> = ids.iter().map(id).collect();
+    let releases: Vec<_> = ids.iter().map(back).collect();
     assert_dynamodb_takes(&InlinePlanner::new(&bucket).plan(&[], &releases, NOW).update.unwrap());
     let (some, few) = (&releases[..MOST_CHANGES / 2], &takes[..MOST_CHANGES / 2]);
     assert_dynamodb_takes(&InlinePlanner::new(&bucket).plan(few, some, NOW).update.unwrap());

@@ -38,8 +38,11 @@ fn foreign(item: &mut Item, limit: &Limit, micros: i64, now: i64, elapsed: Elaps
     (true, back.max(0))
 }
 
-/// Two of our callers beside two of theirs. Grants, and how far anchors went back, and when.
-fn run(limit: Limit, steps: &[Step], elapsed: Elapsed) -> (Vec<(i64, i64)>, Vec<(i64, i64)>) {
+/// Grants by their starts, and by how much anchors went back, by when they did.
+type Seen = (Vec<(i64, i64)>, Vec<(i64, i64)>);
+
+/// Two of our callers beside two of theirs.
+fn run(limit: Limit, steps: &[Step], elapsed: Elapsed) -> Seen {
     let (begin, dimension) = start();
     let bucket = Bucket::full(dimension, limit, begin);
     let mut item = Item::of(&bucket);

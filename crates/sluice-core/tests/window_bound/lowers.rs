@@ -62,3 +62,25 @@ fn a_reply_whose_line_is_not_known_lowers_the_level_that_was_read_and_not_what_o
     assert!(item.apply(&write));
     assert_eq!(item.bucket().level(later).plus(by), Amount::from_tokens(80));
 }
+
+/// A client that multiplies what it reads would make -20 of -25: no penalty at all.
+#[test]
+fn a_penalty_of_a_bucket_whose_starts_are_booked_raises_nothing() {
+    let (mut item, mut caller, now, ..) = world(0);
+    let booked = Take { cost: Cost::new(Amount::from_tokens(75)).unwrap(), now, patience: Duration::from_secs(60) };
+    for factor in ["0", "0.3", "0.8", "1"] {
+        let bucket = item.bucket();
+        let penalty = RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), now);
+        if let Some(update) = penalty {
+            let mut item = item.clone();
+            assert!(item.apply(&update));
+            assert!(item.bucket().level(now) <= bucket.level(now), "{factor} of {}", bucket.level(now));
+        }
+    }
+    caller.acquire(&mut item, booked, 0).unwrap();
+    let bucket = item.bucket();
+    assert!(bucket.level(now) < Amount::from_tokens(-24));
+    for factor in ["0", "0.3", "0.8", "1"] {
+        assert_eq!(RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), now), None, "{factor}");
+    }
+}

@@ -117,6 +117,10 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
     let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
     longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {
         let reading = want.entry.reading().filter(|reading| reading.may_refuse(now))?;
+        // Its lane may move the anchor back, and then it is another wait.
+        if reading.bucket.is_anchored_far_ahead(now) {
+            return None;
+        }
         let claim = Claim { cost: want.cost, patience: std::time::Duration::ZERO };
         let refusal = RatePlanner::new(&reading.bucket).refusal(claim, now)?;
         Some(refused(&want.entry.dimension, refusal))

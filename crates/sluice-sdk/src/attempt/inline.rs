@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Cost, LeaseId};
+use sluice_core::{Cost, InlineRelease, LeaseId};
 use tokio::runtime::Handle;
 
 use super::{Answer, Fresh, Taken, Terms, Want, stopped};
@@ -33,7 +33,7 @@ pub(crate) enum InlineAsk {
         /// Once a write that named it has gone unanswered.
         trace: Option<Trace>,
     },
-    Release(LeaseId),
+    Release(InlineRelease),
 }
 
 /// A lease that may be there without its caller knowing. Dropped with a caller that left, or that was told of a failure, it is
@@ -42,27 +42,28 @@ pub(crate) enum InlineAsk {
 pub(crate) struct Trace {
     inner: Arc<Inner>,
     entry: Arc<Entry>,
-    id: Option<LeaseId>,
+    lease: Option<InlineRelease>,
 }
 
 impl Trace {
-    /// Of the lease `id`.
-    fn new(inner: &Arc<Inner>, entry: &Arc<Entry>, id: LeaseId) -> Self {
-        Self { inner: Arc::clone(inner), entry: Arc::clone(entry), id: Some(id) }
+    /// Of the lease `id` of `cost`.
+    fn new(inner: &Arc<Inner>, entry: &Arc<Entry>, id: LeaseId, cost: Cost) -> Self {
+        let lease = Some(InlineRelease { id, cost });
+        Self { inner: Arc::clone(inner), entry: Arc::clone(entry), lease }
     }
 
     /// A grant holds the lease, or another trace does.
     fn forget(mut self) {
-        self.id = None;
+        self.lease = None;
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
         let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
         runtime.spawn(async move {
-            if let Err(error) = release(&inner, &entry, &id).await {
+            if let Err(error) = release(&inner, &entry, lease).await {
                 tracing::debug!(event = "release.failed", dimension = %entry.dimension, %error);
             }
         });
@@ -109,9 +110,13 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
 }
 
 /// Gives back what the lease holds.
-pub(crate) async fn release(inner: &Arc<Inner>, entry: &Arc<Entry>, id: &LeaseId) -> Result<Released, ReleaseError> {
+pub(crate) async fn release(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    lease: InlineRelease,
+) -> Result<Released, ReleaseError> {
     loop {
-        let answer = join(inner, entry, InlineAsk::Release(id.clone()));
+        let answer = join(inner, entry, InlineAsk::Release(lease.clone()));
         match answer.await {
             Ok(Reply::Released(released)) => return released,
             Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{
-    Amount, Bucket, Claim, Cost, Form, Plan, Planned, RatePlanner, RateReceipt, Starts, Take, Timestamp,
-};
+use sluice_core::{Amount, Bucket, Claim, Cost, Form, Plan, Planned, RateReceipt, Starts, Take, Timestamp};
 use tokio::time::Instant;
 
 use super::fresh::Via;
@@ -179,7 +177,7 @@ impl Batch<'_> {
     fn plan(&mut self, reading: &Reading, now: Timestamp) -> Result<Option<Sent>, Unread> {
         let claims: Vec<Claim> = self.turns.iter().map(|turn| turn.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
-        let planner = RatePlanner::new(&reading.bucket).with_headroom(self.entry.headroom(now));
+        let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
         let measure = || self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
         self.lot = self.lot.or_else(measure);

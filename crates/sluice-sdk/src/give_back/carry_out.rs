@@ -51,11 +51,14 @@ impl Tally {
         self.returned.add(chunk.returned());
     }
 
-    /// Of what was `cost` under `keys` before, `chunks` stay; the others were gone or renewed.
-    fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount) {
+    /// Of what was `cost` under `keys` before, `chunks` stay; the others were gone or renewed. Where an earlier send went unanswered and
+    /// all are gone, it was that one, as far as can be told: nothing says that anyone else was there.
+    fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount, sends: Sends) {
         self.lost_races += lost_races;
         let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
-        self.ended(keys.into_iter().filter(|key| !stays(key)), Released::LeaseGone);
+        let by_own = sends == Sends::Doubted && lost_races == keys.len();
+        let released = if by_own { Released::GivenBack } else { Released::LeaseGone };
+        self.ended(keys.into_iter().filter(|key| !stays(key)), released);
         let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
         self.returned.lost = self.returned.lost.plus(cost.minus(left));
     }
@@ -71,11 +74,21 @@ impl Tally {
     }
 }
 
+/// Whether every send of a chunk's leases so far is known not to have been applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sends {
+    Known,
+    /// One went unanswered. Sent again under its own token it is one transaction with the first; planned again it is another, and finds
+    /// what the first one did.
+    Doubted,
+}
+
 /// A chunk that is to be sent, and how often it was in vain: for conflicts, and for a plan that was too old.
 struct Queued {
     chunk: Chunk,
     attempt: u32,
     replans: u32,
+    sends: Sends,
 }
 
 /// Where chunks are sent, and how often each is tried.
@@ -94,7 +107,8 @@ pub(crate) async fn carry_out(
     more_time: impl Fn() -> bool,
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
-    let mut sender = Sender { store, tries, queue: vec![Queued { chunk, attempt: 0, replans: 0 }], tally };
+    let mut sender =
+        Sender { store, tries, queue: vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::Known }], tally };
     while let Some(next) = sender.queue.pop() {
         if !more_time() {
             sender.tally.left += next.chunk.leases().len();
@@ -109,10 +123,15 @@ pub(crate) async fn carry_out(
 }
 
 impl Sender<'_> {
-    async fn send(&mut self, next: Queued) -> Result<(), StoreError> {
+    async fn send(&mut self, mut next: Queued) -> Result<(), StoreError> {
         let writes = next.chunk.writes();
         let leases = next.chunk.leases().len();
-        match send(self.store, &writes, &Transaction::new(&writes)).await {
+        let mut in_doubt = false;
+        let sent = send(self.store, &writes, &Transaction::new(&writes), &mut in_doubt).await;
+        if in_doubt {
+            next.sends = Sends::Doubted;
+        }
+        match sent {
             Ok(Transacted::Committed) => self.tally.committed(&next.chunk),
             Ok(Transacted::Cancelled(reasons)) => self.cancelled(next, &writes, reasons).await?,
             Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < self.tries => {
@@ -132,7 +151,7 @@ impl Sender<'_> {
 
     async fn cancelled(
         &mut self,
-        Queued { chunk, attempt, replans }: Queued,
+        Queued { chunk, attempt, replans, sends }: Queued,
         writes: &[Write],
         reasons: Vec<Cancelled>,
     ) -> Result<(), StoreError> {
@@ -141,20 +160,20 @@ impl Sender<'_> {
         let step = after(self.store, chunk, reasons).await.inspect_err(|_| self.tally.left += leases)?;
         match step {
             ChunkStep::Continue { chunks, lost_races } => {
-                self.tally.lost(&chunks, lost_races, keys, cost);
+                self.tally.lost(&chunks, lost_races, keys, cost, sends);
                 // Planned again, at once, from the row as it was a moment ago: each failure means that another writer got on.
                 let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
                 if replans > REPLANS {
                     self.tally.leave(&chunks);
                 } else {
-                    self.put_back(chunks, attempt, replans);
+                    self.put_back(chunks, attempt, replans, sends);
                 }
             }
             ChunkStep::BackOff(chunks) if attempt >= self.tries => self.tally.leave(&chunks),
             ChunkStep::BackOff(chunks) => {
                 self.tally.conflicts_retried += 1;
                 self.store.back_off(attempt).await;
-                self.put_back(chunks, attempt + 1, replans);
+                self.put_back(chunks, attempt + 1, replans, sends);
             }
             ChunkStep::Fail(message) => {
                 self.tally.failed.extend(std::iter::repeat_n(message_of(writes, message), leases.max(1)));
@@ -163,16 +182,21 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn put_back(&mut self, chunks: Vec<Chunk>, attempt: u32, replans: u32) {
-        self.queue.extend(chunks.into_iter().map(|chunk| Queued { chunk, attempt, replans }));
+    fn put_back(&mut self, chunks: Vec<Chunk>, attempt: u32, replans: u32, sends: Sends) {
+        self.queue.extend(chunks.into_iter().map(|chunk| Queued { chunk, attempt, replans, sends }));
     }
 }
 
 /// A lone delete is a single write at half the price of a transaction.
-async fn send(store: &Store, writes: &[Write], transaction: &Transaction) -> Result<Transacted, StoreError> {
-    let [Write::Delete(delete)] = writes else { return store.transact(transaction).await };
+async fn send(
+    store: &Store,
+    writes: &[Write],
+    transaction: &Transaction,
+    in_doubt: &mut bool,
+) -> Result<Transacted, StoreError> {
+    let [Write::Delete(delete)] = writes else { return store.transact_noting(transaction, in_doubt).await };
     let failed = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
-    Ok(match store.delete(delete).await? {
+    Ok(match store.delete_noting(delete, in_doubt).await? {
         Written::Applied(_) => Transacted::Committed,
         Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason: failed, row }]),
     })

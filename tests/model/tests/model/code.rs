@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sluice_core::{
     Amount, Bucket, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension, Drift, Field,
-    InlinePlanner, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict, Write,
+    InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict,
+    Write,
 };
 
 mod inline;
@@ -40,7 +41,7 @@ fn conditions(chunk: &Chunk) -> Vec<String> {
 fn an_acquire_asks_for_a_free_slot_and_a_new_lease() {
     let take = Take { cost: Cost::ONE, now: NOW, patience: Duration::ZERO };
     let Plan::Write(update) = SlotPlanner::new(&bucket(2)).plan(take) else { panic!() };
-    assert_eq!(update.statement.condition, "#T >= :k AND (attribute_not_exists(#b) OR #b <= :now)");
+    assert_eq!(update.statement.condition, "#l = :l AND #T >= :k AND (attribute_not_exists(#b) OR #b <= :now)");
     assert_eq!(lease().put().statement.condition, "attribute_not_exists(#pk)");
 }
 
@@ -68,7 +69,7 @@ fn a_lease_of_a_full_bucket_is_deleted_while_the_bucket_is_as_it_was_read() {
 #[test]
 fn a_resize_asks_for_the_capacity_that_it_was_planned_from() {
     let update = Change::plan(&bucket(2), bucket(3).limit(), NOW).unwrap();
-    assert_eq!(update.statement.condition, "#C = :c");
+    assert_eq!(update.statement.condition, "#l = :l AND #C = :c");
 }
 
 /// A bucket as a recount reads it.
@@ -132,7 +133,8 @@ fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> Strin
     let now = NOW.after(Duration::from_secs(600));
     let id = |id: &&str| LeaseId::new((*id).into()).unwrap();
     let takes: Vec<_> = takes.iter().map(|take| InlineTake { id: id(take), cost: Cost::ONE, ends: now }).collect();
-    let releases: Vec<_> = releases.iter().map(id).collect();
+    let release = |text: &&str| InlineRelease { id: id(text), cost: Cost::ONE };
+    let releases: Vec<_> = releases.iter().map(release).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, now).update.unwrap().statement.condition.to_string()
 }
 
@@ -164,7 +166,7 @@ fn an_inline_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
 fn a_take_over_asks_for_the_end_that_was_seen_a_free_slot_and_a_new_lease() {
     let asked = inline_condition(&with_inline(1, &["a"]), &["b"], &[]);
     let leases = "AND #L.#0.#t = :x0 AND attribute_not_exists(#L.#1)";
-    assert_eq!(asked, format!("#l = :l AND #T >= :need AND {NOT_BLOCKED} {leases}"));
+    assert_eq!(asked, format!("#l = :l AND #C = :c AND #T < :above AND #T >= :need AND {NOT_BLOCKED} {leases}"));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Draft, MOST_CHANGES};
+use super::MOST_CHANGES;
+use super::draft::Draft;
 use crate::amount::{Amount, Cost};
-use crate::inline::InlineLease;
 use crate::lease::LeaseId;
 use crate::limit::LimitType;
 use crate::schema::{
@@ -103,6 +103,8 @@ impl Draft<'_, '_> {
     /// - `#C = :c AND #T < :above`, where slots become free: a resize between the reading and this write, after which the room
     ///   would be judged by the wrong capacity (C); a slot that another client already restored (T; what is less than a
     ///   millionth, the noise of a client that counts in floats, takes no room, since a reading does not show it).
+    /// - the same of every write that takes over or reclaims, with what others hold left out of the room: a lease that has ended says
+    ///   more than it took, and its slots would be theirs a second time.
     /// - `#C = :c AND #T < :above AND #T >= :seen`, where there is no room for all: slots were taken or given back since the
     ///   reading, and the room is another (T).
     fn slots(&self, wording: &mut Wording) {
@@ -123,7 +125,7 @@ impl Draft<'_, '_> {
             wording.number(":d", moved.slots);
         }
         wording.set.push_str(", #v = #v + :1, #w = if_not_exists(#w, :0) + :1");
-        if moved.slots <= Amount::ZERO && moved.capped == Amount::ZERO {
+        if moved.slots <= Amount::ZERO && moved.capped == Amount::ZERO && self.dead.is_empty() {
             return;
         }
         wording.name("#C", CAPACITY);
@@ -134,7 +136,7 @@ impl Draft<'_, '_> {
             wording.number(":seen", tokens);
             tokens
         } else {
-            capacity.get().minus(moved.slots)
+            self.highest()
         };
         wording.number(":above", most.plus(Amount::from_micros(1)));
     }
@@ -175,16 +177,16 @@ impl Draft<'_, '_> {
     ///   an error and not with the row. A lease that is removed says it already.
     fn leases(&self, wording: &mut Wording) {
         wording.name("#L", LEASES);
-        for (id, _) in &self.released {
-            let id = wording.id(id);
+        for released in &self.released {
+            let id = wording.id(released.id);
             wording.remove(id);
             Wording::add(&mut wording.condition, &[" AND attribute_exists(#L.", id, ")"]);
         }
         if !self.dead.is_empty() {
             wording.name("#t", INLINE_ENDS);
         }
-        for (id, InlineLease { ends, .. }) in &self.dead {
-            let (id, seen) = (wording.id(id), wording.value(Operand::number(ends)));
+        for dead in &self.dead {
+            let (id, seen) = (wording.id(dead.id), wording.value(Operand::number(&dead.lease.ends)));
             wording.remove(id);
             Wording::add(&mut wording.condition, &[" AND #L.", id, ".#t = ", seen]);
         }

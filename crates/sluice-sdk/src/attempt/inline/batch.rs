@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Bucket, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, LeaseId, ReleaseAnswer, Timestamp,
+    Bucket, Dimension, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, ReleaseAnswer,
+    Timestamp,
 };
 use tokio::time::Instant;
 
@@ -143,9 +144,9 @@ impl Batch<'_> {
                     let ends = now.after(terms.lease.length());
                     takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
                 }
-                InlineAsk::Release(id) => {
+                InlineAsk::Release(lease) => {
                     releases.push(at);
-                    released.push(id.clone());
+                    released.push(lease.clone());
                 }
             }
         }
@@ -252,10 +253,10 @@ impl Batch<'_> {
 
     /// The lease has ended since it was written, as where the process was frozen: it is given back, and its caller asks again.
     fn under_another_id(&self, mut turn: InlineTurn) -> InlineTurn {
-        if let InlineAsk::Take { id, trace, .. } = &mut turn.ask {
+        if let InlineAsk::Take { id, cost, trace, .. } = &mut turn.ask {
             let old = std::mem::replace(id, self.inner.config.lease_ids.next());
             trace.take().into_iter().for_each(Trace::forget);
-            drop(Trace::new(self.inner, self.entry, old));
+            drop(Trace::new(self.inner, self.entry, old, *cost));
         }
         turn
     }
@@ -272,21 +273,21 @@ impl Batch<'_> {
     }
 
     fn is_doubted(turn: Option<&InlineTurn>, doubted: &[LeaseId]) -> bool {
-        matches!(turn.map(|turn| &turn.ask), Some(InlineAsk::Release(id)) if doubted.contains(id))
+        matches!(turn.map(|turn| &turn.ask), Some(InlineAsk::Release(lease)) if doubted.contains(&lease.id))
     }
 
     /// The write that named them has gone unanswered, and may be applied at any time. Returns the leases that it gives back.
     fn leave_traces(&mut self, draft: &Draft) -> Vec<LeaseId> {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
-            let InlineAsk::Take { id, .. } = &self.turns[at].ask else { continue };
-            let made = Trace::new(self.inner, self.entry, id.clone());
+            let InlineAsk::Take { id, cost, .. } = &self.turns[at].ask else { continue };
+            let made = Trace::new(self.inner, self.entry, id.clone(), *cost);
             if let InlineAsk::Take { trace, .. } = &mut self.turns[at].ask {
                 trace.replace(made).into_iter().for_each(Trace::forget);
             }
         }
         let released = |at: &usize| match &self.turns[*at].ask {
-            InlineAsk::Release(id) => Some(id.clone()),
+            InlineAsk::Release(lease) => Some(lease.id.clone()),
             InlineAsk::Take { .. } => None,
         };
         draft.releases.iter().filter_map(released).collect()
@@ -308,8 +309,8 @@ impl Batch<'_> {
             match &turn.ask {
                 InlineAsk::Take { .. } => self.refuse(turn, contended(&self.entry.dimension)),
                 InlineAsk::Release(_) if whom == Whom::Takers => self.turns.push(turn),
-                InlineAsk::Release(id) => {
-                    let key = format!("{}/{}", self.entry.dimension, id.as_str());
+                InlineAsk::Release(lease) => {
+                    let key = format!("{}/{}", self.entry.dimension, lease.id.as_str());
                     turn.answer(Reply::Released(Err(ReleaseError::Contended { key })));
                 }
             }
@@ -332,7 +333,9 @@ impl Batch<'_> {
         for turn in self.turns {
             let reply = match &turn.ask {
                 InlineAsk::Take { .. } => Reply::Taken(Err(error.clone())),
-                InlineAsk::Release(id) => Reply::Released(Err(release_error(error, &self.entry.dimension, id))),
+                InlineAsk::Release(lease) => {
+                    Reply::Released(Err(release_error(error, &self.entry.dimension, &lease.id)))
+                }
             };
             turn.answer(reply);
         }
@@ -350,7 +353,7 @@ fn release_error(error: &AcquireError, dimension: &Dimension, id: &LeaseId) -> R
 }
 
 fn told(dimension: &Dimension, ask: &InlineAsk, released: Released) {
-    let InlineAsk::Release(id) = ask else { return };
+    let InlineAsk::Release(InlineRelease { id, .. }) = ask else { return };
     if released == Released::GivenBack {
         tracing::debug!(event = "release.ok", %dimension);
     } else {

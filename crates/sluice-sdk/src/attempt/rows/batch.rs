@@ -18,7 +18,7 @@ use crate::grant::{Part, Parts};
 use crate::heal;
 use crate::load;
 use crate::outcome::RetryIn;
-use crate::store::{Cancelled, StoreError, Transacted, Transaction};
+use crate::store::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
 
 /// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
@@ -54,7 +54,11 @@ impl Batch<'_> {
             let sent = match self.plan(&readings, now) {
                 Some(sent) => sent,
                 None if readings.iter().all(|reading| reading.may_refuse(now)) => {
-                    self.answer_refused(&readings, now);
+                    match self.repairs(&readings, now).await {
+                        Ok(true) => continue,
+                        Ok(false) => self.answer_refused(&readings, now),
+                        Err(error) => return self.fail(&error),
+                    }
                     break;
                 }
                 None => {
@@ -103,9 +107,24 @@ impl Batch<'_> {
         Ok(readings)
     }
 
+    /// Whether an anchor of the future was moved back, or found to have been. Nobody is refused by one: the wait that is told follows
+    /// from the row as it stands.
+    async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
+        for (reading, entry) in readings.iter().zip(self.entries) {
+            let Some(repair) = self.inner.planner(&reading.bucket, now).repair(now) else { continue };
+            match self.inner.store.update(&repair.update, IfAmbiguous::SendAgain).await? {
+                Written::Applied(row) | Written::ConditionFailed(Some(row)) => saw(self.inner, entry, &row)?,
+                Written::ConditionFailed(None) => return Err(unknown(self.inner, entry)),
+            };
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     /// The transaction for all who fit, and nobody past one who waits; `None` where nobody fits.
     fn plan(&self, readings: &[Reading], now: Timestamp) -> Option<Sent> {
-        let mut shares: Vec<Share<'_>> = readings.iter().map(|reading| Share::new(&reading.bucket, now)).collect();
+        let mut shares: Vec<Share<'_>> =
+            readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         let mut served = Vec::new();
         for (at, turn) in self.turns.iter().enumerate() {
             match judge(&shares, &turn.ask, now) {
@@ -149,7 +168,8 @@ impl Batch<'_> {
 
     /// Why nobody was granted anything, by readings that may be believed.
     fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
-        let shares: Vec<Share<'_>> = readings.iter().map(|reading| Share::new(&reading.bucket, now)).collect();
+        let shares: Vec<Share<'_>> =
+            readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         for turn in std::mem::take(&mut self.turns) {
             match judge(&shares, &turn.ask, now) {
                 Err(no) => match self.never(&no, &turn.ask) {

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{
-    Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, RatePlanner, SlotPlanner, Starts, Timestamp, Update, Write,
-};
+use sluice_core::{Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, SlotPlanner, Starts, Timestamp, Update, Write};
 
 use super::RowAsk;
+use crate::client::Inner;
 
 /// What a transaction takes from one bucket.
 pub(super) enum Share<'a> {
@@ -33,10 +32,10 @@ pub(super) struct Sent {
 }
 
 impl<'a> Share<'a> {
-    pub(super) fn new(bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
+    pub(super) fn new(inner: &Inner, bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
         match bucket.limit().is_concurrent() {
             true => Self::Slots { bucket, total: Amount::ZERO },
-            false => Self::Tokens(Box::new(RatePlanner::new(bucket).batch(now, Starts::Pinned))),
+            false => Self::Tokens(Box::new(inner.planner(bucket, now).batch(now, Starts::Pinned))),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_core::schema::{INLINE_COST, INLINE_ENDS, LEASES};
 use sluice_core::{
-    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineTake, LeaseId, Row, renew_inline,
+    Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row, renew_inline,
 };
 
 use super::{NOW, bucket};
@@ -61,7 +61,7 @@ fn id(text: &str) -> LeaseId {
 fn plan(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> InlinePlan {
     let ends = NOW.after(Duration::from_secs(60));
     let takes: Vec<_> = takes.iter().map(|text| InlineTake { id: id(text), cost: Cost::ONE, ends }).collect();
-    let releases: Vec<_> = releases.iter().map(|text| id(text)).collect();
+    let releases: Vec<_> = releases.iter().map(|text| InlineRelease { id: id(text), cost: Cost::ONE }).collect();
     InlinePlanner::new(bucket).plan(&takes, &releases, NOW)
 }
 
@@ -102,7 +102,8 @@ fn a_release_without_room_asks_that_the_row_is_as_it_was_read() {
 fn a_take_over_asks_for_the_end_that_was_seen_and_a_new_lease() {
     let asked = condition(&row("1", "0", &[("a", -60)]), &["b"], &[]);
     let leases = "#L.#0.#t = :x0 AND attribute_not_exists(#L.#1)";
-    assert_eq!(asked, format!("#l = :l AND #T >= :need AND {OPEN} AND {leases}"));
+    let room = "#C = :c AND #T < :above";
+    assert_eq!(asked, format!("#l = :l AND {room} AND #T >= :need AND {OPEN} AND {leases}"));
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Anchors that a wrong clock left in the future: whoever has DynamoDB's time moves them back.
+
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+use sluice_core::schema::{KEY, LAST_REFILL_AT, TOKENS};
+use sluice_sdk::{Applied, Outcome};
+
+use super::{HOUR, Machine, rate};
+use crate::world::{World, dimension, number, requests, take, text};
+
+const RPM: &str = "openai#rpm";
+const SLOTS: &str = "openai#concurrent";
+
+/// A client in another language, an hour ahead, leaves so many tokens.
+async fn left_ahead(world: &World, tokens: &str) -> Timestamp {
+    let now = world.dynamo.clock().now();
+    let ahead = now.after(Duration::from_secs(3_600));
+    let update = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(RPM));
+    let update = update.update_expression("SET #t = :t, #a = :a");
+    let update = update.expression_attribute_names("#t", TOKENS).expression_attribute_names("#a", LAST_REFILL_AT);
+    let update = update.expression_attribute_values(":t", number(tokens));
+    update.expression_attribute_values(":a", number(&ahead.to_string())).send().await.unwrap();
+    ahead
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_anchor_of_the_future_is_moved_back_by_the_next_caller() {
+    let world = World::with_rate(RPM, 60, 60).await;
+    left_ahead(&world, "5").await;
+    let _granted = take(&world.client(), RPM).await;
+    let bucket = world.bucket(RPM).await;
+    assert_eq!((bucket.anchor(), bucket.tokens().to_string().as_str()), (world.dynamo.clock().now(), "4"));
+}
+
+/// Nothing can be taken for an hour otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_was_left_empty_in_the_future_refuses_for_as_long_as_its_refill_takes() {
+    for dimensions in [&[RPM][..], &[RPM, SLOTS]] {
+        let world = World::with_rate(RPM, 60, 60).await;
+        world.slots(SLOTS, 2).await;
+        left_ahead(&world, "0").await;
+        let client = world.client();
+        let Outcome::RetryIn(retry) = client.acquire(dimensions).await.unwrap() else { panic!("{dimensions:?}") };
+        assert_eq!(retry.wait(), Duration::from_secs(1), "{dimensions:?}");
+        world.pass(retry.wait());
+        assert!(client.acquire(dimensions).await.unwrap().granted().is_some(), "{dimensions:?}");
+    }
+}
+
+/// Its own clock lags by an hour, and every anchor seems to lie in the future until the table has told the time.
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_clock_lags_by_an_hour_moves_no_anchor_back() {
+    let world = World::new().await;
+    rate(&world, RPM, 60, "1").await;
+    let before = world.bucket(RPM).await.anchor();
+    let machine = Machine::default();
+    machine.set_clock_by(-HOUR);
+    let client = machine.client(&world, |settings| settings);
+    world.pass(Duration::from_millis(10));
+    let _granted = take(&client, RPM).await;
+    machine.set_clock_by(-HOUR);
+    world.pass(Duration::from_millis(10));
+    let _granted = take(&client, RPM).await;
+    assert!(world.bucket(RPM).await.anchor() >= before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn applying_the_limit_that_a_bucket_has_moves_its_anchor_back_and_says_so() {
+    let world = World::with_rate(RPM, 60, 60).await;
+    left_ahead(&world, "5").await;
+    let client = world.client();
+    assert_eq!(client.apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Repaired);
+    assert_eq!(world.level(RPM).await, "5");
+    assert_eq!(world.bucket(RPM).await.anchor(), world.dynamo.clock().now());
+    assert_eq!(client.apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Unchanged);
+    left_ahead(&world, "5").await;
+    let applied = client.apply_limit(&dimension(RPM), &requests(30, 60)).await.unwrap();
+    assert_eq!(applied, Applied::Changed { from: requests(60, 60) });
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.level(RPM).await, "6", "it rises from now on");
+}
