@@ -31,6 +31,7 @@ mod clock_offset;
 mod decimal;
 mod dimension;
 mod directory;
+mod heal;
 mod inline;
 mod lease;
 mod limit;
@@ -55,13 +56,14 @@ pub use clock_offset::{ClockOffset, OffsetEstimate};
 pub use decimal::DecimalError;
 pub use dimension::{Dimension, DimensionError};
 pub use directory::Directory;
+pub use heal::{HEAL_EVERY, HealMark, LONGEST_HEAL_SPACING, heal_progress, mark, unmark};
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::warning::LimitWarning;
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use load::{
-    Before, HEAL_EVERY, LEAKED_AFTER, LONGEST_HEAL_SPACING, Load, Measured, NOTE_EVERY, Sample, clear_refusals,
-    heal_after, heal_as_usual, mark, mark_anew, note, note_again, note_outlived, note_outlived_anew, unmark,
+    Before, LEAKED_AFTER, Load, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again, note_outlived,
+    note_outlived_anew,
 };
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;

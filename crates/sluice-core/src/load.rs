@@ -15,35 +15,29 @@ use crate::amount::Amount;
 use crate::dimension::Dimension;
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, HEAL_AFTER, HEALED_AT, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN,
-    PENDING, PENDING_SINCE, REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
+    self, ADMITTED, DEPARTED_AT, DRAIN_RATE, LOAD_PREFIX, MEASURED_AT, OUTLIVED, OUTLIVED_SEEN, PENDING, PENDING_SINCE,
+    REFUSED, Row, RowError, SEQUENCE, STILL_SINCE, TAKEN, UNCOUNTED, optional,
 };
 use crate::timestamp::Timestamp;
 
 mod average;
-mod mark;
 mod measure;
 mod note;
+mod outlived;
 
-use mark::ahead;
-pub use mark::{
-    HEAL_EVERY, LONGEST_HEAL_SPACING, heal_after, heal_as_usual, mark, mark_anew, note_outlived, note_outlived_anew,
-    unmark,
-};
 pub use measure::{Before, Measured, Sample};
 use note::Crowd;
 pub use note::{NOTE_EVERY, clear_refusals, note, note_again};
+pub use outlived::{note_outlived, note_outlived_anew};
 
 /// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
 pub const LEAKED_AFTER: Duration = Duration::from_secs(15 * 60);
 
-/// A load row, parsed. A bucket that no sweep has measured has none, or one with a caller's mark alone.
+/// A load row, parsed. A bucket that no sweep has measured has none, or one with callers' notes alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     dimension: Dimension,
     measured: Option<Measurement>,
-    healed_at: Option<Timestamp>,
-    heal_after: Option<Timestamp>,
     refused: i64,
     outlived: i64,
     crowd: Crowd,
@@ -66,7 +60,7 @@ struct Measurement {
 }
 
 impl Load {
-    /// Reads the row. What callers write into it (its mark, their counts) says nothing where it cannot be read: no sweep replaces it, and a
+    /// Reads the row. What callers write into it (their counts) says nothing where it cannot be read: no sweep replaces it, and a
     /// measurement does not rest on it.
     ///
     /// # Errors
@@ -98,8 +92,6 @@ impl Load {
         Ok(Self {
             dimension: dimension.clone(),
             measured,
-            healed_at: time(HEALED_AT).unwrap_or_default(),
-            heal_after: time(HEAL_AFTER).unwrap_or_default(),
             refused: count(REFUSED).unwrap_or_default(),
             outlived: count(OUTLIVED).unwrap_or_default(),
             crowd: Crowd::read(row),
@@ -109,15 +101,7 @@ impl Load {
     /// The load of a bucket of which nothing is known.
     #[must_use]
     pub fn none(dimension: &Dimension) -> Self {
-        Self {
-            dimension: dimension.clone(),
-            measured: None,
-            healed_at: None,
-            heal_after: None,
-            refused: 0,
-            outlived: 0,
-            crowd: Crowd::default(),
-        }
+        Self { dimension: dimension.clone(), measured: None, refused: 0, outlived: 0, crowd: Crowd::default() }
     }
 
     /// The key of a bucket's load row.
@@ -210,27 +194,6 @@ impl Load {
             Some(since) if measured.at.since(since) >= LEAKED_AFTER => measured.taken,
             _ => Amount::ZERO,
         }
-    }
-
-    /// When a refused caller last took it upon itself to sweep the bucket.
-    #[must_use]
-    pub const fn healed_at(&self) -> Option<Timestamp> {
-        self.healed_at
-    }
-
-    /// The instant before which no refused caller sweeps the bucket again, since the last time was dear.
-    #[must_use]
-    pub const fn heal_after(&self) -> Option<Timestamp> {
-        self.heal_after
-    }
-
-    /// From when on a caller that is refused at `now` may mark the bucket; `now` where nothing keeps it from that. As the condition of
-    /// the mark has it: what is further ahead than any could be keeps nobody.
-    #[must_use]
-    pub fn may_be_marked_at(&self, now: Timestamp) -> Timestamp {
-        let marked = self.healed_at.filter(|at| *at <= ahead(now)).map(|at| at.after(HEAL_EVERY));
-        let kept = self.heal_after.filter(|at| *at <= ahead(now).after(LONGEST_HEAL_SPACING));
-        marked.max(kept).map_or(now, |at| at.max(now))
     }
 
     /// Refusals that callers told of so far.

@@ -95,6 +95,15 @@ pub const SWEEPS_KEY: &str = "load#sweeps";
 /// The last sweeps: one line for each, the latest first.
 pub const SWEEPS: &str = "sweeps";
 
+/// The key of the table's mark: which process scans the table for ended leases. No load row has it either.
+pub const HEAL_KEY: &str = "load#heal";
+/// Mark: when the last turn of healing began.
+pub const HEALED_AT: &str = "healed_at";
+/// Mark, optional: no turn begins before this instant, since the last is not paid for.
+pub const HEAL_AFTER: &str = "heal_after";
+/// Mark, optional: the key of the row after which the next turn goes on; without it, at the start of the table.
+pub const HEAL_POSITION: &str = "heal_position";
+
 /// Load: cost of the leases that lived at the last measurement.
 pub const PENDING: &str = "pending";
 /// Load: slots that were not free then.
@@ -115,11 +124,7 @@ pub const PENDING_SINCE: &str = "pending_since";
 pub const DEPARTED_AT: &str = "departed_at";
 /// Load: since when slots are taken and nothing was granted or departed; 0 while something is.
 pub const STILL_SINCE: &str = "still_since";
-/// Load, optional: when a refused caller last took it upon itself to sweep the bucket.
-pub const HEALED_AT: &str = "healed_at";
-/// Load, optional: no refused caller sweeps the bucket again before this instant, since the last time was dear.
-pub const HEAL_AFTER: &str = "heal_after";
-/// Load, optional: monotone count of the refusals that callers told with that.
+/// Load, optional: monotone count of the refusals that callers reported.
 pub const REFUSED: &str = "refused";
 /// Load, optional: the period of eight seconds that [`CROWD`] is of, counted from the epoch.
 pub const CROWD_PERIOD: &str = "crowd_period";

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
 use crate::fallback::Fallback;
 use crate::gauges::Publishing;
-use crate::heal::Healing;
+use crate::heal::{HealBudget, Healing};
 use crate::lease_ids::LeaseIds;
 use crate::metrics::describe_metrics;
 use crate::store::{ATTEMPT_TIMEOUT, Store, StoreError};
@@ -213,13 +213,23 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether a process that a full concurrency bucket refuses sweeps that bucket (`SLUICE_SELF_HEAL`); it does by default. One
-    /// process of the fleet does at a time, every 8 s at most, and a crashed holder's slots are back within the lease's time and 15 s
-    /// while somebody asks for them. Each such sweep reads the table; a larger table is read less often. Off, they wait for the
-    /// reconciler.
+    /// Whether a process that a full concurrency bucket refuses looks for leases that have ended (`SLUICE_SELF_HEAL`); it does by default.
+    /// One process of the fleet scans the table at a time, every 8 s at most, and a crashed holder's slots are back within the lease's
+    /// time and 15 s while somebody asks for them; of a table that costs more than the [budget](Self::heal_budget) of 8 s, later. Off, they
+    /// wait for the reconciler, and processes that wait for slots do not know of each other.
     #[must_use]
     pub const fn self_heal(mut self, on: bool) -> Self {
         self.config.self_heal = on;
+        self
+    }
+
+    /// Read units a minute that the healing scans of this table may use, all processes together (`SLUICE_HEAL_BUDGET`); 1,500 by default.
+    /// 0 switches the scans off; others are held between 10 and 1,000,000. A larger budget finds crashed holders of a large table sooner,
+    /// within its read units divided by the budget; a smaller one costs less. The default costs $8.2 a month, if callers want slots all
+    /// the time and the table is large enough to use it. The process that scans goes by its own budget.
+    #[must_use]
+    pub fn heal_budget(mut self, units_per_minute: u32) -> Self {
+        self.config.heal_budget = HealBudget::of(units_per_minute);
         self
     }
 

@@ -8,6 +8,7 @@ use sluice_core::{Dimension, Factor};
 
 use crate::admission::AdmissionMode;
 use crate::clock::Clock;
+use crate::heal::HealBudget;
 use crate::lease_ids::LeaseIds;
 
 /// Shortest lease: below it, a lease could end before its holder got the reply.
@@ -62,6 +63,7 @@ pub(crate) struct Config {
     pub(crate) lease_ids: LeaseIds,
     pub(crate) prefetch: HashSet<Dimension>,
     pub(crate) self_heal: bool,
+    pub(crate) heal_budget: HealBudget,
     pub(crate) admission: AdmissionMode,
     pub(crate) staleness: Duration,
 }
@@ -102,6 +104,7 @@ impl Config {
             lease_ids: LeaseIds::default(),
             prefetch: HashSet::new(),
             self_heal: true,
+            heal_budget: HealBudget::DEFAULT,
             admission: AdmissionMode::default(),
             staleness: Duration::from_secs(60),
         }
@@ -144,6 +147,9 @@ impl Config {
                 .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
                 .unwrap_or(defaults.on_unavailable),
             self_heal: var("SLUICE_SELF_HEAL").parse("on or off", on_or_off)?.unwrap_or(defaults.self_heal),
+            heal_budget: var("SLUICE_HEAL_BUDGET")
+                .parse("read units a minute: 0, or from 10 to 1000000, as in 1500", heal_budget)?
+                .unwrap_or(defaults.heal_budget),
             admission: var("SLUICE_ADMISSION")
                 .parse("off, shadow or enforce", admission)?
                 .unwrap_or(defaults.admission),
@@ -217,6 +223,11 @@ fn admission(text: &str) -> Option<AdmissionMode> {
     [AdmissionMode::Off, AdmissionMode::Shadow, AdmissionMode::Enforce].into_iter().find(|mode| mode.as_str() == text)
 }
 
+fn heal_budget(text: &str) -> Option<HealBudget> {
+    let units: u32 = text.parse().ok()?;
+    (units == 0 || (HealBudget::LEAST..=HealBudget::MOST).contains(&units)).then(|| HealBudget::of(units))
+}
+
 fn on_or_off(text: &str) -> Option<bool> {
     match text {
         "on" => Some(true),
@@ -280,6 +291,8 @@ mod tests {
             ("SLUICE_ON_UNAVAILABLE", "share:2"),
             ("SLUICE_ON_UNAVAILABLE", "ignore"),
             ("SLUICE_SELF_HEAL", "yes"),
+            ("SLUICE_HEAL_BUDGET", "9"),
+            ("SLUICE_HEAL_BUDGET", "1e9"),
             ("SLUICE_ADMISSION", "on"),
             ("SLUICE_STALENESS", "0"),
         ];
@@ -318,6 +331,7 @@ mod tests {
             ("SLUICE_ON_UNAVAILABLE", "share:0.25"),
             ("SLUICE_LOG_LEVEL", "warn"),
             ("SLUICE_SELF_HEAL", "off"),
+            ("SLUICE_HEAL_BUDGET", "600"),
             ("SLUICE_ADMISSION", "shadow"),
             ("SLUICE_STALENESS", "90"),
             ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
@@ -328,6 +342,7 @@ mod tests {
         assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
         assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
         assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
+        assert_eq!(config.heal_budget, HealBudget::of(600));
         assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
         assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
         let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];

@@ -203,7 +203,7 @@ pub(crate) fn swept(report: &SweepReport, outcome: &'static str) {
     names::SWEEP_DURATION.histogram([outcome.into()]).record(report.duration);
 }
 
-/// A sweep gave back leases of a bucket.
+/// A sweep, or a healing scan, gave back leases of a bucket.
 pub(crate) fn restored(label: ::metrics::SharedString, leases: usize) {
     names::SWEEP_RESTORED.counter([label]).increment(u64::try_from(leases).unwrap_or(u64::MAX));
 }
@@ -243,9 +243,10 @@ pub(crate) fn admitted(entry: &Entry, decision: &'static str, mode: &'static str
     names::ADMISSION.counter([entry.label(), decision.into(), mode.into()]).increment(1);
 }
 
-/// A refused caller swept its bucket (`restored`, `nothing`), or left it to another (`left`); or could not (`denied`, `failed`).
-pub(crate) fn healed(entry: &Entry, outcome: &'static str) {
-    names::HEALS.counter([entry.label(), outcome.into()]).increment(1);
+/// This process scanned the table for ended leases (`restored`, `nothing`), or left it to another (`left`); or could not (`denied`,
+/// `failed`).
+pub(crate) fn healed(outcome: &'static str) {
+    names::HEALS.counter([outcome.into()]).increment(1);
 }
 
 /// What the load row says of the bucket. A bucket without a rate yet has none.

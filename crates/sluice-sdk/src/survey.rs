@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use sluice_core::schema::{DIRECTORY_KEY, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, SWEEPS_KEY, TICKET_PREFIX};
+use sluice_core::schema::{
+    DIRECTORY_KEY, HEAL_KEY, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, SWEEPS_KEY, TICKET_PREFIX,
+};
 use sluice_core::{Bucket, Dimension, Lease, LimitType, Load, SweepLog, Timestamp};
 use tokio::time::Instant;
 
@@ -124,8 +126,8 @@ impl Survey {
                     let load = Load::read(&dimension, &Attributes(row));
                     self.loads.push(LoadRow { dimension, load });
                 }
-                // The directory is for sweeps: it says nothing that the buckets do not.
-                Err(_) if key == DIRECTORY_KEY => {}
+                // The directory is for sweeps, and says nothing that the buckets do not; the mark is for those who heal.
+                Err(_) if key == DIRECTORY_KEY || key == HEAL_KEY => {}
                 Err(_) => self.unknown.push(key),
             }
         } else {

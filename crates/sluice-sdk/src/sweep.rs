@@ -22,7 +22,7 @@ mod recount;
 mod report;
 mod scan;
 
-pub(crate) use heal::{Healed, ReadUnits, heal};
+pub(crate) use heal::{HealedPage, heal_inline, heal_page};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
 
 use pipeline::Pipeline;

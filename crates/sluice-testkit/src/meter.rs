@@ -166,8 +166,11 @@ fn read_units(operation: &str, request: &Value, reply: &[u8]) -> f64 {
     }
     let items: Vec<&Value> = match operation {
         "GetItem" => vec![&reply["Item"]],
-        // What a filter leaves out is read all the same, and is not in the reply: a lower bound.
-        "Scan" | "Query" => reply["Items"].as_array().into_iter().flatten().collect(),
+        "Scan" | "Query" => match reply["ConsumedCapacity"]["CapacityUnits"].as_f64() {
+            Some(units) => return units,
+            // What a filter leaves out is read all the same, and is not in the reply: a lower bound.
+            None => reply["Items"].as_array().into_iter().flatten().collect(),
+        },
         _ => return 0.0,
     };
     units_of(items.into_iter().map(item_size).sum(), &request["ConsistentRead"])

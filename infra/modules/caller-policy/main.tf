@@ -21,7 +21,8 @@ locals {
     "dynamodb:DeleteItem",
   ]
 
-  # On the whole table: a process that a full bucket refuses looks for leases of it that have ended, and gives their slots back.
+  # On the whole table: a process that a full bucket refuses scans for leases that have ended, and gives back what they hold. (The mark of
+  # the scan, load#heal, is a load row like the others.)
   heal_actions = [
     "dynamodb:Scan",
   ]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::schema::{HEALED_AT, REFUSED};
+use sluice_core::schema::{HEAL_KEY, HEALED_AT, REFUSED};
 use sluice_core::{Amount, Cost, HEAL_EVERY, Lease, LeaseId, Load, Timestamp};
 use sluice_sdk::{Client, Leases, Outcome, SlotError, SweepOptions};
 use sluice_testkit::{Fault, Operation};
@@ -11,10 +11,13 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{TABLE, World, begin, dimension, number, refusal, settle, take, text};
 
+mod budget;
 mod crowd;
 mod denied;
 mod finish;
-mod spacing;
+mod large;
+mod mark;
+mod together;
 mod waits;
 
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -48,8 +51,8 @@ fn scans(world: &World) -> u64 {
     world.dynamo.meter().of(Operation::Scan).requests
 }
 
-/// Requests of one heal's scan of a small table.
-const SCANS_OF_A_HEAL: u64 = 4;
+/// Requests of one scan of a small table.
+const SCANS_OF_A_HEAL: u64 = 1;
 
 #[tokio::test(start_paused = true)]
 async fn a_crashed_holders_slot_is_back_in_time_for_those_who_ask_again() {
@@ -133,19 +136,19 @@ async fn one_process_of_the_fleet_sweeps_at_a_time_and_none_within_the_spacing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_that_live_and_those_of_other_buckets_are_left_alone() {
+async fn leases_that_live_are_left_alone() {
     let world = World::with_slots(SLOTS, 2).await;
     world.slots("other#concurrent", 1).await;
-    std::mem::forget(take(&world.client(), "other#concurrent").await);
     crash(&world, 1).await;
     world.pass_lease();
     let client = world.client();
-    let held = take(&client, SLOTS).await;
+    let (held, other) = (take(&client, SLOTS).await, take(&client, "other#concurrent").await);
     refusal(&client, SLOTS).await;
     settle().await;
     assert_eq!((world.free(SLOTS).await.as_str(), world.free("other#concurrent").await.as_str()), ("1", "0"));
     assert_eq!(world.leases().await, 2);
     held.release().await.unwrap();
+    other.release().await.unwrap();
     assert_eq!(world.free(SLOTS).await, "2");
 }
 
@@ -210,22 +213,6 @@ async fn a_bucket_whose_slots_are_all_held_inline_is_not_scanned_for() {
     assert_eq!(scans(&world), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_mark_of_a_clock_that_is_far_ahead_and_one_that_is_none_keep_nobody_from_it() {
-    let ahead = number("9999999999");
-    for mark in [ahead, text("soon")] {
-        let world = World::with_slots(SLOTS, 1).await;
-        crash(&world, 1).await;
-        let key = Load::key(&dimension(SLOTS));
-        world.put([("vendor_dimension".into(), text(&key)), (HEALED_AT.into(), mark)].into()).await;
-        world.pass_lease();
-        let client = world.client();
-        refusal(&client, SLOTS).await;
-        settle().await;
-        assert_eq!(world.free(SLOTS).await, "1");
-    }
-}
-
 /// Nothing can be added to it, and no sweep replaces it: nobody would sweep the bucket any more.
 #[tokio::test(start_paused = true)]
 async fn a_count_of_refusals_that_is_none_keeps_nobody_from_it() {
@@ -242,18 +229,6 @@ async fn a_count_of_refusals_that_is_none_keeps_nobody_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mark_whose_reply_was_lost_is_known_for_its_own() {
-    let world = World::with_slots(SLOTS, 1).await;
-    crash(&world, 1).await;
-    world.pass_lease();
-    world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
-    let client = world.client();
-    refusal(&client, SLOTS).await;
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.free(SLOTS).await, "1");
-}
-
-#[tokio::test(start_paused = true)]
 async fn switched_off_it_sends_nothing() {
     let world = World::with_slots(SLOTS, 1).await;
     crash(&world, 1).await;
@@ -265,6 +240,7 @@ async fn switched_off_it_sends_nothing() {
     settle().await;
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 1));
     assert!(world.row(&Load::key(&dimension(SLOTS))).await.is_none());
+    assert!(world.row(HEAL_KEY).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use crate::wire::Purpose;
 mod inline;
 mod lives;
 mod loads;
+mod marks;
 mod rates;
 mod recovery;
 mod tickets;
@@ -19,6 +20,7 @@ mod vendor;
 
 use lives::Lives;
 use loads::{Loads, is_over_for_all};
+use marks::Marks;
 use recovery::Recovery;
 use tickets::TicketRow;
 use vendor::Heard;
@@ -84,6 +86,8 @@ pub(crate) struct Ledger {
     lives: Lives,
     /// Load rows, and who marked them.
     loads: Loads,
+    /// The mark of the table.
+    marks: Marks,
     /// How soon slots are back that nobody holds any more.
     recovery: Recovery,
     /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
@@ -209,7 +213,7 @@ impl Ledger {
         Ok(change)
     }
 
-    /// A lease was given back since it had ended: for every clock, and by a process only where it had marked the bucket.
+    /// A lease was given back since it had ended: for every clock, and a lease row by a process only if it had marked the table.
     fn reclaimed(
         &mut self,
         writer: Writer<'_>,

@@ -61,11 +61,23 @@ pub(crate) struct LoadRow {
     pub(crate) at: Micros,
     pub(crate) sequence: Micros,
     pub(crate) pending_since: Micros,
-    pub(crate) healed_at: Micros,
-    pub(crate) heal_after: Micros,
     pub(crate) refused: Micros,
     /// The number of the period, and the processes of it and of the one before.
     pub(crate) crowd: [Micros; 3],
+}
+
+/// What the checks need of the table's mark; zero is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MarkRow {
+    pub(crate) healed_at: Micros,
+    pub(crate) heal_after: Micros,
+}
+
+impl MarkRow {
+    pub(crate) fn read(row: &Value) -> Self {
+        let read = |attribute| number(row, attribute, 6).unwrap_or_default();
+        Self { healed_at: read("healed_at"), heal_after: read("heal_after") }
+    }
 }
 
 impl LoadRow {
@@ -80,8 +92,6 @@ impl LoadRow {
             at: read("measured_at", 6),
             sequence: read("sequence", 0),
             pending_since: read("pending_since", 6),
-            healed_at: read("healed_at", 6),
-            heal_after: read("heal_after", 6),
             refused: read("refused", 0),
             crowd: ["crowd_period", "crowd", "crowd_before"].map(|name| read(name, 0)),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use fastrand::Rng;
 use serde_json::Value;
-use sluice_core::schema::{KEY, LOAD_PREFIX};
+use sluice_core::schema::{HEAL_KEY, KEY, LOAD_PREFIX};
 use tokio::time::sleep;
 
 use crate::others::{number, text};
@@ -27,7 +27,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
             let buckets = universe.scenario.buckets.iter();
             let buckets =
                 buckets.flat_map(|bucket| [bucket.name().to_owned(), format!("{LOAD_PREFIX}{}", bucket.name())]);
-            let keys: Vec<String> = leases.into_iter().chain(buckets).collect();
+            let keys: Vec<String> = leases.into_iter().chain(buckets).chain([HEAL_KEY.to_owned()]).collect();
             rng.choice(&keys).cloned().unwrap()
         };
         spoil(&universe, &process, &key, &mut rng).await;
@@ -36,7 +36,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 40] = [
+const SPOILABLE: [&str; 41] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -71,6 +71,7 @@ const SPOILABLE: [&str; 40] = [
     "still_since",
     "healed_at",
     "heal_after",
+    "heal_position",
     "refused",
     "crowd_period",
     "crowd",

@@ -1,7 +1,7 @@
 //! What stands in the requests and replies of DynamoDB's JSON.
 
 use serde_json::Value;
-use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX};
+use sluice_core::schema::{HEAL_KEY, KEY, LEASE_PREFIX, LOAD_PREFIX};
 use sluice_testkit::{Answered, Call, Operation};
 
 use crate::row::{Micros, number};
@@ -18,14 +18,14 @@ pub(crate) enum Purpose {
     /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for. `from_line` where the reckoning
     /// starts at the line of that call, not at the level as it was read.
     Observe { by: Micros, version: Micros, from_line: bool },
-    /// A refused caller is about to sweep the bucket of this load row: the moment, and the refusals that it tells of.
-    Mark { now: Micros, refusals: Micros },
+    /// A process begins a turn to scan the table.
+    Mark { now: Micros },
     /// A process that wants slots notes itself and its refusals; `before` where it begins a period, with the count of the one before.
     Note { period: Micros, before: Option<Micros>, refusals: Micros },
-    /// A caller that may not sweep it takes its mark back.
+    /// A process that may not scan takes its mark back.
     Unmark { at: Micros },
-    /// A caller that marked it says that its sweep was dear, and how long all leave the bucket alone; or (`None`) that it was not.
-    PutOff { until: Option<Micros>, by: Micros },
+    /// A process that marked the table tells how far its turn came, and until when all leave the table alone.
+    Progress { until: Micros, by: Micros },
     /// A sweep has measured the load of a bucket.
     Measure,
     /// Limits, penalties, debts, cool-downs, notes, and what other clients write.
@@ -36,15 +36,15 @@ impl Purpose {
     pub(crate) fn of(key: &str, values: &Value) -> Self {
         let has = |value: &str| values[value].is_object();
         let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
-        if key.starts_with(LOAD_PREFIX) {
-            let mark = read(":now", 6).zip(read(":n", 0)).map(|(now, refusals)| Self::Mark { now, refusals });
-            let note = read(":p", 0).zip(read(":n", 0));
-            if let (Some((period, refusals)), false) = (note, has(":now")) {
-                return Self::Note { period, before: read(":b", 0), refusals };
-            }
+        if key == HEAL_KEY {
             let unmark = read(":mine", 6).map(|at| Self::Unmark { at });
-            let put_off = read(":by", 6).map(|by| Self::PutOff { until: read(":until", 6), by });
-            return mark.or(unmark).or(put_off).unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
+            let progress = read(":until", 6).zip(read(":by", 6)).map(|(until, by)| Self::Progress { until, by });
+            return unmark.or(progress).or(read(":now", 6).map(|now| Self::Mark { now })).unwrap_or(Self::Other);
+        }
+        if key.starts_with(LOAD_PREFIX) {
+            let note = read(":p", 0).zip(read(":n", 0));
+            let note = note.map(|(period, refusals)| Self::Note { period, before: read(":b", 0), refusals });
+            return note.unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
         }
         let line = read(":a", 6);
         if let (Some(line), true) = (line, has(":most")) {
@@ -127,13 +127,11 @@ fn reclaims(key: &str, part: &Value) -> Vec<String> {
     dead.filter_map(|(_, id)| Some(id.as_str()?.to_owned())).collect()
 }
 
-/// Whether a request is one of those that a sweep of one bucket is made of. Others read buckets too.
+/// Whether a request is one of those that a healing scan is made of. Others read rows too.
 pub(crate) fn may_be_of_a_heal(call: Call<'_>) -> bool {
     match call.operation {
         Operation::Scan | Operation::GetItem => true,
-        _ => changes(call).iter().any(|change| {
-            matches!(change.purpose, Purpose::Mark { .. } | Purpose::Note { .. }) || !change.reclaims.is_empty()
-        }),
+        _ => changes(call).iter().any(|change| change.key == HEAL_KEY || !change.reclaims.is_empty()),
     }
 }
 
@@ -165,13 +163,13 @@ pub(crate) fn verdict_of(answered: Answered<'_>) -> String {
 pub(crate) fn unmarked(answered: Answered<'_>, row: impl Fn(&str) -> Option<Value>) -> Result<bool, String> {
     let changes = changes(answered.call);
     let mark = changes.iter().find_map(|change| match change.purpose {
-        Purpose::Mark { now, .. } => Some((&change.key, now)),
+        Purpose::Mark { now } => Some((&change.key, now)),
         _ => None,
     });
     let Some((key, at)) = mark else { return Ok(false) };
     let verdict = verdict_of(answered);
     if verdict.starts_with("ValidationException") {
-        // Whatever stands in the row: nobody would sweep the bucket any more.
+        // Whatever stands in the row: nobody would scan the table any more.
         return Err(format!("{key} does not take a mark: {:?}", row(key)));
     }
     // A mark that is sent again after a lost reply finds itself.

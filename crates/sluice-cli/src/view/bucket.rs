@@ -92,7 +92,8 @@ pub(crate) struct LoadView {
     pub(crate) departed_at: Option<f64>,
     /// Since when slots are taken and neither granted nor given back.
     pub(crate) still_since: Option<f64>,
-    pub(crate) healed_at: Option<f64>,
+    /// Processes that want slots, as they counted themselves.
+    pub(crate) crowd: usize,
     pub(crate) refused: i64,
     /// Holders found alive after their lease had ended.
     pub(crate) outlived: i64,
@@ -158,7 +159,7 @@ impl BucketView {
             held: tokens(held),
             ended: leases.iter().filter(|(lease, _)| has_ended(lease, at)).count(),
             overdue: leases.iter().filter(|(lease, _)| is_overdue(lease, at)).count(),
-            load: load.map(LoadView::new),
+            load: load.map(|load| LoadView::new(load, at)),
             refused_per_sec: rates.refused,
             cooling_until: bucket.blocked_until().filter(|until| *until > at).map(seconds),
             drift: bucket.noted_drift().map(tokens),
@@ -242,7 +243,7 @@ impl Holder {
 }
 
 impl LoadView {
-    fn new(load: &Load) -> Self {
+    fn new(load: &Load, at: Timestamp) -> Self {
         Self {
             pending: tokens(load.pending()),
             leaked: tokens(load.leaked()),
@@ -252,7 +253,7 @@ impl LoadView {
             pending_since: load.pending_since().map(seconds),
             departed_at: load.departed_at().map(seconds),
             still_since: load.still_since().map(seconds),
-            healed_at: load.healed_at().map(seconds),
+            crowd: usize::try_from(load.crowd(at)).unwrap_or(usize::MAX),
             refused: load.refused(),
             outlived: load.outlived(),
         }

@@ -132,7 +132,7 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
     }
     if let Some(load) = &bucket.load {
         fact("load", measured(load, now), plain);
-        fact("refused", told(load, bucket, now), plain);
+        fact("refused", told(load, bucket), plain);
         if load.leaked > 0.0 {
             let since = load.still_since.map_or_else(String::new, |since| format!(" for {}", span(now - since)));
             fact("leak", format!("{} slots are taken, and nobody has been active{since}", amount(load.leaked)), bad);
@@ -159,10 +159,10 @@ fn measured(load: &LoadView, now: f64) -> String {
     )
 }
 
-fn told(load: &LoadView, bucket: &BucketView, now: f64) -> String {
+fn told(load: &LoadView, bucket: &BucketView) -> String {
     let lately = bucket.refused_per_sec.map_or_else(String::new, |refused| format!(" ({}/s)", rate(refused)));
-    let healed = load.healed_at.map_or_else(String::new, |at| format!("; a caller swept {}", relative(at, now)));
-    format!("{}{lately} so far; {} outlived their lease{healed}", load.refused, load.outlived)
+    let crowd = if load.crowd > 0 { format!(", {} in the crowd", count(load.crowd, "process")) } else { String::new() };
+    format!("{}{lately} so far{crowd}; {} outlived their lease", load.refused, load.outlived)
 }
 
 fn draw_holders(buffer: &mut Buffer, area: Rect, bucket: &BucketView, scrolled: usize, now: f64) {

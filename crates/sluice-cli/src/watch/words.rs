@@ -76,6 +76,7 @@ pub(super) fn count(count: usize, what: &str) -> String {
     let plural = match what {
         _ if count == 1 => "",
         _ if what == "try" => return format!("{count} tries"),
+        _ if what == "process" => return format!("{count} processes"),
         _ => "s",
     };
     format!("{count} {what}{plural}")

@@ -108,8 +108,6 @@ impl Before {
         let load = Load {
             dimension: self.dimension.clone(),
             measured: Some(measured),
-            healed_at: self.load.as_ref().and_then(Load::healed_at),
-            heal_after: self.load.as_ref().and_then(Load::heal_after),
             refused: self.load.as_ref().map_or(0, Load::refused),
             outlived,
             crowd: self.load.as_ref().map(|load| load.crowd).unwrap_or_default(),

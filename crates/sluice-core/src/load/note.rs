@@ -1,28 +1,30 @@
-//! The note of a process in a bucket's load row: the refusals of its callers, and itself, as one of the processes that want slots.
+//! The note of a process in a bucket's load row: the refusals of its callers, and itself, as one of the
+//! processes that want slots.
 //!
-//! Time is cut into periods of [`NOTE_EVERY`]. The row counts the processes of the current period and keeps the count of the one
-//! before. A process notes itself once a period, so the larger of the two is how many want slots.
+//! Time is cut into periods of [`NOTE_EVERY`]. The row counts the processes of the current period and keeps
+//! the count of the one before. A process notes itself once a period, so the larger of the two is how many
+//! want slots.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::time::Duration;
 
 use super::Load;
-use super::mark::is_in_the_way;
+use super::outlived::is_in_the_way;
 use crate::dimension::Dimension;
 use crate::schema::{self, CROWD, CROWD_BEFORE, CROWD_PERIOD, Field, REFUSED, Row};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// A process that a bucket refuses, or whose callers wait for its slots, notes itself that often: 8 s. Longer costs fewer writes, and
-/// the crowd follows later.
+/// A process that a bucket refuses, or whose callers wait for its slots, notes itself that often: 8 s. Longer
+/// costs fewer writes, and the crowd follows later.
 pub const NOTE_EVERY: Duration = Duration::from_secs(8);
 
 /// Adds a process to the period that the row is in.
 ///
-/// Interleaving that the condition stops: another process begins the next period first, and this one is counted in the wrong one (p).
-/// Nothing can be added to a count that is no number, which DynamoDB answers with an error and without the row: [`TURN`] replaces the
-/// crowd (w), [`CLEAR`] removes the refusals (r).
+/// Interleaving that the condition stops: another process begins the next period first, and this one is
+/// counted in the wrong one (p). Nothing can be added to a count that is no number, which DynamoDB answers
+/// with an error and without the row: [`TURN`] replaces the crowd (w), [`CLEAR`] removes the refusals (r).
 static JOIN: Statement = Statement::fixed(
     "SET #w = #w + :1, #r = if_not_exists(#r, :0) + :n",
     "#p = :p AND attribute_type(#w, :t) AND (attribute_not_exists(#r) OR attribute_type(#r, :t))",
@@ -31,8 +33,9 @@ static JOIN: Statement = Statement::fixed(
 
 /// Begins the period of the writer, and keeps the count of the one before.
 ///
-/// Interleaving that the condition stops: two processes begin the same period, and the second takes the first out of the count (p).
-/// The second reads the row in the reply, and joins. A period that is no number is replaced.
+/// Interleaving that the condition stops: two processes begin the same period, and the second takes the first
+/// out of the count (p). The second reads the row in the reply, and joins. A period that is no number is
+/// replaced.
 static TURN: Statement = Statement::fixed(
     "SET #p = :p, #w = :1, #b = :b, #r = if_not_exists(#r, :0) + :n",
     "(attribute_not_exists(#p) OR NOT attribute_type(#p, :t) OR #p = :seen) \
@@ -42,7 +45,8 @@ static TURN: Statement = Statement::fixed(
 
 /// Removes a count of refusals that is no number, so that the next note begins it anew.
 ///
-/// Interleaving that the condition stops: another process has begun it anew, and what callers reported since would be lost (r).
+/// Interleaving that the condition stops: another process has begun it anew, and what callers reported since
+/// would be lost (r).
 static CLEAR: Statement =
     Statement::fixed("REMOVE #r", "attribute_exists(#r) AND NOT attribute_type(#r, :t)", &[("#r", REFUSED)]);
 
@@ -61,7 +65,8 @@ impl Crowd {
         Self { period: count(CROWD_PERIOD), count: count(CROWD), before: count(CROWD_BEFORE) }
     }
 
-    /// How many want slots at `now`: the larger count of the current period and the last. A process that left within them still counts.
+    /// How many want slots at `now`: the larger count of the current period and the last. A process that left
+    /// within them still counts.
     pub(super) fn size(self, now: Timestamp) -> i64 {
         match period(now).saturating_sub(self.period) {
             // Another clock is ahead, and has begun the next period.
@@ -77,8 +82,9 @@ fn period(now: Timestamp) -> i64 {
     now.micros().div_euclid(length)
 }
 
-/// The first try of a note, with the callers that were refused since the last: it joins the period of `now`. If its condition is false,
-/// [`note_again`] follows from the row in the reply. Sent twice it counts twice. Either reply shows the load row.
+/// The first try of a note, with the callers that were refused since the last: it joins the period of `now`.
+/// If its condition is false, [`note_again`] follows from the row in the reply. Sent twice it counts twice.
+/// Either reply shows the load row.
 #[must_use]
 pub fn note(dimension: &Dimension, refusals: u32, now: Timestamp) -> Update {
     join(dimension, refusals, Operand::number(period(now)))
@@ -99,7 +105,8 @@ pub fn note_again(dimension: &Dimension, row: &impl Row, refusals: u32, now: Tim
     }
 }
 
-/// The write that makes room for a note, if the count of refusals in `row` is no number; `None` if it is one, or is not there.
+/// The write that makes room for a note, if the count of refusals in `row` is no number; `None` if it is one,
+/// or is not there.
 #[must_use]
 pub fn clear_refusals(dimension: &Dimension, row: &impl Row) -> Option<Update> {
     let values = || alloc::vec![(":t", Operand::text("N"))];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::schema::{HEAL_AFTER, HEALED_AT, OUTLIVED, REFUSED, SEQUENCE};
+use sluice_core::schema::{CROWD, CROWD_PERIOD, OUTLIVED, REFUSED, SEQUENCE};
 use sluice_core::{Admission, Amount, Cost, Operand, Pressure, Rate, Sample, admit};
 
 use crate::row::Item;
@@ -204,7 +204,7 @@ fn a_row_that_cannot_be_read_is_measured_anew() {
 /// No sweep replaces what callers write: were a measurement to rest on it, each would be the first.
 #[test]
 fn what_callers_wrote_and_nobody_can_read_leaves_the_measurement_alone() {
-    for name in [HEALED_AT, HEAL_AFTER, REFUSED, OUTLIVED] {
+    for name in [CROWD, CROWD_PERIOD, REFUSED, OUTLIVED] {
         let (mut row, mut vendor) = (Item::default(), Vendor::new(10, Duration::from_secs(1)));
         for sequence in 1..=3 {
             vendor.run(FIVE_MINUTES, 20);
@@ -213,7 +213,7 @@ fn what_callers_wrote_and_nobody_can_read_leaves_the_measurement_alone() {
             assert_eq!(row.load().sequence(), sequence);
         }
         assert!(row.load().drain_rate().is_some());
-        assert_eq!((row.load().healed_at(), row.load().heal_after()), (None, None));
+        assert_eq!(row.load().crowd(vendor.now), 0);
         assert_eq!((row.load().refused(), row.load().outlived()), (0, 0));
     }
 }

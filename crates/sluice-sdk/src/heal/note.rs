@@ -1,4 +1,5 @@
-//! The note of this process in a bucket's load row: its refusals, and itself, as one of those that want slots.
+//! The note of this process in a bucket's load row: its refusals, and itself, as one of those that want
+//! slots.
 
 use sluice_core::{clear_refusals, note, note_again};
 
@@ -6,14 +7,15 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
-/// Tries of one note, each planned from the row that the last one found: processes that begin a period at once fail each other, and a
-/// spoiled count takes one try more.
+/// Tries of one note, each planned from the row that the last one found: processes that begin a period at
+/// once fail each other, and a spoiled count takes one try more.
 const TRIES: u32 = 6;
 
-/// Notes this process, with the callers that were refused since its last note. The reply tells how many processes want slots, and shows
-/// the load row. A note whose reply is lost is sent again, and may count twice for a period or two.
+/// Notes this process, with the callers that were refused since its last note, if any asked since. The reply
+/// tells how many processes want slots, and shows the load row. A note whose reply is lost is sent again, and
+/// may count twice for a period or two.
 pub(super) async fn write(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
-    let refusals = entry.wanted.take_refusals();
+    let Some(refusals) = entry.wanted.take_asked() else { return Ok(()) };
     let noted = try_to_write(inner, entry, refusals).await;
     match noted {
         Ok(Some(row)) => {
@@ -36,7 +38,7 @@ pub(super) async fn write(inner: &Inner, entry: &Entry) -> Result<(), StoreError
 
 /// The row as the note left it; `None` if other processes were faster in every try.
 async fn try_to_write(inner: &Inner, entry: &Entry, refusals: u32) -> Result<Option<Item>, StoreError> {
-    let (dimension, now) = (&entry.dimension, inner.now());
+    let (dimension, now) = (&entry.dimension, inner.time().await?);
     let mut update = note(dimension, refusals, now);
     for _ in 0..TRIES {
         let row = match inner.store.update(&update, IfAmbiguous::SendAgain).await? {

@@ -203,8 +203,8 @@ metrics! {
         "Headers of a vendor's that could not be read";
     ADMISSION: Process Counter "sluice.admission" Count ["dimension", "decision", "mode"]
         "Decisions of admission control";
-    HEALS: Process Counter "sluice.heals" Count ["dimension", "outcome"]
-        "Sweeps of one bucket by a caller that it refused";
+    HEALS: Process Counter "sluice.heals" Count ["outcome"]
+        "Turns of this process to scan the table for ended leases";
     REQUEST_DURATION: Process Histogram "sluice.request.duration" Seconds ["operation", "outcome"]
         "From sending a request to DynamoDB to its reply";
     CONFLICTS: Process Counter "sluice.conflicts" Count ["operation", "reason"]
@@ -234,7 +234,7 @@ metrics! {
     SWEEP_DURATION: Process Histogram "sluice.sweep.duration" Seconds ["outcome"]
         "How long a sweep took";
     SWEEP_RESTORED: Process Counter "sluice.sweep.restored" Count ["dimension"]
-        "Leases that a sweep of this process gave back";
+        "Leases that a sweep or a healing scan of this process gave back";
     BUCKET_LEASES: Table Gauge "sluice.bucket.leases" Count ["dimension"]
         "Leases that hold slots of a bucket, ended ones among them";
     BUCKET_OVERDUE: Table Gauge "sluice.bucket.leases_overdue" Count ["dimension"]
@@ -246,7 +246,7 @@ metrics! {
     LOAD_LEAKED: Table Gauge "sluice.load.leaked" Tokens ["dimension"]
         "Slots in use though nothing was granted or given back for 15 minutes";
     LOAD_REFUSED: Table Counter "sluice.load.refused" Count ["dimension"]
-        "Refusals, and requests shed, that callers reported with their marks on the load row";
+        "Refusals, and requests shed, that callers reported in the load row";
     LOAD_OUTLIVED: Table Counter "sluice.load.outlived" Count ["dimension"]
         "Holders of the fleet that were found alive after their lease had ended";
     LOAD_AGE: Table Gauge "sluice.load.age" Seconds ["dimension"]

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use sluice_core::{CLOCK_ERROR, Dimension, Lease, MAX_LEASES_PER_TRANSACTION, Timestamp};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::heal::ReadUnits;
 use super::reclaim::{self, Done, Ended, Known};
 use super::recount::Recount;
 use super::report::{SweepOptions, SweepReport};
@@ -42,8 +40,6 @@ pub(super) struct Pipeline {
     busy: BTreeMap<Dimension, usize>,
     /// What is known of each bucket.
     known: BTreeMap<Dimension, Known>,
-    /// What the scan cost so far.
-    read_units: ReadUnits,
     scanned: Result<(), StoreError>,
     given_back: Result<(), StoreError>,
 }
@@ -54,7 +50,7 @@ impl Pipeline {
         let recounted: BTreeSet<Dimension> = recount.buckets().cloned().collect();
         let (read_at, recounted) = (recount.read_at(), Arc::new(recounted));
         let cutoff = read_at.begun.before(CLOCK_ERROR);
-        let query = Query { read_at, cutoff, recounted, only: options.only.clone(), unparsable: Arc::default() };
+        let query = Query { read_at, cutoff, recounted, unparsable: Arc::default() };
         let (sender, found) = mpsc::channel(at_once);
         let mut scan = JoinSet::new();
         scan.spawn(scan::scan(store.clone(), options.clone(), deadlines, query, sender));
@@ -74,7 +70,6 @@ impl Pipeline {
             tasks: JoinSet::new(),
             busy: BTreeMap::new(),
             known,
-            read_units: ReadUnits::default(),
             scanned: Ok(()),
             given_back: Ok(()),
         }
@@ -120,11 +115,6 @@ impl Pipeline {
         given_back.and(std::mem::replace(&mut self.scanned, Ok(())))
     }
 
-    /// Counts in `read_units` what the scan costs, for those who look meanwhile.
-    pub(super) fn counting(self, read_units: &ReadUnits) -> Self {
-        Self { read_units: Arc::clone(read_units), ..self }
-    }
-
     pub(super) fn into_recount(self) -> Recount {
         self.recount
     }
@@ -166,7 +156,6 @@ impl Pipeline {
 
     fn take_page(&mut self, page: Page, report: &mut SweepReport) {
         report.rows_scanned += page.rows_scanned;
-        self.read_units.fetch_add(page.read_units, Ordering::Relaxed);
         report.unparsable += page.unparsable;
         report.expired += page.ended.len();
         self.recount.count(page.census, page.buckets);

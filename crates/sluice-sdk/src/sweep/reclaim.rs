@@ -60,7 +60,7 @@ pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Kn
     let mut tally = Tally::default();
     let known = match known {
         Some(known) => Ok(known),
-        None => read(&sweep.store, &dimension).await,
+        None => known_of(&sweep.store, &dimension).await,
     };
     let mut known = match known {
         Ok(known) => known,
@@ -78,7 +78,8 @@ pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Kn
     Done { dimension, known: Some(known), tally, result }
 }
 
-async fn read(store: &Store, dimension: &Dimension) -> Result<Known, StoreError> {
+/// Reads the bucket.
+pub(super) async fn known_of(store: &Store, dimension: &Dimension) -> Result<Known, StoreError> {
     let Some(row) = store.read(dimension.as_str()).await? else { return Ok(Known::Gone) };
     Ok(parsed(dimension, &Attributes(&row)))
 }
@@ -159,7 +160,7 @@ impl Sweep {
             Written::Applied(row) => (true, parsed(dimension, &Attributes(&row))),
             Written::ConditionFailed(Some(row)) => (false, parsed(dimension, &Attributes(&row))),
             // A bucket counts as gone only when a read says so.
-            Written::ConditionFailed(None) => (false, read(&self.store, dimension).await?),
+            Written::ConditionFailed(None) => (false, known_of(&self.store, dimension).await?),
         })
     }
 }

@@ -39,12 +39,6 @@ impl Recount {
         Ok(Self { read_at, directory, first, census, returned, found, loads })
     }
 
-    /// One that judges no bucket, for a sweep of leases alone.
-    pub(super) fn of_none(now: Timestamp) -> Self {
-        let (directory, first, census, returned, found, loads) = Default::default();
-        Self { read_at: ReadAt { begun: now, done: now }, directory, first, census, returned, found, loads }
-    }
-
     pub(super) const fn read_at(&self) -> ReadAt {
         self.read_at
     }

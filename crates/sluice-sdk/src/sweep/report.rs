@@ -28,8 +28,6 @@ pub struct SweepOptions {
     /// taken to be below each slot once in that time, so that a bucket in which nothing departs does not shed for ever. Longer lets
     /// a rate fall lower, for calls that do last longer; shorter never sheds for longer than that time.
     pub slowest_call: Duration,
-    /// The one bucket whose ended leases are looked for, without a recount.
-    pub(crate) only: Option<Dimension>,
 }
 
 /// 15 minutes.
@@ -48,7 +46,7 @@ impl SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { segments: 16, concurrency: 4, budget: None, slowest_call: SLOWEST_CALL, only: None }
+        Self { segments: 16, concurrency: 4, budget: None, slowest_call: SLOWEST_CALL }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
-use sluice_core::{Census, Dimension, InlineLeases, Lease, LimitType, ReadAt, Timestamp, inline_key};
+use sluice_core::{CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, ReadAt, Timestamp, inline_key};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -23,8 +23,9 @@ const NAMES: &[(&str, &str)] = &[
     ("#L", LEASES),
 ];
 
-/// Of a scan for one bucket: DynamoDB takes no name that is not used.
-const NAMES_OF_ONE: &[(&str, &str)] = &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT)];
+/// DynamoDB takes no name that is not used.
+const NAMES_OF_ENDED: &[(&str, &str)] =
+    &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT), ("#L", LEASES)];
 
 /// DynamoDB takes 100 in an `IN`, and 4 KB and 300 operators in an expression, of which each name takes two and some 30 bytes.
 const MOST_NAMED: usize = 100;
@@ -32,6 +33,9 @@ const MOST_NAMED: usize = 100;
 /// Rows of a page: half of what a megabyte holds of leases. Smaller pages take less memory, of which a small function has
 /// little (some 3 MB a page, of which a few are read at once); larger ones take fewer requests.
 const ROWS_PER_PAGE: i32 = 2_500;
+
+/// Read units of the largest page, read eventually consistent.
+const MOST_UNITS: u64 = 128;
 
 /// What a scan looks for.
 #[derive(Clone, Debug)]
@@ -42,8 +46,6 @@ pub(super) struct Query {
     pub(super) cutoff: Timestamp,
     /// The concurrency buckets that are recounted: their leases are wanted, ended or not.
     pub(super) recounted: Arc<BTreeSet<Dimension>>,
-    /// The one bucket whose leases are wanted, ended ones alone.
-    pub(super) only: Option<Dimension>,
     /// Rows that could not be read so far.
     pub(super) unparsable: Arc<AtomicUsize>,
 }
@@ -60,7 +62,7 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) rows_scanned: usize,
-    /// Rounded up.
+    /// Rounded up; those of a megabyte where the reply does not say, as of some local engines.
     pub(super) read_units: u64,
     pub(super) unparsable: usize,
     pub(super) ended: Vec<Lease>,
@@ -124,13 +126,21 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
 }
 
 impl Query {
+    /// For the leases that have ended by `now`, and nothing else. What cannot be read is not logged: the sweeps say so, and each 8 s is too
+    /// often.
+    pub(super) fn of_ended(now: Timestamp) -> Self {
+        Self {
+            read_at: ReadAt { begun: now, done: now },
+            cutoff: now.before(CLOCK_ERROR),
+            recounted: Arc::default(),
+            unparsable: Arc::new(AtomicUsize::new(MOST_LOGGED)),
+        }
+    }
+
     /// Leases that have ended, that are recounted, or whose end or bucket cannot be read (a lease without `ttl` would
     /// otherwise never be seen by anyone); and concurrency buckets. Reads are strong: a lease that a late replica does not
     /// show yet would look like a lost slot.
     fn scan(&self, segment: i32, segments: i32) -> Scan {
-        if let Some(only) = &self.only {
-            return self.scan_for(only, segment, segments);
-        }
         let mut values = vec![
             (":lease".into(), text(LEASE_PREFIX)),
             (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
@@ -168,30 +178,30 @@ impl Query {
         }
     }
 
-    /// The leases of one bucket that have ended. By the key too: a lease whose `dimension` is missing is its bucket's by that.
-    fn scan_for(&self, only: &Dimension, segment: i32, segments: i32) -> Scan {
+    /// A page of the leases that have ended, and of the buckets with inline leases, after the row `from`. Reads are eventual, at half the
+    /// price: a lease that has ended for every clock was written seconds ago, and what a late replica shows of it is in the condition of
+    /// the write that gives it back.
+    pub(super) fn ended(&self, from: Option<Item>) -> Scan {
         Scan {
-            segment,
-            segments,
-            filter: "begins_with(#pk, :lease) AND #e < :cutoff AND (#d = :d OR begins_with(#pk, :k))".into(),
-            consistency: Consistency::Strong,
-            names: NAMES_OF_ONE,
+            segment: 0,
+            segments: 1,
+            filter: "(begins_with(#pk, :lease) AND #e < :cutoff) OR attribute_exists(#L)".into(),
+            consistency: Consistency::Eventual,
+            names: NAMES_OF_ENDED,
             values: vec![
                 (":lease".into(), text(LEASE_PREFIX)),
                 (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
-                (":d".into(), text(only)),
-                (":k".into(), text(format!("{LEASE_PREFIX}{only}#"))),
             ],
-            projection: Some("#pk, #e, #d, #k, #c"),
+            projection: Some("#pk, #e, #d, #k, #c, #L"),
             page: Some(ROWS_PER_PAGE),
-            from: None,
+            from,
         }
     }
 
-    fn read(&self, read: &store::Page) -> Page {
+    pub(super) fn read(&self, read: &store::Page) -> Page {
         let mut page = Page {
             rows_scanned: read.scanned,
-            read_units: whole(read.read_units.unwrap_or_default()),
+            read_units: read.read_units.map_or(MOST_UNITS, whole),
             ..Page::default()
         };
         for row in &read.rows {
@@ -266,7 +276,6 @@ mod tests {
             read_at: ReadAt { begun: now, done: now },
             cutoff: now,
             recounted: Arc::new(names.collect()),
-            only: None,
             unparsable: Arc::default(),
         };
         let filter = query.scan(0, 1).filter;

@@ -111,7 +111,7 @@ async fn load_row(world: &World, rate: &str, pending: i32) {
     world.put(row.chain([key]).collect()).await;
 }
 
-/// Another has just marked the bucket, in a row whose measurement cannot be read: it is asked for no more often for that.
+/// Another process has just begun its turn, and the measurement of the bucket cannot be read: neither is asked for more often for that.
 #[tokio::test(start_paused = true)]
 async fn a_load_row_that_cannot_be_read_keeps_tries_apart_all_the_same() {
     let world = World::with_slots(SLOTS, 1).await;
@@ -119,9 +119,10 @@ async fn a_load_row_that_cannot_be_read_keeps_tries_apart_all_the_same() {
     let _held = take(&client, SLOTS).await;
     let now = world.dynamo.clock().now().to_string();
     let key = text(&Load::key(&dimension(SLOTS)));
-    let row =
-        [("vendor_dimension", key), ("measured_at", number(&now)), ("pending", text("x")), (HEALED_AT, number(&now))];
-    world.put(row.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    let load = [("vendor_dimension", key), ("measured_at", number(&now)), ("pending", text("x"))];
+    let mark = [("vendor_dimension", text(HEAL_KEY)), (HEALED_AT, number(&now))];
+    world.put(load.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    world.put(mark.map(|(name, value)| (name.to_owned(), value)).into()).await;
     refusal(&client, SLOTS).await;
     settle().await;
     world.dynamo.meter().reset();

@@ -43,9 +43,8 @@ impl Ledger {
         }
         let took_over = !ended.is_empty() && count > 0;
         for (id, ends) in ended {
-            // Whoever takes needs no mark: the end of the lease stands in the condition.
-            let by = if took_over { Writer::Sweeper(writer.name()) } else { writer };
-            self.reclaimed(by, key, &id, ends, (now, error))?;
+            // Nobody needs a mark for it: the row was read, and the end of the lease stands in the condition.
+            self.reclaimed(Writer::Sweeper(by), key, &id, ends, (now, error))?;
         }
         self.judgements.extend(took_over.then_some("inline: dead holders taken over"));
         self.judgements.extend((released > 0 && count > 0).then_some("inline: take and release in one write"));

@@ -1,21 +1,16 @@
-//! Load rows: who marks a bucket as being swept, and what sweeps measure.
+//! Load rows: which processes note themselves, and what sweeps measure.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::RangeInclusive;
+
+use sluice_core::schema::HEAL_KEY;
 
 use super::lives::{Stand, Window};
 use super::{CLOCK_ERROR, Ledger, Touched, Writer};
 use crate::row::{LoadRow, Micros};
 use crate::wire::Purpose;
 
-/// Another process may sweep a bucket that long after one did.
-const HEAL_EVERY: Micros = 8_000_000;
-
-/// A sweep that was dear puts off the next by more than that, and five minutes at most.
-const PUT_OFF_BY: RangeInclusive<Micros> = HEAL_EVERY + 1..=300_000_000;
-
-/// A mark that arrives so late was given up by its sender: what others did meanwhile it cannot know.
-const LATE: Micros = 1_500_000;
+/// Processes are counted in periods that long.
+const NOTE_EVERY: Micros = 8_000_000;
 
 /// The slowest call that is reckoned with, in seconds: a drain rate is never below each slot once in that time.
 const SLOWEST_CALL: Micros = 900;
@@ -37,15 +32,6 @@ pub(super) struct Loads {
     begun: BTreeMap<String, VecDeque<Micros>>,
     /// When someone last spoiled or mended a row.
     spoiled: BTreeMap<String, Micros>,
-    /// Of each bucket: who marked it last, when, and whether that gave anything back.
-    marked: BTreeMap<String, Marked>,
-}
-
-#[derive(Debug)]
-struct Marked {
-    by: String,
-    at: Micros,
-    has_restored: bool,
 }
 
 impl Ledger {
@@ -72,6 +58,9 @@ impl Ledger {
         error: Micros,
     ) -> Result<(), String> {
         let (key, by) = (&change.key, writer.name());
+        if key == HEAL_KEY {
+            return self.mark_changed(writer, change, now, error);
+        }
         let Some(bucket) = key.strip_prefix("load#").filter(|name| self.buckets.contains_key(*name)) else {
             return match writer {
                 Writer::Sweeper(_) => Ok(()),
@@ -84,30 +73,14 @@ impl Ledger {
         let after = LoadRow::read(change.row.as_ref().ok_or_else(|| format!("{by} removed {key}"))?);
         let before = self.loads.rows.insert(key.clone(), after.clone()).unwrap_or_default();
         let expected = match change.purpose {
-            Purpose::Mark { now: at, refusals } => {
-                self.marked(writer, bucket, &before, at, (now, error))?;
-                LoadRow { healed_at: at, refused: before.refused + refusals, ..before.clone() }
-            }
             Purpose::Note { period, before: last, refusals } => {
                 let noted = self.noted(writer, bucket, before.crowd, (period, last), (now, error))?;
                 LoadRow { crowd: noted, refused: before.refused + refusals, ..before.clone() }
             }
-            Purpose::Unmark { at } => {
-                self.marked_it(writer, bucket)?;
-                LoadRow { healed_at: if before.healed_at == at { 0 } else { before.healed_at }, ..before.clone() }
-            }
-            Purpose::PutOff { until, by: mark } => {
-                self.marked_it(writer, bucket)?;
-                let until = until.unwrap_or_default();
-                if mark != before.healed_at || (until > 0 && !PUT_OFF_BY.contains(&(until - mark))) {
-                    return Err(format!("{bucket}: {by} put its sweep off until {until}, after {before:?}"));
-                }
-                LoadRow { heal_after: until, ..before.clone() }
-            }
             Purpose::Measure => {
                 self.measured(writer, bucket, (&before, &after), (now, error))?;
-                let LoadRow { healed_at, heal_after, refused, crowd, .. } = before;
-                LoadRow { healed_at, heal_after, refused, crowd, ..after.clone() }
+                let LoadRow { refused, crowd, .. } = before;
+                LoadRow { refused, crowd, ..after.clone() }
             }
             _ => before.clone(),
         };
@@ -117,40 +90,8 @@ impl Ledger {
         Ok(())
     }
 
-    fn was_spoiled(&self, key: &str, now: Micros) -> bool {
+    pub(super) fn was_spoiled(&self, key: &str, now: Micros) -> bool {
         self.loads.spoiled.get(key).is_some_and(|at| now - at <= SPOILED_FOR)
-    }
-
-    /// One mark a bucket in each time between two heals, by the fleet's clocks.
-    fn marked(
-        &mut self,
-        writer: Writer<'_>,
-        bucket: &str,
-        before: &LoadRow,
-        at: Micros,
-        (now, error): (Micros, Micros),
-    ) -> Result<(), String> {
-        let Writer::Process(by) = writer else { return Err(format!("{bucket}: {} marked it", writer.name())) };
-        if !self.buckets.get(bucket).is_some_and(|row| row.concurrent) {
-            return Err(format!("{bucket}: {by} marked what has no slots"));
-        }
-        if at > now + error {
-            return Err(format!("{bucket}: {by} marked it for {at}, which no clock shows at {now}"));
-        }
-        let is_late = at < now - error - LATE;
-        let since = at - before.healed_at;
-        if is_late {
-            self.judgements.push("a mark arrived late");
-        } else if (since < HEAL_EVERY || before.heal_after > at) && !self.was_spoiled(&format!("load#{bucket}"), now) {
-            return Err(format!("{bucket}: {by} marked it {since} us after the last mark, {before:?}"));
-        }
-        self.judgements.push("judged: a mark");
-        let marked = Marked { by: by.to_owned(), at: now, has_restored: false };
-        match self.loads.marked.insert(bucket.to_owned(), marked) {
-            Some(last) if !last.has_restored => self.judgements.push("a heal found nothing"),
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Each note counts one process, in a period that some clock shows.
@@ -164,7 +105,7 @@ impl Ledger {
     ) -> Result<[Micros; 3], String> {
         let Writer::Process(by) = writer else { return Err(format!("{bucket}: {} noted itself", writer.name())) };
         let was_spoiled = self.was_spoiled(&format!("load#{bucket}"), now);
-        if now_in > (now + error).div_euclid(HEAL_EVERY) && !was_spoiled {
+        if now_in > (now + error).div_euclid(NOTE_EVERY) && !was_spoiled {
             return Err(format!("{bucket}: {by} noted itself in {now_in}, which no clock shows at {now}"));
         }
         if before.is_some_and(|before| before > if period + 1 == now_in { count } else { 0 }) && !was_spoiled {
@@ -175,30 +116,6 @@ impl Ledger {
             None => [period, count + 1, last],
             Some(before) => [now_in, 1, before],
         })
-    }
-
-    /// Only who marked a bucket last says more of its mark.
-    fn marked_it(&self, writer: Writer<'_>, bucket: &str) -> Result<(), String> {
-        match self.loads.marked.get(bucket) {
-            Some(last) if last.by == writer.name() => Ok(()),
-            last => Err(format!("{bucket}: {} wrote of a mark that is not its own: {last:?}", writer.name())),
-        }
-    }
-
-    /// A process gave back what had ended.
-    pub(super) fn healed(&mut self, bucket: &str, by: &str) -> Result<(), String> {
-        self.judgements.push("a caller heals");
-        let Some(last) = self.loads.marked.get_mut(bucket) else {
-            return Err(format!("{bucket}: {by} swept it, and nobody had marked it"));
-        };
-        // Another may have marked it since: a sweep may last longer than the time between two.
-        last.has_restored |= last.by == by;
-        Ok(())
-    }
-
-    /// Whether a process marked a bucket so lately that its sweep may be under way.
-    pub(super) fn is_swept_by(&self, bucket: &str, process: &str, now: Micros) -> bool {
-        self.loads.marked.get(bucket).is_some_and(|last| last.by == process && now - last.at < HEAL_EVERY * 2)
     }
 
     /// A measurement says what was, between the two readings of its sweep.

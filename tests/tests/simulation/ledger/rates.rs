@@ -104,7 +104,7 @@ impl Ledger {
             | Purpose::Mark { .. }
             | Purpose::Note { .. }
             | Purpose::Unmark { .. }
-            | Purpose::PutOff { .. }
+            | Purpose::Progress { .. }
             | Purpose::Measure => return Ok(()),
         }
         account.balance(process, key)

@@ -25,16 +25,15 @@ pub(super) struct Recovery {
     asking: BTreeMap<String, BTreeMap<String, Micros>>,
     /// Of each bucket: since when someone has asked without a pause, and until when.
     asked: BTreeMap<String, (Micros, Micros)>,
-    /// What happened that excuses a delay: when, of which bucket (all of them where none is named), and of how long.
-    excuses: Vec<(Micros, Option<String>, Micros)>,
+    /// What happened that excuses a delay: when, and of how long.
+    excuses: Vec<(Micros, Micros)>,
     /// From the end of a lease, or since when somebody asks, to its slots' return: the longest without an excuse.
     pub(super) slowest: Micros,
 }
 
 impl Recovery {
-    fn excused(&self, bucket: &str, since: Micros) -> Micros {
-        let is_of = |at: Micros, of: Option<&String>| at >= since && of.is_none_or(|of| of == bucket);
-        self.excuses.iter().filter(|(at, of, _)| is_of(*at, of.as_ref())).map(|(_, _, delay)| delay).sum()
+    fn excused(&self, since: Micros) -> Micros {
+        self.excuses.iter().filter(|(at, _)| *at >= since).map(|(_, delay)| delay).sum()
     }
 }
 
@@ -52,20 +51,18 @@ impl Ledger {
 
     /// A request of a process that may be of a heal met a fault.
     pub(crate) fn heal_disturbed(&mut self, now: Micros) {
-        self.recovery.excuses.push((now, None, ONE_MORE));
+        self.recovery.excuses.push((now, ONE_MORE));
     }
 
     /// Time went on, and nobody ran meanwhile.
     pub(crate) fn stood_still(&mut self, now: Micros, time: Micros) {
-        self.recovery.excuses.push((now, None, time));
+        self.recovery.excuses.push((now, time));
     }
 
     /// A process died, with the mark that it may have won. Whether it had is told.
     pub(crate) fn died(&mut self, process: &str, now: Micros) -> bool {
-        let buckets: Vec<String> = self.buckets.keys().cloned().collect();
-        let marked: Vec<String> = buckets.into_iter().filter(|name| self.is_swept_by(name, process, now)).collect();
-        let had_mark = !marked.is_empty();
-        self.recovery.excuses.extend(marked.into_iter().map(|name| (now, Some(name), ONE_MORE)));
+        let had_mark = self.is_scanned_by(process, now);
+        self.recovery.excuses.extend(had_mark.then_some((now, ONE_MORE)));
         for (bucket, asking) in &mut self.recovery.asking {
             asking.remove(process);
             if let Some((_, until)) = self.recovery.asked.get_mut(bucket) {
@@ -99,7 +96,7 @@ impl Ledger {
     fn late(&self, bucket: &str, ends: Micros, now: Micros, error: Micros) -> Option<Micros> {
         let (since, until) = self.recovery.asked.get(bucket)?;
         // Whatever happened within a spacing before its end may show after it.
-        let excused = self.recovery.excused(bucket, ends - ONE_MORE);
+        let excused = self.recovery.excused(ends - ONE_MORE);
         let by = (ends + MARKED_BY + error).max(*since) + ASKED_AND_SWEPT + excused;
         (*until >= now && !self.is_vandalized).then_some(now - by)
     }
@@ -109,7 +106,7 @@ impl Ledger {
         if self.late(bucket, ends, now, error).is_none() {
             return;
         }
-        if self.recovery.excused(bucket, ends - ONE_MORE) > 0 {
+        if self.recovery.excused(ends - ONE_MORE) > 0 {
             self.judgements.push("a slot came back where a delay was excused");
             return;
         }

@@ -1,0 +1,54 @@
+//! What healing may read.
+
+use std::time::Duration;
+
+use sluice_core::HEAL_EVERY;
+
+/// Read units a minute that the healing scans of the table may use; 0 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HealBudget(u32);
+
+impl HealBudget {
+    /// 25 a second: a table of 1.6 MB is read every 8 s.
+    pub(crate) const DEFAULT: Self = Self(1_500);
+
+    /// A page of a megabyte costs 128 units, which this pays for within the longest time between two turns.
+    pub(crate) const LEAST: u32 = 10;
+
+    /// 16,666 a second, five times what one partition of the table serves.
+    pub(crate) const MOST: u32 = 1_000_000;
+
+    /// The nearest budget that there is; 0 is none.
+    pub(crate) fn of(units_per_minute: u32) -> Self {
+        Self(if units_per_minute == 0 { 0 } else { units_per_minute.clamp(Self::LEAST, Self::MOST) })
+    }
+
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What a turn may spend before it ends: what flows in until the next may begin at the soonest.
+    pub(super) fn allowance(self) -> u64 {
+        u64::from(self.0) * HEAL_EVERY.as_secs() / 60
+    }
+
+    /// How long `units` have to last, from the mark of the turn that spent them.
+    pub(super) fn spacing(self, units: u64) -> Duration {
+        Duration::from_millis(units.saturating_mul(60_000) / u64::from(self.0.max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::LONGEST_HEAL_SPACING;
+
+    #[test]
+    fn the_smallest_budget_pays_for_a_page_within_the_longest_spacing() {
+        let least = HealBudget::of(1);
+        // The turn ends with the page that overruns it.
+        assert!(least.spacing(least.allowance() + 129) < LONGEST_HEAL_SPACING);
+        assert_eq!(HealBudget::DEFAULT.spacing(HealBudget::DEFAULT.allowance()), HEAL_EVERY);
+        assert!(HealBudget::of(0).is_none());
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether somebody wants slots, and when this process looked for them last.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+use tokio::sync::Notify;
+
+use super::due::Due;
+use super::{COMES_BACK, LONGEST_RETURN};
+use crate::client::Inner;
+
+/// Whether somebody wants slots: of one bucket, or of any.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    state: Mutex<State>,
+    /// Wakes the task for a try that is due.
+    pub(super) woken: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whether somebody asked since the last note.
+    pub(super) is_asked: bool,
+    /// Refusals that were not reported yet.
+    pub(super) refusals: u32,
+    /// Until when somebody wants some, as far as is known.
+    pub(super) until: Timestamp,
+    /// When this process last tried, and for how long it need not again.
+    tried: Option<(Timestamp, Duration)>,
+    pub(super) is_tended: bool,
+    /// While a try is due or under way.
+    pub(super) due: Option<Due>,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nobody wants slots any more.
+    Leave,
+    Wait(Duration),
+    Try,
+}
+
+impl State {
+    /// How long until the next try. A clock that was set back makes a try of the past one of the future: it
+    /// counts as none.
+    pub(super) fn left(&self, now: Timestamp) -> Duration {
+        let tried = self.tried.filter(|(at, _)| *at <= now);
+        tried.map_or(Duration::ZERO, |(at, quiet)| quiet.saturating_sub(now.since(at)))
+    }
+}
+
+impl Wanted {
+    /// After a clock was set back, nobody wants slots for longer than he may have been told to wait.
+    pub(super) fn next(&self, inner: &Inner) -> Next {
+        let now = inner.now();
+        let mut state = self.state();
+        if state.until > now.after(LONGEST_RETURN + COMES_BACK) {
+            state.until = now.after(COMES_BACK);
+        }
+        if state.until < now {
+            // Under the lock, so that whoever wants some from now on makes another task.
+            state.is_tended = false;
+            state.due = None;
+            return Next::Leave;
+        }
+        let left = state.left(now);
+        if left.is_zero() {
+            state.due.get_or_insert_with(|| inner.healing.dues.one());
+            return Next::Try;
+        }
+        state.due = None;
+        Next::Wait(left)
+    }
+
+    pub(super) fn tried(&self, at: Timestamp, quiet: Duration) {
+        self.state().tried = Some((at, quiet));
+    }
+
+    /// The refusals to report, if somebody asked since the last note.
+    pub(super) fn take_asked(&self) -> Option<u32> {
+        let mut state = self.state();
+        std::mem::take(&mut state.is_asked).then(|| std::mem::take(&mut state.refusals))
+    }
+
+    pub(super) fn put_back(&self, refusals: u32) {
+        let mut state = self.state();
+        state.refusals = state.refusals.saturating_add(refusals);
+        state.is_asked = true;
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

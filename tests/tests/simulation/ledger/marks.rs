@@ -1,0 +1,115 @@
+//! The mark of the table: which process scans it, one at a time.
+
+use std::ops::RangeInclusive;
+
+use sluice_core::schema::HEAL_KEY;
+
+use super::{Ledger, Touched, Writer};
+use crate::row::{MarkRow, Micros};
+use crate::wire::Purpose;
+
+/// A turn may begin that long after another did.
+const HEAL_EVERY: Micros = 8_000_000;
+
+/// Its progress puts off the next by that at least, and a quarter of an hour at most.
+const PUT_OFF_BY: RangeInclusive<Micros> = HEAL_EVERY..=900_000_000;
+
+/// A mark that arrives so late was given up by its sender: what others did meanwhile it cannot know.
+const LATE: Micros = 1_500_000;
+
+/// The mark as it must be.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    row: MarkRow,
+    /// Who marked the table last.
+    last: Option<Marked>,
+}
+
+#[derive(Debug)]
+struct Marked {
+    by: String,
+    at: Micros,
+    has_restored: bool,
+}
+
+impl Ledger {
+    pub(super) fn mark_changed(
+        &mut self,
+        writer: Writer<'_>,
+        change: &Touched,
+        now: Micros,
+        error: Micros,
+    ) -> Result<(), String> {
+        let Writer::Process(by) = writer else { return Err(format!("{} marked the table", writer.name())) };
+        if change.was_spoiled {
+            self.spoiled(HEAL_KEY, now);
+        }
+        let after = MarkRow::read(change.row.as_ref().ok_or_else(|| format!("{by} removed {HEAL_KEY}"))?);
+        let before = std::mem::replace(&mut self.marks.row, after.clone());
+        let expected = match change.purpose {
+            Purpose::Mark { now: at } => {
+                self.marked(by, &before, at, (now, error))?;
+                MarkRow { healed_at: at, ..before.clone() }
+            }
+            Purpose::Unmark { at } => {
+                self.marked_it(by)?;
+                MarkRow { healed_at: if before.healed_at == at { 0 } else { before.healed_at }, ..before.clone() }
+            }
+            Purpose::Progress { until, by: mark } => {
+                self.marked_it(by)?;
+                if mark != before.healed_at || !PUT_OFF_BY.contains(&(until - mark)) {
+                    return Err(format!("{by} told its progress until {until}, after {before:?}"));
+                }
+                MarkRow { heal_after: until, ..before.clone() }
+            }
+            _ => before.clone(),
+        };
+        if after != expected && !self.was_spoiled(HEAL_KEY, now) {
+            return Err(format!("{HEAL_KEY}: {by} wrote {after:?} over {before:?}"));
+        }
+        Ok(())
+    }
+
+    /// One mark in each time between two turns, by the fleet's clocks.
+    fn marked(&mut self, by: &str, before: &MarkRow, at: Micros, (now, error): (Micros, Micros)) -> Result<(), String> {
+        if at > now + error {
+            return Err(format!("{by} marked the table for {at}, which no clock shows at {now}"));
+        }
+        let since = at - before.healed_at;
+        if at < now - error - LATE {
+            self.judgements.push("a mark arrived late");
+        } else if (since < HEAL_EVERY || before.heal_after > at) && !self.was_spoiled(HEAL_KEY, now) {
+            return Err(format!("{by} marked the table {since} us after the last mark, {before:?}"));
+        }
+        self.judgements.push("judged: a mark");
+        match self.marks.last.replace(Marked { by: by.to_owned(), at: now, has_restored: false }) {
+            Some(last) if !last.has_restored => self.judgements.push("a heal found nothing"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Only who marked the table last says more of its mark.
+    fn marked_it(&self, by: &str) -> Result<(), String> {
+        match &self.marks.last {
+            Some(last) if last.by == by => Ok(()),
+            last => Err(format!("{by} wrote of a mark that is not its own: {last:?}")),
+        }
+    }
+
+    /// A process gave back a lease row that had ended.
+    pub(super) fn healed(&mut self, bucket: &str, by: &str) -> Result<(), String> {
+        self.judgements.push("a caller heals");
+        let Some(last) = &mut self.marks.last else {
+            return Err(format!("{bucket}: {by} swept it, and nobody had marked the table"));
+        };
+        // Another may have marked it since: a turn may last longer than the time between two.
+        last.has_restored |= last.by == by;
+        Ok(())
+    }
+
+    /// Whether a process marked the table so lately that its scan may be under way.
+    pub(super) fn is_scanned_by(&self, process: &str, now: Micros) -> bool {
+        self.marks.last.as_ref().is_some_and(|last| last.by == process && now - last.at < HEAL_EVERY * 2)
+    }
+}
