@@ -12,7 +12,6 @@ use crate::client::{Client, Inner};
 use crate::heal;
 use crate::metrics;
 use crate::request::{Quantity, RequestError};
-use crate::store::ATTEMPT_TIMEOUT;
 
 mod judge;
 mod look;
@@ -199,7 +198,7 @@ async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result
     if entry.admission.is_unknown(inner.now()) {
         return Ok(None);
     }
-    let error = match tokio::time::timeout(ATTEMPT_TIMEOUT, judge::judge(inner, entry, asked)).await {
+    let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judge::judge(inner, entry, asked)).await {
         Ok(Ok(verdict)) => return Ok(Some(verdict)),
         Ok(Err(AcquireError::Store(error))) => error.to_string(),
         Ok(Err(error)) => return Err(error),

@@ -17,7 +17,7 @@ use crate::metrics;
 use crate::outcome::{Outcome, RetryIn};
 use crate::request::Ask;
 use crate::retry::Backoff;
-use crate::store::{ATTEMPT_TIMEOUT, Attributes, Item, StoreError};
+use crate::store::{Attributes, Item, StoreError};
 
 mod apart;
 mod fresh;
@@ -237,11 +237,24 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, Acqui
     if let Some(reading) = entry.reading() {
         return Ok(reading);
     }
+    is_not_missing(inner, entry)?;
     // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
-    let _loading = timeout(ATTEMPT_TIMEOUT, entry.loading.lock()).await;
+    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
     match entry.reading() {
         Some(reading) => Ok(reading),
-        None => refresh(inner, entry).await,
+        None => {
+            is_not_missing(inner, entry)?;
+            refresh(inner, entry).await
+        }
+    }
+}
+
+/// A bucket that the table was seen not to have a moment ago is answered from memory: a caller that asks for it all the time
+/// costs a read a second.
+pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
+    match entry.is_unknown(inner.now()) {
+        true => Err(unknown_dimension(inner, entry)),
+        false => Ok(()),
     }
 }
 
@@ -251,7 +264,8 @@ pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) ->
     if let Some(reading) = young() {
         return Ok(reading);
     }
-    let _loading = timeout(ATTEMPT_TIMEOUT, entry.loading.lock()).await;
+    is_not_missing(inner, entry)?;
+    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
     match young() {
         Some(reading) => Ok(reading),
         None => refresh(inner, entry).await,
@@ -280,7 +294,11 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
 
 /// The bucket's row is gone.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
-    entry.gone();
+    entry.unknown(inner.now());
+    unknown_dimension(inner, entry)
+}
+
+fn unknown_dimension(inner: &Inner, entry: &Entry) -> AcquireError {
     AcquireError::UnknownDimension { dimension: entry.dimension.clone(), table: inner.store.table().to_owned() }
 }
 

@@ -1,14 +1,14 @@
 //! What the process last saw of each bucket. It saves reads, and may refuse; it never grants.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sluice_core::{Bucket, Cost, Dimension, Limit, Remaining, Timestamp};
 
 use crate::admission::Watched;
 use crate::attempt::inline::InlineLane;
-use crate::attempt::rows::{self, RowLane};
+use crate::attempt::rows::RowLane;
 use crate::attempt::tokens::TokenLane;
 use crate::give_back::ReleaseLane;
 use crate::grant::Part;
@@ -20,11 +20,19 @@ use crate::rate_limited::RateLimited;
 use crate::seldom::Seldom;
 use crate::settle::SettleLane;
 
+mod buckets;
+
+pub(crate) use buckets::Cache;
+
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
 /// other processes; smaller costs a failed write each time.
 const RATE_MEMORY: Duration = Duration::from_secs(1);
 /// The same for concurrency, where another process may release at any moment.
 const SLOT_MEMORY: Duration = Duration::from_millis(200);
+
+/// How long a bucket that the table does not have is unknown without a read. Larger hears later of one that another process makes;
+/// smaller costs those who ask for it all the time more reads.
+const UNKNOWN_MEMORY: Duration = Duration::from_secs(1);
 
 /// How long a bucket counts as contended after writers failed each other. Larger keeps headroom in quiet times; smaller meets
 /// the conflict again.
@@ -33,20 +41,14 @@ const CONTENTION_MEMORY: Duration = Duration::from_secs(10);
 /// The least headroom of a contended bucket; four times what a write was under way, where that is more.
 const HEADROOM: Duration = Duration::from_millis(100);
 
-/// The buckets that a client has met.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    entries: RwLock<HashMap<Dimension, Arc<Entry>>>,
-    /// The lanes of sets of dimensions with lease rows, by their names.
-    rows: Mutex<HashMap<Vec<Dimension>, Arc<RowLane>>>,
-    prefetched: HashSet<Dimension>,
-    named: Named,
-}
-
 /// One bucket, shared by all that use it in this process.
 pub(crate) struct Entry {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<Reading>>,
+    /// When the table was last seen not to have it.
+    unknown_at: Mutex<Option<Timestamp>>,
+    /// Whether it was used since the cache last looked for one to forget.
+    is_marked: AtomicBool,
     /// Booked starts whose callers went away and that could not be given back, since others had booked behind them.
     abandoned: Mutex<Vec<Part>>,
     /// When a write that moves the anchor last failed because another had moved it, and how long it was under way.
@@ -117,46 +119,6 @@ impl Reading {
 /// are heard of by a process that is never refused.
 const UNREAD_AT_MOST: Duration = Duration::from_secs(60);
 
-impl Cache {
-    /// One that keeps stock of the buckets in `prefetched`.
-    pub(crate) fn new(prefetched: HashSet<Dimension>) -> Self {
-        Self { prefetched, ..Self::default() }
-    }
-
-    /// The bucket, where it was met before.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
-    }
-
-    pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
-        if let Some(entry) = self.get(dimension.as_str()) {
-            return entry;
-        }
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
-        let make = || Arc::new(Entry::new(dimension.clone(), stock, self.named.clone()));
-        Arc::clone(entries.entry(dimension.clone()).or_insert_with(make))
-    }
-
-    /// All of them, in no order.
-    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
-    }
-
-    /// The lane of a set of dimensions, in the order of their names.
-    pub(crate) fn row_lane(&self, entries: &[Arc<Entry>]) -> Arc<RowLane> {
-        let name = rows::name(entries);
-        let mut lanes = locked(&self.rows);
-        if let Some(lane) = lanes.get(&name) {
-            return Arc::clone(lane);
-        }
-        let lane = Arc::new(RowLane::default());
-        entries.iter().for_each(|entry| locked(&entry.rows).push(Arc::downgrade(&lane)));
-        lanes.insert(name, Arc::clone(&lane));
-        lane
-    }
-}
-
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.dimension.fmt(f)
@@ -168,6 +130,8 @@ impl Entry {
         Self {
             dimension,
             reading: Mutex::default(),
+            unknown_at: Mutex::default(),
+            is_marked: AtomicBool::new(false),
             abandoned: Mutex::default(),
             anchor_conflict: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
@@ -299,11 +263,48 @@ impl Entry {
         metrics::gone(self);
     }
 
-    /// The bucket has other limits, or is gone: nothing that was known of it counts.
+    /// The table does not have the bucket: for a moment, nobody asks it again.
+    pub(crate) fn unknown(&self, now: Timestamp) {
+        self.gone();
+        *locked(&self.unknown_at) = Some(now);
+    }
+
+    /// Whether the table was seen not to have it a moment ago.
+    pub(crate) fn is_unknown(&self, now: Timestamp) -> bool {
+        let within = 0..=i64::try_from(UNKNOWN_MEMORY.as_micros()).unwrap_or(0);
+        locked(&self.unknown_at).is_some_and(|at| within.contains(&now.micros_since(at)))
+    }
+
+    /// The bucket is made, has other limits, or is gone: nothing that was known of it counts.
     pub(crate) fn forget(&self) {
         self.stock.iter().for_each(|stock| stock.clear());
-        locked(&self.abandoned).clear();
+        self.forget_abandoned();
         *locked(&self.reading) = None;
+        *locked(&self.unknown_at) = None;
+    }
+
+    fn forget_abandoned(&self) {
+        locked(&self.abandoned).clear();
+    }
+
+    /// Whether more than `references` refer to it, or it keeps a start that is still to come.
+    fn is_in_use(self: &Arc<Self>, references: usize, now: Timestamp) -> bool {
+        let mut abandoned = locked(&self.abandoned);
+        abandoned.retain(|part| part.start_at > now);
+        !abandoned.is_empty() || Arc::strong_count(self) > references
+    }
+
+    fn was_in_sets(&self) -> bool {
+        !locked(&self.rows).is_empty()
+    }
+
+    /// It is in the set of this lane, and wakes those who wait there.
+    fn is_in_set(&self, lane: &Arc<RowLane>) {
+        let mut rows = locked(&self.rows);
+        if rows.len() == rows.capacity() {
+            rows.retain(|lane| lane.strong_count() > 0);
+        }
+        rows.push(Arc::downgrade(lane));
     }
 
     /// What was read no longer refuses anyone.

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::Builder as DynamoConfig;
-use aws_sdk_dynamodb::config::retry::RetryConfig;
-use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use sluice_core::{Bucket, Dimension, FutureAnchor, RatePlanner, Timestamp};
 
 use crate::admission::AdmissionMode;
 use crate::cache::{Cache, Entry};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, LONGEST, Leases, MOST_RETRIES, OnUnavailable};
+use crate::config::{
+    Config, ConfigError, LONGEST, LONGEST_ATTEMPT, Leases, MOST_RETRIES, OnUnavailable, SHORTEST_ATTEMPT,
+};
 use crate::fallback::Fallback;
 use crate::gauges::Publishing;
 use crate::heal::{HealBudget, Healing};
 use crate::lease_ids::LeaseIds;
 use crate::metrics::describe_metrics;
-use crate::store::{ATTEMPT_TIMEOUT, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::tracker::Trackers;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
@@ -77,7 +77,7 @@ impl Inner {
     }
 
     pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
-        self.cache.entry(dimension)
+        self.cache.entry(dimension, || self.now())
     }
 
     /// Plans for a reading of a rate bucket, at `now`: every plan that takes is made by this.
@@ -169,10 +169,22 @@ impl ClientBuilder {
     }
 
     /// How often a request is sent again, and how often a plan is made again after a conflict; 3 by default, 20 at most. More outlast
-    /// longer trouble, at up to 200 ms each (and a second for one that hangs).
+    /// longer trouble, at up to 200 ms each (and [`attempt_timeout`](Self::attempt_timeout) for one that hangs).
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.config.max_retries = retries.min(MOST_RETRIES);
+        self
+    }
+
+    /// How long one attempt of a request to DynamoDB may take, from the connection to the last byte of the reply
+    /// (`SLUICE_ATTEMPT_TIMEOUT`); 1 s by default, from 50 ms to a minute. A page of a scan, and a batch of rows, have five times
+    /// as long. With a longer one a caller waits longer for a connection that hangs, and every call's longest time grows with it
+    /// (`docs/semantics.md`); with a shorter one, slow networks, cold functions (a TLS handshake takes 0.75 s in 128 MB) and
+    /// DynamoDB's own slow moments fail requests that would have been answered. Credentials, where they have to be fetched, are
+    /// not counted: they have 5 s of their own.
+    #[must_use]
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.config.attempt_timeout = timeout.clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT);
         self
     }
 
@@ -233,6 +245,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Buckets that the process remembers though nobody uses them (`SLUICE_MAX_BUCKETS`); 10,000 by default, one at least. Those
+    /// that were not used for longest go first, and what is in use (grants, callers in line, stock, booked starts) never goes. A
+    /// larger number takes more memory, some 2 kB for each; a smaller one costs a read for each bucket that is asked for again
+    /// after it was forgotten.
+    #[must_use]
+    pub fn max_buckets(mut self, most: usize) -> Self {
+        self.config.max_buckets = most.max(1);
+        self
+    }
+
     /// Who leases name as their holder; by default the Lambda function's or the program's name.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
@@ -280,33 +302,28 @@ impl ClientBuilder {
     }
 
     /// Connects with an AWS configuration that the program already has: its credentials, Region, endpoint and HTTP client.
-    /// Timeouts and retries are the client's own.
+    /// Timeouts, retries and stalled-stream protection are the client's own.
     #[must_use]
     pub fn connect_with(self, shared: &SdkConfig) -> Client {
-        let mut dynamo = DynamoConfig::from(shared).retry_config(RetryConfig::disabled()).timeout_config(timeouts());
+        let mut dynamo = DynamoConfig::from(shared);
         if let Some(url) = &self.config.endpoint_url {
             dynamo = dynamo.endpoint_url(url);
         }
         self.dynamodb(aws_sdk_dynamodb::Client::from_conf(dynamo.build()))
     }
 
-    /// Uses this DynamoDB client as it is. It should not retry by itself (two layers of retries multiply), and should have
-    /// timeouts for connecting and reading: without them an acquire waits as long as the connection hangs.
+    /// Uses the connection of this DynamoDB client: its HTTP client, endpoint, Region and credentials. Timeouts, retries and
+    /// stalled-stream protection are replaced by the client's own, so that no configuration lets a call wait without end.
     #[must_use]
     pub fn dynamodb(self, dynamo: aws_sdk_dynamodb::Client) -> Client {
         describe_metrics();
-        let store = Store::new(&dynamo, self.config.table.clone(), self.config.max_retries, self.config.clock.clone());
-        let (cache, fallback) = (Cache::new(self.config.prefetch.clone()), Fallback::default());
+        let store = Store::new(&dynamo, &self.config, http_client);
+        let (cache, fallback) =
+            (Cache::new(self.config.prefetch.clone(), self.config.max_buckets), Fallback::default());
         let (trackers, publishing, healing) = (Trackers::default(), Publishing::default(), Healing::default());
         let config = self.config;
         Client { inner: Arc::new(Inner { store, cache, fallback, healing, trackers, publishing, config }) }
     }
-}
-
-/// One second for a connection and one for the answer: DynamoDB answers in milliseconds or is in trouble. Not for the attempt
-/// as a whole, which at the first request may have to fetch credentials; these have a limit of their own (5 s).
-fn timeouts() -> TimeoutConfig {
-    TimeoutConfig::builder().connect_timeout(ATTEMPT_TIMEOUT).read_timeout(ATTEMPT_TIMEOUT).build()
 }
 
 /// Pooled connections idle for longer are closed: a Lambda that thaws must not write to a socket that died while it was frozen.

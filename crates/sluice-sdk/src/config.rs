@@ -10,6 +10,7 @@ use crate::admission::AdmissionMode;
 use crate::clock::Clock;
 use crate::heal::HealBudget;
 use crate::lease_ids::LeaseIds;
+use crate::store::ATTEMPT_TIMEOUT;
 
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -54,6 +55,7 @@ pub(crate) struct Config {
     pub(crate) endpoint_url: Option<String>,
     pub(crate) lease_ttl: Duration,
     pub(crate) max_retries: u32,
+    pub(crate) attempt_timeout: Duration,
     pub(crate) slot_timeout: Duration,
     pub(crate) inline_retry_threshold: Duration,
     pub(crate) leases: Leases,
@@ -62,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) clock: Clock,
     pub(crate) lease_ids: LeaseIds,
     pub(crate) prefetch: HashSet<Dimension>,
+    pub(crate) max_buckets: usize,
     pub(crate) self_heal: bool,
     pub(crate) heal_budget: HealBudget,
     pub(crate) admission: AdmissionMode,
@@ -95,6 +98,7 @@ impl Config {
             endpoint_url: None,
             lease_ttl: Duration::from_secs(60),
             max_retries: 3,
+            attempt_timeout: ATTEMPT_TIMEOUT,
             slot_timeout: Duration::from_secs(30),
             inline_retry_threshold: Duration::from_secs(5),
             leases: Leases::default(),
@@ -103,6 +107,7 @@ impl Config {
             clock: Clock::system(),
             lease_ids: LeaseIds::default(),
             prefetch: HashSet::new(),
+            max_buckets: MAX_BUCKETS,
             self_heal: true,
             heal_budget: HealBudget::DEFAULT,
             admission: AdmissionMode::default(),
@@ -136,6 +141,9 @@ impl Config {
             max_retries: var("SLUICE_MAX_RETRIES")
                 .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= MOST_RETRIES))?
                 .unwrap_or(defaults.max_retries),
+            attempt_timeout: var("SLUICE_ATTEMPT_TIMEOUT")
+                .parse("seconds from 0.05 to 60, as in 1", |v| seconds(v).filter(is_attempt))?
+                .unwrap_or(defaults.attempt_timeout),
             slot_timeout: var("SLUICE_DEFAULT_SLOT_TIMEOUT")
                 .parse("seconds above 0, as in 30", |v| seconds(v).filter(|t| !t.is_zero()))?
                 .unwrap_or(defaults.slot_timeout),
@@ -146,6 +154,9 @@ impl Config {
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
                 .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
                 .unwrap_or(defaults.on_unavailable),
+            max_buckets: var("SLUICE_MAX_BUCKETS")
+                .parse("a whole number, at least 1, as in 10000", |v| v.parse().ok().filter(|most| *most > 0))?
+                .unwrap_or(defaults.max_buckets),
             self_heal: var("SLUICE_SELF_HEAL").parse("on or off", on_or_off)?.unwrap_or(defaults.self_heal),
             heal_budget: var("SLUICE_HEAL_BUDGET")
                 .parse("read units a minute: 0, or from 10 to 1000000, as in 1500", heal_budget)?
@@ -197,6 +208,18 @@ const fn bad(variable: &'static str, value: String, takes: &'static str) -> Conf
 
 /// More would turn a moment of trouble into a minute of waiting.
 pub(crate) const MOST_RETRIES: u32 = 20;
+
+/// Ten thousand buckets take 20 MB, and few fleets have a tenth as many.
+pub(crate) const MAX_BUCKETS: usize = 10_000;
+
+/// A reply from another Region takes 0.3 s; a shorter attempt than this would fail in a quiet network.
+pub(crate) const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
+/// A longer attempt would let one connection that hangs hold up all callers of a bucket.
+pub(crate) const LONGEST_ATTEMPT: Duration = Duration::from_secs(60);
+
+fn is_attempt(timeout: &Duration) -> bool {
+    (SHORTEST_ATTEMPT..=LONGEST_ATTEMPT).contains(timeout)
+}
 
 /// A year: longer settings are a slip of the unit, and would overflow sums of instants.
 pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -258,96 +281,4 @@ fn default_caller(lookup: impl Fn(&str) -> Option<String>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        Config::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
-    }
-
-    #[test]
-    fn there_is_no_silent_default_table() {
-        assert_eq!(with(&[]).unwrap_err(), ConfigError::NoTable);
-        assert_eq!(with(&[("SLUICE_TABLE_NAME", "")]).unwrap_err(), ConfigError::NoTable);
-        assert_eq!(with(&[("SLUICE_ENV", "pre")]).unwrap().table, "ontopix-vendor-buckets-pre");
-        assert_eq!(with(&[("SLUICE_ENV", "pre"), ("SLUICE_TABLE_NAME", "mine")]).unwrap().table, "mine");
-    }
-
-    #[test]
-    fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
-        let cases = [
-            ("SLUICE_ENV", "production"),
-            ("SLUICE_LEASE_TTL", "60s"),
-            ("SLUICE_LEASE_TTL", "0.5"),
-            ("SLUICE_LEASE_TTL", "NaN"),
-            ("SLUICE_LEASE_TTL", "1e300"),
-            ("SLUICE_MAX_RETRIES", "-1"),
-            ("SLUICE_MAX_RETRIES", "1000"),
-            ("SLUICE_DEFAULT_SLOT_TIMEOUT", "0"),
-            ("SLUICE_INLINE_RETRY_THRESHOLD", "-5"),
-            ("SLUICE_ENDPOINT_URL", "localhost:4566"),
-            ("SLUICE_LOG_LEVEL", "LOUD"),
-            ("SLUICE_LEASES", "some"),
-            ("SLUICE_ON_UNAVAILABLE", "share:2"),
-            ("SLUICE_ON_UNAVAILABLE", "ignore"),
-            ("SLUICE_SELF_HEAL", "yes"),
-            ("SLUICE_HEAL_BUDGET", "9"),
-            ("SLUICE_HEAL_BUDGET", "1e9"),
-            ("SLUICE_ADMISSION", "on"),
-            ("SLUICE_STALENESS", "0"),
-        ];
-        for (variable, value) in cases {
-            let mut pairs = vec![(variable, value)];
-            if variable != "SLUICE_ENV" {
-                pairs.push(("SLUICE_ENV", "sandbox"));
-            }
-            let text = with(&pairs).unwrap_err().to_string();
-            assert!(text.contains(variable) && text.contains(value) && text.contains("takes"), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_longest_call_is_a_second_at_least() {
-        let with = |value: &'static str| slowest_call(|_| Some(value.into()));
-        assert_eq!(slowest_call(|_| None), Ok(None));
-        assert_eq!((with(""), with("1800")), (Ok(None), Ok(Some(Duration::from_secs(1_800)))));
-        for value in ["0", "0.5", "15m", "-900", "NaN", "1e300"] {
-            let text = with(value).unwrap_err().to_string();
-            assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("takes"), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_variable_is_read() {
-        let config = with(&[
-            ("SLUICE_ENV", "sandbox"),
-            ("SLUICE_AWS_REGION", "us-east-1"),
-            ("SLUICE_ENDPOINT_URL", "http://localhost:4566"),
-            ("SLUICE_LEASE_TTL", "90"),
-            ("SLUICE_MAX_RETRIES", "5"),
-            ("SLUICE_DEFAULT_SLOT_TIMEOUT", "12.5"),
-            ("SLUICE_INLINE_RETRY_THRESHOLD", "2"),
-            ("SLUICE_LEASES", "all"),
-            ("SLUICE_ON_UNAVAILABLE", "share:0.25"),
-            ("SLUICE_LOG_LEVEL", "warn"),
-            ("SLUICE_SELF_HEAL", "off"),
-            ("SLUICE_HEAL_BUDGET", "600"),
-            ("SLUICE_ADMISSION", "shadow"),
-            ("SLUICE_STALENESS", "90"),
-            ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
-        ])
-        .unwrap();
-        assert_eq!((config.region.as_str(), config.lease_ttl.as_secs(), config.max_retries), ("us-east-1", 90, 5));
-        assert_eq!(config.endpoint_url.as_deref(), Some("http://localhost:4566"));
-        assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
-        assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
-        assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
-        assert_eq!(config.heal_budget, HealBudget::of(600));
-        assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
-        assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
-        let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];
-        for (name, leases) in named {
-            assert_eq!(with(&[("SLUICE_ENV", "sandbox"), ("SLUICE_LEASES", name)]).unwrap().leases, leases);
-        }
-    }
-}
+mod tests;

@@ -41,6 +41,10 @@ impl Fallback {
         patience: Duration,
     ) -> Option<Outcome> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= inner.config.max_buckets {
+            // A full one is as one that was never met.
+            buckets.retain(|_, bucket| bucket.level(now) < bucket.limit().capacity());
+        }
         let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
         for ask in asks {
             let entry = inner.entry(&ask.dimension);

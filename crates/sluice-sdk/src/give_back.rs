@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
+use tokio::time::Instant;
 
 use crate::attempt::{Stopped, in_parallel, inline, stopped};
 use crate::cache::Entry;
@@ -56,6 +58,9 @@ pub enum ReleaseError {
 
 /// A release tries longer than an acquire: where it gives up, a slot is out of use until its lease ends.
 pub(crate) const RELEASE_TRIES: u32 = 20;
+
+/// No request of a release begins later than this after its first: conflicts that last longer leave the slot to the sweep.
+const RELEASE_FOR: Duration = Duration::from_secs(10);
 
 /// Releases the parts of a grant whose call was made.
 pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
@@ -134,7 +139,8 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Resul
 async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result<Released, ReleaseError>> {
     let mut tally = Tally { ends: Some(HashMap::new()), ..Tally::default() };
     let leases = chunk.leases().to_vec();
-    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, || true, &mut tally).await;
+    let until = Instant::now() + RELEASE_FOR;
+    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, || Instant::now() < until, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.admission.get().into_iter().for_each(|watched| watched.completed(inner.now()));
         entry.slot_freed(slots);

@@ -167,11 +167,16 @@ impl Client {
         }
         let store = &self.inner.store;
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
-        for _ in 0..TRIES {
+        let mut tries = store.tries(TRIES);
+        while tries.next() {
             let Some(bucket) = known else {
                 let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);
                 match store.put(&bucket.create()).await? {
-                    Written::Applied(_) => return Ok(Applied::Created),
+                    Written::Applied(_) => {
+                        // It was unknown until now.
+                        self.inner.entry(dimension).forget();
+                        return Ok(Applied::Created);
+                    }
                     Written::ConditionFailed(_) => known = self.bucket(dimension).await?,
                 }
                 continue;

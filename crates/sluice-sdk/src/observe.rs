@@ -17,7 +17,7 @@ use crate::client::{Client, Inner};
 use crate::grant::{Grant, Hold, Part};
 use crate::metrics;
 use crate::request::RequestError;
-use crate::store::{ATTEMPT_TIMEOUT, IfAmbiguous, Written};
+use crate::store::{IfAmbiguous, Written};
 
 /// What a reply of the vendor said of one bucket, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub(crate) async fn observe(
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
     // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
-    let mut in_turn = timeout(ATTEMPT_TIMEOUT, entry.observing.lock()).await.ok();
+    let mut in_turn = timeout(inner.store.attempt().of_rows(), entry.observing.lock()).await.ok();
     let level = observe_level(inner, &entry, &limit, &reading.reported, mark, in_turn.as_deref_mut()).await?;
     let limit = observe_limit(inner, &entry, &reading.reported).await?;
     Ok(Observed { level, limit, unreadable: reading.unreadable.len() })
@@ -157,7 +157,8 @@ async fn observe_level(
             *newest = Some(said.clone());
         }
     }
-    for _ in 0..TRIES {
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
         let bucket = known(inner, entry).await?.bucket;
         let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.time().await?) {
             Observation::Agrees => return Ok(ObservedLevel::Agrees),
@@ -232,7 +233,8 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
 
 /// Whether the bucket has the lower limit now.
 async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
-    for _ in 0..TRIES {
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
         let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {

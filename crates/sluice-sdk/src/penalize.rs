@@ -77,7 +77,8 @@ impl Client {
 pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Result<Penalty, PenalizeError> {
     let dimension = &entry.dimension;
     let mut bucket = refresh(inner, entry).await?.bucket;
-    for _ in 0..TRIES {
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
         if bucket.limit().is_concurrent() {
             return Err(PenalizeError::Concurrency(dimension.clone()));
         }

@@ -78,6 +78,20 @@ impl Backoff {
     }
 }
 
+impl Backoff {
+    /// The longest that its first `waits` waits take together.
+    pub(crate) fn longest_sum(self, waits: u32) -> Duration {
+        (0..waits).fold(Duration::ZERO, |sum, attempt| sum.saturating_add(self.delay(attempt, |most| most)))
+    }
+}
+
+/// How long a request takes at most that is sent again `retries` times: every attempt runs into its timeout, and every wait
+/// between two is the longest. By default 4 attempts of a second and 175 ms.
+pub(crate) fn longest_request(attempt_timeout: Duration, retries: u32) -> Duration {
+    let attempts = attempt_timeout.saturating_mul(retries.saturating_add(1));
+    attempts.saturating_add(Backoff::DEFAULT.longest_sum(retries))
+}
+
 /// The shortest pause between two looks at a full bucket.
 const SHORTEST_POLL: Duration = Duration::from_millis(5);
 /// The longest, while a cool-down lasts: it may be called off.
@@ -121,6 +135,14 @@ mod tests {
         let longest: Vec<u128> = (0..6).map(|n| Backoff::DEFAULT.delay(n, |most| most).as_millis()).collect();
         assert_eq!(longest, [25, 50, 100, 200, 200, 200]);
         assert_eq!(Backoff::DEFAULT.delay(3, |_| 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_request_takes_its_attempts_and_the_waits_between_them() {
+        let second = Duration::from_secs(1);
+        assert_eq!(longest_request(second, 3), Duration::from_millis(4_175));
+        assert_eq!(longest_request(second, 0), second);
+        assert_eq!(longest_request(second, 20), Duration::from_millis(21_000 + 175 + 17 * 200));
     }
 
     #[test]

@@ -207,7 +207,8 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Settle, Resu
 }
 
 async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amount>, SettleError> {
-    for _ in 0..TRIES {
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
         let bucket = known(inner, entry).await?.bucket;
         if bucket.limit().is_concurrent() {
             // Removed and made anew as another type: what was taken from the old one is gone with it.

@@ -7,26 +7,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
+use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, ReturnValue, TransactWriteItem};
 use sluice_core::schema::{DIRECTORY_KEY, KEY};
 use sluice_core::{CancellationReason, Delete, Put, Timestamp, Update, Write};
 
-use crate::clock::Clock;
 use crate::clock_offset::DateReader;
+use crate::config::Config;
 use crate::metrics::requests::{Units, retried};
-use crate::retry::{Backoff, Fate, random_up_to};
+use crate::retry::{Backoff, Fate, longest_request, random_up_to};
 use crate::table_clock::TableClock;
 
 mod answer;
 mod error;
+mod exchange;
 mod operation;
 mod read;
 mod request;
 mod translate;
+mod tries;
 
 use answer::{Answer, Failed, cancelled};
 pub use error::StoreError;
+pub(crate) use exchange::{ATTEMPT_TIMEOUT, AttemptTimeout};
 pub(crate) use operation::Operation;
 pub(crate) use read::{Consistency, Page, Scan};
 use request::Reply;
@@ -41,6 +45,7 @@ pub(crate) struct Store {
     dynamo: Dynamo,
     table: String,
     max_retries: u32,
+    attempt: AttemptTimeout,
     requests: Arc<AtomicU64>,
     units: Arc<Units>,
     clock: Arc<TableClock>,
@@ -97,12 +102,15 @@ impl Transaction {
 }
 
 impl Store {
-    pub(crate) fn new(dynamo: &Dynamo, table: String, max_retries: u32, clock: Clock) -> Self {
-        let clock = Arc::new(TableClock::new(clock));
+    /// The table that `config` names, by way of `dynamo` or of an HTTP client of `http_client`'s where it has none.
+    pub(crate) fn new(dynamo: &Dynamo, config: &Config, http_client: impl FnOnce() -> SharedHttpClient) -> Self {
+        let clock = Arc::new(TableClock::new(config.clock.clone()));
         let dates = DateReader::new(Arc::clone(&clock));
-        let config = dynamo.config().to_builder().interceptor(dates.clone());
-        let dynamo = Dynamo::from_conf(config.build());
-        Self { dynamo, table, max_retries, requests: Arc::default(), units: Arc::default(), clock, dates }
+        let attempt = AttemptTimeout(config.attempt_timeout);
+        let bounded = exchange::bounded(dynamo, attempt, http_client);
+        let dynamo = Dynamo::from_conf(bounded.interceptor(dates.clone()).build());
+        let (table, max_retries) = (config.table.clone(), config.max_retries);
+        Self { dynamo, table, max_retries, attempt, requests: Arc::default(), units: Arc::default(), clock, dates }
     }
 
     /// The same table, with its requests counted from nothing.
@@ -155,6 +163,17 @@ impl Store {
 
     pub(crate) const fn max_retries(&self) -> u32 {
         self.max_retries
+    }
+
+    /// How long one attempt of a request may take.
+    pub(crate) const fn attempt(&self) -> AttemptTimeout {
+        self.attempt
+    }
+
+    /// How long a request for rows may take, with all of its attempts and the waits between them. Where credentials have to be
+    /// fetched for it, that comes on top.
+    pub(crate) fn longest_request(&self) -> Duration {
+        longest_request(self.attempt.of_rows(), self.max_retries)
     }
 
     /// One conditional write on one row, with the row in either reply.
@@ -304,6 +323,3 @@ const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
 /// Reads that are tried to learn DynamoDB's time, after a jump of this machine's clock or a long silence. One is enough, unless the
 /// clock jumps again meanwhile.
 const CLOCK_READS: u32 = 3;
-
-/// How long one attempt of a request may take, and its connection.
-pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -26,13 +26,27 @@ pub struct CreateTableError {
 const LOOKS: u32 = 120;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
+/// How long all of it may take: half a minute of looks, and what requests take.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// Makes `table` with the key and the TTL attribute of the schema, and waits until it is there. One that is there already is
-/// left as it is; false then.
+/// left as it is; false then. Takes at most a minute.
 ///
 /// # Errors
 /// [`CreateTableError`] with what the service said, or after half a minute in which the table did not become active.
 pub async fn create_table(dynamo: &Dynamo, table: &str) -> Result<bool, CreateTableError> {
     let failed = |step, message| CreateTableError { table: table.to_owned(), step, message };
+    match tokio::time::timeout(LONGEST, create(dynamo, table, failed)).await {
+        Ok(created) => created,
+        Err(_) => Err(failed("CreateTable", format!("not done within {} s", LONGEST.as_secs()))),
+    }
+}
+
+async fn create(
+    dynamo: &Dynamo,
+    table: &str,
+    failed: impl Fn(&'static str, String) -> CreateTableError,
+) -> Result<bool, CreateTableError> {
     let attribute = AttributeDefinition::builder().attribute_name(KEY).attribute_type(ScalarAttributeType::S).build();
     let key = KeySchemaElement::builder().attribute_name(KEY).key_type(KeyType::Hash).build();
     let ttl = TimeToLiveSpecification::builder().attribute_name(PURGE_AT).enabled(true).build();

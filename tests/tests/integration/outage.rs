@@ -1,14 +1,18 @@
 //! Endpoints that are not there, do not answer, or do not want the caller: typed errors in bounded time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{ConfigBag, ResolveCachedIdentity, RuntimeComponents, StalledStreamProtectionConfig};
+use aws_smithy_runtime_api::client::identity::{IdentityFuture, ResolveIdentity as _, SharedIdentityResolver};
 use sluice_sdk::{AcquireError, Client, StoreError};
 use sluice_testkit::{Fault, Operation};
 
 use crate::world::{TABLE, World, sdk_config};
 
 const RPM: &str = "openai#rpm";
-/// One second for each of four attempts, and what lies between them.
+/// One second for each of four attempts and what lies between them, or the time of credentials.
 const BOUND: Duration = Duration::from_secs(6);
 
 async fn failure(client: &Client) -> StoreError {
@@ -120,4 +124,77 @@ async fn no_credentials_are_told_as_such() {
     let settings = Client::builder(TABLE).endpoint_url("http://127.0.0.1:9");
     let error = failure(&settings.connect_with(&config)).await;
     assert!(matches!(error, StoreError::Credentials { .. }), "{error}");
+}
+
+/// Credentials that take their time at the first request, as from a metadata service, and then are known.
+#[derive(Debug)]
+struct SlowCredentials {
+    takes: Duration,
+    are_known: AtomicBool,
+}
+
+impl ResolveCachedIdentity for SlowCredentials {
+    fn resolve_cached_identity<'a>(
+        &'a self,
+        resolver: SharedIdentityResolver,
+        components: &'a RuntimeComponents,
+        config: &'a ConfigBag,
+    ) -> IdentityFuture<'a> {
+        IdentityFuture::new(async move {
+            if !self.are_known.load(Ordering::Relaxed) {
+                tokio::time::sleep(self.takes).await;
+                self.are_known.store(true, Ordering::Relaxed);
+            }
+            resolver.resolve_identity(components, config).await
+        })
+    }
+}
+
+fn with_credentials_after(world: &World, takes: Duration) -> Client {
+    let credentials = SlowCredentials { takes, are_known: AtomicBool::new(false) };
+    let config = world.dynamo.dynamodb().config().to_builder().identity_cache(credentials).build();
+    let settings = Client::builder(TABLE).clock(world.dynamo.clock().off_by(0));
+    settings.dynamodb(aws_sdk_dynamodb::Client::from_conf(config))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_credentials_are_fetched_is_no_part_of_an_attempt() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let client = with_credentials_after(&world, Duration::from_secs(4));
+    crate::world::take(&client, RPM).await.release().await.unwrap();
+    world.dynamo.faults().next(Operation::UpdateItem, Fault::Delay(Duration::from_millis(1_500)));
+    let began = tokio::time::Instant::now();
+    crate::world::take(&client, RPM).await.release().await.unwrap();
+    assert!(began.elapsed() < Duration::from_millis(1_300), "an attempt has a second all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_never_come_are_given_up_after_five_seconds_and_told_as_such() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let client = with_credentials_after(&world, Duration::from_secs(3_600));
+    let began = tokio::time::Instant::now();
+    let error = failure(&client).await;
+    assert!(matches!(error, StoreError::Credentials { .. }), "{error}");
+    assert!(error.to_string().contains("within 5 s"), "{error}");
+    assert!((5_000..5_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+}
+
+/// However long the client of a product would have waited.
+#[tokio::test(start_paused = true)]
+async fn a_client_without_timeouts_is_bounded_all_the_same() {
+    let world = World::with_rate(RPM, 10, 60).await;
+    let config = world.dynamo.dynamodb().config().to_builder().timeout_config(TimeoutConfig::disabled());
+    let config = config.stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+    let settings = Client::builder(TABLE).clock(world.dynamo.clock().off_by(0));
+    let client = settings.dynamodb(aws_sdk_dynamodb::Client::from_conf(config.build()));
+    crate::world::take(&client, RPM).await.release().await.unwrap();
+    for fault in [Fault::Hang, Fault::StallBody, Fault::Trickle(Duration::from_millis(300))] {
+        world.dynamo.faults().always(Operation::UpdateItem, fault);
+        let began = tokio::time::Instant::now();
+        let error = failure(&client).await;
+        assert!(matches!(error, StoreError::Unavailable { maybe_applied: true, .. }), "{error}");
+        assert!(began.elapsed() <= Duration::from_millis(4_200), "{:?}", began.elapsed());
+    }
+    world.dynamo.faults().clear();
+    let _ = crate::world::take(&client, RPM).await;
 }

@@ -10,10 +10,10 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::acquire::AcquireError;
-use crate::attempt::{known_since, refresh, saw};
+use crate::attempt::{is_not_missing, known_since, refresh, saw};
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
-use crate::store::{ATTEMPT_TIMEOUT, Item, value_text};
+use crate::store::{Item, value_text};
 
 /// A bucket that was read longer ago is read again before it is judged by. Smaller reads more; larger judges by what was.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -33,8 +33,9 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
     if let Some(reading) = young_one(entry, inner.now()) {
         return Ok(reading);
     }
+    is_not_missing(inner, entry)?;
     // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
-    let _reading = timeout(ATTEMPT_TIMEOUT, entry.admission.reading.lock()).await;
+    let _reading = timeout(inner.store.attempt().of_rows(), entry.admission.reading.lock()).await;
     let reading = match young_one(entry, inner.now()) {
         Some(reading) => reading,
         None => read_both(inner, entry).await?,

@@ -26,7 +26,7 @@ fn entry(now: Timestamp) -> Arc<Entry> {
     let rate = Rate::per(capacity, std::time::Duration::from_secs(60)).unwrap();
     let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
     let dimension = Dimension::new("openai#rpm").unwrap();
-    let entry = Cache::default().entry(&dimension);
+    let entry = Cache::default().entry(&dimension, || now);
     entry.saw(Arc::new(Bucket::full(dimension, limit, now)), now);
     entry
 }

@@ -1,7 +1,7 @@
 //! The value of the label `dimension`: a bucket's name, for as many buckets as a recorder should bear.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::metrics::SharedString;
 use sluice_core::Dimension;
@@ -13,9 +13,16 @@ pub(crate) const MOST_NAMED: usize = 100;
 /// The dimension of what no bucket of its own stands for.
 pub(crate) const OTHER: &str = "other";
 
-/// How many buckets of a client have a name of their own.
+/// The buckets of a client that have a name of their own. One that was forgotten and comes back has it still.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Named(Arc<AtomicUsize>);
+pub(crate) struct Named(Arc<Mutex<HashSet<Dimension>>>);
+
+impl Named {
+    fn has(&self, dimension: &Dimension) -> bool {
+        let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        named.contains(dimension) || (named.len() < MOST_NAMED && named.insert(dimension.clone()))
+    }
+}
 
 /// The label of one bucket, once it has one.
 #[derive(Debug)]
@@ -37,9 +44,9 @@ impl BucketLabel {
         if !exists() {
             return OTHER.into();
         }
-        let choose = || match self.named.0.fetch_add(1, Ordering::Relaxed) {
-            before if before < MOST_NAMED => SharedString::from_shared(dimension.as_str().into()),
-            _ => OTHER.into(),
+        let choose = || match self.named.has(dimension) {
+            true => SharedString::from_shared(dimension.as_str().into()),
+            false => OTHER.into(),
         };
         self.text.get_or_init(choose).clone()
     }
@@ -62,5 +69,6 @@ mod tests {
             assert_eq!(label(n, true), format!("vendor{n}#rpm"));
         }
         assert_eq!(label(MOST_NAMED, true), "other");
+        assert_eq!(label(7, true), "vendor7#rpm", "one that was forgotten and comes back takes no second place");
     }
 }

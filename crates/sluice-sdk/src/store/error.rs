@@ -95,6 +95,8 @@ pub(super) fn fate<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Fate {
                 _ => Fate::Ambiguous,
             }
         }
+        // Done, and its reply is not DynamoDB's, or not all of it.
+        SdkError::ServiceError(context) if context.raw().status().is_success() => Fate::Ambiguous,
         SdkError::ServiceError(context) => {
             classify_answer(context.err().code().unwrap_or_default(), context.raw().status().as_u16())
         }
@@ -167,7 +169,8 @@ where
         let status = context.raw().status().as_u16();
         // What answers without a code is a proxy, or no DynamoDB at all.
         let told = if code.is_empty() {
-            format!("HTTP status {status}, not an answer of DynamoDB's")
+            let begins = beginning(context.raw());
+            format!("HTTP status {status}, not an answer of DynamoDB's but {begins}: a proxy may have sent it")
         } else {
             format!("{code}: {message}")
         };
@@ -182,7 +185,10 @@ where
             _ => StoreError::Rejected { operation, table, message: told },
         };
     }
-    let message = chain(&error);
+    let mut message = chain(&error);
+    if NOT_HTTP.iter().any(|part| message.contains(part)) {
+        message.push_str(": what answers is not HTTP, or HTTPS where HTTP was asked for");
+    }
     match &error {
         SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) if credentials_fault(&error) => {
             StoreError::Credentials { operation, message }
@@ -190,6 +196,19 @@ where
         SdkError::ConstructionFailure(_) => StoreError::Rejected { operation, table, message },
         _ => StoreError::Unavailable { operation, message, maybe_applied },
     }
+}
+
+/// What hyper says of bytes that are no reply of HTTP.
+const NOT_HTTP: [&str; 2] = ["invalid HTTP", "message parse error"];
+
+/// Bytes of a reply that are told.
+const MOST_TOLD: usize = 80;
+
+/// What a reply begins with.
+fn beginning(reply: &HttpResponse) -> String {
+    let body = reply.body().bytes().unwrap_or_default();
+    let text = String::from_utf8_lossy(&body[..body.len().min(MOST_TOLD)]);
+    format!("{:?}{}", text.trim(), if body.len() > MOST_TOLD { " and more" } else { "" })
 }
 
 /// An error with all that caused it, each said once.

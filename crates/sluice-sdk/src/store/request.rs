@@ -107,6 +107,7 @@ fn tell<E: ProvideErrorMetadata + Answer>(span: &Span, error: &SdkError<E, HttpR
     let kind = match error {
         SdkError::ServiceError(_) => code.unwrap_or("service"),
         SdkError::TimeoutError(_) => "timeout",
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => "timeout",
         SdkError::ConstructionFailure(_) => "construction",
         SdkError::DispatchFailure(_) => "dispatch",
         _ => "response",

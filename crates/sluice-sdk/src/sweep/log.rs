@@ -8,13 +8,15 @@ use sluice_core::{Amount, Dimension, SweepLog, SweepRecord, Timestamp};
 
 use super::GRACE;
 use super::report::SweepReport;
-use crate::store::{ATTEMPT_TIMEOUT, Attributes, IfAmbiguous, Store, StoreError, Written};
+use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// Sweeps that end at once try as often to add their lines.
 const TRIES: u32 = 3;
 
 /// How long that may take where the sweep has the time: a read and a write, from however far away. Its caller waits.
-const AT_MOST: Duration = ATTEMPT_TIMEOUT.saturating_mul(2);
+fn at_most(store: &Store) -> Duration {
+    store.attempt().of_rows().saturating_mul(2)
+}
 
 /// Adds a line for a sweep that ended and has so much time `left`. Nothing rests on it: where it fails, that is logged.
 pub(super) async fn add(store: &Store, report: &SweepReport, now: Timestamp, left: Option<Duration>) {
@@ -29,7 +31,8 @@ pub(super) async fn add(store: &Store, report: &SweepReport, now: Timestamp, lef
         requests: store.requests(),
     };
     // A sweep that took its time to the end has a moment for what it did.
-    let at_most = left.map_or(AT_MOST, |left| left.clamp(GRACE, AT_MOST));
+    let longest = at_most(store);
+    let at_most = left.map_or(longest, |left| left.clamp(GRACE.min(longest), longest));
     let failed = match tokio::time::timeout(at_most, write(store, record)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),

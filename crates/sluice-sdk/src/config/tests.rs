@@ -1,0 +1,98 @@
+use super::*;
+
+fn with(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+}
+
+#[test]
+fn there_is_no_silent_default_table() {
+    assert_eq!(with(&[]).unwrap_err(), ConfigError::NoTable);
+    assert_eq!(with(&[("SLUICE_TABLE_NAME", "")]).unwrap_err(), ConfigError::NoTable);
+    assert_eq!(with(&[("SLUICE_ENV", "pre")]).unwrap().table, "ontopix-vendor-buckets-pre");
+    assert_eq!(with(&[("SLUICE_ENV", "pre"), ("SLUICE_TABLE_NAME", "mine")]).unwrap().table, "mine");
+}
+
+#[test]
+fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
+    let cases = [
+        ("SLUICE_ENV", "production"),
+        ("SLUICE_LEASE_TTL", "60s"),
+        ("SLUICE_LEASE_TTL", "0.5"),
+        ("SLUICE_LEASE_TTL", "NaN"),
+        ("SLUICE_LEASE_TTL", "1e300"),
+        ("SLUICE_MAX_RETRIES", "-1"),
+        ("SLUICE_MAX_RETRIES", "1000"),
+        ("SLUICE_ATTEMPT_TIMEOUT", "0.01"),
+        ("SLUICE_ATTEMPT_TIMEOUT", "61"),
+        ("SLUICE_DEFAULT_SLOT_TIMEOUT", "0"),
+        ("SLUICE_INLINE_RETRY_THRESHOLD", "-5"),
+        ("SLUICE_ENDPOINT_URL", "localhost:4566"),
+        ("SLUICE_LOG_LEVEL", "LOUD"),
+        ("SLUICE_LEASES", "some"),
+        ("SLUICE_ON_UNAVAILABLE", "share:2"),
+        ("SLUICE_ON_UNAVAILABLE", "ignore"),
+        ("SLUICE_MAX_BUCKETS", "0"),
+        ("SLUICE_MAX_BUCKETS", "many"),
+        ("SLUICE_SELF_HEAL", "yes"),
+        ("SLUICE_HEAL_BUDGET", "9"),
+        ("SLUICE_HEAL_BUDGET", "1e9"),
+        ("SLUICE_ADMISSION", "on"),
+        ("SLUICE_STALENESS", "0"),
+    ];
+    for (variable, value) in cases {
+        let mut pairs = vec![(variable, value)];
+        if variable != "SLUICE_ENV" {
+            pairs.push(("SLUICE_ENV", "sandbox"));
+        }
+        let text = with(&pairs).unwrap_err().to_string();
+        assert!(text.contains(variable) && text.contains(value) && text.contains("takes"), "{text}");
+    }
+}
+
+#[test]
+fn the_longest_call_is_a_second_at_least() {
+    let with = |value: &'static str| slowest_call(|_| Some(value.into()));
+    assert_eq!(slowest_call(|_| None), Ok(None));
+    assert_eq!((with(""), with("1800")), (Ok(None), Ok(Some(Duration::from_secs(1_800)))));
+    for value in ["0", "0.5", "15m", "-900", "NaN", "1e300"] {
+        let text = with(value).unwrap_err().to_string();
+        assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("takes"), "{text}");
+    }
+}
+
+#[test]
+fn every_variable_is_read() {
+    let config = with(&[
+        ("SLUICE_ENV", "sandbox"),
+        ("SLUICE_AWS_REGION", "us-east-1"),
+        ("SLUICE_ENDPOINT_URL", "http://localhost:4566"),
+        ("SLUICE_LEASE_TTL", "90"),
+        ("SLUICE_MAX_RETRIES", "5"),
+        ("SLUICE_ATTEMPT_TIMEOUT", "2.5"),
+        ("SLUICE_DEFAULT_SLOT_TIMEOUT", "12.5"),
+        ("SLUICE_INLINE_RETRY_THRESHOLD", "2"),
+        ("SLUICE_LEASES", "all"),
+        ("SLUICE_ON_UNAVAILABLE", "share:0.25"),
+        ("SLUICE_LOG_LEVEL", "warn"),
+        ("SLUICE_MAX_BUCKETS", "500"),
+        ("SLUICE_SELF_HEAL", "off"),
+        ("SLUICE_HEAL_BUDGET", "600"),
+        ("SLUICE_ADMISSION", "shadow"),
+        ("SLUICE_STALENESS", "90"),
+        ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
+    ])
+    .unwrap();
+    assert_eq!((config.region.as_str(), config.lease_ttl.as_secs(), config.max_retries), ("us-east-1", 90, 5));
+    assert_eq!(config.endpoint_url.as_deref(), Some("http://localhost:4566"));
+    assert_eq!(config.heal_budget, HealBudget::of(600));
+    assert_eq!((config.attempt_timeout.as_millis(), config.max_buckets), (2_500, 500));
+    assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
+    assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
+    assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
+    assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
+    assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
+    let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];
+    for (name, leases) in named {
+        assert_eq!(with(&[("SLUICE_ENV", "sandbox"), ("SLUICE_LEASES", name)]).unwrap().leases, leases);
+    }
+}

@@ -1,0 +1,216 @@
+//! One attempt on the wire: bounded from the moment at which the request is sent to the last byte of its reply.
+//!
+//! The AWS SDK has a timeout for the head of a reply and one for the attempt. The first leaves the body out. The second
+//! includes the time in which credentials are fetched, which may be seconds at the first request. So the HTTP client under
+//! the SDK is wrapped here, whatever client a product brought: one timeout for connection, head and body, which the SDK
+//! receives whole. Credentials have a limit of their own. The SDK's other timeouts are off, its stalled-stream protection
+//! too: it watches bodies that arrive in pieces, and none does.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client as Dynamo;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::config::{Builder, ConfigBag, IdentityCache, RuntimeComponents, StalledStreamProtectionConfig};
+use aws_sdk_dynamodb::error::BoxError;
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::identity::{
+    IdentityFuture, ResolveCachedIdentity, SharedIdentityCache, SharedIdentityResolver,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponentsBuilder;
+use aws_smithy_types::body::SdkBody;
+use http_body_util::{BodyExt as _, Limited};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long an attempt of a request for rows may take, unless the client says otherwise.
+pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long credentials may take. A machine's metadata service answers in milliseconds, a role that is assumed in tenths of
+/// a second, and a login helper in seconds. The AWS SDK allows each of its attempts 6.2 s.
+pub(crate) const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A page of a scan and a batch of rows carry up to some megabytes of JSON: over a line of 10 Mbit/s that is seconds, where
+/// a row is milliseconds.
+const TIMES_FOR_MANY: u32 = 5;
+
+/// The largest reply that is read. DynamoDB sends 16 MB of items at most, and as JSON they take up to twice that.
+const MOST_BYTES: usize = 32 * 1_024 * 1_024;
+
+/// How long one attempt may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttemptTimeout(pub(crate) Duration);
+
+impl AttemptTimeout {
+    /// A request that reads or writes rows by name.
+    pub(crate) const fn of_rows(self) -> Duration {
+        self.0
+    }
+
+    /// A page of a scan, or a batch.
+    pub(crate) const fn of_many(self) -> Duration {
+        self.0.saturating_mul(TIMES_FOR_MANY)
+    }
+
+    fn of(self, request: &HttpRequest) -> Duration {
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        match target.rsplit('.').next() {
+            Some("Scan" | "BatchGetItem") => self.of_many(),
+            _ => self.of_rows(),
+        }
+    }
+}
+
+/// The configuration of `dynamo`, with its attempts bounded and never repeated by the SDK. Where it has no HTTP client of its
+/// own, `http_client` makes one.
+pub(super) fn bounded(
+    dynamo: &Dynamo,
+    attempt: AttemptTimeout,
+    http_client: impl FnOnce() -> SharedHttpClient,
+) -> Builder {
+    let config = dynamo.config();
+    let http = config.http_client().unwrap_or_else(http_client);
+    let credentials = config.identity_cache().unwrap_or_else(|| IdentityCache::lazy().build());
+    config
+        .to_builder()
+        .http_client(BoundedClient { http, attempt })
+        .identity_cache(BoundedIdentity(credentials))
+        .retry_config(RetryConfig::disabled())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        .timeout_config(timeouts(attempt))
+}
+
+/// The connection's timeout is for connections that are made in the background, for nobody who still waits.
+fn timeouts(attempt: AttemptTimeout) -> TimeoutConfig {
+    TimeoutConfig::disabled().to_builder().connect_timeout(attempt.of_rows()).build()
+}
+
+/// An HTTP client whose exchanges are bounded.
+#[derive(Debug)]
+struct BoundedClient {
+    http: SharedHttpClient,
+    attempt: AttemptTimeout,
+}
+
+impl HttpClient for BoundedClient {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        let connector = self.http.http_connector(settings, components);
+        SharedHttpConnector::new(BoundedConnector { connector, attempt: self.attempt })
+    }
+
+    fn validate_base_client_config(
+        &self,
+        components: &RuntimeComponentsBuilder,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.http.validate_base_client_config(components, config)
+    }
+
+    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+        self.http.validate_final_config(components, config)
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.http.connector_metadata()
+    }
+}
+
+#[derive(Debug)]
+struct BoundedConnector {
+    connector: SharedHttpConnector,
+    attempt: AttemptTimeout,
+}
+
+impl HttpConnector for BoundedConnector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let allowed = self.attempt.of(&request);
+        let reply = self.connector.call(request);
+        HttpConnectorFuture::new(async move {
+            let until = Instant::now() + allowed;
+            match timeout_at(until, reply).await {
+                Ok(reply) => whole(reply?, until, allowed).await,
+                Err(_) => Err(ConnectorError::timeout(TooSlow::Head(allowed).into())),
+            }
+        })
+    }
+}
+
+/// The reply with all of its body in memory.
+async fn whole(mut reply: HttpResponse, until: Instant, allowed: Duration) -> Result<HttpResponse, ConnectorError> {
+    if reply.body().bytes().is_some() {
+        return Ok(reply);
+    }
+    let status = reply.status().as_u16();
+    let body = std::mem::replace(reply.body_mut(), SdkBody::taken());
+    match timeout_at(until, Limited::new(body, MOST_BYTES).collect()).await {
+        Ok(Ok(body)) => {
+            *reply.body_mut() = SdkBody::from(body.to_bytes());
+            Ok(reply)
+        }
+        Ok(Err(source)) => Err(ConnectorError::io(BrokenBody { status, source }.into())),
+        Err(_) => Err(ConnectorError::timeout(TooSlow::Body { status, allowed }.into())),
+    }
+}
+
+/// An attempt that was given up.
+#[derive(Debug, thiserror::Error)]
+enum TooSlow {
+    #[error(
+        "no answer within {} s, connecting included (SLUICE_ATTEMPT_TIMEOUT): what listens there does not answer, or a network or \
+         proxy between holds it up", .0.as_secs_f64()
+    )]
+    Head(Duration),
+    #[error(
+        "HTTP status {status}, and its body was not complete within {} s (SLUICE_ATTEMPT_TIMEOUT): a network or proxy between \
+         holds it up", .allowed.as_secs_f64()
+    )]
+    Body { status: u16, allowed: Duration },
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("HTTP status {status}, and its body broke off, or is no reply of DynamoDB's: {source}")]
+struct BrokenBody {
+    status: u16,
+    source: BoxError,
+}
+
+/// A cache of credentials that a product configured, with a limit to what it takes.
+#[derive(Debug)]
+struct BoundedIdentity(SharedIdentityCache);
+
+impl ResolveCachedIdentity for BoundedIdentity {
+    fn resolve_cached_identity<'a>(
+        &'a self,
+        resolver: SharedIdentityResolver,
+        components: &'a RuntimeComponents,
+        config: &'a ConfigBag,
+    ) -> IdentityFuture<'a> {
+        let identity = self.0.resolve_cached_identity(resolver, components, config);
+        IdentityFuture::new(async move {
+            match timeout(CREDENTIALS_TIMEOUT, identity).await {
+                Ok(identity) => identity,
+                Err(_) => Err(NoCredentials.into()),
+            }
+        })
+    }
+
+    fn validate_base_client_config(
+        &self,
+        components: &RuntimeComponentsBuilder,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.0.validate_base_client_config(components, config)
+    }
+
+    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+        self.0.validate_final_config(components, config)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the provider of credentials did not answer within {} s", CREDENTIALS_TIMEOUT.as_secs())]
+struct NoCredentials;
