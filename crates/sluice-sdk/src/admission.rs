@@ -157,6 +157,8 @@ impl Client {
     /// Costs a read of two rows a second at most, and one every 15 s for five minutes after the last question. Trouble of the table
     /// sheds nobody. `docs/admission.md` has the whole of it, with an example for a web service.
     ///
+    /// Takes at most an attempt (1 s), and admits then.
+    ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read. Never
     /// [`AcquireError::Store`].

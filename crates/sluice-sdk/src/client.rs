@@ -98,6 +98,8 @@ impl Inner {
 impl Client {
     /// A client with the settings of the `SLUICE_*` variables and the AWS credentials of the environment.
     ///
+    /// Makes no request.
+    ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used. Credentials are asked for at the first request, and their absence is
     /// told there.
@@ -291,6 +293,8 @@ impl ClientBuilder {
     }
 
     /// Connects with the AWS credentials of the environment.
+    ///
+    /// Makes no request.
     pub async fn connect(self) -> Client {
         let region = Region::new(self.config.region.clone());
         let mut loader = aws_config::defaults(BehaviorVersion::latest()).region(region).http_client(http_client());

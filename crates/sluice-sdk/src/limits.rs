@@ -100,6 +100,8 @@ const TRIES: u32 = 50;
 impl Client {
     /// Reads one bucket; `None` where the table has none of this name.
     ///
+    /// Takes at most the time of a request (4.2 s).
+    ///
     /// # Errors
     /// [`AcquireError`]: a row that cannot be read, a table that does not answer.
     pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, AcquireError> {
@@ -108,6 +110,8 @@ impl Client {
     }
 
     /// Reads every bucket, sorted by key. A scan: for people, not for the path of a call.
+    ///
+    /// Takes at most 20.2 s for each page of a megabyte.
     ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.
@@ -156,6 +160,8 @@ impl Client {
     /// Gives `dimension` this limit: creates the bucket, full, or changes it and keeps its level. An anchor that lies in the future is
     /// moved back, as far as this process knows the time. What is doubtful about the limit ([`Limit::warning`]) is logged, event
     /// `limit.doubtful`.
+    ///
+    /// Takes at most four times the time of a request (4.2 s).
     ///
     /// # Errors
     /// [`LimitsError`]: a change between rate and concurrency, a limit that is too large for inline leases, a row that cannot
@@ -216,6 +222,8 @@ impl Client {
 
     /// Whether `dimension` takes on a lower limit that its vendor reports (see [`Client::observe`]); true where that changed.
     ///
+    /// Takes at most twice the time of a request (4.2 s).
+    ///
     /// # Errors
     /// [`AcquireError`]: an unknown dimension, a row that cannot be read, a table that does not answer.
     pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, AcquireError> {
@@ -231,6 +239,8 @@ impl Client {
     }
 
     /// Removes a bucket, and what sweeps measured of it; false where there was none. Leases on it stay until a sweep finds them.
+    ///
+    /// Takes at most twice the time of a request (4.2 s).
     ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.

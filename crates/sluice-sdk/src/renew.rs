@@ -34,6 +34,8 @@ impl Grant {
     /// Lets its leases end one lease time from now, and not earlier than they do. A grant without lease rows has nothing to
     /// renew.
     ///
+    /// Takes at most the time of a request (4.2 s) for each lease.
+    ///
     /// # Errors
     /// [`RenewError::LeaseGone`] where a lease ended and was given back: the holder should stop calling the vendor, or go on
     /// knowing that it is not counted. The grant stays usable; what else it holds is still given back by a release.

@@ -105,6 +105,8 @@ impl Slot {
     /// Takes in the rate-limit headers of the reply to this call: see [`Client::observe`]. An error is trouble of the limiter; do not
     /// let it fail a call that was made.
     ///
+    /// Takes at most as long as [`Client::observe`].
+    ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
     pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
@@ -204,6 +206,8 @@ impl SlotBuilder {
     /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check of it fails, a stream breaks off)
     /// should have said [`Slot::used`] before: of a failed call the tokens go back, as by [`Grant::failed`](crate::Grant::failed),
     /// and a vendor that counted them would be called above its limit. What was said counts, however the closure ends.
+    ///
+    /// Takes at most its timeout and 0.25 s until the closure begins, and 3 s after it has ended.
     ///
     /// # Errors
     /// [`SlotError::Refused`] where no start is to be had within the wait, [`SlotError::SlotTimeout`] where the call outlasts

@@ -60,6 +60,8 @@ impl Client {
     /// Reads the whole table: buckets, leases, load, sweeps. Half a read unit for each 4 KB; for those who watch and for
     /// operators, not for the path of a call.
     ///
+    /// Takes at most 20.2 s for each page of a megabyte.
+    ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.
     pub async fn survey(&self) -> Result<Survey, StoreError> {
@@ -68,6 +70,8 @@ impl Client {
 
     /// As [`survey`](Self::survey), of at most this many pages of a megabyte each. A table that has more is told in part, always
     /// about the same: the order of a scan is fixed.
+    ///
+    /// Takes at most 20.2 s for each page.
     ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.

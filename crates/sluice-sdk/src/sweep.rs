@@ -85,6 +85,8 @@ impl Client {
     /// Every write is conditional on what was read, so sweeps may run side by side, be cut off anywhere, and meet late releases
     /// and renewals.
     ///
+    /// Takes at most its budget and 0.5 s; without a budget, 20.2 s for each page and 4.2 s for each write.
+    ///
     /// # Errors
     /// [`SweepError`] where the table does not answer, with what was done until then. A row that cannot be read is no error: it
     /// is counted, logged and left alone. Nor is throttling: what it leaves is the next sweep's.
@@ -120,6 +122,8 @@ impl Client {
     }
 
     /// One cheap request, so that the connection stands before the first real one: a strongly consistent read of half a KB.
+    ///
+    /// Takes at most the time of a request (4.2 s).
     ///
     /// # Errors
     /// [`StoreError`] where the table does not answer.

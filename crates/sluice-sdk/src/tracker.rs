@@ -218,6 +218,8 @@ impl ReservationTracker {
     }
 
     /// Takes out all grants that are stale, and releases them. A caller that is dropped meanwhile has released them all the same.
+    ///
+    /// Takes at most as long as [`Grant::release`].
     pub async fn release_stale(&self) -> StaleReport {
         let stale = self.shared.take_stale();
         stale::release(Arc::clone(&self.shared.counts), stale).await
@@ -270,6 +272,8 @@ impl ReservationTracker {
 
     /// Ends the background task and waits for it to end, with what it is releasing and renewing. Where none runs, this does
     /// nothing. What is held stays, and is not renewed any more: the ends of calls under way still find it.
+    ///
+    /// Takes at most the time of a request (4.2 s) for each renewal under way, and as long as [`Grant::release`].
     pub async fn stop(&self) {
         self.cleaning.stop().await;
     }
