@@ -84,6 +84,8 @@ async fn a_bucket_that_is_removed_under_a_caller_is_unknown_from_then_on() {
     assert!(world.client().remove_bucket(&crate::world::dimension(RPM)).await.unwrap());
     assert!(matches!(error(&client, RPM).await, AcquireError::UnknownDimension { .. }));
     world.rate(RPM, 10, 60).await;
+    // Another process made it: for a second it is unknown here from memory.
+    world.pass(Duration::from_millis(1_001));
     let _ = take(&client, RPM).await;
 }
 
