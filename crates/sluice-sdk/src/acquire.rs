@@ -2,6 +2,8 @@
 
 use sluice_core::{Amount, Cost, Dimension, RowError};
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -106,6 +108,20 @@ impl Client {
         metrics::acquired(inner, began, &answer);
         span::answered(&span, &answer);
         answer
+    }
+}
+
+impl Client {
+    /// The longest that [`acquire`](Self::acquire) keeps its caller, whatever hangs: 35.2 s with three retries, and as a rule the time of
+    /// one request.
+    ///
+    /// With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...` (each attempt of 1 s, and the pauses between them), it is
+    /// `attempt + request` for buckets that are not known yet, twice `1 s + attempt + 3 * request` (a write of callers who came before, and its own
+    /// tries), and 1 s for the return of what other dimensions had granted. Each write of the same process that succeeds for callers
+    /// who came before comes on top, and a request each time that this machine's clock is set meanwhile.
+    #[must_use]
+    pub fn longest_acquire(&self) -> Duration {
+        attempt::longest_attempt(&self.inner)
     }
 }
 

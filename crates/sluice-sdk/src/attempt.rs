@@ -5,35 +5,45 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Cost, Dimension, Limit, MOST_INLINE_LEASES, Refusal, RowError};
-use tokio::time::{Instant, timeout};
+use sluice_core::{Bucket, Cost, Dimension, Refusal, RowError};
+use tokio::time::Instant;
 
 use crate::acquire::AcquireError;
-use crate::cache::{Entry, Reading};
+use crate::cache::Entry;
 use crate::client::Inner;
-use crate::config::Leases;
+use crate::config::{Leases, OnUnavailable};
 use crate::grant::Grant;
+use crate::heal;
+use crate::load;
 use crate::metrics;
-use crate::outcome::{Outcome, RetryIn};
+use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::Ask;
 use crate::retry::Backoff;
 use crate::store::{Attributes, Item, StoreError};
+use crate::waiting::{Patience, Setback};
 
 mod apart;
 mod fresh;
 pub(crate) mod inline;
 mod parallel;
+mod round;
 pub(crate) mod rows;
 pub(crate) mod tokens;
+mod wants;
 
 pub(crate) use fresh::Fresh;
 pub(crate) use parallel::{Stopped, finished, in_parallel, stopped};
+pub(crate) use round::longest_attempt;
+pub(crate) use wants::{is_not_missing, known, known_since, refresh, wants_in_line};
+use wants::{refresh_all, want, wants};
 
 /// What a caller accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Until when its start may be, or a slot may be waited for; `None` for now or not at all.
+    /// Until when its start may be; `None` for now or not at all.
     pub(crate) until: Option<Instant>,
+    /// Whether it stays in line until then, for slots and for whatever delays the line.
+    pub(crate) stays: bool,
     /// How long its leases last.
     pub(crate) lease: LeaseTerm,
 }
@@ -49,7 +59,7 @@ pub(crate) struct LeaseTerm {
 impl Terms {
     /// Now or not at all.
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, lease: LeaseTerm { at_least: lease, until: None } }
+        Self { until: None, stays: false, lease: LeaseTerm { at_least: lease, until: None } }
     }
 
     /// How far ahead it books, from now.
@@ -57,11 +67,15 @@ impl Terms {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether it would rather wait for `retry` than hear of it.
-    pub(crate) fn waits_for(self, retry: &RetryIn) -> bool {
-        let patience = self.patience();
-        let is_over = retry.reason.is_over_in_time() && retry.wait > patience;
-        !patience.is_zero() && !is_over
+    /// Until when it stays in line, if it does.
+    pub(crate) fn stays_until(self) -> Option<Instant> {
+        self.until.filter(|_| self.stays)
+    }
+
+    /// How long it stays in line, from now.
+    pub(crate) fn in_line(self, inner: &Inner) -> Patience {
+        let stays = if self.stays { self.patience() } else { Duration::ZERO };
+        Patience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
     }
 }
 
@@ -90,10 +104,6 @@ pub(crate) enum Taken<T> {
 
 /// The answer to a turn that takes.
 pub(crate) type Answer = Result<Taken<Fresh>, AcquireError>;
-
-/// Plans made at once after a false condition, before the next ones wait: each has the row as it was a moment ago, and each
-/// failure means that another writer got on.
-pub(crate) const PLANS_AT_ONCE: u32 = 8;
 
 /// An answer to come. On the heap, and without its type: the types of all that it runs through are more than the compiler takes
 /// in a caller's own future, and more memory than a grant from stock should move.
@@ -125,9 +135,9 @@ async fn take_one(
 /// Takes what is asked for, or says why not.
 pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
-        let answer = match wants(inner, asks).await {
+        let answer = match wants_in_line(inner, asks, terms).await {
             Ok(wants) => take_wants(inner, &wants, terms).await,
-            Err(error) => Err(error),
+            Err(setback) => setback.told().map(Outcome::RetryIn),
         };
         told(inner, || asks.to_vec(), terms, answer)
     })
@@ -205,79 +215,32 @@ async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Result<
     })
 }
 
-/// Looks up the bucket of every dimension, reading those never seen before.
-pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
-    let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
-    let unread = entries.iter().filter(|entry| entry.reading().is_none());
-    let reads = unread.map(|entry| {
-        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
-        async move { known(&inner, &entry).await.map(drop) }
-    });
-    let read = in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?;
-    read.into_iter().collect::<Result<(), _>>()?;
-    let mut wants = Vec::with_capacity(asks.len());
-    for (ask, entry) in asks.iter().zip(entries) {
-        let limit = *known(inner, &entry).await?.bucket.limit();
-        wants.push(want(inner, entry, &limit, ask.cost_or(limit.cost_per_call()))?);
-    }
-    Ok(wants)
-}
-
-fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) -> Result<Want, AcquireError> {
-    let concurrent = limit.is_concurrent();
-    if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
-        let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
-        return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
-    }
-    Ok(Want { entry, cost, concurrent })
-}
-
-/// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.
-pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
-    if let Some(reading) = entry.reading() {
-        return Ok(reading);
-    }
-    is_not_missing(inner, entry)?;
-    // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
-    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
-    match entry.reading() {
-        Some(reading) => Ok(reading),
-        None => {
-            is_not_missing(inner, entry)?;
-            refresh(inner, entry).await
+/// What a caller hears that does not wait, and would stand behind those who do.
+fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer {
+    let told = why.told()?;
+    let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
+    Ok(Taken::Refused(match of_bucket {
+        Some(want) => {
+            let told = load::behind(&want.entry, want.cost, told, inner.now());
+            heal::refused(inner, &want.entry, &told);
+            told
         }
-    }
+        None => told,
+    }))
 }
 
-/// A bucket that the table was seen not to have a moment ago is answered from memory: a caller that asks for it all the time
-/// costs a read a second.
-pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
-    match entry.is_unknown(inner.now()) {
-        true => Err(unknown_dimension(inner, entry)),
-        false => Ok(()),
-    }
-}
-
-/// The bucket as a reply of the last `span` showed it, or read now; many callers at once read it once.
-pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
-    let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
-    if let Some(reading) = young() {
-        return Ok(reading);
-    }
-    is_not_missing(inner, entry)?;
-    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
-    match young() {
-        Some(reading) => Ok(reading),
-        None => refresh(inner, entry).await,
-    }
-}
-
-/// Reads the bucket, whatever is known of it.
-pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
-    let row = inner.store.read(entry.dimension.as_str()).await?;
-    let row = row.ok_or_else(|| unknown(inner, entry))?;
-    saw(inner, entry, &row)?;
-    entry.reading().ok_or_else(|| unknown(inner, entry))
+/// What a caller hears whose patience has ended, and that stands in line no more.
+fn too_late(inner: &Arc<Inner>, wants: &[Want], why: Option<Setback>) -> Answer {
+    let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).told()?;
+    let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
+    Ok(Taken::Refused(match of_bucket.filter(|_| told.reason == RetryReason::NoFreeSlot) {
+        Some(want) => {
+            let told = load::in_vain(&want.entry, want.cost, inner.now());
+            heal::refused(inner, &want.entry, &told);
+            told
+        }
+        None => told,
+    }))
 }
 
 /// Takes in the row that a reply showed.
@@ -307,23 +270,10 @@ pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
 }
 
 pub(crate) fn contended(dimension: &Dimension) -> RetryIn {
-    let reason = crate::outcome::RetryReason::Contended;
-    RetryIn::new(Backoff::DEFAULT.cap(), dimension.clone(), reason)
+    RetryIn::new(Backoff::DEFAULT.cap(), dimension.clone(), RetryReason::Contended)
 }
 
 /// The refusal that is told for several: the longest wait, and who causes it.
 pub(crate) fn longest(refusals: impl IntoIterator<Item = RetryIn>) -> Option<RetryIn> {
     refusals.into_iter().max_by_key(|retry| retry.wait)
-}
-
-/// Waits before planning again for the `tries`th time, once the plans at once are used up. False where it is time to give up.
-pub(crate) async fn try_again(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
-    if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
-        return false;
-    }
-    tracing::debug!(event = "acquire.contention_retry", %dimension, tries);
-    if tries >= PLANS_AT_ONCE {
-        inner.store.back_off(tries - PLANS_AT_ONCE).await;
-    }
-    true
 }

@@ -56,11 +56,12 @@ pub enum ReleaseError {
     Store(#[from] StoreError),
 }
 
-/// A release tries longer than an acquire: where it gives up, a slot is out of use until its lease ends.
-pub(crate) const RELEASE_TRIES: u32 = 20;
+/// How long a release is tried, longer than an acquire: no request of it begins later than this after its first. Where it gives up, a
+/// slot is out of use until its lease ends.
+pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// No request of a release begins later than this after its first: conflicts that last longer leave the slot to the sweep.
-const RELEASE_FOR: Duration = Duration::from_secs(10);
+/// Times that a release in a transaction waits out a conflict or throttling.
+const RELEASE_TRIES: u32 = 20;
 
 /// Releases the parts of a grant whose call was made.
 pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
@@ -139,8 +140,9 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Resul
 async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result<Released, ReleaseError>> {
     let mut tally = Tally { ends: Some(HashMap::new()), ..Tally::default() };
     let leases = chunk.leases().to_vec();
-    let until = Instant::now() + RELEASE_FOR;
-    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, || Instant::now() < until, &mut tally).await;
+    let began = Instant::now();
+    let in_time = || began.elapsed() < RELEASE_PATIENCE;
+    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, in_time, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.admission.get().into_iter().for_each(|watched| watched.completed(inner.now()));
         entry.slot_freed(slots);

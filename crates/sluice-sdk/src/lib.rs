@@ -47,6 +47,7 @@ mod observe;
 mod outcome;
 mod outlived;
 mod penalize;
+mod poll;
 mod prefetch;
 mod rate_limited;
 mod renew;
@@ -64,6 +65,7 @@ mod table;
 mod table_clock;
 mod ticket;
 mod tracker;
+mod waiting;
 
 pub use acquire::AcquireError;
 pub use admission::{Admission, AdmissionMode, Admit, Admitted, Shed};

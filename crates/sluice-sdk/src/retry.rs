@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::outcome::{RetryIn, RetryReason};
-
 /// What is known of a request that did not come back with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -71,17 +69,21 @@ impl Backoff {
         self.cap
     }
 
-    /// The wait after `attempt` failures (0 for the first); `below` draws a number from 0 up to and with its argument.
+    /// The longest wait after `attempt` failures (0 for the first).
+    pub(crate) fn ceiling(self, attempt: u32) -> Duration {
+        self.base.saturating_mul(1 << attempt.min(16)).min(self.cap)
+    }
+
+    /// The wait after `attempt` failures; `below` draws a number from 0 up to and with its argument.
     pub(crate) fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
-        let ceiling = self.base.saturating_mul(1 << attempt.min(16)).min(self.cap);
-        Duration::from_micros(below(u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX)))
+        Duration::from_micros(below(u64::try_from(self.ceiling(attempt).as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
 impl Backoff {
     /// The longest that its first `waits` waits take together.
     pub(crate) fn longest_sum(self, waits: u32) -> Duration {
-        (0..waits).fold(Duration::ZERO, |sum, attempt| sum.saturating_add(self.delay(attempt, |most| most)))
+        (0..waits).fold(Duration::ZERO, |sum, attempt| sum.saturating_add(self.ceiling(attempt)))
     }
 }
 
@@ -90,35 +92,6 @@ impl Backoff {
 pub(crate) fn longest_request(attempt_timeout: Duration, retries: u32) -> Duration {
     let attempts = attempt_timeout.saturating_mul(retries.saturating_add(1));
     attempts.saturating_add(Backoff::DEFAULT.longest_sum(retries))
-}
-
-/// The shortest pause between two looks at a full bucket.
-const SHORTEST_POLL: Duration = Duration::from_millis(5);
-/// The longest, while a cool-down lasts: it may be called off.
-const LONGEST_POLL: Duration = Duration::from_secs(1);
-
-/// The pauses of those who wait for a slot: ever longer, from the last success on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Poll {
-    looks: u32,
-    /// Conflicts met running.
-    conflicts: u32,
-}
-
-impl Poll {
-    /// The next pause, of one who waits for `why`.
-    pub(crate) fn next(&mut self, why: &RetryIn) -> Duration {
-        let (looks, conflicts) = (self.looks, self.conflicts);
-        self.looks += 1;
-        self.conflicts = if why.reason == RetryReason::Contended { conflicts + 1 } else { 0 };
-        match why.reason {
-            RetryReason::CoolingDown => why.wait.min(LONGEST_POLL),
-            // Many are at it: whoever gives back must get through.
-            RetryReason::Contended => Backoff::CROWD.delay(conflicts, random_up_to),
-            _ => Backoff::POLL.delay(looks, random_up_to),
-        }
-        .max(SHORTEST_POLL)
-    }
 }
 
 /// The random source of the client.

@@ -21,7 +21,8 @@ pub(crate) mod redeem;
 /// Takes what is asked for, or books it up to `within` ahead: a start that is not now becomes a ticket.
 pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
     let lease = LeaseTerm { at_least: inner.config.lease_ttl, until: None };
-    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST)), lease };
+    // It is told its start and goes: it does not stay in line.
+    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST)), stays: false, lease };
     Ok(match attempt::book(inner, &asks, terms).await? {
         Outcome::Granted(grant) if grant.start_at() > inner.now() => Outcome::RetryIn(carry(inner, grant).await),
         outcome => outcome,

@@ -21,7 +21,7 @@ macro_rules! for_either_kind {
     };
 }
 
-for_either_kind!(acquire, contention, interleavings, lanes, lost_replies, recount, slots, sweep, together);
+for_either_kind!(acquire, contention, interleavings, lanes, lost_replies, recount, slots, sweep, together, waiting);
 
 mod acquire;
 mod admission;
@@ -29,6 +29,7 @@ mod bookings;
 mod clocks;
 mod contention;
 mod cost;
+mod crowd;
 mod endpoint;
 mod engines;
 mod estimates;
@@ -59,6 +60,7 @@ mod rounding;
 mod settle;
 mod settled_together;
 mod shut_down;
+mod slow_reads;
 mod stages;
 mod streams;
 mod survey;

@@ -1,15 +1,21 @@
 //! Dimensions that change apart: each part through the lane of its bucket, side by side.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_core::{Claim, RatePlanner};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Answer, Fresh, Taken, Terms, Want, inline, longest, refused, tokens};
+use super::{Answer, Fresh, Taken, Terms, Want, inline, longest, refused, tokens, too_late};
 use crate::acquire::AcquireError;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::outcome::RetryIn;
-use crate::retry::Poll;
+use crate::poll::Poll;
+use crate::waiting::Setback;
+
+/// A caller that is refused is kept so long by the return of what its other dimensions granted. That goes on by itself.
+pub(super) const RETURN_HEARD: Duration = Duration::from_secs(1);
 
 /// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill, and
 /// inline leases, which end.
@@ -20,8 +26,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     if let [want] = wants {
         return take_part(inner, want, terms).await;
     }
-    if terms.until.is_some() && wants.iter().filter(|want| want.concurrent).count() > 1 {
-        return take_slots(inner, wants, terms).await;
+    if let Some(until) = terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1) {
+        return take_slots(inner, wants, terms, until).await;
     }
     // All stand in line before any is waited for.
     let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
@@ -45,39 +51,58 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     let (answer, rest) = answer;
     if let Some(parts) = rest.map(Fresh::into_parts) {
         let inner = Arc::clone(inner);
+        let kept = if terms.stays { terms.patience().min(RETURN_HEARD) } else { RETURN_HEARD };
         // On its own task: dropped here, it is still given back.
-        let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
+        let _ = timeout(kept, tokio::spawn(async move { give_back_unused(&inner, parts).await })).await;
     }
     answer
 }
 
 /// Slots of several buckets, waited for: in line for one of them, then the others at once or not at all. Whoever held one and
 /// waited for another could wait for someone who waits for him.
-async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
-    let (mut first, mut poll) = (0, Poll::default());
-    loop {
-        let mut held = match take_part(inner, &wants[first], terms).await? {
-            Taken::Granted(fresh) => fresh,
-            Taken::Refused(retry) => return Ok(Taken::Refused(retry)),
-        };
-        let mut refused = None;
-        for (at, want) in wants.iter().enumerate().filter(|(at, _)| *at != first) {
-            match take_part(inner, want, Terms { until: None, ..terms }).await? {
-                Taken::Granted(fresh) => held.join(fresh),
-                Taken::Refused(retry) => {
-                    refused = Some((at, retry));
-                    break;
-                }
+async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Instant) -> Answer {
+    let (mut first, mut poll, mut why) = (0, Poll::default(), None);
+    let taking = async {
+        loop {
+            let mut held = match take_part(inner, &wants[first], terms).await? {
+                Taken::Granted(fresh) => fresh,
+                Taken::Refused(retry) => return Ok(Taken::Refused(retry)),
+            };
+            let Some((at, setback)) = take_others(inner, wants, first, terms, &mut held).await else {
+                return Ok(Taken::Granted(held));
+            };
+            drop(held);
+            if !setback.is_waited_out(terms.in_line(inner)) {
+                return setback.answer();
             }
+            let pause = poll.next(&setback, wants[at].entry.load.crowd());
+            (first, why) = (at, Some(setback));
+            sleep(pause).await;
         }
-        let Some((at, retry)) = refused else { return Ok(Taken::Granted(held)) };
-        drop(held);
-        if !terms.waits_for(&retry) {
-            return Ok(Taken::Refused(retry));
-        }
-        first = at;
-        tokio::time::sleep(poll.next(&retry)).await;
+    };
+    match timeout_at(until, taking).await {
+        Ok(answer) => answer,
+        Err(_) => too_late(inner, wants, why),
     }
+}
+
+/// All but `first`, now; else which of them is not to be had, and why.
+async fn take_others(
+    inner: &Arc<Inner>,
+    wants: &[Want],
+    first: usize,
+    terms: Terms,
+    held: &mut Fresh,
+) -> Option<(usize, Setback)> {
+    let now = Terms { until: None, stays: false, ..terms };
+    for (at, want) in wants.iter().enumerate().filter(|(at, _)| *at != first) {
+        match take_part(inner, want, now).await {
+            Ok(Taken::Granted(fresh)) => held.join(fresh),
+            Ok(Taken::Refused(retry)) => return Some((at, Setback::Refused(retry))),
+            Err(error) => return Some((at, Setback::of(error, &want.entry.dimension))),
+        }
+    }
+    None
 }
 
 async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
@@ -121,7 +146,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
         if reading.bucket.is_anchored_far_ahead(now) {
             return None;
         }
-        let claim = Claim { cost: want.cost, patience: std::time::Duration::ZERO };
+        let claim = Claim { cost: want.cost, patience: Duration::ZERO };
         let refusal = RatePlanner::new(&reading.bucket).refusal(claim, now)?;
         Some(refused(&want.entry.dimension, refusal))
     }))

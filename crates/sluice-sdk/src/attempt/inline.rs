@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use sluice_core::{Cost, InlineRelease, LeaseId};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
-use super::{Answer, Fresh, Taken, Terms, Want, stopped};
+use super::{Answer, Fresh, Terms, Want, behind, round, stopped, too_late};
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{ReleaseError, Released};
-use crate::heal;
+use crate::give_back::{RELEASE_PATIENCE, ReleaseError, Released};
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
-use crate::load::{self, InLine};
-use crate::outcome::RetryIn;
-use crate::retry::Poll;
+use crate::load::InLine;
+use crate::poll::Poll;
+use crate::waiting::{Patience, Setback};
 
 mod batch;
 
@@ -33,7 +33,13 @@ pub(crate) enum InlineAsk {
         /// Once a write that named it has gone unanswered.
         trace: Option<Trace>,
     },
-    Release(InlineRelease),
+    Release {
+        lease: InlineRelease,
+        /// Until then it is tried, whatever comes between.
+        until: Instant,
+        /// Whether a write that named it has gone unanswered.
+        is_doubted: bool,
+    },
 }
 
 /// A lease that may be there without its caller knowing. Dropped with a caller that left, or that was told of a failure, it is
@@ -85,26 +91,38 @@ impl InlineAsk {
         matches!(fresh.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 
-    fn waits_for(&self, retry: &RetryIn) -> bool {
-        matches!(self, Self::Take { terms, .. } if terms.waits_for(retry))
+    /// How long it stays in line.
+    fn patience(&self, inner: &Inner) -> Patience {
+        match self {
+            Self::Take { terms, .. } => terms.in_line(inner),
+            // What the table holds is given back to the table.
+            Self::Release { until, .. } => {
+                Patience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
+            }
+        }
     }
 }
 
 /// Takes slots, waiting in line for them where `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
-    let lane = &want.entry.inline;
-    let _in_line = terms.until.map(|_| InLine::join(&want.entry, want.cost));
+    let in_line = terms.stays.then(|| InLine::join(&want.entry, want.cost));
     loop {
-        if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
-            let retry = load::behind(&want.entry, want.cost, retry, inner.now());
-            heal::refused(inner, &want.entry, &retry);
-            return Ok(Taken::Refused(retry));
-        }
-        match join(inner, &want.entry, InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None }).await {
-            Ok(Reply::Taken(answer)) => return answer,
-            Ok(Reply::Released(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
-            Err(NoAnswer::NotServed) => {}
+        let ask = InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
+        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+        let takes = |ask: &InlineAsk| matches!(ask, InlineAsk::Take { .. });
+        let place = match want.entry.inline.join_if(ask, stays, takes, service(inner, &want.entry)) {
+            Ok(place) => place,
+            Err(setback) => return behind(inner, std::slice::from_ref(want), setback),
+        };
+        match place.answer_until(terms.stays_until()).await {
+            Some(Ok(Reply::Taken(answer))) => return answer,
+            Some(Ok(Reply::Released(_)) | Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
+            Some(Err(NoAnswer::NotServed)) => {}
+            None => {
+                drop(in_line);
+                return too_late(inner, std::slice::from_ref(want), want.entry.inline.why());
+            }
         }
     }
 }
@@ -115,9 +133,12 @@ pub(crate) async fn release(
     entry: &Arc<Entry>,
     lease: InlineRelease,
 ) -> Result<Released, ReleaseError> {
+    let until = Instant::now() + RELEASE_PATIENCE;
     loop {
-        let answer = join(inner, entry, InlineAsk::Release(lease.clone()));
-        match answer.await {
+        let ask = InlineAsk::Release { lease: lease.clone(), until, is_doubted: false };
+        let place = entry.inline.join(ask, service(inner, entry));
+        entry.inline.wake();
+        match place.answer().await {
             Ok(Reply::Released(released)) => return released,
             Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
             Err(NoAnswer::NotServed) => {}
@@ -125,14 +146,9 @@ pub(crate) async fn release(
     }
 }
 
-async fn join(inner: &Arc<Inner>, entry: &Arc<Entry>, ask: InlineAsk) -> Result<Reply, NoAnswer> {
-    let gives = matches!(ask, InlineAsk::Release(_));
-    let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
-    let place = entry.inline.join(ask, service);
-    if gives {
-        entry.inline.wake();
-    }
-    place.answer().await
+fn service(inner: &Arc<Inner>, entry: &Arc<Entry>) -> impl FnOnce(Seat<InlineAsk, Reply>) -> Service {
+    let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+    |seat| Box::pin(serve(inner, entry, seat))
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, Reply>) {
@@ -140,9 +156,9 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, R
     // All who are in line: those who give back must not stand behind a write's worth of those who wait.
     while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
-        let batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
-        let result = batch.serve().await;
-        if seat.after(served, result, &mut poll).await {
+        let mut batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
+        round::serve(&inner, &mut batch).await;
+        if seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await {
             entry.doubt();
         }
     }

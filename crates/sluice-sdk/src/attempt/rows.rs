@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use sluice_core::{Cost, Dimension, LeaseId};
 
-use super::{Answer, Fresh, Taken, Terms, Want, stopped};
+use super::{Answer, Fresh, Terms, Want, behind, round, stopped, too_late};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::Part;
-use crate::heal;
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
-use crate::load::{self, InLine};
-use crate::retry::Poll;
+use crate::load::InLine;
+use crate::poll::Poll;
+use crate::waiting::Setback;
 
 mod batch;
 mod transaction;
@@ -52,24 +52,24 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         ids: wants.iter().map(|_| inner.config.lease_ids.next()).collect(),
         terms,
     };
-    let slots = wants.iter().filter(|want| want.concurrent && terms.until.is_some());
-    let _in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
+    let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
+    let in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
     loop {
-        if let Some(retry) = lane.blocked().filter(|retry| !terms.waits_for(retry)) {
-            let Some(want) = wants.iter().find(|want| want.entry.dimension == retry.dimension) else {
-                return Ok(Taken::Refused(retry));
-            };
-            let retry = load::behind(&want.entry, want.cost, retry, inner.now());
-            heal::refused(inner, &want.entry, &retry);
-            return Ok(Taken::Refused(retry));
-        }
         let service =
             |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };
-        let ticket = lane.join(ask.clone(), service);
-        match ticket.answer().await {
-            Ok(answer) => return answer,
-            Err(NoAnswer::NotServed) => {}
-            Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
+        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+        let place = match lane.join_if(ask.clone(), stays, |_| true, service) {
+            Ok(place) => place,
+            Err(setback) => return behind(inner, wants, setback),
+        };
+        match place.answer_until(terms.stays_until()).await {
+            Some(Ok(answer)) => return answer,
+            Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Lost)) => return Err(stopped("TransactWriteItems").into()),
+            None => {
+                drop(in_line);
+                return too_late(inner, wants, lane.why());
+            }
         }
     }
 }
@@ -79,9 +79,11 @@ async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, 
     // All who are in line: who does not wait must not stand unheard behind a transaction's worth of those who do.
     while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
-        let batch = Batch { inner: &inner, entries: &entries, lane: &lane, turns, waiting: None, orphans: Vec::new() };
-        let result = batch.serve().await;
-        if seat.after(served, result, &mut poll).await {
+        let (inner, entries, lane) = (&inner, &entries, &lane);
+        let mut batch = Batch { inner, entries, lane, turns, waiting: None, orphans: Vec::new() };
+        round::serve(inner, &mut batch).await;
+        let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
+        if seat.after(served, (batch.waiting, batch.orphans), &mut poll, crowd).await {
             entries.iter().for_each(|entry| entry.doubt());
         }
     }

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Claim, Cost, Form, Plan, Planned, RateReceipt, Starts, Take, Timestamp};
+use sluice_core::{Amount, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RateReceipt, Starts, Take, Timestamp};
 use tokio::time::Instant;
 
 use super::fresh::Via;
+use super::round::{self, Step};
 use super::{
-    Answer, Fresh, Taken, Terms, Want, contended, known, parse, refresh, refused, saw, stopped, try_again, unknown,
+    Answer, Fresh, Taken, Terms, Want, contended, known, parse, refresh, refused, saw, stopped, too_late, unknown,
 };
 use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::grant::{Part, Parts};
-use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
+use crate::lane::{Lane, NoAnswer, Seat, Service, Turn, Waiting, stay};
+use crate::poll::Poll;
 use crate::prefetch;
 use crate::store::{IfAmbiguous, Item, Written};
+use crate::waiting::Setback;
 
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
 type TokenTurn = Turn<TokenAsk, Answer>;
@@ -46,23 +49,32 @@ impl TokenAsk {
 
 /// Takes the cost through the lane of the bucket.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    let lane = &*want.entry.tokens;
     loop {
         let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), seat)) };
-        let ticket = want.entry.tokens.join(TokenAsk { cost: want.cost, terms }, service);
-        match ticket.answer().await {
-            Ok(answer) => return answer,
-            Err(NoAnswer::NotServed) => {}
-            Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
+        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+        let place = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, |_| true, service) {
+            Ok(place) => place,
+            Err(setback) => return setback.answer(),
+        };
+        match place.answer_until(terms.stays_until()).await {
+            Some(Ok(answer)) => return answer,
+            Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
+            None => return too_late(inner, std::slice::from_ref(want), lane.why()),
         }
     }
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
+    let mut poll = Poll::default();
     while let Some(turns) = seat.next(MOST_AT_ONCE).await {
-        let orphans = Batch { inner: &inner, entry: &entry, turns, orphans: Vec::new(), lot: None }.serve().await;
-        seat.batch_is_over();
-        // To those in line, if they ask for just that, or back to the bucket.
-        drop(orphans);
+        let served = turns.len();
+        let (inner, entry) = (&inner, &entry);
+        let mut batch = Batch { inner, entry, turns, waiting: None, orphans: Vec::new(), lot: None };
+        round::serve(inner, &mut batch).await;
+        // What nobody took: to those in line, if they ask for just that, or back to the bucket.
+        seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
     }
 }
 
@@ -71,6 +83,8 @@ struct Batch<'a> {
     inner: &'a Arc<Inner>,
     entry: &'a Arc<Entry>,
     turns: Vec<TokenTurn>,
+    /// Those who stay in line.
+    waiting: Waiting<TokenAsk, Answer>,
     /// What was granted to callers who had gone away, for the next.
     orphans: Vec<Fresh>,
     /// What to take ahead besides: measured once, whatever is planned again.
@@ -88,59 +102,54 @@ struct Sent {
     began: Instant,
 }
 
-impl Batch<'_> {
-    /// Plans and writes until each caller has its answer.
-    async fn serve(mut self) -> Vec<Fresh> {
-        let mut tries = 0;
-        while !self.turns.is_empty() {
-            let reading = match known(self.inner, self.entry).await {
-                Ok(reading) => reading,
-                Err(error) => return self.fail(&error),
-            };
-            if reading.bucket.limit().is_concurrent() {
-                // Removed and made anew as another type, this moment: the next attempt sees it as it is.
-                return self.refuse_all();
-            }
-            let now = match self.inner.time().await {
-                Ok(now) => now,
-                Err(error) => return self.fail(&error.into()),
-            };
-            self.serve_without_write(&reading.bucket, now);
-            let sent = match self.plan(&reading, now) {
-                Ok(Some(sent)) => sent,
-                Ok(None) => continue,
-                // A read costs half of a write that fails.
-                Err(Unread) => match refresh(self.inner, self.entry).await {
-                    Ok(_) => continue,
-                    Err(error) => return self.fail(&error),
-                },
-            };
-            // A second application after a lost reply takes tokens twice: against these callers, and they refill.
-            match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await {
-                Ok(Written::Applied(row)) => {
-                    if let Err(error) = self.granted(&row, &sent) {
-                        return self.fail(&error);
-                    }
-                    continue;
-                }
-                Ok(Written::ConditionFailed(Some(row))) => match saw(self.inner, self.entry, &row) {
-                    Ok(bucket) => self.learn(&sent, &reading.bucket, &bucket),
-                    Err(error) => return self.fail(&error),
-                },
-                Ok(Written::ConditionFailed(None)) => {
-                    let error = unknown(self.inner, self.entry);
-                    return self.fail(&error);
-                }
-                Err(error) => return self.fail(&error.into()),
-            }
-            tries += 1;
-            if !try_again(self.inner, tries, &self.entry.dimension).await {
-                return self.refuse_all();
-            }
-        }
-        self.orphans
+impl round::Batch for Batch<'_> {
+    fn dimension(&self) -> &Dimension {
+        &self.entry.dimension
     }
 
+    fn has_callers(&mut self) -> bool {
+        self.turns.retain(|turn| !turn.is_left());
+        !self.turns.is_empty()
+    }
+
+    async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
+        let reading = known(self.inner, self.entry).await?;
+        if reading.bucket.limit().is_concurrent() {
+            // Removed and made anew as another type, this moment: the next attempt sees it as it is.
+            self.refuse_all();
+            return Ok(Step::Served);
+        }
+        let now = self.inner.time().await?;
+        self.serve_without_write(&reading.bucket, now);
+        let sent = match self.plan(&reading, now, has_read) {
+            Ok(Some(sent)) => sent,
+            Ok(None) => return Ok(Step::Served),
+            // A read costs half of a write that fails.
+            Err(Unread) => return refresh(self.inner, self.entry).await.map(|_| Step::Read),
+        };
+        // A second application after a lost reply takes tokens twice: against these callers, and they refill.
+        match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
+            Written::ConditionFailed(Some(row)) => {
+                let bucket = saw(self.inner, self.entry, &row)?;
+                self.learn(&sent, &reading.bucket, &bucket);
+                Ok(Step::Overtaken)
+            }
+            Written::ConditionFailed(None) => Err(unknown(self.inner, self.entry)),
+        }
+    }
+
+    fn set_back(&mut self, setback: &Setback) {
+        for turn in std::mem::take(&mut self.turns) {
+            match setback.is_waited_out(turn.ask.terms.in_line(self.inner)) {
+                true => stay(&mut self.waiting, turn, setback),
+                false => turn.answer(setback.clone().answer()),
+            }
+        }
+    }
+}
+
+impl Batch<'_> {
     /// From what is in stock, and from the starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let has_abandoned = self.entry.has_abandoned();
@@ -174,7 +183,7 @@ impl Batch<'_> {
     }
 
     /// The write for all who fit. Where nobody does, and the reading may be believed, all are answered.
-    fn plan(&mut self, reading: &Reading, now: Timestamp) -> Result<Option<Sent>, Unread> {
+    fn plan(&mut self, reading: &Reading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
         let claims: Vec<Claim> = self.turns.iter().map(|turn| turn.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
         let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
@@ -188,7 +197,7 @@ impl Batch<'_> {
             let upto = batch.answers.iter().map(upto).collect();
             return Ok(Some(Sent { planned, upto, total, prefetched, now, began }));
         }
-        if !reading.may_refuse(now) {
+        if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
                 return Err(Unread);
             }
@@ -263,18 +272,10 @@ impl Batch<'_> {
         Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
     }
 
-    fn refuse_all(self) -> Vec<Fresh> {
-        for turn in self.turns {
+    fn refuse_all(&mut self) {
+        for turn in std::mem::take(&mut self.turns) {
             turn.answer(Ok(Taken::Refused(contended(&self.entry.dimension))));
         }
-        self.orphans
-    }
-
-    fn fail(self, error: &AcquireError) -> Vec<Fresh> {
-        for turn in self.turns {
-            turn.answer(Err(error.clone()));
-        }
-        self.orphans
     }
 }
 

@@ -4,20 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::acquire::AcquireError;
-use crate::attempt::{self, LeaseTerm, Terms, in_parallel, known_since, longest, wants};
+use crate::attempt::{self, LeaseTerm, Terms, in_parallel, known_since, wants_in_line};
 use crate::cache::Entry;
 use crate::client::Inner;
+use crate::config::OnUnavailable;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
-use crate::heal;
-use crate::load;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::{Ask, RequestError};
-use crate::retry::Backoff;
-use crate::store::StoreError;
+use crate::waiting::Setback;
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken again when the call
 /// can be made: kept until then, they could come in a burst that the vendor does not allow.
@@ -62,7 +60,10 @@ impl<'a> Waiting<'a> {
 
     /// A grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Waited<Grant> {
-        let (slots, tokens) = self.slots_and_tokens(asks).await?;
+        let (slots, tokens) = match self.slots_and_tokens(asks).await? {
+            Ok(asks) => asks,
+            Err(retry) => return Ok(Err(retry)),
+        };
         loop {
             self.lease_lost.store(false, Ordering::Relaxed);
             let mut held = Uncalled::default();
@@ -123,38 +124,24 @@ impl<'a> Waiting<'a> {
         entries.iter().filter_map(blocked).max_by_key(|retry| retry.wait)
     }
 
-    /// Tells the asks for slots from those for tokens. While DynamoDB is out, what is not known is taken for tokens.
-    async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Result<(Vec<Ask>, Vec<Ask>), AcquireError> {
-        let concurrent: Vec<bool> = loop {
-            match wants(self.inner, &asks).await {
-                Ok(wants) => break wants.iter().map(|want| want.concurrent).collect(),
-                Err(AcquireError::Store(error)) if error.is_unavailable() => break vec![false; asks.len()],
-                Err(AcquireError::Store(StoreError::Contended { .. })) if !self.left().is_zero() => {
-                    sleep(Backoff::DEFAULT.cap()).await;
-                }
-                Err(error) => return Err(error),
-            }
+    /// Tells the asks for slots from those for tokens. While an outage is answered locally, what is not known is taken for tokens.
+    async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Waited<(Vec<Ask>, Vec<Ask>)> {
+        let concurrent: Vec<bool> = match wants_in_line(self.inner, &asks, self.terms(Duration::ZERO)).await {
+            Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
+            Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => vec![false; asks.len()],
+            Err(setback) => return setback.told().map(Err),
         };
         let (slots, tokens): (Vec<_>, Vec<_>) = asks.into_iter().zip(concurrent).partition(|(_, slot)| *slot);
         let asks = |pairs: Vec<(Ask, bool)>| pairs.into_iter().map(|(ask, _)| ask).collect();
-        Ok((asks(slots), asks(tokens)))
+        Ok(Ok((asks(slots), asks(tokens))))
     }
 
     /// Takes slots, waiting in the lane for them: first in, first out.
     async fn in_line(&self, asks: &[Ask]) -> Waited<Grant> {
-        // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
-        match timeout_at(self.until, self.ask(asks)).await {
-            Ok(answer) => Ok(match answer? {
-                Outcome::Granted(grant) => Ok(grant),
-                Outcome::RetryIn(retry) => Err(retry),
-            }),
-            Err(_) => {
-                let told = still_in_line(self.inner, asks);
-                let told = told.unwrap_or_else(|| attempt::contended(&asks[0].dimension));
-                heal::refused(self.inner, &self.inner.entry(&told.dimension), &told);
-                Ok(Err(told))
-            }
-        }
+        Ok(match self.ask(asks, Duration::ZERO).await? {
+            Outcome::Granted(grant) => Ok(grant),
+            Outcome::RetryIn(retry) => Err(retry),
+        })
     }
 
     /// Books tokens and sleeps until their start. Of several dimensions the one with the longest wait is booked first and
@@ -165,7 +152,7 @@ impl<'a> Waiting<'a> {
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
             // A lease that is written with a booking must outlast the wait for its start.
-            match self.ask_with(&batch, self.left()).await? {
+            match self.ask(&batch, self.left()).await? {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
@@ -214,32 +201,22 @@ impl<'a> Waiting<'a> {
         again
     }
 
-    async fn ask(&self, asks: &[Ask]) -> Result<Outcome, AcquireError> {
-        self.ask_with(asks, Duration::ZERO).await
-    }
-
-    /// As [`ask`](Self::ask), with leases that last `longer`.
-    async fn ask_with(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
-        let LeaseTerm { at_least, until } = self.lease;
-        let lease = LeaseTerm { at_least: at_least + longer, until: until.map(|until| until + longer) };
-        let answer = attempt::submit(self.inner, asks, Terms { until: Some(self.until), lease }).await;
+    /// Asks for a grant whose leases last `longer`.
+    async fn ask(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
+        let answer = attempt::submit(self.inner, asks, self.terms(longer)).await;
         if let Ok(Outcome::Granted(grant)) = &answer {
             *self.acquiring.lock().unwrap_or_else(PoisonError::into_inner) += grant.acquiring();
         }
         answer
     }
 
+    fn terms(&self, longer: Duration) -> Terms {
+        let LeaseTerm { at_least, until } = self.lease;
+        let lease = LeaseTerm { at_least: at_least + longer, until: until.map(|until| until + longer) };
+        Terms { until: Some(self.until), stays: true, lease }
+    }
+
     fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
-}
-
-/// By the bucket with the longest wait: which of them was full is not known any more.
-fn still_in_line(inner: &Inner, asks: &[Ask]) -> Option<RetryIn> {
-    let now = inner.now();
-    longest(asks.iter().filter_map(|ask| {
-        let entry = inner.entry(&ask.dimension);
-        let per_call = entry.limit()?.cost_per_call();
-        Some(load::in_vain(&entry, ask.cost_or(per_call), now))
-    }))
 }

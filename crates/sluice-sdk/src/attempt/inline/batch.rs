@@ -10,31 +10,31 @@ use sluice_core::{
 use tokio::time::Instant;
 
 use super::super::fresh::Via;
-use super::super::{Fresh, PLANS_AT_ONCE, Taken, contended, known, parse, refresh, refused, saw, try_again, unknown};
+use super::super::round::{self, Step};
+use super::super::{Fresh, Taken, contended, known, parse, refresh, refused, saw, unknown};
 use super::{InlineAsk, InlineTurn, Reply, Trace};
 use crate::acquire::AcquireError;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{RELEASE_TRIES, ReleaseError, Released};
+use crate::give_back::{ReleaseError, Released};
 use crate::grant::{Part, Parts};
 use crate::heal;
+use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::outcome::RetryIn;
-use crate::store::{IfAmbiguous, StoreError, Written};
+use crate::store::{IfAmbiguous, Written};
+use crate::waiting::Setback;
 
 /// The callers of one write, in order.
 pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entry: &'a Arc<Entry>,
     pub(super) turns: Vec<InlineTurn>,
-    /// Those who would rather wait than be refused, and what for.
-    pub(super) waiting: Option<(Vec<InlineTurn>, RetryIn)>,
+    /// Those who stay in line.
+    pub(super) waiting: Waiting<InlineAsk, Reply>,
     /// What was granted to callers who had gone away.
     pub(super) orphans: Vec<Fresh>,
 }
-
-/// Those who wait, if any, and what nobody took.
-pub(super) type Served = (Option<(Vec<InlineTurn>, RetryIn)>, Vec<Fresh>);
 
 /// A plan, with the turns that it is for.
 struct Draft {
@@ -44,97 +44,66 @@ struct Draft {
     at: Timestamp,
 }
 
-/// Who gives up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whom {
-    Takers,
-    All,
+impl round::Batch for Batch<'_> {
+    fn dimension(&self) -> &Dimension {
+        &self.entry.dimension
+    }
+
+    fn has_callers(&mut self) -> bool {
+        self.turns.retain(|turn| !turn.is_left());
+        !self.turns.is_empty()
+    }
+
+    async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
+        let reading = known(self.inner, self.entry).await?;
+        if !reading.bucket.limit().is_concurrent() {
+            // Made anew as another type: there is nothing to take or to give back.
+            self.no_bucket(&Ok(contended(&self.entry.dimension)));
+            return Ok(Step::Served);
+        }
+        let now = self.inner.time().await?;
+        self.answer_held(&reading.bucket, now);
+        let draft = self.plan(&InlinePlanner::new(&reading.bucket), now);
+        let began = Instant::now();
+        let Some(update) = &draft.plan.update else {
+            let is_refused = draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
+            if is_refused && !has_read && !reading.may_refuse(now) {
+                // A read costs less than a write that fails, and disturbs nobody.
+                return refresh(self.inner, self.entry).await.map(|_| Step::Read);
+            }
+            self.settle(draft, Duration::ZERO);
+            return Ok(Step::Served);
+        };
+        // A second application fails, and finds in the row what the first one did.
+        let mut in_doubt = false;
+        let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut in_doubt).await;
+        if in_doubt && !matches!(sent, Ok(Written::Applied(_))) {
+            self.leave_traces(&draft);
+        }
+        match sent? {
+            Written::Applied(row) => {
+                let bucket = parse(&self.entry.dimension, &row)?;
+                self.entry.wrote(Arc::new(bucket), self.inner.now());
+                self.settle(draft, began.elapsed());
+                Ok(Step::Served)
+            }
+            Written::ConditionFailed(Some(row)) => saw(self.inner, self.entry, &row).map(|_| Step::Overtaken),
+            Written::ConditionFailed(None) => {
+                let error = unknown(self.inner, self.entry);
+                self.no_bucket(&Err(error));
+                Ok(Step::Served)
+            }
+        }
+    }
+
+    fn set_back(&mut self, setback: &Setback) {
+        for turn in std::mem::take(&mut self.turns) {
+            self.refuse(turn, setback);
+        }
+    }
 }
 
 impl Batch<'_> {
-    /// Plans and writes until each caller has its answer, or waits.
-    pub(super) async fn serve(mut self) -> Served {
-        // Releases that a write without an answer has named.
-        let (mut tries, mut throttled, mut doubted) = (0, 0, Vec::new());
-        while !self.turns.is_empty() {
-            let reading = match known(self.inner, self.entry).await {
-                Ok(reading) => reading,
-                Err(error) => return self.fail(&error),
-            };
-            if !reading.bucket.limit().is_concurrent() {
-                // Made anew as another type: there is nothing to take or to give back.
-                let retry = contended(&self.entry.dimension);
-                return self.no_bucket(&Ok(retry));
-            }
-            let now = match self.inner.time().await {
-                Ok(now) => now,
-                Err(error) => return self.fail(&error.into()),
-            };
-            self.answer_held(&reading.bucket, now);
-            let draft = self.plan(&InlinePlanner::new(&reading.bucket), now);
-            let began = Instant::now();
-            let Some(update) = &draft.plan.update else {
-                let is_refused = draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
-                if is_refused && !reading.may_refuse(now) {
-                    // A read costs less than a write that fails, and disturbs nobody.
-                    match refresh(self.inner, self.entry).await {
-                        Ok(_) => continue,
-                        Err(error) => return self.fail(&error),
-                    }
-                }
-                self.settle(draft, &doubted, Duration::ZERO);
-                continue;
-            };
-            // A second application fails, and finds in the row what the first one did.
-            let mut in_doubt = false;
-            let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut in_doubt).await;
-            if in_doubt && !matches!(sent, Ok(Written::Applied(_))) {
-                doubted.extend(self.leave_traces(&draft));
-            }
-            match sent {
-                Ok(Written::Applied(row)) => {
-                    let bucket = match parse(&self.entry.dimension, &row) {
-                        Ok(bucket) => Arc::new(bucket),
-                        Err(error) => return self.fail(&error),
-                    };
-                    self.entry.wrote(bucket, self.inner.now());
-                    self.settle(draft, &doubted, began.elapsed());
-                    continue;
-                }
-                Ok(Written::ConditionFailed(Some(row))) => {
-                    if let Err(error) = saw(self.inner, self.entry, &row) {
-                        return self.fail(&error);
-                    }
-                }
-                Ok(Written::ConditionFailed(None)) => {
-                    let error = unknown(self.inner, self.entry);
-                    return self.no_bucket(&Err(error));
-                }
-                Err(StoreError::Contended { .. }) => {
-                    throttled += 1;
-                    self.give_up(if throttled > RELEASE_TRIES { Whom::All } else { Whom::Takers });
-                    continue;
-                }
-                Err(error) => return self.fail(&error.into()),
-            }
-            tries += 1;
-            self.pause(tries).await;
-        }
-        (self.waiting, self.orphans)
-    }
-
-    /// Before the next try. Those who take are told where there were too many; a slot that is not given back is lost to all for as
-    /// long as its lease lasts.
-    async fn pause(&mut self, tries: u32) {
-        if try_again(self.inner, tries, &self.entry.dimension).await {
-            return;
-        }
-        self.give_up(if tries > PLANS_AT_ONCE + RELEASE_TRIES { Whom::All } else { Whom::Takers });
-        if !self.turns.is_empty() {
-            self.inner.store.back_off(tries).await;
-        }
-    }
-
     fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> Draft {
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());
@@ -144,7 +113,7 @@ impl Batch<'_> {
                     let ends = now.after(terms.lease.length());
                     takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
                 }
-                InlineAsk::Release(lease) => {
+                InlineAsk::Release { lease, .. } => {
                     releases.push(at);
                     released.push(lease.clone());
                 }
@@ -155,7 +124,8 @@ impl Batch<'_> {
         // First come, first served: nobody is granted a slot past one who waits for it.
         let is_waiting = |(at, answer): &(usize, &InlineAnswer)| match answer {
             InlineAnswer::Refused(refusal) => {
-                self.turns[of[*at]].ask.waits_for(&refused(&self.entry.dimension, *refusal))
+                let retry = refused(&self.entry.dimension, *refusal);
+                self.turns[of[*at]].ask.patience(self.inner).waits_for(&retry)
             }
             _ => false,
         };
@@ -169,7 +139,7 @@ impl Batch<'_> {
     }
 
     /// Hands out what the plan says, of which the write, if there was one, is applied.
-    fn settle(&mut self, draft: Draft, doubted: &[LeaseId], took: Duration) {
+    fn settle(&mut self, draft: Draft, took: Duration) {
         let mut turns: Vec<Option<InlineTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
         for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
@@ -177,7 +147,7 @@ impl Batch<'_> {
                 ReleaseAnswer::GivenBack => Released::GivenBack,
                 ReleaseAnswer::Capped => Released::AlreadyCapped,
                 // The answer of its own write was lost, perhaps: nothing says that anyone else was there.
-                ReleaseAnswer::Gone if Self::is_doubted(turns[*at].as_ref(), doubted) => Released::GivenBack,
+                ReleaseAnswer::Gone if turns[*at].as_ref().is_some_and(is_doubted) => Released::GivenBack,
                 ReleaseAnswer::Gone => Released::LeaseGone,
                 _ => continue,
             };
@@ -204,8 +174,8 @@ impl Batch<'_> {
                 }
                 InlineAnswer::Refused(refusal) => {
                     let InlineAsk::Take { cost, terms, .. } = &turn.ask else { continue };
-                    let retry = load::refusal(self.inner, self.entry, *cost, terms.until.is_some(), *refusal);
-                    self.refuse(turn, retry);
+                    let retry = load::refusal(self.inner, self.entry, *cost, terms.stays, *refusal);
+                    self.refuse(turn, &Setback::Refused(retry));
                 }
                 InlineAnswer::NeverSatisfiable { capacity } => {
                     let InlineAsk::Take { cost, .. } = &turn.ask else { continue };
@@ -219,7 +189,7 @@ impl Batch<'_> {
         let rest = turns.into_iter().flatten();
         match self.waiting.as_ref().map(|(_, why)| why.clone()) {
             // Who stands behind one who waits does so too, or is refused.
-            Some(why) if !has_written => rest.for_each(|turn| self.refuse(turn, why.clone())),
+            Some(why) if !has_written => rest.for_each(|turn| self.refuse(turn, &why)),
             _ => self.turns = rest.collect(),
         }
     }
@@ -266,18 +236,14 @@ impl Batch<'_> {
         for turn in std::mem::take(&mut self.turns) {
             let is_held = match &turn.ask {
                 InlineAsk::Take { id, .. } => bucket.inline().is_some_and(|leases| leases.contains(id)),
-                InlineAsk::Release(_) => false,
+                InlineAsk::Release { .. } => false,
             };
             if is_held { self.grant_held(turn, bucket, at) } else { self.turns.push(turn) }
         }
     }
 
-    fn is_doubted(turn: Option<&InlineTurn>, doubted: &[LeaseId]) -> bool {
-        matches!(turn.map(|turn| &turn.ask), Some(InlineAsk::Release(lease)) if doubted.contains(&lease.id))
-    }
-
-    /// The write that named them has gone unanswered, and may be applied at any time. Returns the leases that it gives back.
-    fn leave_traces(&mut self, draft: &Draft) -> Vec<LeaseId> {
+    /// The write that named them has gone unanswered, and may be applied at any time.
+    fn leave_traces(&mut self, draft: &Draft) {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
             let InlineAsk::Take { id, cost, .. } = &self.turns[at].ask else { continue };
@@ -286,74 +252,61 @@ impl Batch<'_> {
                 trace.replace(made).into_iter().for_each(Trace::forget);
             }
         }
-        let released = |at: &usize| match &self.turns[*at].ask {
-            InlineAsk::Release(lease) => Some(lease.id.clone()),
-            InlineAsk::Take { .. } => None,
-        };
-        draft.releases.iter().filter_map(released).collect()
-    }
-
-    fn refuse(&mut self, turn: InlineTurn, retry: RetryIn) {
-        if turn.ask.waits_for(&retry) {
-            heal::waits(self.inner, self.entry, &retry);
-            self.waiting.get_or_insert_with(|| (Vec::new(), retry)).0.push(turn);
-        } else {
-            heal::refused(self.inner, self.entry, &retry);
-            turn.answer(Reply::Taken(Ok(Taken::Refused(retry))));
-        }
-    }
-
-    /// Other writers were faster in every try.
-    fn give_up(&mut self, whom: Whom) {
-        for turn in std::mem::take(&mut self.turns) {
-            match &turn.ask {
-                InlineAsk::Take { .. } => self.refuse(turn, contended(&self.entry.dimension)),
-                InlineAsk::Release(_) if whom == Whom::Takers => self.turns.push(turn),
-                InlineAsk::Release(lease) => {
-                    let key = format!("{}/{}", self.entry.dimension, lease.id.as_str());
-                    turn.answer(Reply::Released(Err(ReleaseError::Contended { key })));
-                }
+        for at in &draft.releases {
+            if let InlineAsk::Release { is_doubted, .. } = &mut self.turns[*at].ask {
+                *is_doubted = true;
             }
         }
     }
 
-    /// The bucket is gone, and its leases with it.
-    fn no_bucket(self, takes: &Result<RetryIn, AcquireError>) -> Served {
-        for turn in self.turns {
-            let reply = match turn.ask {
-                InlineAsk::Take { .. } => Reply::Taken(takes.clone().map(Taken::Refused)),
-                InlineAsk::Release(_) => Reply::Released(Ok(Released::LeaseGone)),
-            };
-            turn.answer(reply);
+    /// Answers a caller, or keeps it in line.
+    fn refuse(&mut self, turn: InlineTurn, why: &Setback) {
+        let stays = why.is_waited_out(turn.ask.patience(self.inner));
+        if let (InlineAsk::Take { .. }, Setback::Refused(retry)) = (&turn.ask, why) {
+            match stays {
+                true => heal::waits(self.inner, self.entry, retry),
+                false => heal::refused(self.inner, self.entry, retry),
+            }
         }
-        (self.waiting, self.orphans)
+        if stays {
+            return stay(&mut self.waiting, turn, why);
+        }
+        let reply = match &turn.ask {
+            InlineAsk::Take { .. } => Reply::Taken(why.clone().answer()),
+            InlineAsk::Release { lease, .. } => {
+                Reply::Released(Err(release_error(why, &self.entry.dimension, &lease.id)))
+            }
+        };
+        turn.answer(reply);
     }
 
-    fn fail(self, error: &AcquireError) -> Served {
-        for turn in self.turns {
-            let reply = match &turn.ask {
-                InlineAsk::Take { .. } => Reply::Taken(Err(error.clone())),
-                InlineAsk::Release(lease) => {
-                    Reply::Released(Err(release_error(error, &self.entry.dimension, &lease.id)))
-                }
+    /// The bucket is gone, and its leases with it.
+    fn no_bucket(&mut self, takes: &Result<RetryIn, AcquireError>) {
+        for turn in std::mem::take(&mut self.turns) {
+            let reply = match turn.ask {
+                InlineAsk::Take { .. } => Reply::Taken(takes.clone().map(Taken::Refused)),
+                InlineAsk::Release { .. } => Reply::Released(Ok(Released::LeaseGone)),
             };
             turn.answer(reply);
         }
-        (self.waiting, self.orphans)
     }
 }
 
-fn release_error(error: &AcquireError, dimension: &Dimension, id: &LeaseId) -> ReleaseError {
+fn release_error(why: &Setback, dimension: &Dimension, id: &LeaseId) -> ReleaseError {
     let key = format!("{dimension}/{}", id.as_str());
-    match error {
-        AcquireError::Store(StoreError::Contended { .. }) => ReleaseError::Contended { key },
-        AcquireError::Store(error) => ReleaseError::Store(error.clone()),
-        other => ReleaseError::Refused { key, message: other.to_string() },
+    match why.clone().told() {
+        Ok(_) => ReleaseError::Contended { key },
+        Err(AcquireError::Store(error)) => ReleaseError::Store(error),
+        Err(other) => ReleaseError::Refused { key, message: other.to_string() },
     }
+}
+
+fn is_doubted(turn: &InlineTurn) -> bool {
+    matches!(turn.ask, InlineAsk::Release { is_doubted: true, .. })
 }
 
 fn told(dimension: &Dimension, ask: &InlineAsk, released: Released) {
-    let InlineAsk::Release(InlineRelease { id, .. }) = ask else { return };
+    let InlineAsk::Release { lease: InlineRelease { id, .. }, .. } = ask else { return };
     if released == Released::GivenBack {
         tracing::debug!(event = "release.ok", %dimension);
     } else {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, Lease, LeaseId, Plan, RateReceipt, Timestamp, Verdict};
+use sluice_core::{Amount, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp, Verdict};
 use tokio::time::Instant;
 
 use super::super::fresh::Via;
-use super::super::{Fresh, PLANS_AT_ONCE, Taken, contended, known, longest, refresh, saw, try_again, unknown};
+use super::super::round::{self, Step};
+use super::super::{Answer, Fresh, Taken, longest, refresh_all, saw, unknown};
 use super::transaction::{Place, Sent, Share, judge};
 use super::{RowAsk, RowLane, RowTurn};
 use crate::acquire::AcquireError;
@@ -16,9 +17,11 @@ use crate::client::Inner;
 use crate::config::Leases;
 use crate::grant::{Part, Parts};
 use crate::heal;
+use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::outcome::RetryIn;
 use crate::store::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
+use crate::waiting::Setback;
 
 /// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
@@ -29,84 +32,59 @@ pub(super) struct Batch<'a> {
     pub(super) entries: &'a [Arc<Entry>],
     pub(super) lane: &'a Arc<RowLane>,
     pub(super) turns: Vec<RowTurn>,
-    /// Those who would rather wait than be refused, and what for.
-    pub(super) waiting: Option<(Vec<RowTurn>, RetryIn)>,
+    /// Those who stay in line.
+    pub(super) waiting: Waiting<RowAsk, Answer>,
     /// What was granted to callers who had gone away.
     pub(super) orphans: Vec<Fresh>,
 }
 
-/// Those who wait, if any, and what nobody took.
-pub(super) type Served = (Option<(Vec<RowTurn>, RetryIn)>, Vec<Fresh>);
+impl round::Batch for Batch<'_> {
+    fn dimension(&self) -> &Dimension {
+        &self.entries[0].dimension
+    }
+
+    fn has_callers(&mut self) -> bool {
+        self.turns.retain(|turn| !turn.is_left());
+        !self.turns.is_empty()
+    }
+
+    async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
+        let now = self.inner.now();
+        let unread: Vec<_> = self.entries.iter().filter(|entry| is_unread(entry, now)).map(Arc::clone).collect();
+        if !unread.is_empty() {
+            return refresh_all(self.inner, &unread).await.map(|()| Step::Read);
+        }
+        let now = self.inner.time().await?;
+        let readings: Vec<_> = self.entries.iter().filter_map(|entry| entry.reading()).collect();
+        let Some(sent) = self.plan(&readings, now) else {
+            if has_read || readings.iter().all(|reading| reading.may_refuse(now)) {
+                if self.repairs(&readings, now).await? {
+                    return Ok(Step::Read);
+                }
+                self.answer_refused(&readings, now);
+                return Ok(Step::Served);
+            }
+            // A read costs an eighth of a transaction that fails.
+            return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
+        };
+        let began = Instant::now();
+        match self.inner.store.transact(&Transaction::new(&sent.writes())).await? {
+            Transacted::Committed => {
+                self.granted(&sent, began.elapsed());
+                Ok(Step::Served)
+            }
+            Transacted::Cancelled(reasons) => self.learn(&sent, &reasons, began.elapsed()),
+        }
+    }
+
+    fn set_back(&mut self, setback: &Setback) {
+        for turn in std::mem::take(&mut self.turns) {
+            self.refuse(turn, setback);
+        }
+    }
+}
 
 impl Batch<'_> {
-    /// Plans and writes until each caller has its answer, or waits.
-    pub(super) async fn serve(mut self) -> Served {
-        let mut tries = 0;
-        while !self.turns.is_empty() {
-            let readings = match self.readings().await {
-                Ok(readings) => readings,
-                Err(error) => return self.fail(&error),
-            };
-            let now = match self.inner.time().await {
-                Ok(now) => now,
-                Err(error) => return self.fail(&error.into()),
-            };
-            let sent = match self.plan(&readings, now) {
-                Some(sent) => sent,
-                None if readings.iter().all(|reading| reading.may_refuse(now)) => {
-                    match self.repairs(&readings, now).await {
-                        Ok(true) => continue,
-                        Ok(false) => self.answer_refused(&readings, now),
-                        Err(error) => return self.fail(&error),
-                    }
-                    break;
-                }
-                None => {
-                    // A read costs an eighth of a transaction that fails.
-                    for entry in self.entries {
-                        if let Err(error) = refresh(self.inner, entry).await {
-                            return self.fail(&error);
-                        }
-                    }
-                    continue;
-                }
-            };
-            let began = Instant::now();
-            match self.inner.store.transact(&Transaction::new(&sent.writes())).await {
-                Ok(Transacted::Committed) => {
-                    self.granted(&sent, began.elapsed());
-                    continue;
-                }
-                Ok(Transacted::Cancelled(reasons)) => match self.learn(&sent, &reasons, began.elapsed()) {
-                    Ok(Learnt::Conflict) => tries = tries.max(PLANS_AT_ONCE - 1),
-                    Ok(Learnt::Rows) => {}
-                    Ok(Learnt::WasApplied) => continue,
-                    Err(error) => return self.fail(&error),
-                },
-                Err(error) => return self.fail(&error.into()),
-            }
-            tries += 1;
-            if !try_again(self.inner, tries, &self.entries[0].dimension).await {
-                for turn in std::mem::take(&mut self.turns) {
-                    self.refuse(turn, contended(&self.entries[0].dimension));
-                }
-            }
-        }
-        (self.waiting, self.orphans)
-    }
-
-    async fn readings(&self) -> Result<Vec<Reading>, AcquireError> {
-        let mut readings = Vec::with_capacity(self.entries.len());
-        for entry in self.entries {
-            let mut reading = known(self.inner, entry).await?;
-            if reading.is_unread(self.inner.now()) {
-                reading = refresh(self.inner, entry).await?;
-            }
-            readings.push(reading);
-        }
-        Ok(readings)
-    }
-
     /// Whether an anchor of the future was moved back, or found to have been. Nobody is refused by one: the wait that is told follows
     /// from the row as it stands.
     async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
@@ -140,7 +118,7 @@ impl Batch<'_> {
                 }
                 Err(no) => {
                     let retry = self.retry(&no, &turn.ask);
-                    if retry.is_some_and(|retry| turn.ask.terms.waits_for(&retry)) {
+                    if retry.is_some_and(|retry| turn.ask.terms.in_line(self.inner).waits_for(&retry)) {
                         break;
                     }
                 }
@@ -177,14 +155,14 @@ impl Batch<'_> {
                     None => {
                         let retries = self.retries(&no, &turn.ask);
                         self.tell_of_full(&turn, &retries);
-                        let retry = longest(retries).unwrap_or_else(|| contended(&self.entries[0].dimension));
-                        self.refuse(turn, retry);
+                        let why = longest(retries).map(Setback::Refused);
+                        self.refuse(turn, &why.unwrap_or_else(|| self.overtaken()));
                     }
                 },
                 // It would fit, and stands behind one who waits.
                 Ok(_) => {
                     let why = self.waiting.as_ref().map(|(_, why)| why.clone());
-                    self.refuse(turn, why.unwrap_or_else(|| contended(&self.entries[0].dimension)));
+                    self.refuse(turn, &why.unwrap_or_else(|| self.overtaken()));
                 }
             }
         }
@@ -198,7 +176,7 @@ impl Batch<'_> {
     fn retries(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
         let each = self.entries.iter().zip(no).zip(&ask.costs);
         let refused = each.filter_map(|((entry, no), cost)| match no {
-            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, ask.terms.until.is_some(), *refusal)),
+            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal)),
             _ => None,
         });
         refused.collect()
@@ -208,7 +186,7 @@ impl Batch<'_> {
     fn tell_of_full(&self, turn: &RowTurn, retries: &[RetryIn]) {
         for retry in retries {
             let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
-            match turn.ask.terms.waits_for(retry) {
+            match turn.ask.terms.in_line(self.inner).waits_for(retry) {
                 true => heal::waits(self.inner, entry, retry),
                 false => heal::refused(self.inner, entry, retry),
             }
@@ -225,12 +203,15 @@ impl Batch<'_> {
         })
     }
 
-    fn refuse(&mut self, turn: RowTurn, retry: RetryIn) {
-        if turn.ask.terms.waits_for(&retry) {
-            self.waiting.get_or_insert_with(|| (Vec::new(), retry)).0.push(turn);
-        } else {
-            turn.answer(Ok(Taken::Refused(retry)));
+    fn refuse(&mut self, turn: RowTurn, why: &Setback) {
+        match why.is_waited_out(turn.ask.terms.in_line(self.inner)) {
+            true => stay(&mut self.waiting, turn, why),
+            false => turn.answer(why.clone().answer()),
         }
+    }
+
+    fn overtaken(&self) -> Setback {
+        Setback::overtaken(&self.entries[0].dimension)
     }
 
     /// Hands out what the transaction took. Who was passed over stays.
@@ -286,7 +267,7 @@ impl Batch<'_> {
 
     /// Takes in what the reasons of a cancellation say. A lease that is there under an id of our own can only stem from a try
     /// whose reply was lost: that one was applied, and whoever has such a lease is granted.
-    fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Learnt, AcquireError> {
+    fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
         if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
             return Err(AcquireError::Store(StoreError::Rejected {
                 operation: "TransactWriteItems",
@@ -308,7 +289,7 @@ impl Batch<'_> {
             self.hand_out(sent, &theirs, took);
             // What the buckets are now is for the next plan to read.
             self.entries.iter().for_each(|entry| entry.doubt());
-            return Ok(Learnt::WasApplied);
+            return Ok(Step::Served);
         }
         for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled)) {
             match &cancelled.row {
@@ -317,23 +298,11 @@ impl Batch<'_> {
             };
         }
         let transient = reasons.iter().any(|cancelled| cancelled.reason.verdict.is_transient());
-        Ok(if transient { Learnt::Conflict } else { Learnt::Rows })
-    }
-
-    fn fail(self, error: &AcquireError) -> Served {
-        for turn in self.turns {
-            turn.answer(Err(error.clone()));
-        }
-        (self.waiting, self.orphans)
+        Ok(if transient { Step::Held } else { Step::Overtaken })
     }
 }
 
-/// What a cancellation says.
-enum Learnt {
-    /// Other writers were at the same items.
-    Conflict,
-    /// The buckets as they are now.
-    Rows,
-    /// An earlier try was applied.
-    WasApplied,
+/// Whether not enough is known of the bucket to plan by.
+fn is_unread(entry: &Entry, now: Timestamp) -> bool {
+    entry.reading().is_none_or(|reading| reading.is_unread(now))
 }

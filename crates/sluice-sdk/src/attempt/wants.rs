@@ -1,0 +1,121 @@
+//! What an attempt is about: the buckets of its dimensions, read where they are not known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Cost, Limit, MOST_INLINE_LEASES};
+use tokio::time::{sleep, timeout, timeout_at};
+
+use super::{Stopped, Terms, Want, in_parallel, saw, stopped, unknown, unknown_dimension};
+use crate::acquire::AcquireError;
+use crate::cache::{Entry, Reading};
+use crate::client::Inner;
+use crate::config::Leases;
+use crate::poll::Poll;
+use crate::request::Ask;
+use crate::waiting::Setback;
+
+/// Looks up the bucket of every dimension, reading those never seen before.
+pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
+    let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
+    let unread = entries.iter().filter(|entry| entry.reading().is_none());
+    let reads = unread.map(|entry| {
+        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+        async move { known(&inner, &entry).await.map(drop) }
+    });
+    let read = in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?;
+    read.into_iter().collect::<Result<(), _>>()?;
+    let mut wants = Vec::with_capacity(asks.len());
+    for (ask, entry) in asks.iter().zip(entries) {
+        let limit = *known(inner, &entry).await?.bucket.limit();
+        wants.push(want(inner, entry, &limit, ask.cost_or(limit.cost_per_call()))?);
+    }
+    Ok(wants)
+}
+
+/// As [`wants`], for a caller on `terms`: what delays a line delays its readings too, and it hears of it at its deadline.
+pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
+    let first = &asks[0].dimension;
+    let Some(until) = terms.stays_until() else {
+        return wants(inner, asks).await.map_err(|error| Setback::of(error, first));
+    };
+    let (mut poll, mut why) = (Poll::default(), Setback::overtaken(first));
+    loop {
+        let Ok(read) = timeout_at(until, wants(inner, asks)).await else { return Err(why) };
+        let error = match read {
+            Ok(wants) => return Ok(wants),
+            Err(error) => error,
+        };
+        why = Setback::of(error, first).following(Some(&why));
+        if !why.is_waited_out(terms.in_line(inner)) {
+            return Err(why);
+        }
+        sleep(poll.next(&why, None).min(terms.patience())).await;
+    }
+}
+
+pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) -> Result<Want, AcquireError> {
+    let concurrent = limit.is_concurrent();
+    if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
+        let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
+        return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
+    }
+    Ok(Want { entry, cost, concurrent })
+}
+
+/// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.
+pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+    if let Some(reading) = entry.reading() {
+        return Ok(reading);
+    }
+    is_not_missing(inner, entry)?;
+    // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
+    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
+    match entry.reading() {
+        Some(reading) => Ok(reading),
+        None => {
+            is_not_missing(inner, entry)?;
+            refresh(inner, entry).await
+        }
+    }
+}
+
+/// A bucket that the table was seen not to have a moment ago is answered from memory: a caller that asks for it all the time
+/// costs a read a second.
+pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
+    match entry.is_unknown(inner.now()) {
+        true => Err(unknown_dimension(inner, entry)),
+        false => Ok(()),
+    }
+}
+
+/// The bucket as a reply of the last `span` showed it, or read now; many callers at once read it once.
+pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
+    let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
+    if let Some(reading) = young() {
+        return Ok(reading);
+    }
+    is_not_missing(inner, entry)?;
+    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
+    match young() {
+        Some(reading) => Ok(reading),
+        None => refresh(inner, entry).await,
+    }
+}
+
+/// Reads the bucket, whatever is known of it.
+pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+    let row = inner.store.read(entry.dimension.as_str()).await?;
+    let row = row.ok_or_else(|| unknown(inner, entry))?;
+    saw(inner, entry, &row)?;
+    entry.reading().ok_or_else(|| unknown(inner, entry))
+}
+
+/// Reads the buckets side by side, whatever is known of them.
+pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<(), AcquireError> {
+    let reads = entries.iter().map(|entry| {
+        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+        async move { refresh(&inner, &entry).await.map(drop) }
+    });
+    in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
+}

@@ -1,0 +1,139 @@
+//! Who serves a lane.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Lane, Reply, Turn, Waiting};
+use crate::poll::Poll;
+use crate::waiting::Setback;
+
+/// Passes over the tasks of the thread before a batch is taken, while callers keep coming: a bound, and no more.
+const MOST_YIELDS: u32 = 8;
+
+/// The seat of who serves a lane. Dropped, those in line are told to ask again.
+#[derive(Debug)]
+pub(crate) struct Seat<Q, A> {
+    lane: Arc<Lane<Q, A>>,
+    has_served: bool,
+    is_left: bool,
+}
+
+impl<Q, A> Seat<Q, A> {
+    pub(super) fn new(lane: &Arc<Lane<Q, A>>) -> Self {
+        Self { lane: Arc::clone(lane), has_served: false, is_left: false }
+    }
+
+    /// The next callers in line, `most` at most; `None` when nobody is left, and the seat is too.
+    ///
+    /// Where the last batch had several, lets everyone run first whose turn on the thread it is, as long as more come: callers
+    /// that were just served come back for the next. A lone caller waits for nobody.
+    pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
+        self.next_of(most, |turn| !turn.is_left()).await
+    }
+
+    /// The same with those who have gone away: for what is to be done whether somebody hears of it or not.
+    pub(crate) async fn next_with_the_gone(&mut self, most: usize) -> Option<Vec<Turn<Q, A>>> {
+        self.next_of(most, |_| true).await
+    }
+
+    async fn next_of(&mut self, most: usize, counts: impl Fn(&Turn<Q, A>) -> bool) -> Option<Vec<Turn<Q, A>>> {
+        let (mut here, was_busy) = {
+            let line = self.lane.line();
+            (line.waiting.len(), line.was_busy)
+        };
+        let is_over = self.has_served && here == 0;
+        for _ in 0..if was_busy && !is_over { MOST_YIELDS } else { 0 } {
+            tokio::task::yield_now().await;
+            let now = self.lane.line().waiting.len();
+            if now <= here {
+                break;
+            }
+            here = now;
+        }
+        self.has_served = true;
+        let mut line = self.lane.line();
+        let count = line.waiting.len().min(most);
+        let mut turns: Vec<_> = line.waiting.drain(..count).filter(&counts).collect();
+        while turns.is_empty() && !line.waiting.is_empty() {
+            turns.extend(line.waiting.pop_front().filter(&counts));
+        }
+        line.is_out = !turns.is_empty();
+        if !turns.is_empty() {
+            line.was_busy = turns.len() > 1;
+        }
+        if turns.is_empty() {
+            self.is_left = true;
+            // A client may know very many buckets.
+            line.waiting = VecDeque::new();
+            (line.alone, line.why) = (None, None);
+            self.lane.is_served.store(false, Ordering::Release);
+            return None;
+        }
+        Some(turns)
+    }
+
+    /// All whom this batch had are answered: the head of the line is next, for what one of them left.
+    pub(crate) fn batch_is_over(&self) {
+        let mut line = self.lane.line();
+        (line.is_out, line.why) = (false, None);
+    }
+
+    /// After a batch of `served` callers of which some may wait, for what is told with them. Drops what nobody took: it goes to the
+    /// next in line, if that asks for as much, or back. Pauses where someone waits, and says so: for longer where a `crowd` of
+    /// processes does.
+    pub(crate) async fn after<T>(
+        &self,
+        served: usize,
+        (waiting, untaken): (Waiting<Q, A>, T),
+        poll: &mut Poll,
+        crowd: impl FnOnce() -> Option<u32>,
+    ) -> bool {
+        let Some((waiting, why)) = waiting else {
+            poll.succeeded();
+            self.batch_is_over();
+            drop(untaken);
+            return false;
+        };
+        drop(untaken);
+        if waiting.len() < served {
+            poll.succeeded();
+        }
+        let pause = poll.next(&why, crowd());
+        self.pause(waiting, why, pause).await;
+        true
+    }
+
+    /// Puts callers that wait back to the head of the line, in their order, and pauses.
+    async fn pause(&self, turns: Vec<Turn<Q, A>>, why: Setback, pause: Duration) {
+        {
+            let mut line = self.lane.line();
+            turns.into_iter().rev().for_each(|turn| line.waiting.push_front(turn));
+            line.why = Some(why.following(line.why.as_ref()));
+            (line.is_paused, line.is_out) = (true, false);
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(pause) => {}
+            () = self.lane.wake.notified() => {}
+        }
+        self.lane.line().is_paused = false;
+    }
+}
+
+impl<Q, A> Drop for Seat<Q, A> {
+    fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
+        let mut line = self.lane.line();
+        let waiting = std::mem::take(&mut line.waiting);
+        (line.why, line.is_paused, line.is_out, line.alone) = (None, false, false, None);
+        self.lane.is_served.store(false, Ordering::Release);
+        drop(line);
+        for turn in waiting {
+            let _ = turn.reply.send(Reply::Again);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Readings that are old by the time that the next one has come: a round judges by what it has just read, and ends.
+
+use std::time::Duration;
+
+use sluice_sdk::{Client, Outcome, RetryReason};
+use sluice_testkit::{Fault, Operation};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{World, settle, take};
+
+const SLOTS: &str = "openai#concurrent";
+const RPM: &str = "openai#rpm";
+const TPM: &str = "openai#tpm";
+const READ: Duration = Duration::from_millis(250);
+
+/// The one slot is held by another process, and reads take a quarter of a second, longer than a reading of slots counts.
+async fn full() -> (World, Client) {
+    let world = World::with_slots(SLOTS, 1).await;
+    world.rate(RPM, 100, 60).await;
+    world.tokens(TPM, 10_000, 60).await;
+    let client = world.client_with(|settings| settings.self_heal(false));
+    client.acquire([SLOTS, RPM, TPM]).await.unwrap().granted().unwrap().release().await.unwrap();
+    std::mem::forget(take(&world.client(), SLOTS).await);
+    world.dynamo.faults().always(Operation::GetItem, Fault::Delay(READ));
+    // What is known is too old to refuse by.
+    sleep(Duration::from_secs(5)).await;
+    (world, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_over_a_full_bucket_returns_when_reads_take_a_quarter_of_a_second() {
+    let (world, client) = full().await;
+    world.dynamo.meter().reset();
+    let began = Instant::now();
+    let answer = timeout(Duration::from_secs(30), client.acquire([SLOTS, RPM, TPM])).await.expect("it returns");
+    let Outcome::RetryIn(retry) = answer.unwrap() else { panic!() };
+    assert_eq!((retry.dimension().as_str(), retry.reason()), (SLOTS, RetryReason::NoFreeSlot));
+    assert!(began.elapsed() <= 2 * READ, "a transaction, and one reading of all: {:?}", began.elapsed());
+    assert!(world.dynamo.meter().of(Operation::GetItem).requests <= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_does_not_go_on_for_callers_who_left() {
+    let (world, client) = full().await;
+    let asking: Vec<_> = (0..5)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire([SLOTS, RPM, TPM]).await.map(drop) })
+        })
+        .collect();
+    sleep(Duration::from_millis(100)).await;
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    sleep(Duration::from_secs(2)).await;
+    settle().await;
+    world.dynamo.meter().reset();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.dynamo.meter().total().requests, 0, "nobody asks any more");
+}
