@@ -111,6 +111,12 @@ impl OffsetEstimate {
         self.young = Some(together.map_or((now, reply), |young| (since, young)));
     }
 
+    /// Whether `reply` cannot be true together with what is known.
+    #[must_use]
+    pub fn is_contradicted_by(&self, reply: ClockOffset) -> bool {
+        self.offset().is_some_and(|known| known.and(reply).is_none())
+    }
+
     /// What is known; `None` before the first reply.
     #[must_use]
     pub fn offset(&self) -> Option<ClockOffset> {

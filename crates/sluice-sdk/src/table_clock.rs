@@ -54,6 +54,8 @@ pub(crate) struct TableClock {
 #[derive(Debug, Default)]
 struct Heard {
     estimate: OffsetEstimate,
+    /// Whether a reply ever told its `Date`. From then on one without does not make this machine's clock DynamoDB's.
+    has_told: bool,
     warned_at: Option<Instant>,
     told_at: Option<Timestamp>,
 }
@@ -128,11 +130,17 @@ impl TableClock {
                 // By the clock that makes the way longer: one may have been set, the other stood still while the process was frozen.
                 let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
                 let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
+                let is_late = sent < self.heard_at.load(Ordering::Acquire);
                 let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else { return };
+                // A request from before the last reply, whose own reply comes after it: if the machine was stopped in between, and
+                // neither clock shows it, its date is of the time before.
+                if is_late && heard.estimate.is_contradicted_by(reply) {
+                    return;
+                }
+                heard.has_told = true;
                 heard.estimate.note(reply, received);
             }
-            // Whoever told the time before is not contradicted by a reply that tells none, as of a proxy.
-            None if heard.estimate.offset().is_some() => return,
+            None if heard.has_told => return,
             None => {}
         }
         let anything = Some((i64::MIN, i64::MAX));

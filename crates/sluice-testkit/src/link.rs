@@ -368,6 +368,7 @@ fn response(status: u16, body: Vec<u8>) -> HttpResponse {
     });
     let mut response = HttpResponse::new(status, SdkBody::from(body));
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+    response.headers_mut().insert("x-amzn-requestid", "EMBEDDED");
     response
 }
 

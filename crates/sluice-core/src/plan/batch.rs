@@ -103,7 +103,7 @@ impl RateBatch<'_> {
     /// Takes the tokens up to `upto`, as [`judge`](Self::judge) said of `claim`.
     pub fn take(&mut self, claim: Claim, upto: Amount) {
         let ahead = match self.starts {
-            Starts::InReply => self.planner.bucket().limit().refill_rate().accrued_floor(claim.patience),
+            Starts::InReply => self.planner.flowing_in(self.now, claim.patience),
             Starts::Pinned => self.ahead(upto),
         };
         if self.planner.anchor_for(claim) == Anchor::Moves {

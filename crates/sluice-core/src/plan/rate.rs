@@ -185,10 +185,19 @@ impl<'a> RatePlanner<'a> {
     /// to be believed. A failed condition brings the row.
     #[must_use]
     pub fn probe(self, take: Take) -> Planned {
-        let ahead = self.bucket.limit().refill_rate().accrued_floor(take.patience);
+        let ahead = self.flowing_in(take.now, take.patience);
         let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
         let anchor = self.anchor_for(Claim { cost: take.cost, patience: take.patience });
         self.write(take.now, take.cost.amount(), lowest, Lot::Without, anchor)
+    }
+
+    /// What flows in within `patience` from `now` on: nothing before the anchor.
+    pub(super) fn flowing_in(self, now: Timestamp, patience: Duration) -> Amount {
+        if patience.is_zero() {
+            return Amount::ZERO;
+        }
+        let line = self.line(now);
+        line.accrued_floor(now.after(patience)).minus(line.accrued_floor(now))
     }
 
     /// What `claim` asks of the anchor.

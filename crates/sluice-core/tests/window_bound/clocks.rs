@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::{Amount, Bucket, Claim, Cost, Limit, LimitType, Plan, Planned, Rate, RatePlanner, Take, Timestamp};
+use sluice_core::{Amount, Bucket, Claim, Cost, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt, Take, Timestamp};
 
 use super::item::Item;
 use super::{Caller, check_windows, cost, limits, start, steps, tight_limits};
@@ -36,6 +36,28 @@ proptest! {
     ) {
         let most = errors.iter().map(|error| error.abs()).max().unwrap();
         check_windows(&limit, &mut run_skewed(limit, &steps, errors), most)?;
+    }
+
+    /// A write that passes, though others booked since its reading, starts within its caller's patience, wherever the anchor lies.
+    #[test]
+    fn no_start_is_booked_beyond_its_callers_patience(
+        limit in tight_limits(), ahead in -5_000_000..20_000_000_i64, booked in 0..20_000_000_i64, wanted in 1..5_000_000_i64,
+        patience_ms in 0..20_000_u64,
+    ) {
+        let (now, dimension) = start();
+        let anchor = Timestamp::from_micros(now.micros() + ahead);
+        let read = Bucket::full(dimension, limit, anchor);
+        let mut item = Item::of(&read);
+        item.put(sluice_core::schema::TOKENS, limit.capacity().minus(Amount::from_micros(booked)).to_string());
+        let patience = Duration::from_millis(patience_ms);
+        let take = Take { cost: cost(wanted.min(limit.capacity().micros())), now, patience };
+        let probe = RatePlanner::new(&read).probe(take);
+        if item.apply(&probe.update) {
+            let start = RateReceipt::new(item.bucket(), take.cost).start_at(now);
+            // To within the rounding of a microsecond's refill.
+            let latest = now.after(patience).after(Duration::from_micros(2));
+            prop_assert!(start <= latest, "{start} after {latest}");
+        }
     }
 
     /// A refusal tells the exact wait, wherever the anchor lies.

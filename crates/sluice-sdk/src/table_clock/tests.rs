@@ -142,6 +142,30 @@ fn an_endpoint_that_tells_no_date_is_taken_to_agree_with_the_machine() {
     assert_eq!(machine.error(&clock), Some(error));
 }
 
+/// The machine is stopped for ten minutes, and neither of its clocks shows it.
+#[test]
+fn a_reply_from_before_a_stop_does_not_turn_the_time_back() {
+    let (machine, clock) = Machine::off_by(0);
+    let sent = clock.sent();
+    let date = Timestamp::from_micros(machine.time());
+    machine.pass(600 * SECOND);
+    machine.set_clock_by(-600 * SECOND);
+    machine.stood.store(600 * SECOND, Ordering::SeqCst);
+    machine.ask(&clock);
+    assert!(machine.error(&clock).unwrap() <= SECOND + 2_000);
+    clock.replied(Some(date), sent);
+    assert!(machine.error(&clock).unwrap() <= SECOND + 2_000);
+}
+
+#[test]
+fn a_reply_without_a_date_after_a_jump_tells_nothing_where_others_tell_it() {
+    let (machine, clock) = Machine::off_by(0);
+    machine.ask(&clock);
+    machine.set_clock_by(HOUR);
+    clock.replied(None, clock.sent());
+    assert_eq!(clock.known(), None);
+}
+
 #[test]
 fn a_reply_that_took_longer_than_three_seconds_tells_nothing() {
     let (machine, clock) = Machine::off_by(HOUR);

@@ -1,0 +1,17 @@
+//! The lanes of the SDK, built on the primitives of a concurrency checker (`shuttle`), which runs their tasks in random orders: the
+//! hand-over of a service from its caller's task to its own, callers that are dropped at any moment, runtimes that end, and wake-ups.
+//!
+//! `lane.rs` is the file that the SDK compiles. What it takes from the SDK stands here again as far as it needs: how long a pause is
+//! and why a caller waits does not matter for the order of tasks.
+#![allow(dead_code, unreachable_pub)]
+
+/// The files of the SDK.
+#[path = "/tmp/lanecopy"]
+mod sdk {
+    pub(crate) mod lane;
+}
+mod poll;
+mod sync;
+mod waiting;
+
+pub mod line;
