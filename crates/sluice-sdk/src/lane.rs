@@ -8,12 +8,8 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, timeout_at};
-
+use crate::sync::{Arc, AtomicBool, Instant, Mutex, MutexGuard, Notify, Ordering, PoisonError, oneshot, timeout_at};
 use crate::waiting::Setback;
 
 mod alone;

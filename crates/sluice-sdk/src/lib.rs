@@ -61,6 +61,7 @@ mod store;
 mod stream;
 mod survey;
 mod sweep;
+mod sync;
 mod table;
 mod table_clock;
 mod ticket;

@@ -6,7 +6,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 /// The files of the SDK.
-#[path = "/tmp/lanecopy"]
+#[path = "../../../crates/sluice-sdk/src"]
 mod sdk {
     pub(crate) mod lane;
 }

@@ -4,8 +4,8 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use std::sync::PoisonError;
 
-use crate::sdk::lane::{Lane, NoAnswer, Place, Seat, Service, Turn};
 use crate::poll::Poll;
+use crate::sdk::lane::{Lane, Place, Seat, Service, Turn};
 use crate::sync;
 use crate::waiting::Setback;
 
@@ -54,10 +54,7 @@ pub struct Waits(Place<Granted>);
 impl Waits {
     /// The answer; `None` if the service ended before the turn came: ask again.
     pub async fn answer(self) -> Option<Granted> {
-        match self.0.answer().await {
-            Ok(granted) => Some(granted),
-            Err(NoAnswer::NotServed | NoAnswer::Lost) => None,
-        }
+        self.0.answer().await.ok()
     }
 }
 
@@ -149,7 +146,7 @@ impl Drop for Serving<'_> {
 }
 
 async fn serve(bucket: Arc<Bucket>, mut seat: Seat<Ask, Granted>) {
-    let mut poll = Poll::default();
+    let mut poll = Poll;
     while let Some(turns) = seat.next(usize::MAX).await {
         let serving = Serving::begin(&bucket.is_served);
         // A request under way.

@@ -22,6 +22,8 @@ const HOUR: i64 = 3_600 * SECOND;
 #[derive(Clone, Default)]
 struct Machine {
     off: Arc<AtomicI64>,
+    /// For how long its steady clock stood still.
+    stood: Arc<AtomicI64>,
 }
 
 impl Machine {
@@ -34,8 +36,17 @@ impl Machine {
         let steady = world.dynamo.clock().clone();
         let now = move || Timestamp::from_micros(time.now().micros() + off.load(Ordering::SeqCst));
         let clock = Clock::from_fn(now);
-        let clock = clock.steady_by(move || Duration::from_micros(steady.now().micros().unsigned_abs()));
+        let stood = Arc::clone(&self.stood);
+        let clock = clock.steady_by(move || {
+            Duration::from_micros((steady.now().micros() - stood.load(Ordering::SeqCst)).unsigned_abs())
+        });
         world.client_with(|builder| settings(builder.clock(clock.clone())))
+    }
+
+    /// The machine stands still while time passes; then its clock is set, and its steady clock goes on from where it was.
+    fn stop(&self, world: &World, time: Duration) {
+        world.pass(time);
+        self.stood.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
     }
 
     fn set_clock_by(&self, micros: i64) {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::{Amount, Bucket, Claim, Cost, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt, Take, Timestamp};
+use sluice_core::{
+    Amount, Bucket, Claim, Cost, Limit, LimitType, Plan, Planned, Rate, RatePlanner, RateReceipt, Take, Timestamp,
+};
 
 use super::item::Item;
 use super::{Caller, check_windows, cost, limits, start, steps, tight_limits};

@@ -73,10 +73,8 @@ impl Fresh {
     /// Gives it to the head of the line, if that asks for just this.
     fn pass_on(mut self) -> Option<Self> {
         let Some(lane) = self.lane.clone() else { return Some(self) };
-        if !self.is_there() {
-            return Some(self);
-        }
-        let now = self.now();
+        // While the time is not known, nobody can say whether it is still there.
+        let Some(now) = self.inner.store.clock().known().filter(|_| self.is_there()) else { return Some(self) };
         self = self.renewed(now);
         match lane {
             Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {

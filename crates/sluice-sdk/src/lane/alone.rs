@@ -1,11 +1,9 @@
 //! The service of a lane while its only caller runs it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
-use tokio::runtime::Handle;
-
 use super::Service;
+use crate::sync::{Handle, Mutex, MutexGuard, PoisonError};
 
 /// A service that its only caller runs, until a second one comes.
 pub(super) struct Alone {

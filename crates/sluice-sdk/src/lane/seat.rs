@@ -1,12 +1,11 @@
 //! Who serves a lane.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Lane, Reply, Turn, Waiting};
 use crate::poll::Poll;
+use crate::sync::{Arc, Ordering, sleep, yield_now};
 use crate::waiting::Setback;
 
 /// Passes over the tasks of the thread before a batch is taken, while callers keep coming: a bound, and no more.
@@ -45,7 +44,7 @@ impl<Q, A> Seat<Q, A> {
         };
         let is_over = self.has_served && here == 0;
         for _ in 0..if was_busy && !is_over { MOST_YIELDS } else { 0 } {
-            tokio::task::yield_now().await;
+            yield_now().await;
             let now = self.lane.line().waiting.len();
             if now <= here {
                 break;
@@ -115,7 +114,7 @@ impl<Q, A> Seat<Q, A> {
         }
         tokio::select! {
             biased;
-            () = tokio::time::sleep(pause) => {}
+            () = sleep(pause) => {}
             () = self.lane.wake.notified() => {}
         }
         self.lane.line().is_paused = false;

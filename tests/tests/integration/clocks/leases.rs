@@ -1,8 +1,10 @@
 //! No slot of a live holder goes to another, whatever a machine believes of the time.
 
 use sluice_sdk::{Leases, SweepOptions};
+use sluice_testkit::{Fault, Operation};
 
 use super::*;
+use crate::world::settle;
 
 const SLOTS: &str = "elevenlabs#concurrent";
 
@@ -89,6 +91,29 @@ async fn a_clock_that_is_set_again_and_again_frees_no_live_slot_and_loses_none()
         intrudes(&asking).await;
         assert!(holder.await.unwrap(), "{leases:?}");
         setting.abort();
+    }
+}
+
+/// The machine is stopped while the write of a take is under way: its reply comes after the lease has ended.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ended_while_its_machine_was_stopped_is_not_granted() {
+    for leases in [Leases::Concurrent, Leases::Inline] {
+        let world = World::embedded().await;
+        world.slots(SLOTS, 2).await;
+        let machine = Machine::default();
+        let client = machine.client(&world, |settings| settings.leases(leases));
+        client.acquire(SLOTS).await.unwrap().granted().unwrap().release().await.unwrap();
+        let operation = if leases == Leases::Inline { Operation::UpdateItem } else { Operation::TransactWriteItems };
+        world.dynamo.faults().next(operation, Fault::DelayReply(Duration::from_millis(200)));
+        let taking = tokio::spawn(async move { client.acquire(SLOTS).await.unwrap().granted() });
+        sleep(Duration::from_millis(100)).await;
+        machine.stop(&world, Duration::from_secs(600));
+        let grant = taking.await.unwrap().expect("granted anew");
+        settle().await;
+        assert_eq!(world.leases().await, 1, "{leases:?}");
+        let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+        assert_eq!(report.restored, 0, "{leases:?}: the lease that was granted had ended");
+        grant.release().await.unwrap();
     }
 }
 

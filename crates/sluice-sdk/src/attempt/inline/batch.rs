@@ -71,8 +71,7 @@ impl round::Batch for Batch<'_> {
                 // A read costs less than a write that fails, and disturbs nobody.
                 return refresh(self.inner, self.entry).await.map(|_| Step::Read);
             }
-            self.settle(draft, Duration::ZERO);
-            return Ok(Step::Served);
+            return Ok(self.settle(draft, Duration::ZERO));
         };
         // A second application fails, and finds in the row what the first one did.
         let mut in_doubt = false;
@@ -84,8 +83,7 @@ impl round::Batch for Batch<'_> {
             Written::Applied(row) => {
                 let bucket = parse(&self.entry.dimension, &row)?;
                 self.entry.wrote(Arc::new(bucket), self.inner.now());
-                self.settle(draft, began.elapsed());
-                Ok(Step::Served)
+                Ok(self.settle(draft, began.elapsed()))
             }
             Written::ConditionFailed(Some(row)) => saw(self.inner, self.entry, &row).map(|_| Step::Overtaken),
             Written::ConditionFailed(None) => {
@@ -138,8 +136,10 @@ impl Batch<'_> {
         Draft { plan, takes: of, releases, at: now }
     }
 
-    /// Hands out what the plan says, of which the write, if there was one, is applied.
-    fn settle(&mut self, draft: Draft, took: Duration) {
+    /// Hands out what the plan says, of which the write, if there was one, is applied. A lease that has ended by now counts as a try in
+    /// vain.
+    fn settle(&mut self, draft: Draft, took: Duration) -> Step {
+        let mut came_late = false;
         let mut turns: Vec<Option<InlineTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
         for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
@@ -162,9 +162,10 @@ impl Batch<'_> {
                 InlineAnswer::Granted => {
                     let InlineAsk::Take { terms, .. } = &turn.ask else { continue };
                     let ends = draft.at.after(terms.lease.length()).ceil_to_second();
-                    if ends > self.inner.now() {
+                    if self.inner.store.clock().known().is_some_and(|now| ends > now) {
                         self.grant(turn, ends, draft.at, took);
                     } else {
+                        came_late = true;
                         turns[*at] = Some(self.under_another_id(turn));
                     }
                 }
@@ -192,6 +193,7 @@ impl Batch<'_> {
             Some(why) if !has_written => rest.for_each(|turn| self.refuse(turn, &why)),
             _ => self.turns = rest.collect(),
         }
+        if came_late { Step::Overtaken } else { Step::Served }
     }
 
     fn grant(&mut self, mut turn: InlineTurn, ends: Timestamp, at: Timestamp, took: Duration) {

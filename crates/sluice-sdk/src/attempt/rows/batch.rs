@@ -69,10 +69,7 @@ impl round::Batch for Batch<'_> {
         };
         let began = Instant::now();
         match self.inner.store.transact(&Transaction::new(&sent.writes())).await? {
-            Transacted::Committed => {
-                self.granted(&sent, began.elapsed());
-                Ok(Step::Served)
-            }
+            Transacted::Committed => Ok(self.granted(&sent, began.elapsed())),
             Transacted::Cancelled(reasons) => self.learn(&sent, &reasons, began.elapsed()),
         }
     }
@@ -215,7 +212,7 @@ impl Batch<'_> {
     }
 
     /// Hands out what the transaction took. Who was passed over stays.
-    fn granted(&mut self, sent: &Sent, took: Duration) {
+    fn granted(&mut self, sent: &Sent, took: Duration) -> Step {
         let now = self.inner.now();
         for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
             match (after.limit().is_concurrent(), Cost::new(*total)) {
@@ -225,20 +222,21 @@ impl Batch<'_> {
             }
         }
         let everyone = 0..sent.served.len();
-        self.hand_out(sent, &everyone.collect::<Vec<_>>(), took);
+        self.hand_out(sent, &everyone.collect::<Vec<_>>(), took)
     }
 
-    /// Answers those callers of `sent` that are named.
-    fn hand_out(&mut self, sent: &Sent, which: &[usize], took: Duration) {
-        let now = self.inner.now();
+    /// Answers those callers of `sent` that are named. A lease that has ended by now counts as a try in vain.
+    fn hand_out(&mut self, sent: &Sent, which: &[usize], took: Duration) -> Step {
+        let (now, mut came_late) = (self.inner.store.clock().known(), false);
         let mut turns: Vec<Option<RowTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
         for served in which.iter().map(|at| &sent.served[*at]) {
             let Some(mut turn) = turns[served.turn].take() else { continue };
             let parts: Parts = self.parts(sent, served, &turn.ask).collect();
             let lane = Via::Rows(Arc::clone(self.lane));
             let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
-            if served.leases.iter().flatten().any(|lease| lease.ends() <= now) {
+            if served.leases.iter().flatten().any(|lease| now.is_none_or(|now| lease.ends() <= now)) {
                 // Its lease has ended since it was written, as where the process was frozen: it goes back, and its caller asks again.
+                came_late = true;
                 drop(fresh);
                 turn.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
                 turns[served.turn] = Some(turn);
@@ -250,6 +248,7 @@ impl Batch<'_> {
             }
         }
         self.turns = turns.into_iter().flatten().collect();
+        if came_late { Step::Overtaken } else { Step::Served }
     }
 
     fn parts(&self, sent: &Sent, served: &Place, ask: &RowAsk) -> impl Iterator<Item = Part> {
@@ -286,10 +285,10 @@ impl Batch<'_> {
             }
         }
         if !theirs.is_empty() {
-            self.hand_out(sent, &theirs, took);
+            let step = self.hand_out(sent, &theirs, took);
             // What the buckets are now is for the next plan to read.
             self.entries.iter().for_each(|entry| entry.doubt());
-            return Ok(Step::Served);
+            return Ok(step);
         }
         for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled)) {
             match &cancelled.row {

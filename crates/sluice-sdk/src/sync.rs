@@ -1,0 +1,9 @@
+//! What a lane is built on. `tests/interleavings` compiles the lane on a concurrency checker's primitives in place of these.
+
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use tokio::runtime::Handle;
+pub(crate) use tokio::sync::{Notify, oneshot};
+pub(crate) use tokio::task::yield_now;
+pub(crate) use tokio::time::{Instant, sleep, timeout_at};
