@@ -1,6 +1,6 @@
 //! What holds in every order of tasks that was drawn. A task that is never run again is a deadlock, which the checker reports with the
 //! schedule that led to it.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::future::Future;
 use std::pin::Pin;
