@@ -30,6 +30,7 @@ pub struct EmbeddedDynamo {
     meter: Meter,
     faults: Faults,
     profile: Option<DynamoProfile>,
+    rows_on_a_page: Option<u32>,
 }
 
 /// Why the engine could not be opened, or a table in it not made.
@@ -68,7 +69,14 @@ impl EmbeddedDynamo {
     /// [`EngineError`] where SQLite does not start.
     pub fn with_clock(clock: TestClock) -> Result<Self, EngineError> {
         let database = Database::memory_with_clock(Arc::new(clock.clone())).map_err(failed("open"))?;
-        Ok(Self { database, clock, meter: Meter::default(), faults: Faults::default(), profile: None })
+        Ok(Self {
+            database,
+            clock,
+            meter: Meter::default(),
+            faults: Faults::default(),
+            profile: None,
+            rows_on_a_page: None,
+        })
     }
 
     /// An engine that keeps its data in `file`, at the system's time.
@@ -83,6 +91,7 @@ impl EmbeddedDynamo {
             meter: Meter::default(),
             faults: Faults::default(),
             profile: None,
+            rows_on_a_page: None,
         })
     }
 
@@ -144,6 +153,12 @@ impl EmbeddedDynamo {
         Self { profile: Some(profile.clone()), ..self.clone() }
     }
 
+    /// The same engine with so many rows, at most, on a page of a scan, as in a table of large rows: for clients made from here.
+    #[must_use]
+    pub fn with_pages_of(&self, rows: u32) -> Self {
+        Self { rows_on_a_page: Some(rows), ..self.clone() }
+    }
+
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
@@ -156,7 +171,7 @@ impl EmbeddedDynamo {
         let http_client = link::in_process(
             self.database.clone(),
             self.clock.clone(),
-            self.profile.clone(),
+            (self.profile.clone(), self.rows_on_a_page),
             self.meter.clone(),
             self.faults.clone(),
         );

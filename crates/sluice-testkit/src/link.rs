@@ -83,7 +83,7 @@ impl Operation {
 pub(crate) fn in_process(
     database: Database,
     clock: TestClock,
-    profile: Option<DynamoProfile>,
+    (profile, rows_on_a_page): (Option<DynamoProfile>, Option<u32>),
     meter: Meter,
     faults: Faults,
 ) -> SharedHttpClient {
@@ -91,7 +91,7 @@ pub(crate) fn in_process(
         None => End::Engine(database),
         Some(profile) => End::Modelled(database, profile),
     };
-    let link = SharedHttpConnector::new(Link { end, clock: Some(clock), meter, faults });
+    let link = SharedHttpConnector::new(Link { end, clock: Some(clock), rows_on_a_page, meter, faults });
     http_client_fn(move |_, _| link.clone())
 }
 
@@ -103,6 +103,7 @@ pub fn metered(http_client: SharedHttpClient, meter: Meter, faults: Faults) -> S
         SharedHttpConnector::new(Link {
             end: End::Socket(connector),
             clock: None,
+            rows_on_a_page: None,
             meter: meter.clone(),
             faults: faults.clone(),
         })
@@ -121,6 +122,7 @@ struct Link {
     end: End,
     /// The engine's, for the `Date` of its replies; a socket has its own.
     clock: Option<TestClock>,
+    rows_on_a_page: Option<u32>,
     meter: Meter,
     faults: Faults,
 }
@@ -279,6 +281,9 @@ impl Link {
             return response(500, Vec::new());
         };
         let body = request.body().bytes().unwrap_or_default();
+        let page = self.rows_on_a_page.filter(|_| operation == Operation::Scan);
+        let paged = page.map(|rows| limited(body, rows));
+        let body = paged.as_deref().unwrap_or(body);
         let (status, reply) = if !operation.is_metered() || self.meter.is_off() {
             engine::answer(database, name, body)
         } else {
@@ -337,6 +342,14 @@ fn signed_at(text: &str) -> Option<Timestamp> {
     let text = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
     let at = DateTime::from_str(&text, DateTimeFormat::DateTime).ok()?;
     Some(Timestamp::from_micros(at.secs().checked_mul(1_000_000)?))
+}
+
+/// The same scan of so many rows at most.
+fn limited(scan: &[u8], rows: u32) -> Vec<u8> {
+    let mut scan: serde_json::Value = serde_json::from_slice(scan).unwrap_or_default();
+    let asked = scan["Limit"].as_u64().unwrap_or(u64::MAX);
+    scan["Limit"] = asked.min(rows.into()).into();
+    scan.to_string().into_bytes()
 }
 
 /// The same request without its `ClientRequestToken`. Its signature is another's then, which DynamoDB itself would not accept.

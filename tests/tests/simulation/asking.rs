@@ -68,6 +68,10 @@ impl Asking {
         self.universe.ledger(|ledger| ledger.asks(&self.process.name, &self.bucket, now));
     }
 
+    fn refused_by(&self) -> Micros {
+        REFUSED_BY + Micros::try_from(self.universe.scenario.conditions.slack(3).as_micros()).unwrap()
+    }
+
     /// Who stands in line is refused at each look, as long as there are too few slots and no cool-down.
     async fn while_it_waits(&self, wait: impl Future) {
         let began = self.universe.time();
@@ -82,7 +86,7 @@ impl Asking {
                 let row = ledger.bucket(&self.bucket)?;
                 Some(row.tokens < row.capacity && row.blocked_until.unwrap_or_default() + error < now)
             });
-            if is_full == Some(true) && now - began > REFUSED_BY {
+            if is_full == Some(true) && now - began > self.refused_by() {
                 self.is_refused();
             }
         }

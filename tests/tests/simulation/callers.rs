@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use sluice_sdk::{Basis, Outcome, Request, RetryReason};
+use sluice_sdk::{Basis, Outcome, Request, RetryIn, RetryReason};
 use tokio::time::{sleep, timeout};
 
 use crate::account::{Teller, Told};
+use crate::liveness::{Public, Stopwatch};
 use crate::process::Process;
 use crate::record::Grip;
 use crate::row::Micros;
@@ -47,6 +48,8 @@ pub(crate) struct Caller {
     pub(crate) rng: Rng,
     /// Whether its process writes leases for rate buckets too.
     pub(crate) has_leases: bool,
+    /// Whether its process answers by itself while DynamoDB is out.
+    pub(crate) answers_alone: bool,
     /// How its process admits.
     pub(crate) admits: Admits,
 }
@@ -107,7 +110,8 @@ impl Caller {
         let asked_at = self.universe.time();
         let dying = self.dies_at();
         let client = self.process.client.clone();
-        let acquire = Dying::new(client.acquire(request), dying);
+        let acquire = self.watch(Public::Acquire(need.parts.len())).on(client.acquire(request));
+        let acquire = Dying::new(acquire, dying);
         let Some(answer) = acquire.await else {
             self.universe.act("dropped at an await", &format!("{}: acquire", self.process.name));
             return self.came_to_nothing(need);
@@ -122,7 +126,7 @@ impl Caller {
             Ok(Outcome::Granted(grant)) => {
                 self.universe.act("granted without the table", &format!("{:?}", grant.basis()));
                 self.came_to_nothing(need);
-                let _ = grant.release().await;
+                let _ = self.watch(Public::Release(need.parts.len())).on(grant.release()).await;
             }
             Ok(Outcome::RetryIn(retry)) => {
                 if need.parts.len() > 1 {
@@ -131,11 +135,24 @@ impl Caller {
                     let (name, now) = (&need.parts[0].0, self.universe.time());
                     self.universe.ledger(|ledger| ledger.asks(&self.process.name, name, now));
                 }
+                self.is_refused_for_a_reason(need, asked_at, &retry);
                 self.carries(need, asked_at, &retry);
                 let wait = retry.wait().min(Duration::from_secs(3));
                 sleep(wait.mul_f64(self.rng.f64())).await;
             }
             Err(error) => self.failed(need, &error.to_string()),
+        }
+    }
+
+    /// A bucket that refuses tokens has none, or had none within the last second.
+    fn is_refused_for_a_reason(&self, need: &Need, asked_at: Micros, retry: &RetryIn) {
+        let [(bucket, cost)] = need.parts.as_slice() else { return };
+        let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
+        let stood_still = self.process.ice.was_frozen_since(asked_at - 5_000_000 - 2 * error);
+        let is_judged = retry.reason() == RetryReason::Exhausted && retry.ticket().is_none() && !self.has_leases;
+        if is_judged && !stood_still && !self.answers_alone {
+            let cost = Micros::from(*cost) * 1_000_000;
+            self.universe.check(self.universe.ledger(|ledger| ledger.refused(bucket, cost, (asked_at, now), error)));
         }
     }
 
@@ -189,7 +206,7 @@ impl Caller {
         let pause = Duration::from_millis(self.rng.u64(20..=2_500));
         let (name, _) = self.rng.choice(&need.parts).cloned().unwrap();
         self.universe.act("a cool-down is set", &format!("{}: {name} for {pause:?}", self.process.name));
-        let _ = self.process.client.cool_down(&name, pause).await;
+        let _ = self.watch(Public::CoolDown).on(self.process.client.cool_down(&name, pause)).await;
     }
 
     /// A request that may have taken something, of which nothing was used. What flows back by itself in a moment is not given
@@ -217,6 +234,11 @@ impl Caller {
                 ledger.account(&self.process.name, name).excused += Micros::from(*cost) * 1_000_000;
             }
         });
+    }
+
+    /// Judges how long a call takes that begins now.
+    fn watch(&self, call: Public) -> Stopwatch {
+        Stopwatch::of(&self.universe, &self.process, call)
     }
 
     /// The poll at which a future dies: most live.

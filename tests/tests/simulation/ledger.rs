@@ -15,6 +15,7 @@ mod loads;
 mod marks;
 mod rates;
 mod recovery;
+mod refusals;
 mod tickets;
 mod vendor;
 
@@ -22,6 +23,7 @@ use lives::Lives;
 use loads::{Loads, is_over_for_all};
 use marks::Marks;
 use recovery::Recovery;
+use refusals::Stood;
 use tickets::TicketRow;
 use vendor::Heard;
 pub(crate) use vendor::Said;
@@ -90,6 +92,8 @@ pub(crate) struct Ledger {
     marks: Marks,
     /// How soon slots are back that nobody holds any more.
     recovery: Recovery,
+    /// How rate buckets stood of late.
+    stood: Stood,
     /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
     is_vandalized: bool,
 }
@@ -106,6 +110,11 @@ pub(crate) struct Touched {
 }
 
 impl Ledger {
+    /// An empty one, of a run in which a sweep takes so many microseconds longer than usual.
+    pub(crate) fn new(slack: Micros) -> Self {
+        Self { recovery: Recovery::with(slack), ..Self::default() }
+    }
+
     pub(crate) fn leases(&self) -> impl Iterator<Item = (&String, &LeaseRow)> {
         self.leases.iter()
     }
@@ -155,7 +164,7 @@ impl Ledger {
                 change.map(|(dimension, _)| dimension)
             } else {
                 taking |= self.inline_changed(writer, &change, now, error)?;
-                self.bucket_changed(writer, &change, now + error)?
+                self.bucket_changed(writer, &change, now, error)?
             };
             touched.extend(dimension);
         }
@@ -239,13 +248,15 @@ impl Ledger {
         }
     }
 
-    /// `latest` is what the clock of its writer says at most.
     fn bucket_changed(
         &mut self,
         writer: Writer<'_>,
         change: &Touched,
-        latest: Micros,
+        now: Micros,
+        error: Micros,
     ) -> Result<Option<String>, String> {
+        // What the clock of its writer says at most.
+        let latest = now + error;
         let (key, by) = (&change.key, writer.name());
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
             return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));
@@ -276,6 +287,7 @@ impl Ledger {
         }
         if !after.concurrent {
             self.heard.written(key, change.purpose, &before, &after);
+            self.stood.written(key, &after, now);
             self.is_within_the_brim(writer, change, &before, &after)?;
             self.rate_changed(writer, change, &before, &after, latest)?;
         }

@@ -3,6 +3,7 @@
 //!
 //! `SLUICE_SIM_SEED=7 SLUICE_SIM_STEPS=1000 cargo test -p sluice-tests simulation -- --nocapture` replays one run.
 //! `SLUICE_SIM_SEEDS=1000` runs so many, from `SLUICE_SIM_FIRST` on, and `task simulate` runs until it is stopped;
+//! `SLUICE_SIM_MINUTES=60` begins no seed after that, and tells of all that fail;
 //! `SLUICE_SIM_HISTORY=folder` keeps their histories, for `sluice history`; `SLUICE_SIM_SHOWN=10000` shows so many of the last
 //! operations where a run fails.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
@@ -12,15 +13,23 @@
 mod account;
 mod asking;
 mod callers;
+mod conditions;
+mod cost;
+mod disturbances;
 mod faults;
+mod foreign;
+mod ice;
 mod journal;
 mod ledger;
+mod liveness;
 mod others;
 mod process;
 mod record;
 mod row;
 mod run;
 mod scenario;
+mod service;
+mod tally;
 mod universe;
 mod vandal;
 mod vendors;
@@ -55,16 +64,21 @@ fn simulation_keeps_every_promise() {
     assert!(seeds > 0, "SLUICE_SIM_SEEDS=0 would simulate nothing");
     let began = Instant::now();
     let (next, total) = (AtomicU64::new(first), Mutex::new((0, BTreeMap::new(), Duration::ZERO)));
-    let failure = Mutex::new(None);
+    let until = variable("SLUICE_SIM_MINUTES").map(|minutes| Duration::from_secs(minutes * 60));
+    let failures = Mutex::new(Vec::new());
+    // A run that is to last so long goes on after a failure, to tell of all of them.
+    let goes_on = || until.map_or_else(|| failures.lock().unwrap().is_empty(), |until| began.elapsed() < until);
+    println!("from seed {first} on");
     let work = || {
-        while failure.lock().unwrap().is_none() {
+        while goes_on() {
             let seed = next.fetch_add(1, Ordering::SeqCst);
             if seed >= first.saturating_add(seeds) {
                 break;
             }
             let ran = run::run(Scenario::of(seed, steps));
             if let Err(violation) = ran.verdict {
-                failure.lock().unwrap().get_or_insert((seed, violation));
+                println!("seed {seed} fails: {}", violation.lines().next().unwrap_or_default());
+                failures.lock().unwrap().push((seed, violation));
             }
             let mut total = total.lock().unwrap();
             total.0 += ran.steps;
@@ -85,18 +99,33 @@ fn simulation_keeps_every_promise() {
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let (done, counts, slowest_return) = total.into_inner().unwrap();
     let seconds = began.elapsed().as_secs_f64();
+    let seeds = next.into_inner().min(first.saturating_add(seeds)) - first;
     println!("{seeds} seeds, {done} steps in {seconds:.1} s: {:.0} steps/s", done as f64 / seconds);
     println!("slots of ended leases were back within {slowest_return:?} of their end, while someone asked");
     counts.iter().for_each(|(name, count)| println!("{count:>8}  {name}"));
-    if let Some((seed, violation)) = failure.into_inner().unwrap() {
+    let failures = failures.into_inner().unwrap();
+    for (seed, _) in failures.iter().skip(1) {
+        println!("replay: {}", replay(*seed, steps));
+    }
+    if let Some((seed, violation)) = failures.into_iter().next() {
         report(seed, steps, Err(violation));
     }
-    let silent: Vec<&str> = faults::KINDS.into_iter().chain(ACTS).filter(|kind| !counts.contains_key(kind)).collect();
+    let silent: Vec<&str> = faults::KINDS
+        .into_iter()
+        .chain(ACTS.iter().copied())
+        .chain(liveness::JUDGED)
+        .chain(cost::judged())
+        .filter(|kind| !counts.contains_key(kind))
+        .collect();
     assert!(silent.is_empty() || seeds < SEEDS, "never happened in {seeds} seeds: {}", silent.join(", "));
 }
 
 /// Events of the world that must happen too.
-const ACTS: [&str; 57] = [
+const ACTS: &[&str] = &[
+    "a body that is cut",
+    "a body that stalls",
+    "a body that trickles",
+    "a brown-out begins",
     "a call fails",
     "a caller heals",
     "a caller that was shed comes back",
@@ -107,6 +136,8 @@ const ACTS: [&str; 57] = [
     "a lull is over",
     "a mark was lost to another",
     "a process dies that had marked a bucket",
+    "a process is frozen",
+    "a request is held by a freeze",
     "a slot came back where a delay was excused",
     "a stream begins",
     "a stream is dropped",
@@ -116,11 +147,13 @@ const ACTS: [&str; 57] = [
     "a tracked grant is forgotten",
     "a tracked grant was stale",
     "a vendor refuses",
-    "admitted",
     "admitted in shadow mode, and would be shed",
+    "admitted",
     "another client",
     "call failed",
     "clock jumps",
+    "cost: judged exactly",
+    "cost: judged with its faults",
     "dropped at an await",
     "holder vanishes",
     "inline: dead holders taken over",
@@ -129,6 +162,7 @@ const ACTS: [&str; 57] = [
     "judged: a drain rate",
     "judged: a mark",
     "judged: a note",
+    "judged: a refusal",
     "judged: a return",
     "judged: a settle",
     "judged: a slot came back in time",
@@ -145,12 +179,18 @@ const ACTS: [&str; 57] = [
     "renewal",
     "row spoiled",
     "runtime dropped",
+    "service: asked, and excused",
+    "service: asked, and judged",
     "settled twice",
     "shed",
     "shed: upstream down",
     "slot dropped",
     "slot edited by hand",
+    "slow in a brown-out",
+    "slower than an attempt may be",
     "sweeper dies",
+    "throttled for a while",
+    "throttling begins",
     "time jumps",
     "TTL deletes a lease",
     "TTL runs",
@@ -158,11 +198,17 @@ const ACTS: [&str; 57] = [
 
 fn report(seed: u64, steps: u64, verdict: Result<(), String>) {
     if let Err(violation) = verdict {
-        panic!(
-            "seed {seed}: {violation}\n\
-             replay: SLUICE_SIM_SEED={seed} SLUICE_SIM_STEPS={steps} cargo test -p sluice-tests simulation -- --nocapture"
-        );
+        panic!("seed {seed}: {violation}\nreplay: {}", replay(seed, steps));
     }
+}
+
+/// The command that runs a seed again.
+fn replay(seed: u64, steps: u64) -> String {
+    let without =
+        std::env::var("SLUICE_SIM_WITHOUT").map_or(String::new(), |kinds| format!("SLUICE_SIM_WITHOUT={kinds} "));
+    format!(
+        "{without}SLUICE_SIM_SEED={seed} SLUICE_SIM_STEPS={steps} cargo test -p sluice-tests simulation -- --nocapture"
+    )
 }
 
 /// Seeds that found something once, in the workload of their time; the tests that hold what they found are named where it was mended.

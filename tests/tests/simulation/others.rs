@@ -12,12 +12,18 @@ use sluice_sdk::SweepOptions;
 use tokio::time::{sleep, timeout};
 
 use crate::asking;
+use crate::conditions::stream;
+use crate::disturbances;
+use crate::liveness::{Public, Stopwatch};
 use crate::process::{Process, Role};
 use crate::row::BucketRow;
 use crate::scenario::BucketPlan;
 use crate::universe::{TABLE, Universe};
 use crate::vandal;
 use crate::vendors;
+
+/// What a sweep without a budget takes of a small table in a storm.
+const LONGEST_SWEEP: Duration = Duration::from_secs(60);
 
 /// Sweeps, again and again, some with little time.
 pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: Rng) {
@@ -33,7 +39,8 @@ pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: 
             universe.act("sweeper dies", &process.name);
             let _ = timeout(Duration::from_millis(rng.u64(0..300)), process.client.sweep(options)).await;
         } else {
-            let _ = process.client.sweep(options).await;
+            let bound = Public::Sweep(options.budget.unwrap_or(LONGEST_SWEEP));
+            let _ = Stopwatch::of(&universe, &process, bound).on(process.client.sweep(options)).await;
         }
         if universe.scenario.clock_error > 0 {
             process.set_clock_error(rng.i64(-universe.scenario.clock_error..=universe.scenario.clock_error));
@@ -181,15 +188,19 @@ pub(crate) async fn fate(
     mut replace: impl FnMut() -> Process,
     mut rng: Rng,
 ) {
+    let mut freezes = stream(universe.scenario.seed, "who is frozen");
     while !universe.is_over() {
         sleep(Duration::from_millis(rng.u64(100..=3_000))).await;
+        if universe.scenario.conditions.freezes && freezes.u32(0..3) == 0 {
+            disturbances::freezes(&universe, freezes.choice(&processes).unwrap(), &mut freezes);
+        }
         match rng.u32(0..4) {
             0 if universe.scenario.upheaval => {
                 let at = rng.usize(0..processes.len());
                 universe.act("process dies", &processes[at].name);
                 processes[at].kill();
                 let now = universe.time();
-                if universe.ledger(|ledger| ledger.died(&processes[at].name, now)) {
+                if universe.ledger(|ledger| ledger.stopped(&processes[at].name, now)) {
                     universe.count("a process dies that had marked a bucket");
                 }
                 processes[at] = replace();

@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use sluice_sdk::{Client, ReservationTracker};
 use sluice_testkit::EmbeddedDynamo;
 
+use crate::ice::Ice;
 use crate::ledger::Writer;
+use crate::tally::Tally;
 
 /// Who a client stands for. It decides how the ledger judges its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Process,
+    /// A process beside those of the workload, which counts no steps.
+    Customer,
     Sweeper,
     Operator,
     Stranger,
@@ -21,7 +25,7 @@ pub(crate) enum Role {
 impl Role {
     pub(crate) const fn writer(self, name: &str) -> Writer<'_> {
         match self {
-            Self::Process => Writer::Process(name),
+            Self::Process | Self::Customer => Writer::Process(name),
             Self::Sweeper => Writer::Sweeper(name),
             Self::Operator => Writer::Operator,
             Self::Stranger => Writer::Stranger,
@@ -38,6 +42,8 @@ pub(crate) struct Process {
     pub(crate) dynamo: EmbeddedDynamo,
     pub(crate) clock_error: Arc<AtomicI64>,
     pub(crate) alive: Arc<AtomicBool>,
+    pub(crate) ice: Ice,
+    pub(crate) tally: Tally,
     /// What its calls leave for their ends.
     pub(crate) tracker: Option<ReservationTracker>,
 }

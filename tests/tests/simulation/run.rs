@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_history::Event;
-use sluice_sdk::{Client, Leases, ReservationConfig, SweepOptions};
+use sluice_sdk::{Client, Leases, OnUnavailable, ReservationConfig, SweepOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -14,9 +14,10 @@ use tokio::time::{Instant, sleep};
 use crate::callers::{Admits, Caller};
 use crate::others;
 use crate::process::{Process, Role};
-use crate::scenario::{BucketPlan, Scenario, Weather};
+use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
+use crate::{cost, disturbances, foreign, service};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -56,7 +57,7 @@ pub(crate) fn run(scenario: Scenario) -> Ran {
     let history = universe.record(|record| record.events().to_vec());
     let slowest = universe.ledger(|ledger| ledger.slowest_return());
     let slowest_return = Duration::from_micros(slowest.try_into().unwrap());
-    Ran { steps: universe.steps(), counts: universe.counts(), verdict: universe.verdict(), slowest_return, history }
+    Ran { steps: universe.all_steps(), counts: universe.counts(), verdict: universe.verdict(), slowest_return, history }
 }
 
 fn virtual_time() -> Runtime {
@@ -82,7 +83,11 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     let operator = universe.process("founder", Role::Operator, |client| client);
     universe.found(&operator).await;
     let mut tasks = JoinSet::new();
+    service::begin(&universe, &operator, &mut tasks).await;
+    cost::begin(&universe, &operator, &mut tasks).await;
     others::everyone(&universe, &mut rng, &mut tasks);
+    disturbances::begin(&universe, &mut tasks);
+    foreign::found(&universe).await;
     let (births, mut born) = tokio::sync::mpsc::unbounded_channel();
     let mut breeder = Breeder { universe: Arc::clone(&universe), rng: rng.fork(), births, born: 0 };
     let processes: Vec<Process> = (0..scenario.processes).map(|_| breeder.process()).collect();
@@ -94,7 +99,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     let mut steps = 0;
     while !universe.is_over() {
         while let Ok((process, caller)) = born.try_recv() {
-            tasks.spawn(Caller::live(caller));
+            tasks.spawn(process.ice.on(Caller::live(caller)));
             if !all.iter().any(|known: &Process| known.name == process.name) {
                 all.push(process);
             }
@@ -174,6 +179,7 @@ impl Breeder {
                 process: process.clone(),
                 rng: self.rng.fork(),
                 has_leases: leases == Leases::All,
+                answers_alone: unavailable != OnUnavailable::Error,
                 admits,
             };
             let _ = self.births.send((process.clone(), caller));
@@ -185,6 +191,8 @@ impl Breeder {
 /// Nothing goes wrong any more, every holder is gone: what is left must add up, and two sweeps must leave nothing behind.
 async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     universe.calm_down();
+    foreign::remove(universe).await;
+    processes.iter().for_each(|process| process.ice.thaw(universe.time()));
     // Requests that are late, releases that go on by themselves.
     sleep(Duration::from_secs(30)).await;
     vandal::mend_all(universe).await;
@@ -234,13 +242,14 @@ async fn outlive(universe: &Universe, processes: &[Process]) {
 
 /// What was taken was used, or there was an attempt to give it back, or an excuse.
 fn accounts_add_up(universe: &Universe, processes: &[Process]) {
-    let calm = universe.scenario.weather == Weather::Calm;
+    let calm = universe.scenario.is_undisturbed();
     for process in processes.iter().filter(|process| process.is_alive()) {
         let accounts = universe.ledger(|ledger| ledger.accounts.clone());
         for ((name, bucket), account) in accounts.iter().filter(|((name, _), _)| **name == *process.name) {
             // Where time jumps, a start may be past before its call is given up, and its tokens have flowed back. What was
             // taken ahead of demand may have, too.
-            if !universe.scenario.upheaval && !universe.scenario.prefetches {
+            let stands_still = universe.scenario.upheaval || universe.scenario.conditions.freezes;
+            if !stands_still && !universe.scenario.prefetches {
                 universe.check(account.is_used_up(name, bucket));
             }
         }

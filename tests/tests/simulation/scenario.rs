@@ -6,6 +6,7 @@ use fastrand::Rng;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
 use sluice_sdk::{Leases, OnUnavailable};
 
+use crate::conditions::Conditions;
 use crate::row::Micros;
 
 /// When every run begins: any instant would do.
@@ -65,6 +66,7 @@ pub(crate) struct Scenario {
     pub(crate) seed: u64,
     pub(crate) steps: u64,
     pub(crate) weather: Weather,
+    pub(crate) conditions: Conditions,
     pub(crate) buckets: Vec<BucketPlan>,
     pub(crate) processes: usize,
     pub(crate) callers_per_process: usize,
@@ -105,6 +107,7 @@ impl Scenario {
             seed,
             steps,
             weather,
+            conditions: Conditions::of(seed, weather),
             buckets: buckets(&mut rng),
             processes: rng.usize(1..=3),
             callers_per_process: rng.usize(1..=4),
@@ -138,7 +141,15 @@ impl Scenario {
     }
 
     fn with_lulls(self) -> Self {
-        Self { lulls: true, strangers: false, operator: false, vandal: false, upheaval: false, ..self }
+        Self {
+            conditions: self.conditions.calm(),
+            lulls: true,
+            strangers: false,
+            operator: false,
+            vandal: false,
+            upheaval: false,
+            ..self
+        }
     }
 
     /// How long nobody begins a call, where there is a lull at `now`.
@@ -161,6 +172,11 @@ impl Scenario {
             _ => OnUnavailable::Error,
         };
         (leases, unavailable)
+    }
+
+    /// Whether every request is answered in time, and nobody stands still.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        self.weather == Weather::Calm && self.conditions.are_calm()
     }
 
     pub(crate) fn bucket(&self, name: &str) -> Option<&BucketPlan> {

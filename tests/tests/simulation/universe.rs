@@ -8,21 +8,26 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::Value;
 use sluice_sdk::{Client, ClientBuilder, Clock};
-use sluice_testkit::{Answered, Call, EmbeddedDynamo, Fault, Faults, Operation, TestClock};
+use sluice_testkit::{EmbeddedDynamo, Fault, Faults, TestClock};
 
-use crate::asking;
 use crate::callers::Message;
-use crate::faults;
+use crate::disturbances::Disturbances;
+use crate::ice::Ice;
 use crate::journal::Journal;
-use crate::ledger::{Ledger, Touched};
+use crate::ledger::Ledger;
 use crate::process::{Process, Role};
 use crate::record::Record;
 use crate::row::Micros;
 use crate::scenario::{START, Scenario};
+use crate::tally::Tally;
 use crate::vendors::Vendors;
-use crate::wire::{self, Change, is_give_back, keys_of, may_be_of_a_heal, name_of, update_of, verdict_of};
+
+mod network;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
+
+/// Requests of a sweep of one bucket, one after the other, beside those of its scan.
+const REQUESTS_OF_A_HEAL: u32 = 8;
 
 /// What all parts of a run share.
 pub(crate) struct Universe {
@@ -33,6 +38,8 @@ pub(crate) struct Universe {
     /// Work that waits for its start, with its tickets.
     pub(crate) queue: Mutex<VecDeque<Message>>,
     steps: AtomicU64,
+    /// Requests of those who are there beside the workload.
+    side_steps: AtomicU64,
     quiet: AtomicBool,
     broken: AtomicBool,
 }
@@ -46,6 +53,7 @@ struct State {
     violation: Option<String>,
     /// Attributes that someone spoiled: what they should be, and what they are, by key.
     spoiled: BTreeMap<String, Spoilt>,
+    disturbances: Disturbances,
 }
 
 /// An attribute that makes no sense, and the value that it had.
@@ -60,14 +68,17 @@ impl Universe {
     pub(crate) async fn new(scenario: Scenario) -> Arc<Self> {
         let dynamo = EmbeddedDynamo::with_clock(TestClock::new(START)).unwrap();
         dynamo.create_table(TABLE).await.unwrap();
+        let dynamo = scenario.conditions.page.map_or(dynamo.clone(), |rows| dynamo.with_pages_of(rows));
+        let slack = scenario.conditions.slack(REQUESTS_OF_A_HEAL + scenario.conditions.pages());
         let state = State {
             network: Rng::with_seed(scenario.seed ^ 0x6E65_7477_6F72_6B00),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(slack.as_micros().try_into().unwrap()),
             record: Record::new(&scenario),
             counts: BTreeMap::new(),
             journal: Journal::default(),
             violation: None,
             spoiled: BTreeMap::new(),
+            disturbances: Disturbances::of(scenario.seed),
         };
         let vendors = Mutex::new(Vendors::new(&scenario.buckets));
         Arc::new(Self {
@@ -77,6 +88,7 @@ impl Universe {
             vendors,
             queue: Mutex::default(),
             steps: AtomicU64::new(0),
+            side_steps: AtomicU64::new(0),
             quiet: AtomicBool::new(false),
             broken: AtomicBool::new(false),
         })
@@ -100,8 +112,13 @@ impl Universe {
     ) -> Process {
         let (name, alive): (Arc<str>, _) = (name.into(), Arc::new(AtomicBool::new(true)));
         let faults = Faults::default();
-        let (universe, who, lives) = (Arc::clone(self), Arc::clone(&name), Arc::clone(&alive));
-        faults.draw(move |call| universe.meet(&who, role, call, lives.load(Ordering::SeqCst)));
+        let (ice, tally) = (Ice::default(), Tally::default());
+        let sent = tally.clone();
+        let (universe, who, lives, held) = (Arc::clone(self), Arc::clone(&name), Arc::clone(&alive), ice.clone());
+        faults.draw(move |call| match lives.load(Ordering::SeqCst) {
+            true => universe.meet((&who, role), call, (&held, &sent)),
+            false => Some(Fault::Hang),
+        });
         let (universe, who) = (Arc::clone(self), Arc::clone(&name));
         faults.watch(move |answered| universe.see(&who, role, answered));
         let dynamo = self.dynamo.apart(faults);
@@ -117,127 +134,39 @@ impl Universe {
         let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
         let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock).lease_ids(ids);
-        let client = settings.dynamodb(dynamo.dynamodb());
-        Process { name, client, dynamo, clock_error, alive, tracker: None }
-    }
-
-    /// The fate of a request, or its latency.
-    fn meet(self: &Arc<Self>, who: &str, role: Role, call: Call<'_>, alive: bool) -> Option<Fault> {
-        if !alive {
-            return Some(Fault::Hang);
-        }
-        self.step();
-        let mut state = self.locked();
-        let State { network, ledger, record, counts, journal, .. } = &mut *state;
-        let fault = match self.scenario.weather.one_fault_in() {
-            _ if self.is_quiet() => return None,
-            // What is rare meets more of them, or a run would hardly see it.
-            Some(many) if network.u32(0..if is_give_back(call) { 3 } else { many }) == 0 => {
-                let told = Arc::downgrade(self);
-                let drawn = faults::draw(network, call, move || {
-                    if let Some(universe) = told.upgrade() {
-                        universe.count(faults::CONFLICT_BESIDE_CONDITION);
-                    }
-                });
-                if drawn.name != faults::CONFLICT_BESIDE_CONDITION {
-                    *counts.entry(drawn.name).or_default() += 1;
-                }
-                if is_give_back(call) {
-                    record.return_sent(who, &keys_of(call)[0], self.time());
-                }
-                if role == Role::Process && (may_be_of_a_heal(call) || who.starts_with(asking::NAME)) {
-                    ledger.heal_disturbed(self.time());
-                }
-                if role == Role::Process && (drawn.in_doubt || is_give_back(call)) {
-                    doubt(ledger, who, call, &self.scenario);
-                }
-                let what = format!("{who}: {} {}: {}", name_of(call), keys_of(call).join(" "), drawn.name);
-                journal.note(self.time(), &what);
-                drawn.fault
-            }
-            _ => {
-                if is_give_back(call) {
-                    record.return_sent(who, &keys_of(call)[0], self.time());
-                }
-                faults::latency(network)
-            }
-        };
-        Some(fault)
-    }
-
-    /// What the engine did.
-    fn see(&self, who: &str, role: Role, answered: Answered<'_>) {
-        let call = answered.call;
-        let is_write = !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan);
-        if !is_write || call.operation == Operation::Other {
-            return;
-        }
-        let keys = keys_of(call);
-        let now = self.time();
-        let mut state = self.locked();
-        let State { ledger, record, journal, spoiled, counts, .. } = &mut *state;
-        let what = if call.operation == Operation::UpdateItem { update_of(call) } else { String::new() };
-        journal.note(now, &format!("{who}: {} {}{what} -> {}", name_of(call), keys.join(" "), verdict_of(answered)));
-        if is_give_back(call) {
-            record.return_arrived(who, &keys[0], now);
-        }
-        if answered.status != 200 {
-            if role == Role::Process && is_give_back(call) {
-                // Refused: others booked behind it, or the bucket was full meanwhile.
-                doubt(ledger, who, call, &self.scenario);
-            }
-            let lost = wire::unmarked(answered, |key| self.dynamo.row(TABLE, key).unwrap());
-            drop(state);
-            match lost {
-                Ok(true) => self.count("a mark was lost to another"),
-                Ok(false) => {}
-                Err(violation) => self.violated(format!("{who}: {violation}")),
-            }
-            return;
-        }
-        let rows = wire::changes(call).into_iter().map(|change| self.touched(change, spoiled)).collect();
-        let error = Micros::from(self.scenario.clock_error);
-        let judged = ledger.applied(role.writer(who), rows, now, error);
-        if what.contains("if_not_exists(lots") {
-            *counts.entry("a lot taken ahead").or_default() += 1;
-        }
-        for judgement in std::mem::take(&mut ledger.judgements) {
-            *counts.entry(judgement).or_default() += 1;
-        }
-        for (name, bucket) in std::mem::take(&mut ledger.changed) {
-            record.limit_changed(&name, &bucket, now);
-        }
-        for (name, amount) in std::mem::take(&mut ledger.given_back) {
-            record.returned(&name, amount, now);
-        }
-        drop(state);
-        if let Err(violation) = judged {
-            self.violated(violation);
-        }
-    }
-
-    /// A row as it would be if nobody had spoiled it.
-    fn touched(&self, change: Change, spoiled: &mut BTreeMap<String, Spoilt>) -> Touched {
-        let Change { key, purpose, reclaims } = change;
-        let mut row = self.dynamo.row(TABLE, &key).unwrap();
-        let mut was_spoiled = false;
-        if let (Some(row), Some(spoilt)) = (&mut row, spoiled.get(&key)) {
-            if row[spoilt.attribute] == spoilt.is {
-                match &spoilt.was {
-                    Some(was) => row[spoilt.attribute] = was.clone(),
-                    None => drop(row.as_object_mut().map(|row| row.remove(spoilt.attribute))),
-                }
-            } else {
-                was_spoiled = true;
-                spoiled.remove(&key);
-            }
-        }
-        Touched { key, row, purpose, reclaims, was_spoiled }
+        let timeouts = dynamo.dynamodb().config().to_builder().sleep_impl(ice.sleep());
+        let client = settings.dynamodb(aws_sdk_dynamodb::Client::from_conf(timeouts.build()));
+        Process { name, client, dynamo, clock_error, alive, ice, tally, tracker: None }
     }
 
     /// Counts what happened within a step.
     pub(crate) fn count(&self, name: &'static str) {
         *self.locked().counts.entry(name).or_default() += 1;
+    }
+
+    /// Counts what happened so often.
+    pub(crate) fn count_many(&self, name: &'static str, times: u64) {
+        if times > 0 {
+            *self.locked().counts.entry(name).or_default() += times;
+        }
+    }
+
+    /// A request beside the workload, which does not bring its end nearer.
+    fn side_step(&self) {
+        self.side_steps.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// All steps, those beside the workload among them.
+    pub(crate) fn all_steps(&self) -> u64 {
+        self.steps() + self.side_steps.load(Ordering::SeqCst)
+    }
+
+    /// Awaits something while nothing goes wrong.
+    pub(crate) async fn undisturbed<F: Future>(&self, future: F) -> F::Output {
+        let was_quiet = self.quiet.swap(true, Ordering::SeqCst);
+        let output = future.await;
+        self.quiet.store(was_quiet, Ordering::SeqCst);
+        output
     }
 
     /// Counts an event of the run.
@@ -293,6 +222,10 @@ impl Universe {
         self.locked().counts.clone()
     }
 
+    pub(crate) fn disturbances<T>(&self, look: impl FnOnce(&mut Disturbances) -> T) -> T {
+        look(&mut self.locked().disturbances)
+    }
+
     /// Keeps the first violation, and ends the run.
     pub(crate) fn violated(&self, violation: String) {
         self.locked().violation.get_or_insert(violation);
@@ -318,16 +251,5 @@ impl Universe {
 
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
-    }
-}
-
-/// A take that its sender may repeat or never hear of, or a return that comes to nothing.
-fn doubt(ledger: &mut Ledger, who: &str, call: Call<'_>, scenario: &Scenario) {
-    for key in keys_of(call) {
-        if let Some(bucket) = scenario.bucket(&key) {
-            // As much as all callers of the process together may ask for in one write.
-            let callers = Micros::try_from(scenario.callers_per_process).unwrap();
-            ledger.account(who, &key).excused += Micros::from(bucket.most) * callers * 1_000_000;
-        }
     }
 }

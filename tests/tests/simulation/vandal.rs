@@ -23,7 +23,11 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
             continue;
         }
         let key = {
-            let leases: Vec<String> = universe.ledger(|ledger| ledger.leases().map(|(key, _)| key.clone()).collect());
+            let leases: Vec<String> = universe.ledger(|ledger| {
+                let of_workload =
+                    ledger.leases().filter(|(_, lease)| universe.scenario.bucket(&lease.dimension).is_some());
+                of_workload.map(|(key, _)| key.clone()).collect()
+            });
             let buckets = universe.scenario.buckets.iter();
             let buckets =
                 buckets.flat_map(|bucket| [bucket.name().to_owned(), format!("{LOAD_PREFIX}{}", bucket.name())]);

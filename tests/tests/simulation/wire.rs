@@ -177,3 +177,16 @@ pub(crate) fn unmarked(answered: Answered<'_>, row: impl Fn(&str) -> Option<Valu
     let is_another = marked_at.is_some_and(|marked_at| marked_at != at && at - marked_at < 8_000_000);
     Ok(verdict.starts_with("ConditionalCheckFailed") && is_another)
 }
+
+/// Whether a request changes something.
+pub(crate) const fn is_write(call: Call<'_>) -> bool {
+    !matches!(call.operation, Operation::GetItem | Operation::BatchGetItem | Operation::Scan)
+}
+
+/// The rows that a request for many of them names.
+pub(crate) fn read_keys(call: Call<'_>) -> Vec<String> {
+    let request: Value = serde_json::from_slice(call.body).unwrap_or_default();
+    let tables = request["RequestItems"].as_object().into_iter().flatten();
+    let keys = tables.flat_map(|(_, wanted)| wanted["Keys"].as_array().into_iter().flatten());
+    keys.filter_map(|key| Some(key[KEY]["S"].as_str()?.to_owned())).collect()
+}

@@ -6,6 +6,7 @@ use sluice_sdk::{AcquireError, Admission, AdmissionMode, Admitted, Shed, ShedRea
 use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
+use crate::liveness::Public;
 use crate::row::Micros;
 
 /// The longest that a caller that was shed stays away, lest the run be over by then.
@@ -34,7 +35,8 @@ impl Caller {
             let backlog = self.rng.i32(0..3);
             let client = self.process.client.clone();
             let ask = client.admit(&bucket, cost, slo).backlog(backlog);
-            let Some(answer) = Dying::new(ask.into_future(), self.dies_at()).await else {
+            let ask = self.watch(Public::Admit).on(ask.into_future());
+            let Some(answer) = Dying::new(ask, self.dies_at()).await else {
                 self.universe.act("dropped at an await", &format!("{}: admit", self.process.name));
                 return true;
             };
@@ -101,11 +103,14 @@ impl Caller {
     fn is_down(&self, bucket: &str) {
         let scenario = &self.universe.scenario;
         let time_jumps = scenario.upheaval && !scenario.unswept;
-        if scenario.strangers || scenario.operator || scenario.vandal || time_jumps {
+        // What it has read may be from before it stood still.
+        let staleness = Micros::try_from(self.admits.staleness.as_micros()).unwrap();
+        let stood_still = self.process.ice.was_frozen_since(self.universe.time() - staleness - 10_000_000);
+        let stands_still = time_jumps || stood_still;
+        if scenario.strangers || scenario.operator || scenario.vandal || stands_still {
             return;
         }
         let (now, error) = (self.universe.time(), Micros::from(scenario.clock_error));
-        let staleness = Micros::try_from(self.admits.staleness.as_micros()).unwrap();
         self.universe.count("judged: upstream down");
         self.universe.check(self.universe.ledger(|ledger| ledger.is_down(bucket, now, staleness, error)));
     }

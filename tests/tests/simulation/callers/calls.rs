@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
 use crate::ledger::Said;
+use crate::liveness::Public;
 use crate::row::Micros;
 use crate::vendors::Answer;
 
@@ -65,7 +66,8 @@ impl Caller {
                 sleep(Duration::from_millis(self.rng.u64(0..400))).await;
             }
             self.said(call, grant.start_at().micros());
-            let _ = self.process.client.observe(&call.bucket, &call.answer.headers, Some(grant)).await;
+            let observed = self.process.client.observe(&call.bucket, &call.answer.headers, Some(grant));
+            let _ = self.watch(Public::Observe).on(observed).await;
         }
         let Some(wait) = used.iter().find_map(|call| call.answer.refused_for) else { return false };
         if self.rng.bool() {
@@ -79,7 +81,7 @@ impl Caller {
         for call in used {
             if rng.u32(0..3) > 0 {
                 self.said(call, slot.start_at().micros());
-                let _ = slot.observe(&call.bucket, &call.answer.headers).await;
+                let _ = self.watch(Public::Observe).on(slot.observe(&call.bucket, &call.answer.headers)).await;
             }
         }
     }
@@ -96,7 +98,8 @@ impl Caller {
         };
         self.universe.act("a vendor refuses", &format!("{}: {status} {headers:?}", self.process.name));
         let reply = Reply { status, headers: &headers, body: Some(body) };
-        let _ = self.process.client.on_rate_limited(need.request(), reply).await;
+        let refused = self.process.client.on_rate_limited(need.request(), reply);
+        let _ = self.watch(Public::Refused(need.parts.len())).on(refused).await;
     }
 
     fn said(&self, call: &Used, start: i64) {
@@ -116,7 +119,8 @@ impl Caller {
             }
             let surplus = self.begins_to_settle(id, call);
             let dies_at = (self.rng.u32(0..4) == 0).then(|| self.rng.u32(1..4));
-            let settle = Dying::new(grant.settle(&call.bucket, amount(call.used)), dies_at).await;
+            let settle = self.watch(Public::Settle).on(grant.settle(&call.bucket, amount(call.used)));
+            let settle = Dying::new(settle, dies_at).await;
             let settled = match settle {
                 Some(settled) => settled,
                 None => {

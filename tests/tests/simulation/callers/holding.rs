@@ -6,6 +6,7 @@ use sluice_sdk::Grant;
 use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
+use crate::liveness::Public;
 use crate::record::Grip;
 use crate::scenario::BucketPlan;
 
@@ -33,7 +34,7 @@ impl Caller {
                 for _ in 0..self.rng.u32(1..5) {
                     sleep(self.universe.scenario.lease_ttl.mul_f64(0.6)).await;
                     self.universe.act("renewal", &self.process.name);
-                    let _ = grant.renew().await;
+                    let _ = self.watch(Public::Renew(need.parts.len())).on(grant.renew()).await;
                 }
             }
             14 | 15 => {
@@ -51,12 +52,13 @@ impl Caller {
         if self.hears(need, &used, &grant).await {
             self.fails(&id, need, &used, &[]);
             self.universe.record(|record| record.released(&id, self.universe.time()));
-            let _ = grant.failed().await;
+            let _ = self.watch(Public::Release(need.parts.len())).on(grant.failed()).await;
             return;
         }
         self.settles(&id, &used, &mut grant).await;
         self.universe.record(|record| record.released(&id, self.universe.time()));
-        let release = Dying::new(grant.release(), self.dies_at());
+        let release = self.watch(Public::Release(need.parts.len())).on(grant.release());
+        let release = Dying::new(release, self.dies_at());
         if release.await.is_none() {
             self.universe.act("dropped at an await", &format!("{}: release", self.process.name));
         }

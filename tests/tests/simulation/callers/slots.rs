@@ -7,8 +7,12 @@ use sluice_sdk::{Basis, SlotBuilder, SlotError};
 use tokio::time::{sleep, timeout};
 
 use super::{Caller, Dying, Need};
+use crate::liveness::Public;
 use crate::record::Grip;
 use crate::universe::Universe;
+
+/// What a call does under a slot when its vendor has answered: it observes the reply, at most.
+const LONGEST_ANSWERS: Duration = Duration::from_secs(25);
 
 impl Caller {
     pub(super) async fn slot(&mut self, need: &Need) {
@@ -16,7 +20,7 @@ impl Caller {
         let slot = self.process.client.slot(need.request()).timeout(patience);
         let call = Duration::from_millis(self.rng.u64(0..1_000));
         let gives_up_after = (self.rng.u32(0..3) == 0).then(|| Duration::from_millis(self.rng.u64(0..5_000)));
-        self.run(need, slot, Some(patience), call, gives_up_after).await;
+        self.run(need, slot, (patience, true), call, gives_up_after).await;
     }
 
     /// Held as long as the call takes, beyond its lease: renewed meanwhile.
@@ -24,17 +28,19 @@ impl Caller {
         let patience = Duration::from_secs(self.rng.u64(1..=4));
         let slot = self.process.client.slot(need.request()).timeout(patience).hold_until_done();
         let call = self.universe.scenario.lease_ttl.mul_f64(self.rng.f64() * 3.0);
-        self.run(need, slot, None, call, None).await;
+        self.run(need, slot, (patience, false), call, None).await;
     }
 
+    /// `patience` is the timeout of the slot, by which its work ends too, or only its wait.
     async fn run(
         &mut self,
         need: &Need,
         slot: SlotBuilder,
-        ends_within: Option<Duration>,
+        (patience, ends_by_then): (Duration, bool),
         call: Duration,
         gives_up_after: Option<Duration>,
     ) {
+        let ends_within = ends_by_then.then_some(patience);
         let asked_at = self.universe.time();
         let fails = self.rng.u32(0..6) == 0;
         let dies_at = self.dies_at();
@@ -43,6 +49,12 @@ impl Caller {
         let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap();
         let ttl = micros(self.universe.scenario.lease_ttl);
         let lease_ends = Grip::slot_lease(asked_at, ends_within.map(micros), ttl, self.universe.scenario.clock_error);
+        let longest = LONGEST_ANSWERS * 2 * u32::try_from(need.parts.len()).unwrap();
+        let bound = match ends_within {
+            Some(patience) => Public::Slot(patience, Duration::ZERO),
+            None => Public::Slot(patience, call + longest),
+        };
+        let watch = self.watch(bound);
         let run = slot.run(async |slot| {
             begun.store(true, Ordering::SeqCst);
             let start_at = slot.start_at().micros();
@@ -67,6 +79,7 @@ impl Caller {
             }
             if fails { Err(std::io::Error::other("the vendor failed")) } else { Ok(()) }
         });
+        let run = watch.on(run);
         let outcome = match gives_up_after {
             Some(after) => timeout(after, run).await.ok(),
             None => Dying::new(run, dies_at).await,

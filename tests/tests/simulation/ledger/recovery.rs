@@ -29,9 +29,15 @@ pub(super) struct Recovery {
     excuses: Vec<(Micros, Micros)>,
     /// From the end of a lease, or since when somebody asks, to its slots' return: the longest without an excuse.
     pub(super) slowest: Micros,
+    /// By how much longer asking and sweeping take where requests do.
+    slack: Micros,
 }
 
 impl Recovery {
+    pub(super) fn with(slack: Micros) -> Self {
+        Self { slack, ..Self::default() }
+    }
+
     fn excused(&self, since: Micros) -> Micros {
         self.excuses.iter().filter(|(at, _)| *at >= since).map(|(_, delay)| delay).sum()
     }
@@ -59,8 +65,8 @@ impl Ledger {
         self.recovery.excuses.push((now, time));
     }
 
-    /// A process died, with the mark that it may have won. Whether it had is told.
-    pub(crate) fn died(&mut self, process: &str, now: Micros) -> bool {
+    /// A process died, or stands still, with the mark that it may have won. Whether it had is told.
+    pub(crate) fn stopped(&mut self, process: &str, now: Micros) -> bool {
         let had_mark = self.is_scanned_by(process, now);
         self.recovery.excuses.extend(had_mark.then_some((now, ONE_MORE)));
         for (bucket, asking) in &mut self.recovery.asking {
@@ -97,7 +103,7 @@ impl Ledger {
         let (since, until) = self.recovery.asked.get(bucket)?;
         // Whatever happened within a spacing before its end may show after it.
         let excused = self.recovery.excused(ends - ONE_MORE);
-        let by = (ends + MARKED_BY + error).max(*since) + ASKED_AND_SWEPT + excused;
+        let by = (ends + MARKED_BY + error).max(*since) + ASKED_AND_SWEPT + self.recovery.slack + excused;
         (*until >= now && !self.is_vandalized).then_some(now - by)
     }
 

@@ -1,0 +1,218 @@
+//! Cost: what each kind of operation sends, within the bounds of [`TABLE`].
+//!
+//! One process that is alone on three buckets of its own goes through the operations, one after the other, and its requests are counted.
+//! Where nothing goes wrong the bounds are exact. Each request that met a fault may be sent three times more, and what was applied without
+//! its sender knowing may have to be looked up: `FOR_A_FAULT`. Time that jumps and processes that die are no excuse: it has neither.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_sdk::{Client, Grant, Leases, Outcome};
+use sluice_testkit::Operation;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::conditions::stream;
+use crate::process::{Process, Role};
+use crate::tally::Sent;
+use crate::universe::Universe;
+
+/// The process that sweeps, for others too.
+pub(crate) const HEALS: &str = "frugal-heals";
+
+const TOKENS: &str = "frugal#rpm";
+const ROWS: &str = "frugal#rows#concurrent";
+const INLINE: &str = "frugal#inline#concurrent";
+
+/// Longer than what is held is held for.
+const LEASE: Duration = Duration::from_secs(20);
+
+/// Requests that one fault may cost besides: three tries, and a row that is read again with each.
+const FOR_A_FAULT: u64 = 6;
+
+/// Reads of a process in line, in a second: every 5 to 100 ms, half of the longest pause on average, and some at the beginning.
+const LOOKS_A_SECOND: u64 = 30;
+
+/// A process that is refused scans the table, in four parts, every 8 s.
+const HEALS_A_MINUTE: u64 = 9;
+
+/// No bound.
+const MANY: u64 = u32::MAX as u64;
+
+/// What an operation sends at most: reads of rows, writes of one row, transactions.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    name: &'static str,
+    reads: u64,
+    writes: u64,
+    transactions: u64,
+}
+
+const fn bound(name: &'static str, reads: u64, writes: u64, transactions: u64) -> Bound {
+    Bound { name, reads, writes, transactions }
+}
+
+const UNKNOWN: Bound = bound("cost: acquire of a bucket that was never met", 1, 1, 0);
+const KNOWN: Bound = bound("cost: acquire", 0, 1, 0);
+const REMEMBERED: Bound = bound("cost: a refusal that is remembered", 0, 0, 0);
+const KEPT: Bound = bound("cost: release of tokens", 0, 0, 0);
+const SETTLED: Bound = bound("cost: settle of a call that used less", 0, 1, 0);
+/// A transaction does not show the row: it is read once a minute, so that a changed limit is heard of.
+const ROW_TAKEN: Bound = bound("cost: slot with a lease row", 1, 0, 1);
+const ROW_GIVEN_BACK: Bound = bound("cost: release of a slot with a lease row", 0, 0, 1);
+const INLINE_TAKEN: Bound = bound("cost: slot with an inline lease", 0, 1, 0);
+const INLINE_GIVEN_BACK: Bound = bound("cost: release of a slot with an inline lease", 0, 1, 0);
+const RENEWED: Bound = bound("cost: renewal", 0, 1, 0);
+const WAITED: &str = "cost: a process in line, by the second";
+const HEALED: &str = "cost: a process that heals, by the minute";
+
+/// Each operation, and what it sends at most.
+const TABLE: [Bound; 10] =
+    [UNKNOWN, KNOWN, REMEMBERED, KEPT, SETTLED, ROW_TAKEN, ROW_GIVEN_BACK, INLINE_TAKEN, INLINE_GIVEN_BACK, RENEWED];
+
+/// What must have been judged in a run of many seeds.
+pub(crate) fn judged() -> impl Iterator<Item = &'static str> {
+    TABLE.into_iter().map(|bound| bound.name).chain([WAITED, HEALED])
+}
+
+/// Founds its buckets, and begins.
+pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &mut JoinSet<()>) {
+    let mut rng = stream(universe.scenario.seed, "who counts requests");
+    if universe.scenario.lulls || rng.u32(0..4) > 0 {
+        return;
+    }
+    let slots = |count| Limit::concurrent(Amount::from_tokens(count), Cost::ONE).unwrap();
+    let refill = Rate::per(Amount::from_tokens(4), Duration::from_secs(40)).unwrap();
+    let tokens = Limit::rate(LimitType::Requests, Amount::from_tokens(4), refill, Cost::ONE).unwrap();
+    for (name, limit) in [(TOKENS, tokens), (ROWS, slots(1)), (INLINE, slots(2))] {
+        let bucket = Dimension::new(name).unwrap();
+        universe.undisturbed(operator.client.apply_limit(&bucket, &limit)).await.unwrap();
+    }
+    let process = |name: &str, leases: Leases, heals: bool| {
+        universe.process(name, Role::Customer, |client| client.leases(leases).self_heal(heals).lease_ttl(LEASE))
+    };
+    let rows = process("frugal-rows", Leases::Concurrent, false);
+    let inline = process("frugal-inline", Leases::Inline, false);
+    let waits = process("frugal-waits", Leases::Concurrent, false);
+    let heals = process(HEALS, Leases::Concurrent, true);
+    tasks.spawn(Frugal { universe: Arc::clone(universe), rows, inline, waits, heals, rng }.live());
+}
+
+struct Frugal {
+    universe: Arc<Universe>,
+    rows: Process,
+    inline: Process,
+    waits: Process,
+    heals: Process,
+    rng: Rng,
+}
+
+impl Frugal {
+    async fn live(mut self) {
+        // A change of what is known of a bucket costs a read: both are met once before they are counted.
+        for process in [&self.rows, &self.inline] {
+            let bucket = if process.name == self.rows.name { ROWS } else { INLINE };
+            give_back(granted(&process.client, bucket).await).await;
+        }
+        while !self.universe.is_over() {
+            self.tokens().await;
+            sleep(Duration::from_millis(self.rng.u64(0..500))).await;
+            let (rows, inline) = (self.rows.clone(), self.inline.clone());
+            self.slot(&rows, ROWS, (ROW_TAKEN, ROW_GIVEN_BACK)).await;
+            self.slot(&inline, INLINE, (INLINE_TAKEN, INLINE_GIVEN_BACK)).await;
+            self.line().await;
+            sleep(Duration::from_millis(self.rng.u64(0..2_000))).await;
+        }
+    }
+
+    /// Counts what one operation of a process sends.
+    async fn counted<T>(&self, process: &Process, bound: Bound, operation: impl Future<Output = T>) -> T {
+        let before = process.tally.so_far();
+        let output = operation.await;
+        self.judge(process, &before, bound);
+        output
+    }
+
+    fn judge(&self, process: &Process, before: &Sent, bound: Bound) {
+        let (sent, faults) = process.tally.so_far().since(before);
+        let of = |operations: &[Operation]| operations.iter().filter_map(|one| sent.get(one)).sum::<u64>();
+        let reads = of(&[Operation::GetItem, Operation::BatchGetItem, Operation::Scan]);
+        let writes = of(&[Operation::UpdateItem, Operation::PutItem, Operation::DeleteItem]);
+        let transactions = of(&[Operation::TransactWriteItems]);
+        let more = FOR_A_FAULT * u64::try_from(faults).unwrap();
+        let is_exact = if faults == 0 { "cost: judged exactly" } else { "cost: judged with its faults" };
+        self.universe.count(is_exact);
+        self.universe.count(bound.name);
+        if reads > bound.reads + more || writes > bound.writes + more || transactions > bound.transactions + more {
+            self.universe.violated(format!("{}: {bound:?}, and with {faults} faults it sent {sent:?}", process.name));
+        }
+    }
+
+    /// A bucket is met, taken from, settled, and refuses.
+    async fn tokens(&self) {
+        let fresh = self.universe.process("frugal-fresh", Role::Customer, |client| client);
+        let first = self.counted(&fresh, UNKNOWN, granted(&fresh.client, TOKENS)).await;
+        // Where a fault kept the first from it, the bucket is not known yet.
+        let Some(first) = first else { return };
+        let second = self.counted(&fresh, KNOWN, granted(&fresh.client, TOKENS)).await;
+        for mut grant in [first].into_iter().chain(second) {
+            self.universe.ledger(|ledger| ledger.account(&fresh.name, TOKENS).settles(500_000));
+            let _ = self.counted(&fresh, SETTLED, grant.settle(TOKENS, Amount::from_micros(500_000))).await;
+            let _ = self.counted(&fresh, KEPT, grant.release()).await;
+        }
+        // Until it is empty.
+        for _ in 0..8 {
+            if granted(&fresh.client, TOKENS).await.is_none() {
+                self.counted(&fresh, REMEMBERED, granted(&fresh.client, TOKENS)).await;
+                break;
+            }
+        }
+    }
+
+    async fn slot(&self, process: &Process, bucket: &str, (taken, given_back): (Bound, Bound)) {
+        let Some(mut grant) = self.counted(process, taken, granted(&process.client, bucket)).await else { return };
+        let _ = self.counted(process, RENEWED, grant.renew()).await;
+        let _ = self.counted(process, given_back, grant.release()).await;
+    }
+
+    /// One process stands in line for what another holds, and a third is refused it and sweeps.
+    async fn line(&mut self) {
+        let Some(grant) = granted(&self.rows.client, ROWS).await else { return };
+        let (waits, heals) = (self.waits.clone(), self.heals.clone());
+        let (waits_before, heals_before, began) = (waits.tally.so_far(), heals.tally.so_far(), Instant::now());
+        let lasts = Duration::from_millis(self.rng.u64(1_000..=12_000));
+        let slot = waits.client.slot(ROWS).timeout(lasts).run(async |_| Ok::<_, std::io::Error>(()));
+        let asks = async {
+            while began.elapsed() < lasts {
+                give_back(granted(&heals.client, ROWS).await).await;
+                sleep(Duration::from_millis(500)).await;
+            }
+        };
+        drop(tokio::join!(slot, asks));
+        let seconds = began.elapsed().as_secs() + 1;
+        self.judge(&waits, &waits_before, bound(WAITED, 10 + seconds * LOOKS_A_SECOND, 2 + seconds, seconds + 2));
+        let heals_now = 1 + (seconds * HEALS_A_MINUTE).div_ceil(60);
+        let scans = 4 * u64::from(self.universe.scenario.conditions.pages() + 1);
+        let asked = seconds * 2 + 2;
+        // What it gives back is for all of the table, and as much as others left: no bound of its own writes.
+        let reads = asked + heals_now * (scans + 4);
+        self.judge(&heals, &heals_before, bound(HEALED, reads, MANY, MANY));
+        let _ = grant.release().await;
+    }
+}
+
+/// A grant that is dropped is given back by a task of its own, beside what is counted next.
+async fn give_back(grant: Option<Grant>) {
+    if let Some(grant) = grant {
+        let _ = grant.release().await;
+    }
+}
+
+async fn granted(client: &Client, bucket: &str) -> Option<Grant> {
+    match client.acquire(bucket).await {
+        Ok(Outcome::Granted(grant)) => Some(grant),
+        _ => None,
+    }
+}

@@ -1,0 +1,204 @@
+//! Service: whoever asks within its part of a limit, and waits as it is told, gets at least 90 % of what it asks for.
+//!
+//! Customers share two buckets with nobody else: tokens, which they ask for by `acquire` and come back for exactly after the wait that they
+//! were told, and slots, which they wait for in a `slot`. Together they ask for four fifths of the tokens, or for as many slots as leave a
+//! third of the time. What is asked for counts as served where it is had within `PATIENCE` of the moment at which it was due.
+//!
+//! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met; nothing else
+//! is: not what other processes met, no clock within its error, no time that jumps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_sdk::{Leases, Outcome};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::conditions::{CUSTOMERS_CLOCKS_ARE_OFF, stream};
+use crate::liveness::{Public, Stopwatch};
+use crate::process::{Process, Role};
+use crate::row::Micros;
+use crate::universe::Universe;
+
+const TOKENS: &str = "customer#rpm";
+const SLOTS: &str = "customer#concurrent";
+
+/// What is had so long after it was due was had in time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A fault excuses what is due or asked for so long after it.
+const AFTER: Micros = 2_000_000;
+
+/// Longer than any slot.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// Fewer say nothing.
+const ASKED_AT_LEAST: u64 = 15;
+
+/// What one customer asked for.
+#[derive(Debug, Default)]
+struct Served {
+    asked: u64,
+    in_time: u64,
+    excused: u64,
+}
+
+/// Where customers ask, and how much.
+struct Demand {
+    tokens: Limit,
+    /// Between two calls of one customer for tokens.
+    every: Duration,
+    slots: Limit,
+    /// How long a slot is held, and how long its holder stays away.
+    holds: Duration,
+    rests: Duration,
+}
+
+impl Demand {
+    fn drawn(universe: &Universe, customers: u32, rng: &mut Rng) -> Self {
+        let (capacity, per_second) = (rng.u32(1..=5), rng.u32(2..=12));
+        let whole = Amount::from_tokens(capacity.try_into().unwrap());
+        let refill = Rate::per(whole, Duration::from_secs(capacity.into()) / per_second).unwrap();
+        let slots = rng.u32(1..=3).min(customers);
+        let holds = Duration::from_millis(rng.u64(50..=400));
+        // With its requests, and the pause until the next in line looks.
+        let kept = holds + Duration::from_millis(200) + universe.scenario.conditions.slack(4);
+        Self {
+            tokens: Limit::rate(LimitType::Requests, whole, refill, Cost::ONE).unwrap(),
+            every: Duration::from_secs(customers.into()).mul_f64(1.25) / per_second,
+            slots: Limit::concurrent(Amount::from_tokens(slots.try_into().unwrap()), Cost::ONE).unwrap(),
+            holds,
+            rests: (kept * customers * 3 / (slots * 2)).saturating_sub(kept).max(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Whether there are customers in a seed.
+fn has_customers(universe: &Universe) -> bool {
+    !universe.scenario.lulls && stream(universe.scenario.seed, "customers").u32(0..3) == 0
+}
+
+/// Founds their buckets, and begins.
+pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &mut JoinSet<()>) {
+    if !has_customers(universe) {
+        return;
+    }
+    let mut rng = stream(universe.scenario.seed, "what customers ask");
+    let customers = rng.u32(2..=4);
+    let demand = Arc::new(Demand::drawn(universe, customers, &mut rng));
+    for (name, limit) in [(TOKENS, &demand.tokens), (SLOTS, &demand.slots)] {
+        let bucket = Dimension::new(name).unwrap();
+        universe.undisturbed(operator.client.apply_limit(&bucket, limit)).await.unwrap();
+    }
+    let shared = rng.bool().then(|| process(universe, "customer-shared", &mut rng));
+    for at in 0..customers {
+        let process =
+            shared.clone().filter(|_| at < 2).unwrap_or_else(|| process(universe, &format!("customer-{at}"), &mut rng));
+        let customer = |rng: Rng| Customer {
+            universe: Arc::clone(universe),
+            process: process.clone(),
+            demand: Arc::clone(&demand),
+            rng,
+            served: Served::default(),
+        };
+        tasks.spawn(customer(rng.fork()).asks_for_tokens());
+        tasks.spawn(customer(rng.fork()).waits_for_slots());
+    }
+}
+
+fn process(universe: &Arc<Universe>, name: &str, rng: &mut Rng) -> Process {
+    let leases = if rng.bool() { Leases::Inline } else { Leases::Concurrent };
+    // No holder of theirs crashes.
+    let process =
+        universe.process(name, Role::Customer, |client| client.leases(leases).self_heal(false).lease_ttl(LEASE));
+    let most = if CUSTOMERS_CLOCKS_ARE_OFF { universe.scenario.clock_error } else { 0 };
+    process.set_clock_error(rng.i64(-most..=most));
+    process
+}
+
+struct Customer {
+    universe: Arc<Universe>,
+    process: Process,
+    demand: Arc<Demand>,
+    rng: Rng,
+    served: Served,
+}
+
+impl Customer {
+    async fn asks_for_tokens(mut self) {
+        let mut due = Instant::now() + self.demand.every.mul_f64(self.rng.f64());
+        while !self.universe.is_over() {
+            sleep_until(due).await;
+            let since = self.universe.time();
+            let is_served = self.token(due + PATIENCE).await;
+            self.counts(since, due, is_served);
+            due += self.demand.every.mul_f64(0.5 + self.rng.f64());
+        }
+        self.judge(TOKENS);
+    }
+
+    /// Asks until it is granted, and comes back as it is told.
+    async fn token(&self, until: Instant) -> bool {
+        loop {
+            let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire(1));
+            match ask.on(self.process.client.acquire(TOKENS)).await {
+                Ok(Outcome::Granted(grant)) => {
+                    drop(grant.release().await);
+                    return true;
+                }
+                Ok(Outcome::RetryIn(retry)) if Instant::now() + retry.wait() <= until => sleep(retry.wait()).await,
+                Ok(Outcome::RetryIn(_)) => return false,
+                Err(_) if Instant::now() < until => sleep(Duration::from_millis(100)).await,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    async fn waits_for_slots(mut self) {
+        while !self.universe.is_over() {
+            let (since, due) = (self.universe.time(), Instant::now());
+            let timeout = PATIENCE + self.demand.holds * 2;
+            let slot = self.process.client.slot(SLOTS).timeout(timeout).max_wait(PATIENCE);
+            let watch = Stopwatch::of(&self.universe, &self.process, Public::Slot(timeout, Duration::ZERO));
+            let mut is_served = false;
+            let call = slot.run(async |_| {
+                is_served = true;
+                sleep(self.demand.holds).await;
+                Ok::<_, std::io::Error>(())
+            });
+            let _ = watch.on(call).await;
+            self.counts(since, due, is_served);
+            sleep(self.demand.rests.mul_f64(0.5 + self.rng.f64())).await;
+        }
+        self.judge(SLOTS);
+    }
+
+    fn counts(&mut self, since: Micros, due: Instant, is_served: bool) {
+        let waited = Micros::try_from(due.elapsed().as_micros()).unwrap();
+        let now = self.universe.time();
+        if self.process.tally.met_fault(since.min(now - waited) - AFTER, now) {
+            self.served.excused += 1;
+            return;
+        }
+        self.served.asked += 1;
+        self.served.in_time += u64::from(is_served);
+    }
+
+    fn judge(self, bucket: &str) {
+        let Self { universe, process, served, .. } = self;
+        let Served { asked, in_time, excused } = served;
+        universe.count_many("service: asked, and excused", excused);
+        if asked < ASKED_AT_LEAST {
+            return;
+        }
+        universe.count_many("service: asked, and judged", asked);
+        if in_time * 10 < asked * 9 {
+            universe.violated(format!(
+                "{bucket}: {} asked for its part {asked} times, and was served {in_time}",
+                process.name
+            ));
+        }
+    }
+}
