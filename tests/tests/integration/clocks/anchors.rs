@@ -24,9 +24,16 @@ async fn left_ahead(world: &World, tokens: &str) -> Timestamp {
     ahead
 }
 
+/// In the embedded engine always: its `Date` is the tests' time, and that of another engine is not.
+async fn embedded() -> World {
+    let world = World::embedded().await;
+    world.rate(RPM, 60, 60).await;
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_anchor_of_the_future_is_moved_back_by_the_next_caller() {
-    let world = World::with_rate(RPM, 60, 60).await;
+    let world = embedded().await;
     left_ahead(&world, "5").await;
     let _granted = take(&world.client(), RPM).await;
     let bucket = world.bucket(RPM).await;
@@ -37,7 +44,7 @@ async fn an_anchor_of_the_future_is_moved_back_by_the_next_caller() {
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_was_left_empty_in_the_future_refuses_for_as_long_as_its_refill_takes() {
     for dimensions in [&[RPM][..], &[RPM, SLOTS]] {
-        let world = World::with_rate(RPM, 60, 60).await;
+        let world = embedded().await;
         world.slots(SLOTS, 2).await;
         left_ahead(&world, "0").await;
         let client = world.client();
@@ -51,7 +58,7 @@ async fn a_bucket_that_was_left_empty_in_the_future_refuses_for_as_long_as_its_r
 /// Its own clock lags by an hour, and every anchor seems to lie in the future until the table has told the time.
 #[tokio::test(start_paused = true)]
 async fn a_machine_whose_clock_lags_by_an_hour_moves_no_anchor_back() {
-    let world = World::new().await;
+    let world = World::embedded().await;
     rate(&world, RPM, 60, "1").await;
     let before = world.bucket(RPM).await.anchor();
     let machine = Machine::default();
@@ -67,7 +74,7 @@ async fn a_machine_whose_clock_lags_by_an_hour_moves_no_anchor_back() {
 
 #[tokio::test(start_paused = true)]
 async fn applying_the_limit_that_a_bucket_has_moves_its_anchor_back_and_says_so() {
-    let world = World::with_rate(RPM, 60, 60).await;
+    let world = embedded().await;
     left_ahead(&world, "5").await;
     let client = world.client();
     assert_eq!(client.apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Repaired);
