@@ -159,7 +159,8 @@ fn with_credentials_after(world: &World, takes: Duration) -> Client {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_in_which_credentials_are_fetched_is_no_part_of_an_attempt() {
-    let world = World::with_rate(RPM, 10, 60).await;
+    let world = World::embedded().await;
+    world.rate(RPM, 10, 60).await;
     let client = with_credentials_after(&world, Duration::from_secs(4));
     crate::world::take(&client, RPM).await.release().await.unwrap();
     world.dynamo.faults().next(Operation::UpdateItem, Fault::Delay(Duration::from_millis(1_500)));
@@ -182,7 +183,8 @@ async fn credentials_that_never_come_are_given_up_after_five_seconds_and_told_as
 /// However long the client of a product would have waited.
 #[tokio::test(start_paused = true)]
 async fn a_client_without_timeouts_is_bounded_all_the_same() {
-    let world = World::with_rate(RPM, 10, 60).await;
+    let world = World::embedded().await;
+    world.rate(RPM, 10, 60).await;
     let config = world.dynamo.dynamodb().config().to_builder().timeout_config(TimeoutConfig::disabled());
     let config = config.stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     let settings = Client::builder(TABLE).clock(world.dynamo.clock().off_by(0));
