@@ -1,14 +1,14 @@
 //! A process that stands still while others go on: its callers are not polled, what it sends leaves it only when it goes on, and what is
 //! answered meanwhile it finds then. Its clock goes on.
 //!
-//! Tasks that the SDK spawns itself stand still where they send their next request, and where an attempt ends by its timeout.
+//! Tasks that the SDK spawns itself stand still where they send their next request, and only until its attempts end by their timeouts: to
+//! them it is as if the network were cut.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::config::{AsyncSleep, SharedAsyncSleep, Sleep};
 use sluice_testkit::Gate;
 use tokio::time::Instant;
 
@@ -72,11 +72,6 @@ impl Ice {
         state.before + state.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The timeouts of its requests: none ends while it stands still.
-    pub(crate) fn sleep(&self) -> SharedAsyncSleep {
-        SharedAsyncSleep::new(self.clone())
-    }
-
     /// A future of the process.
     pub(crate) fn on<F: Future>(&self, future: F) -> Frozen<F> {
         Frozen { ice: self.clone(), future: Box::pin(future) }
@@ -84,12 +79,6 @@ impl Ice {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
-    }
-}
-
-impl AsyncSleep for Ice {
-    fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep::new(self.on(tokio::time::sleep(duration)))
     }
 }
 

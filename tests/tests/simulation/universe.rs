@@ -134,8 +134,7 @@ impl Universe {
         let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
         let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock).lease_ids(ids);
-        let timeouts = dynamo.dynamodb().config().to_builder().sleep_impl(ice.sleep());
-        let client = settings.dynamodb(aws_sdk_dynamodb::Client::from_conf(timeouts.build()));
+        let client = settings.dynamodb(dynamo.dynamodb());
         Process { name, client, dynamo, clock_error, alive, ice, tally, tracker: None }
     }
 
