@@ -1,4 +1,4 @@
-//! What metrics and spans cost a grant, measured.
+//! What metrics and spans cost a grant, and what the time of the table costs a request, measured.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::store::Operation;
 use crate::table_clock::TableClock;
 use crate::{metrics, span};
 
-/// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.
+/// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds. So much again may a request
+/// pay for the time that its reply tells.
 const MOST_NANOS: u128 = 300;
 const GRANTS: u32 = 50_000;
 
@@ -65,26 +66,11 @@ fn a_grant_from_stock_pays_little_where_nobody_listens() {
     assert_little("metrics and span of a grant from stock", nanos);
 }
 
-/// What a client keeps of all its requests.
-fn told() -> (Units, TableClock) {
-    (Units::default(), TableClock::new(Clock::system()))
-}
-
-/// What a request of the table counts besides: what it took, its units, and what its reply says of the clock.
-fn requested(
-    told: &(Units, TableClock),
-    operation: Operation,
-    began: Instant,
-    consumed: &ConsumedCapacity,
-    now: Timestamp,
-) {
-    let (units, clock) = told;
+/// What a request of the table counts besides: how long it took, and its units.
+fn requested(units: &Units, operation: Operation, began: Instant, consumed: &ConsumedCapacity) {
     let span = span::request(operation, black_box("limits"), None, 0);
     units.used(operation, std::iter::once(black_box(consumed)));
     requests::ended(operation, Ended::Ok, began.elapsed());
-    // A date has whole seconds.
-    let date = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(1_000_000));
-    clock.replied(Some(date), clock.sent());
     drop(black_box(span));
 }
 
@@ -93,12 +79,12 @@ fn requested(
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_grant_by_the_table_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
-    let (request, told) = (Request::from("openai#rpm"), told());
+    let (request, units) = (Request::from("openai#rpm"), Units::default());
     let consumed = ConsumedCapacity::builder().table_name("limits").capacity_units(1.0).build();
     let nanos = shortest(|now| {
         let began = Instant::now();
         let span = span::acquire(black_box(&request));
-        requested(&told, Operation::UpdateItem, Instant::now(), &consumed, now);
+        requested(&units, Operation::UpdateItem, Instant::now(), &consumed);
         metrics::granted_in(black_box(&entry), Source::Table, began.elapsed(), now);
         drop(black_box(span));
     });
@@ -110,15 +96,29 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_release_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
-    let (request, told) = (Request::from("openai#rpm"), told());
+    let (request, units) = (Request::from("openai#rpm"), Units::default());
     let consumed = ConsumedCapacity::builder().table_name("limits").capacity_units(1.0).build();
     let given_back: Result<Released, ()> = Ok(Released::GivenBack);
-    let nanos = shortest(|now| {
+    let nanos = shortest(|_| {
         // Its own span, which takes a grant, is as this one where nobody wants it.
         let span = span::acquire(black_box(&request));
-        requested(&told, Operation::TransactWriteItems, Instant::now(), &consumed, now);
+        requested(&units, Operation::TransactWriteItems, Instant::now(), &consumed);
         metrics::released_of(black_box(&entry), &given_back);
         drop(black_box(span));
     });
     assert_little("metrics and spans of a release and its request", nanos);
+}
+
+/// All that a request pays for learning the time of the table from its reply, whether anyone listens or not: four readings of this
+/// machine's clocks, the bracket, and once a second the gauge.
+#[test]
+#[ignore = "a measurement: optimised, with --nocapture"]
+fn a_request_pays_little_for_the_time_that_its_reply_tells() {
+    let clock = TableClock::new(Clock::system());
+    let nanos = shortest(|now| {
+        // A date has whole seconds.
+        let date = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(1_000_000));
+        clock.replied(black_box(Some(date)), clock.sent());
+    });
+    assert_little("time of the table, of a request", nanos);
 }
