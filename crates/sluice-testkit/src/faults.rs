@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::link::Operation;
+use crate::operation::Operation;
 use crate::rights::Rights;
 
 /// One thing that goes wrong with one request.

@@ -27,12 +27,14 @@
 
 mod broken_body;
 mod clock;
+mod dates;
 mod embedded;
 mod engine;
 mod faults;
 mod item_size;
 mod link;
 mod meter;
+mod operation;
 mod profile;
 mod rights;
 mod server;
@@ -40,8 +42,9 @@ mod server;
 pub use clock::TestClock;
 pub use embedded::{EmbeddedDynamo, EngineError};
 pub use faults::{Alteration, Answered, Call, Fault, Faults, Gate};
-pub use link::{Operation, metered};
+pub use link::metered;
 pub use meter::{Meter, Usage};
+pub use operation::Operation;
 pub use profile::{DynamoProfile, Latencies};
 pub use rights::Rights;
 pub use server::{Server, ServerError};

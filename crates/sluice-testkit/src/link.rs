@@ -8,76 +8,20 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
-use aws_smithy_types::DateTime;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::{AggregatedBytes, ByteStream};
-use aws_smithy_types::date_time::Format as DateTimeFormat;
 use bytes::Bytes;
 use dynoxide::Database;
-use sluice_sdk::core::Timestamp;
 
 use crate::broken_body::{Arrival, broken_body};
 use crate::clock::TestClock;
+use crate::dates::{date, signed_at};
 use crate::engine;
 use crate::faults::{Answered, Call, Fault, Faults};
 use crate::meter::{self, Meter, Usage};
+use crate::operation::Operation;
 use crate::profile::DynamoProfile;
 use crate::rights;
-
-/// The API operations that Sluice uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Reads a row.
-    GetItem,
-    /// Reads up to 100 rows.
-    BatchGetItem,
-    /// Makes a row.
-    PutItem,
-    /// Changes a row.
-    UpdateItem,
-    /// Removes a row.
-    DeleteItem,
-    /// Changes several rows, or none.
-    TransactWriteItems,
-    /// Reads the table.
-    Scan,
-    /// Tells of the table: its state, its key.
-    DescribeTable,
-    /// Tells of its TTL.
-    DescribeTimeToLive,
-    /// Tells of its backups; the engine cannot.
-    DescribeContinuousBackups,
-    /// Anything else: tables, and what tests do beside Sluice.
-    Other,
-}
-
-impl Operation {
-    fn from_name(name: &str) -> Self {
-        match name {
-            "GetItem" => Self::GetItem,
-            "BatchGetItem" => Self::BatchGetItem,
-            "PutItem" => Self::PutItem,
-            "UpdateItem" => Self::UpdateItem,
-            "DeleteItem" => Self::DeleteItem,
-            "TransactWriteItems" => Self::TransactWriteItems,
-            "Scan" => Self::Scan,
-            "DescribeTable" => Self::DescribeTable,
-            "DescribeTimeToLive" => Self::DescribeTimeToLive,
-            "DescribeContinuousBackups" => Self::DescribeContinuousBackups,
-            _ => Self::Other,
-        }
-    }
-
-    /// Whether it is about rows: the rest costs no units.
-    const fn is_metered(self) -> bool {
-        !matches!(self, Self::DescribeTable | Self::DescribeTimeToLive | Self::DescribeContinuousBackups | Self::Other)
-    }
-
-    pub(crate) const fn is_write(self) -> bool {
-        matches!(self, Self::PutItem | Self::UpdateItem | Self::DeleteItem | Self::TransactWriteItems)
-    }
-}
 
 /// An HTTP client that calls `database` directly, or by way of a service that is modelled.
 pub(crate) fn in_process(
@@ -326,22 +270,6 @@ impl Link {
             response(status, body.into_bytes())
         })
     }
-}
-
-/// The time as DynamoDB tells it in each reply: cut to whole seconds.
-fn date(clock: &TestClock) -> Option<String> {
-    let secs = clock.now().micros().div_euclid(1_000_000);
-    DateTime::from_secs(secs).fmt(DateTimeFormat::HttpDate).ok()
-}
-
-/// When a request was signed: `20240304T110002Z`.
-fn signed_at(text: &str) -> Option<Timestamp> {
-    let part = |range: std::ops::Range<usize>| text.get(range);
-    let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
-    let (hour, minute, second) = (part(9..11)?, part(11..13)?, part(13..15)?);
-    let text = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
-    let at = DateTime::from_str(&text, DateTimeFormat::DateTime).ok()?;
-    Some(Timestamp::from_micros(at.secs().checked_mul(1_000_000)?))
 }
 
 /// The same scan of so many rows at most.

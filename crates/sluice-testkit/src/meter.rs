@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::engine;
 use crate::item_size::item_size;
-use crate::link::Operation;
+use crate::operation::Operation;
 use crate::profile::Written;
 
 /// Counts what clients use. Clones are one meter.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::faults::Fault;
-use crate::link::Operation;
+use crate::operation::Operation;
 
 mod throughput;
 
