@@ -261,12 +261,7 @@ fn a_start_that_is_taken_over_is_judged_by_the_limit_that_it_was_booked_under() 
             rate: 50_000_000_000,
             anchor: at(2.0),
             version: 3,
-            concurrent: false,
-            blocked_until: None,
-            observed: 0,
-            observed_version: 0,
-            admitted: 0,
-            inline: BTreeMap::new(),
+            ..BucketRow::default()
         };
         record.limit_changed(scenario.buckets[0].name(), &halved, at(2.0));
         record.granted("a", &need, at(10.0), grip(at(3.0), at(10.0)), taken_at);

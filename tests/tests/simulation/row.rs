@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) type Micros = i128;
 
 /// What the checks need of a bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BucketRow {
     pub(crate) capacity: Micros,
     pub(crate) tokens: Micros,

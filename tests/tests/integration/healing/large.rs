@@ -1,6 +1,5 @@
 //! Large tables: read in parts, each turn going on where the last ended, whoever makes it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_core::schema::HEAL_POSITION;
@@ -69,19 +68,25 @@ async fn a_large_table_is_covered_within_its_units_by_the_budget() {
     assert!(began.elapsed() > within / 3, "{:?}: the table is not large", began.elapsed());
 }
 
+/// Faults for the pages that each turn reads, counted from the mark of the turn on.
+fn each_page_of_a_turn(world: &World, fault: impl Fn(u64) -> Option<Fault> + Send + Sync + 'static) {
+    let pages = AtomicU64::new(0);
+    world.dynamo.faults().draw(move |call| {
+        if is_mark(call) {
+            pages.store(0, Ordering::SeqCst);
+        }
+        let read = (call.operation == Operation::Scan).then(|| pages.fetch_add(1, Ordering::SeqCst))?;
+        fault(read)
+    });
+}
+
 /// Each lives for two pages of its turn. Frozen, it hangs in the third, which goes on when the next has its
 /// turn; ended, its runtime is gone. It leaves its progress behind.
 #[tokio::test(start_paused = true)]
 async fn a_large_table_is_covered_though_each_process_ends_or_is_frozen_in_the_middle() {
     for ends in [true, false] {
         let world = crashed_among(12).await;
-        let pages = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&pages);
-        world.dynamo.faults().draw(move |call| {
-            if is_mark(call) {
-                counted.store(0, Ordering::SeqCst);
-            }
-            let read = (call.operation == Operation::Scan).then(|| counted.fetch_add(1, Ordering::SeqCst))?;
+        each_page_of_a_turn(&world, move |read| {
             (read == 1).then_some(if ends {
                 Fault::Hang
             } else {
@@ -131,15 +136,7 @@ async fn a_process_that_was_frozen_moves_nobody_elses_position() {
 #[tokio::test(start_paused = true)]
 async fn a_scan_that_is_throttled_goes_on_with_the_next_turn_where_it_was() {
     let world = crashed_among(6).await;
-    let pages = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&pages);
-    world.dynamo.faults().draw(move |call| {
-        if is_mark(call) {
-            counted.store(0, Ordering::SeqCst);
-        }
-        let read = (call.operation == Operation::Scan).then(|| counted.fetch_add(1, Ordering::SeqCst))?;
-        (read >= 1).then(Fault::throttled)
-    });
+    each_page_of_a_turn(&world, |read| (read >= 1).then(Fault::throttled));
     let client = world.client_with(|settings| settings.lease_ttl(A_DAY));
     let (began, mut held) = (Instant::now(), Vec::new());
     while held.len() < 20 {

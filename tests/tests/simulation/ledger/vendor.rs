@@ -122,12 +122,7 @@ fn a_lot_taken_above_the_brim_is_behind_the_call_that_it_came_with() {
         rate: 1_000_000_000_000,
         anchor: 102_000_000,
         version,
-        concurrent: false,
-        blocked_until: None,
-        observed: 0,
-        observed_version: 0,
-        admitted: 0,
-        inline: BTreeMap::new(),
+        ..BucketRow::default()
     };
     let (before, after) = (row(11_000_000, 1), row(7_000_000, 2));
     let take = Purpose::Take { now: 100_000_000, from_line: true };
