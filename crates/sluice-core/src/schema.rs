@@ -99,6 +99,8 @@ pub const SWEEPS: &str = "sweeps";
 pub const HEAL_KEY: &str = "load#heal";
 /// Mark: when the last turn of healing began.
 pub const HEALED_AT: &str = "healed_at";
+/// Mark, optional: the id of that turn, which tells it from another that began in the same microsecond.
+pub const HEALED_BY: &str = "healed_by";
 /// Mark, optional: no turn begins before this instant, since the last is not paid for.
 pub const HEAL_AFTER: &str = "heal_after";
 /// Mark, optional: the key of the row after which the next turn goes on; without it, at the start of the table.

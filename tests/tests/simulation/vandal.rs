@@ -40,7 +40,7 @@ pub(crate) async fn vandal(universe: Arc<Universe>, process: Process, mut rng: R
     }
 }
 
-const SPOILABLE: [&str; 41] = [
+const SPOILABLE: [&str; 42] = [
     "tokens",
     "capacity",
     "last_refill_at",
@@ -74,6 +74,7 @@ const SPOILABLE: [&str; 41] = [
     "departed_at",
     "still_since",
     "healed_at",
+    "healed_by",
     "heal_after",
     "heal_position",
     "refused",

@@ -27,6 +27,8 @@ const LAST_PAGE: Duration = HEAL_EVERY.saturating_sub(CLOCK_ERROR.saturating_mul
 /// This process's turn, by its mark.
 #[derive(Debug)]
 pub(super) struct Turn {
+    /// Of this turn alone: another process may have marked the table in the same microsecond.
+    id: String,
     at: Timestamp,
     began: Instant,
     budget: HealBudget,
@@ -56,20 +58,19 @@ impl Turn {
         if read(&row).may_be_made_at(now) > now {
             return Ok(leave_to_other(inner, &row, now));
         }
-        let mut in_doubt = false;
-        match inner.store.update_noting(&mark(now), IfAmbiguous::SendAgain, &mut in_doubt).await? {
-            Written::Applied(row) => Ok(Some(Self::begin(inner, &row, now, began))),
+        let id = uuid::Uuid::now_v7().hyphenated().to_string();
+        let row = match inner.store.update(&mark(&id, now), IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => row,
             Written::ConditionFailed(row) => {
                 let row = row.unwrap_or_default();
-                let is_own = in_doubt && read(&row).marked_at() == Some(now);
-                Ok(if is_own { Some(Self::begin(inner, &row, now, began)) } else { leave_to_other(inner, &row, now) })
+                if !read(&row).is_of(&id, now) {
+                    return Ok(leave_to_other(inner, &row, now));
+                }
+                row
             }
-        }
-    }
-
-    fn begin(inner: &Inner, row: &Item, at: Timestamp, began: Instant) -> Self {
-        let position = read(row).position().map(str::to_owned);
-        Self { at, began, budget: inner.config.heal_budget, position, spent: 0 }
+        };
+        let position = read(&row).position().map(str::to_owned);
+        Ok(Some(Self { id, at: now, began, budget: inner.config.heal_budget, position, spent: 0 }))
     }
 
     /// Reads pages, and gives back what has ended in them, until the budget of the turn is spent, its time is
@@ -111,7 +112,7 @@ impl Turn {
         if is_small {
             return Ok(true);
         }
-        let progress = heal_progress(self.at, spacing, self.position.as_deref());
+        let progress = heal_progress(&self.id, self.at, spacing, self.position.as_deref());
         let written = inner.store.update(&progress, IfAmbiguous::SendAgain).await?;
         Ok(matches!(written, Written::Applied(_)))
     }
@@ -119,7 +120,7 @@ impl Turn {
     /// Leaves it to others, who would otherwise find a fresh mark and wait for a scan that is not made. If
     /// this fails, they wait once.
     pub(super) async fn give_back(self, inner: &Inner) {
-        if let Err(error) = inner.store.update(&unmark(self.at), IfAmbiguous::SendAgain).await {
+        if let Err(error) = inner.store.update(&unmark(&self.id, self.at), IfAmbiguous::SendAgain).await {
             tracing::debug!(event = "heal.turn_kept", %error);
         }
     }

@@ -1,13 +1,13 @@
 //! The mark of the table: whatever becomes of it, one process scans at a time, and none is kept from it for
 //! ever.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{HEAL_AFTER, HEAL_POSITION};
 use sluice_core::{CLOCK_ERROR, LONGEST_HEAL_SPACING};
-use sluice_testkit::Call;
+use sluice_testkit::{Call, Faults};
 
 use super::*;
 
@@ -109,4 +109,49 @@ async fn processes_whose_clocks_are_two_seconds_apart_never_scan_twice_within_th
         assert!(apart + Duration::from_millis(500) > HEAL_EVERY - Duration::from_secs(2), "{scanned:?}");
         assert!((15..=21).contains(&known), "{known} scans in 20 times the spacing");
     }
+}
+
+/// Both mark at one instant. One loses its request, sends it again, and finds the mark of the other.
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_that_mark_in_the_same_microsecond_one_has_the_turn() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 1).await;
+    let _held = take(&world.client(), SLOTS).await;
+    let (winner, faults, is_marked) = (world.client(), Faults::default(), Arc::new(AtomicBool::new(false)));
+    let lost = Arc::new(Mutex::new(None));
+    let (is_late, noted) = (Arc::clone(&is_marked), Arc::clone(&lost));
+    faults.draw(move |call| {
+        let is_lost = is_mark(call) && !is_late.load(Ordering::SeqCst);
+        is_lost.then(|| {
+            *noted.lock().unwrap() = Some(instant_of(call));
+            Fault::LoseRequest
+        })
+    });
+    let clock = world.dynamo.clock().off_by(0);
+    let (scans_of_loser, counted) = (Arc::new(AtomicU64::new(0)), faults.clone());
+    let scanned = Arc::clone(&scans_of_loser);
+    counted.watch(move |answered| {
+        scanned.fetch_add(u64::from(answered.call.operation == Operation::Scan), Ordering::SeqCst);
+    });
+    let loser = world.dynamo.apart(faults);
+    let loser = loser.client_with(Client::builder(TABLE).clock(clock).leases(Leases::Concurrent));
+    refusal(&loser, SLOTS).await;
+    // No time passes while this task is ready.
+    while lost.lock().unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    refusal(&winner, SLOTS).await;
+    while scans(&world) == 0 {
+        tokio::task::yield_now().await;
+    }
+    is_marked.store(true, Ordering::SeqCst);
+    let instant = world.row(HEAL_KEY).await.unwrap()[HEALED_AT].as_n().unwrap().clone();
+    assert_eq!(Some(instant), *lost.lock().unwrap(), "both marked at one instant");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!((scans(&world), scans_of_loser.load(Ordering::SeqCst)), (1, 0));
+}
+
+fn instant_of(call: Call<'_>) -> String {
+    let request: serde_json::Value = serde_json::from_slice(call.body).unwrap();
+    request["ExpressionAttributeValues"][":now"]["N"].as_str().unwrap().to_owned()
 }
