@@ -150,7 +150,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
                 .condition_expression(update.statement.condition.as_ref())
                 .set_expression_attribute_names(names(&update.statement))
                 .set_expression_attribute_values(values(&update.values))
-                .return_values_on_condition_check_failure(all_old)
+                .return_values_on_condition_check_failure(all_old.clone())
                 .build()
                 .ok(),
         ),
@@ -160,6 +160,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
                 .set_item(values(&put.item))
                 .condition_expression(put.statement.condition.as_ref())
                 .set_expression_attribute_names(names(put.statement))
+                .return_values_on_condition_check_failure(all_old)
                 .build()
                 .ok(),
         ),

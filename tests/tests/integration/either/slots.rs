@@ -1,5 +1,6 @@
 //! A slot waits, runs, and gives back, however it ends.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -215,4 +216,41 @@ async fn the_grant_of_a_raw_acquire_gives_back_when_it_is_dropped() {
     let world = KIND.with_slots(SLOTS, 2).await;
     drop(take(&world.client(), SLOTS).await);
     all_free(&world, "2").await;
+}
+
+/// The write that took the slot was applied, and nobody heard of it while the table was out of reach. Its lease is as old as that write:
+/// a holder that believed in the one of its later plan would renew it after its end, and others would have its slot meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_hears_of_its_grant_after_an_outage_has_the_slot_alone() {
+    for outage in [40, 75].map(Duration::from_secs) {
+        let world = KIND.with_slots(SLOTS, 1).await;
+        let client = world.client();
+        take(&client, SLOTS).await.release().await.unwrap();
+        let (began, is_taken) = (Instant::now(), AtomicBool::new(false));
+        world.dynamo.faults().draw(move |call| {
+            let is_first = call.operation == KIND.write() && !is_taken.swap(true, Ordering::SeqCst);
+            let lost = if is_first { Fault::LoseReply } else { Fault::LoseRequest };
+            (began.elapsed() < outage).then_some(lost)
+        });
+        let (starts, started) = tokio::sync::oneshot::channel();
+        let holding = tokio::spawn(async move {
+            let slot = client.slot(SLOTS).timeout(Duration::from_secs(120)).hold_until_done();
+            let held = slot.run(async |slot| {
+                starts.send(()).unwrap();
+                sleep(Duration::from_secs(150)).await;
+                ok(slot.is_lease_lost())
+            });
+            held.await.unwrap()
+        });
+        started.await.unwrap();
+        assert!(began.elapsed() >= outage);
+        let other = world.client();
+        while !holding.is_finished() {
+            other.sweep(SweepOptions::default()).await.unwrap();
+            let outcome = other.acquire(SLOTS).await.unwrap();
+            assert!(holding.is_finished() || outcome.granted().is_none(), "granted after {:?}", began.elapsed());
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert!(!holding.await.unwrap(), "the lease was lost");
+    }
 }

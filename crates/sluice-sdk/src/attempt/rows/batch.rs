@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::super::fresh::Via;
 use super::super::round::{self, Step};
 use super::super::{Answer, Fresh, Taken, longest, refresh_all, saw, unknown};
-use super::transaction::{Place, Sent, Share, judge};
+use super::transaction::{Applied, Place, Sent, Share, judge};
 use super::{RowAsk, RowLane, RowTurn};
 use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
@@ -55,7 +55,10 @@ impl round::Batch for Batch<'_> {
             return refresh_all(self.inner, &unread).await.map(|()| Step::Read);
         }
         let now = self.inner.time().await?;
-        let readings: Vec<_> = self.entries.iter().filter_map(|entry| entry.reading()).collect();
+        let Some(readings) = self.entries.iter().map(|entry| entry.reading()).collect::<Option<Vec<_>>>() else {
+            // While the time was read, another caller of the process learned that what was known of a bucket counts no more.
+            return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
+        };
         let Some(sent) = self.plan(&readings, now) else {
             if has_read || readings.iter().all(|reading| reading.may_refuse(now)) {
                 if self.repairs(&readings, now).await? {
@@ -221,25 +224,26 @@ impl Batch<'_> {
                 (false, _) => entry.predicted(Arc::clone(after), now),
             }
         }
-        let everyone = 0..sent.served.len();
-        self.hand_out(sent, &everyone.collect::<Vec<_>>(), took)
+        let everyone = sent.served.iter().map(Applied::now).collect();
+        self.hand_out(sent, everyone, took)
     }
 
-    /// Answers those callers of `sent` that are named. A lease that has ended by now counts as a try in vain.
-    fn hand_out(&mut self, sent: &Sent, which: &[usize], took: Duration) -> Step {
+    /// Answers callers of `sent` that have what they asked for. A lease that has ended by now counts as a try in vain.
+    fn hand_out(&mut self, sent: &Sent, applied: Vec<Applied<'_>>, took: Duration) -> Step {
         let (now, mut came_late) = (self.inner.store.clock().known(), false);
         let mut turns: Vec<Option<RowTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
-        for served in which.iter().map(|at| &sent.served[*at]) {
-            let Some(mut turn) = turns[served.turn].take() else { continue };
-            let parts: Parts = self.parts(sent, served, &turn.ask).collect();
+        for applied in applied {
+            let Some(mut turn) = turns[applied.place.turn].take() else { continue };
+            let parts: Parts = self.parts(sent, &applied, &turn.ask).collect();
             let lane = Via::Rows(Arc::clone(self.lane));
             let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
-            if served.leases.iter().flatten().any(|lease| now.is_none_or(|now| lease.ends() <= now)) {
-                // Its lease has ended since it was written, as where the process was frozen: it goes back, and its caller asks again.
+            if !applied.lives_at(now) {
+                // As where the process was frozen, or nobody heard of the lease until its time was over: it goes back, and its caller
+                // asks again.
                 came_late = true;
                 drop(fresh);
                 turn.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
-                turns[served.turn] = Some(turn);
+                turns[applied.place.turn] = Some(turn);
                 continue;
             }
             match turn.is_left() {
@@ -251,13 +255,13 @@ impl Batch<'_> {
         if came_late { Step::Overtaken } else { Step::Served }
     }
 
-    fn parts(&self, sent: &Sent, served: &Place, ask: &RowAsk) -> impl Iterator<Item = Part> {
+    fn parts(&self, sent: &Sent, applied: &Applied<'_>, ask: &RowAsk) -> impl Iterator<Item = Part> {
         (0..self.entries.len()).map(|at| {
             let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
-            match (&served.leases[at], after.limit().is_concurrent()) {
+            match (&applied.leases[at], after.limit().is_concurrent()) {
                 (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
                 (lease, _) => {
-                    let behind = sent.totals[at].minus(served.upto[at]);
+                    let behind = sent.totals[at].minus(applied.place.upto[at]);
                     Part::tokens(entry, cost, RateReceipt::foreseen(after, behind, cost), sent.now, lease.clone())
                 }
             }
@@ -277,15 +281,15 @@ impl Batch<'_> {
         let failed = |cancelled: &Cancelled| cancelled.reason.verdict == Verdict::ConditionFailed;
         let (buckets, mut leases) = reasons.split_at(self.entries.len().min(reasons.len()));
         let mut theirs = Vec::new();
-        for (at, served) in sent.served.iter().enumerate() {
-            let (own, rest) = leases.split_at(served.leases.iter().flatten().count().min(leases.len()));
+        for place in &sent.served {
+            let (own, rest) = leases.split_at(place.leases.iter().flatten().count().min(leases.len()));
             leases = rest;
             if own.iter().any(failed) {
-                theirs.push(at);
+                theirs.push(Applied::before(place, own));
             }
         }
         if !theirs.is_empty() {
-            let step = self.hand_out(sent, &theirs, took);
+            let step = self.hand_out(sent, theirs, took);
             // What the buckets are now is for the next plan to read.
             self.entries.iter().for_each(|entry| entry.doubt());
             return Ok(step);

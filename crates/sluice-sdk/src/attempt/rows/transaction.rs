@@ -1,5 +1,6 @@
 //! What one transaction takes, bucket by bucket, for several callers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use sluice_core::{Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, SlotPlann
 
 use super::RowAsk;
 use crate::client::Inner;
+use crate::store::{Attributes, Cancelled};
 
 /// What a transaction takes from one bucket.
 pub(super) enum Share<'a> {
@@ -19,6 +21,43 @@ pub(super) struct Place {
     pub(super) turn: usize,
     pub(super) upto: Vec<Amount>,
     pub(super) leases: Vec<Option<Lease>>,
+}
+
+/// A caller whose part of a transaction is applied: by this one, or by an earlier try whose reply was lost.
+pub(super) struct Applied<'a> {
+    pub(super) place: &'a Place,
+    /// As they are in the table.
+    pub(super) leases: Cow<'a, [Option<Lease>]>,
+    /// Whether all of its leases are there.
+    pub(super) is_whole: bool,
+}
+
+impl<'a> Applied<'a> {
+    pub(super) fn now(place: &'a Place) -> Self {
+        Self { place, leases: Cow::Borrowed(&place.leases), is_whole: true }
+    }
+
+    /// Its leases end when their rows say so, which is earlier than this transaction would have them. One that is not there any
+    /// more, or cannot be read, makes the whole a try in vain.
+    pub(super) fn before(place: &'a Place, own: &[Cancelled]) -> Self {
+        let mut rows =
+            own.iter().map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
+        let mut is_whole = true;
+        let mut found = |planned: &Lease| match rows.next().flatten() {
+            Some(there) => there,
+            None => {
+                is_whole = false;
+                planned.clone()
+            }
+        };
+        let leases = place.leases.iter().map(Option::as_ref).map(|planned| planned.map(&mut found)).collect();
+        Self { place, leases, is_whole }
+    }
+
+    /// Whether each of its leases is there for some time yet; not where nothing is known of the time.
+    pub(super) fn lives_at(&self, now: Option<Timestamp>) -> bool {
+        self.is_whole && self.leases.iter().flatten().all(|lease| now.is_some_and(|now| lease.ends() > now))
+    }
 }
 
 /// A transaction, and what it leaves.
