@@ -257,7 +257,7 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
 
 /// The bucket's row is gone.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
-    entry.unknown(inner.now());
+    entry.unknown(inner.now(), inner.store.longest_request());
     unknown_dimension(inner, entry)
 }
 

@@ -21,18 +21,18 @@ use crate::seldom::Seldom;
 use crate::settle::SettleLane;
 
 mod buckets;
+mod first_read;
+mod presence;
 
 pub(crate) use buckets::Cache;
+pub(crate) use first_read::FirstRead;
+use presence::{Presence, is_within};
 
 /// How long a reading may refuse callers without a request. Larger saves requests and hears later of tokens given back by
 /// other processes; smaller costs a failed write each time.
 const RATE_MEMORY: Duration = Duration::from_secs(1);
 /// The same for concurrency, where another process may release at any moment.
 const SLOT_MEMORY: Duration = Duration::from_millis(200);
-
-/// How long a bucket that the table does not have is unknown without a read. Larger hears later of one that another process makes;
-/// smaller costs those who ask for it all the time more reads.
-const UNKNOWN_MEMORY: Duration = Duration::from_secs(1);
 
 /// How long a bucket counts as contended after writers failed each other. Larger keeps headroom in quiet times; smaller meets
 /// the conflict again.
@@ -45,8 +45,8 @@ const HEADROOM: Duration = Duration::from_millis(100);
 pub(crate) struct Entry {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<Reading>>,
-    /// When the table was last seen not to have it.
-    unknown_at: Mutex<Option<Timestamp>>,
+    /// Whether the table has it, as far as it was looked for.
+    presence: Presence,
     /// Whether it was used since the cache last looked for one to forget.
     is_marked: AtomicBool,
     /// Booked starts whose callers went away and that could not be given back, since others had booked behind them.
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
     /// When a write that moves the anchor last failed because another had moved it, and how long it was under way.
     anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
     /// Held while the row is read for the first time, so that many callers read it once.
-    pub(crate) loading: tokio::sync::Mutex<()>,
+    pub(crate) loading: tokio::sync::Mutex<FirstRead>,
     /// The reply to the latest call. Held while a vendor's reply is held against the bucket.
     pub(crate) observing: Seldom<Box<tokio::sync::Mutex<Option<Remaining>>>>,
     /// The 429s of late.
@@ -99,7 +99,7 @@ impl Reading {
 
     /// Whether a reply has shown the row within `span`.
     pub(crate) fn is_younger_than(&self, span: Duration, now: Timestamp) -> bool {
-        (0..=i64::try_from(span.as_micros()).unwrap_or(i64::MAX)).contains(&now.micros_since(self.read_at))
+        is_within(span, self.read_at, now)
     }
 
     /// Whether a reply showed the row at `at` or later.
@@ -110,8 +110,7 @@ impl Reading {
     /// Whether it is young enough to refuse by.
     pub(crate) fn may_refuse(&self, now: Timestamp) -> bool {
         let memory = if self.bucket.limit().is_concurrent() { SLOT_MEMORY } else { RATE_MEMORY };
-        let age = now.micros_since(self.seen_at);
-        (0..=i64::try_from(memory.as_micros()).unwrap_or(0)).contains(&age)
+        is_within(memory, self.seen_at, now)
     }
 }
 
@@ -130,7 +129,7 @@ impl Entry {
         Self {
             dimension,
             reading: Mutex::default(),
-            unknown_at: Mutex::default(),
+            presence: Presence::default(),
             is_marked: AtomicBool::new(false),
             abandoned: Mutex::default(),
             anchor_conflict: Mutex::default(),
@@ -263,16 +262,20 @@ impl Entry {
         metrics::gone(self);
     }
 
-    /// The table does not have the bucket: for a moment, nobody asks it again.
-    pub(crate) fn unknown(&self, now: Timestamp) {
+    /// The table does not have the bucket: for a moment, nobody asks it again. A request takes `request` at most.
+    pub(crate) fn unknown(&self, now: Timestamp, request: Duration) {
         self.gone();
-        *locked(&self.unknown_at) = Some(now);
+        self.presence.missed(now, request);
     }
 
     /// Whether the table was seen not to have it a moment ago.
     pub(crate) fn is_unknown(&self, now: Timestamp) -> bool {
-        let within = 0..=i64::try_from(UNKNOWN_MEMORY.as_micros()).unwrap_or(0);
-        locked(&self.unknown_at).is_some_and(|at| within.contains(&now.micros_since(at)))
+        self.presence.is_missing(now)
+    }
+
+    /// This process has made the bucket, or found it made.
+    pub(crate) fn is_made(&self, now: Timestamp) {
+        self.presence.made(now);
     }
 
     /// The bucket is made, has other limits, or is gone: nothing that was known of it counts.
@@ -280,7 +283,7 @@ impl Entry {
         self.stock.iter().for_each(|stock| stock.clear());
         self.forget_abandoned();
         *locked(&self.reading) = None;
-        *locked(&self.unknown_at) = None;
+        self.presence.doubt();
     }
 
     fn forget_abandoned(&self) {

@@ -180,7 +180,9 @@ impl Client {
                 match store.put(&bucket.create()).await? {
                     Written::Applied(_) => {
                         // It was unknown until now.
-                        self.inner.entry(dimension).forget();
+                        let entry = self.inner.entry(dimension);
+                        entry.forget();
+                        entry.is_made(self.inner.now());
                         return Ok(Applied::Created);
                     }
                     Written::ConditionFailed(_) => known = self.bucket(dimension).await?,
@@ -201,6 +203,8 @@ impl Client {
                 continue;
             }
             if from == *limit {
+                // Perhaps by a send of it whose reply was lost, and unknown until now.
+                self.inner.entry(dimension).is_made(self.inner.now());
                 // It, or a send of it whose reply was lost.
                 let is_repaired = repaired == Some(bucket.anchor());
                 return Ok(if is_repaired { Applied::Repaired } else { Applied::Unchanged });

@@ -1,13 +1,18 @@
 //! What a process remembers of buckets is bounded, and what it forgets costs a read.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Client, Released};
-use sluice_testkit::Operation;
+use sluice_sdk::{AcquireError, Applied, Client, Released};
+use sluice_testkit::{Fault, Operation};
+use tokio::time::sleep;
 
-use crate::world::{World, dimension, take};
+use crate::world::{World, dimension, requests, take};
 
 const RPM: &str = "openai#rpm";
+
+const SLOTS: &str = "elevenlabs#concurrent";
 
 fn reads(world: &World) -> u64 {
     world.dynamo.meter().of(Operation::GetItem).requests
@@ -46,11 +51,87 @@ async fn a_bucket_that_this_process_makes_is_known_at_once_and_anothers_after_a_
     let world = World::embedded().await;
     let (here, elsewhere) = (world.client(), world.client());
     assert!(is_unknown(&here, RPM).await && is_unknown(&elsewhere, RPM).await);
-    here.apply_limit(&dimension(RPM), &crate::world::requests(10, 60)).await.unwrap();
+    here.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
     let _ = take(&here, RPM).await;
     assert!(is_unknown(&elsewhere, RPM).await, "it asked a moment ago");
     world.pass(Duration::from_millis(1_001));
     let _ = take(&elsewhere, RPM).await;
+}
+
+/// Its row is there, by the send whose reply was lost, when it is sent again.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_this_process_makes_is_known_at_once_though_the_reply_was_lost() {
+    let world = World::embedded().await;
+    let client = world.client();
+    assert!(is_unknown(&client, RPM).await);
+    world.dynamo.faults().next(Operation::PutItem, Fault::LoseReply);
+    let applied = client.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    assert_eq!(applied, Applied::Unchanged);
+    let _ = take(&client, RPM).await;
+}
+
+/// The reading found no row, and its reply is on the way while the bucket is made.
+#[tokio::test(start_paused = true)]
+async fn a_late_reply_of_before_a_bucket_was_made_does_not_make_it_unknown() {
+    let world = World::embedded().await;
+    let client = world.client();
+    world.dynamo.faults().next(Operation::GetItem, Fault::DelayReply(Duration::from_millis(900)));
+    let early = tokio::spawn({
+        let client = client.clone();
+        async move { is_unknown(&client, RPM).await }
+    });
+    sleep(Duration::from_millis(100)).await;
+    client.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    assert!(early.await.unwrap());
+    let _ = take(&client, RPM).await;
+}
+
+/// Those who judge by a reading that is young.
+#[tokio::test(start_paused = true)]
+async fn many_who_want_a_young_reading_of_a_bucket_that_is_gone_read_it_once() {
+    for name in [RPM, SLOTS] {
+        let world = World::with_rate(RPM, 10, 60).await.distant();
+        world.slots(SLOTS, 1).await;
+        let client = world.client();
+        take(&client, name).await.release().await.unwrap();
+        world.client().remove_bucket(&dimension(name)).await.unwrap();
+        world.pass(Duration::from_secs(2));
+        let before = reads(&world);
+        let callers = (0..50).map(|_| client.admit(name, 1, None).into_future());
+        futures_util::future::join_all(callers).await;
+        let used = reads(&world) - before;
+        assert!((1..=2).contains(&used), "{name}: {used} reads, with the load row");
+    }
+}
+
+/// Of a bucket that nobody has read yet: one of them asks at a time, and all hear how that failed.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_asked_about_an_unknown_bucket_by_one_caller_at_a_time() {
+    let world = World::with_rate(RPM, 1_000, 60).await;
+    let client = world.client();
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&sent);
+    world.dynamo.faults().draw(move |call| {
+        let is_read = call.operation == Operation::GetItem;
+        counted.fetch_add(u64::from(is_read), Ordering::SeqCst);
+        is_read.then_some(Fault::Hang)
+    });
+    let callers: Vec<_> = (0..100)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                client.slot(RPM).timeout(Duration::from_secs(60)).run(async |_| Ok::<_, ()>(())).await
+            })
+        })
+        .collect();
+    sleep(Duration::from_secs(20)).await;
+    world.dynamo.faults().clear();
+    // An attempt a second, and not one of each caller.
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent <= 25, "{sent} reads in 20 s");
+    for caller in callers {
+        caller.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,7 +38,10 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
     let _reading = timeout(inner.store.attempt().of_rows(), entry.admission.reading.lock()).await;
     let reading = match young_one(entry, inner.now()) {
         Some(reading) => reading,
-        None => read_both(inner, entry).await?,
+        None => {
+            is_not_missing(inner, entry)?;
+            read_both(inner, entry).await?
+        }
     };
     if reading.bucket.limit().is_concurrent() {
         keep_young(inner, entry);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Cost, Limit, MOST_INLINE_LEASES};
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{Stopped, Terms, Want, in_parallel, saw, stopped, unknown, unknown_dimension};
 use crate::acquire::AcquireError;
@@ -13,6 +13,7 @@ use crate::client::Inner;
 use crate::config::Leases;
 use crate::poll::Poll;
 use crate::request::Ask;
+use crate::store::StoreError;
 use crate::waiting::Setback;
 
 /// Looks up the bucket of every dimension, reading those never seen before.
@@ -65,19 +66,41 @@ pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) 
 
 /// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.
 pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
-    if let Some(reading) = entry.reading() {
-        return Ok(reading);
-    }
-    is_not_missing(inner, entry)?;
-    // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
-    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
     match entry.reading() {
         Some(reading) => Ok(reading),
-        None => {
-            is_not_missing(inner, entry)?;
-            refresh(inner, entry).await
-        }
+        None => read_once(inner, entry, || entry.reading()).await,
     }
+}
+
+/// Whoever reads first reads for all who come meanwhile: they share its reading, and its failure. Otherwise each of them would
+/// find out for itself, one after the other, that the table does not answer. Takes an attempt and a request at most; longer than a
+/// request only after readers who left.
+async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Reading>) -> Result<Reading, AcquireError> {
+    is_not_missing(inner, entry)?;
+    let came = Instant::now();
+    let request = inner.store.longest_request();
+    let read = async {
+        // A reader that nobody drives any more holds nobody up for longer than a request.
+        let mut loading = timeout(request, entry.loading.lock()).await.ok();
+        if let Some(reading) = known() {
+            return Ok(reading);
+        }
+        is_not_missing(inner, entry)?;
+        if let Some(failure) = loading.as_deref().and_then(|loading| loading.failure_since(came)) {
+            return Err(failure);
+        }
+        let read = refresh(inner, entry).await;
+        if let (Some(loading), Err(error)) = (&mut loading, &read) {
+            loading.failed(error);
+        }
+        read
+    };
+    timeout(inner.store.attempt().of_rows() + request, read).await.unwrap_or_else(|_| Err(not_read(entry)))
+}
+
+fn not_read(entry: &Entry) -> AcquireError {
+    let message = format!("the row of {} was asked for by callers who left, and not read in time", entry.dimension);
+    StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }.into()
 }
 
 /// A bucket that the table was seen not to have a moment ago is answered from memory: a caller that asks for it all the time
@@ -92,14 +115,9 @@ pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), Acquire
 /// The bucket as a reply of the last `span` showed it, or read now; many callers at once read it once.
 pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
     let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
-    if let Some(reading) = young() {
-        return Ok(reading);
-    }
-    is_not_missing(inner, entry)?;
-    let _loading = timeout(inner.store.attempt().of_rows(), entry.loading.lock()).await;
     match young() {
         Some(reading) => Ok(reading),
-        None => refresh(inner, entry).await,
+        None => read_once(inner, entry, young).await,
     }
 }
 

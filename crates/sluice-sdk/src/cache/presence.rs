@@ -1,0 +1,54 @@
+//! Whether the table has a bucket, as far as this process knows.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+use super::locked;
+
+/// How long a bucket that the table does not have is unknown without a read. Larger hears later of one that another process makes;
+/// smaller costs those who ask for it all the time more reads.
+const UNKNOWN_MEMORY: Duration = Duration::from_secs(1);
+
+/// Whether the table has a bucket.
+#[derive(Debug, Default)]
+pub(super) struct Presence(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// When the table was last seen not to have it.
+    missed_at: Option<Timestamp>,
+    /// When this process last made it, or found it made.
+    made_at: Option<Timestamp>,
+}
+
+impl Presence {
+    /// A reply of `now` shows no row. If this process made the bucket within `request`, the longest time of a request, the reply may
+    /// be to a request that was sent before, and is not remembered.
+    pub(super) fn missed(&self, now: Timestamp, request: Duration) {
+        let mut seen = locked(&self.0);
+        if !seen.made_at.is_some_and(|at| is_within(request, at, now)) {
+            seen.missed_at = Some(now);
+        }
+    }
+
+    /// Whether the table was seen not to have it a moment ago.
+    pub(super) fn is_missing(&self, now: Timestamp) -> bool {
+        locked(&self.0).missed_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, at, now))
+    }
+
+    pub(super) fn made(&self, now: Timestamp) {
+        *locked(&self.0) = Seen { missed_at: None, made_at: Some(now) };
+    }
+
+    /// The next who asks reads the row.
+    pub(super) fn doubt(&self) {
+        locked(&self.0).missed_at = None;
+    }
+}
+
+/// Whether `at` is no later than `now`, and no further back than `span`.
+pub(super) fn is_within(span: Duration, at: Timestamp, now: Timestamp) -> bool {
+    (0..=i64::try_from(span.as_micros()).unwrap_or(i64::MAX)).contains(&now.micros_since(at))
+}
