@@ -147,6 +147,7 @@ struct Lists {
     always: HashMap<Operation, Fault>,
     rights: Option<Rights>,
     signature_skew: Option<Duration>,
+    refused_signatures: u64,
     hides_date: bool,
     draw: Option<Draw>,
     watch: Option<Watch>,
@@ -154,12 +155,13 @@ struct Lists {
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { next, always, rights, signature_skew, hides_date, draw: _, watch: _ } = self;
+        let Self { next, always, rights, signature_skew, refused_signatures, hides_date, draw: _, watch: _ } = self;
         f.debug_struct("Lists")
             .field("next", next)
             .field("always", always)
             .field("rights", rights)
             .field("signature_skew", signature_skew)
+            .field("refused_signatures", refused_signatures)
             .field("hides_date", hides_date)
             .finish_non_exhaustive()
     }
@@ -204,6 +206,12 @@ impl Faults {
         self.locked().signature_skew = Some(most);
     }
 
+    /// How many requests were refused for that so far.
+    #[must_use]
+    pub fn refused_signatures(&self) -> u64 {
+        self.locked().refused_signatures
+    }
+
     /// Leaves the `Date` out of every reply, as some engines for development do. Outlasts [`clear`](Self::clear).
     pub fn hide_date(&self) {
         self.locked().hides_date = true;
@@ -226,6 +234,10 @@ impl Faults {
 
     pub(crate) fn signature_skew(&self) -> Option<Duration> {
         self.locked().signature_skew
+    }
+
+    pub(crate) fn refused_signature(&self) {
+        self.locked().refused_signatures += 1;
     }
 
     pub(crate) fn tells_date(&self) -> bool {

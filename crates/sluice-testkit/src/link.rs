@@ -261,6 +261,7 @@ impl Link {
         let signed = request.headers().get("x-amz-date").and_then(signed_at)?;
         let apart = Duration::from_micros(signed.micros_since(clock.now()).unsigned_abs());
         (apart > most).then(|| {
+            self.faults.refused_signature();
             let fault = Fault::service(
                 "InvalidSignatureException",
                 400,

@@ -13,6 +13,7 @@ use crate::process::Process;
 use crate::record::Grip;
 use crate::row::Micros;
 use crate::scenario::BucketPlan;
+use crate::times;
 use crate::universe::Universe;
 
 mod admission;
@@ -110,7 +111,7 @@ impl Caller {
         let asked_at = self.universe.time();
         let dying = self.dies_at();
         let client = self.process.client.clone();
-        let acquire = self.watch(Public::Acquire(need.parts.len())).on(client.acquire(request));
+        let acquire = self.watch(Public::Acquire).on(client.acquire(request));
         let acquire = Dying::new(acquire, dying);
         let Some(answer) = acquire.await else {
             self.universe.act("dropped at an await", &format!("{}: acquire", self.process.name));
@@ -118,6 +119,7 @@ impl Caller {
         };
         match answer {
             Ok(Outcome::Granted(grant)) if grant.basis() == Basis::Table => {
+                times::judge(&self.universe, &self.process, asked_at);
                 let start_at = grant.start_at().micros();
                 let grip =
                     Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
@@ -126,7 +128,7 @@ impl Caller {
             Ok(Outcome::Granted(grant)) => {
                 self.universe.act("granted without the table", &format!("{:?}", grant.basis()));
                 self.came_to_nothing(need);
-                let _ = self.watch(Public::Release(need.parts.len())).on(grant.release()).await;
+                let _ = self.watch(Public::Release).on(grant.release()).await;
             }
             Ok(Outcome::RetryIn(retry)) => {
                 if need.parts.len() > 1 {
@@ -147,7 +149,7 @@ impl Caller {
     /// A bucket that refuses tokens has none, or had none within the last second.
     fn is_refused_for_a_reason(&self, need: &Need, asked_at: Micros, retry: &RetryIn) {
         let [(bucket, cost)] = need.parts.as_slice() else { return };
-        let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
+        let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
         let stood_still = self.process.ice.was_frozen_since(asked_at - 5_000_000 - 2 * error);
         let is_judged = retry.reason() == RetryReason::Exhausted && retry.ticket().is_none() && !self.has_leases;
         if is_judged && !stood_still && !self.answers_alone {
@@ -158,7 +160,7 @@ impl Caller {
 
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
-        let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
+        let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
         let (mut shared, mut taken_at) = (false, grip.asked_at);
         for (name, cost) in &need.parts {
             let cost = i128::from(*cost) * 1_000_000;

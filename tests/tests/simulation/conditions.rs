@@ -7,10 +7,6 @@ use fastrand::Rng;
 
 use crate::scenario::Weather;
 
-/// Whether customers' clocks are off within the error: with bursts that last less than the error, whoever is ahead starved the others
-/// before the line was flat before its anchor and clocks were corrected. Off until 200 seeds have shown that they do not any more.
-pub(crate) const CUSTOMERS_CLOCKS_ARE_OFF: bool = false;
-
 /// Rows on a page of a scan, where the table has many pages.
 const ROWS_ON_A_PAGE: std::ops::RangeInclusive<u32> = 4..=25;
 
@@ -39,6 +35,12 @@ pub(crate) struct Conditions {
     pub(crate) throttling: bool,
     /// Single processes stand still for seconds to a minute, while others go on.
     pub(crate) freezes: bool,
+    /// Machines whose clock is wrong by up to a day.
+    pub(crate) wrong_clocks: bool,
+    /// Clocks that someone sets in the middle of the run, by seconds to hours.
+    pub(crate) set_clocks: bool,
+    /// Machines that stand still, clocks and all, and are resumed later.
+    pub(crate) snapshots: bool,
     /// Replies whose body stalls, trickles, or breaks off.
     pub(crate) broken_bodies: bool,
     /// Rows on a page of a scan, where the table has many rows of others.
@@ -57,6 +59,9 @@ impl Conditions {
             brown_outs: one_in("brown-outs", 6),
             throttling: one_in("throttling", 5),
             freezes: one_in("freezes", 5),
+            wrong_clocks: one_in("wrong-clocks", 5),
+            set_clocks: one_in("set-clocks", 7),
+            snapshots: one_in("snapshots", 7),
             broken_bodies: one_in("broken-bodies", 5),
             page: one_in("pages", 6).then(|| stream(seed, "page").u32(ROWS_ON_A_PAGE)),
         };
@@ -67,7 +72,18 @@ impl Conditions {
     /// The same without what keeps requests from being answered, or processes from asking.
     pub(crate) const fn calm(self) -> Self {
         let latency = if matches!(self.latency, Latency::Ragged) { Latency::CrossRegion } else { self.latency };
-        Self { latency, brown_outs: false, throttling: false, freezes: false, broken_bodies: false, ..self }
+        let calm = Self { latency, brown_outs: false, throttling: false, freezes: false, broken_bodies: false, ..self };
+        Self { set_clocks: false, snapshots: false, ..calm }
+    }
+
+    /// Whether clocks err by more than their processes may.
+    pub(crate) const fn have_wrong_clocks(self) -> bool {
+        self.wrong_clocks || self.set_clocks || self.snapshots
+    }
+
+    /// Whether single processes stand still.
+    pub(crate) const fn stand_still(self) -> bool {
+        self.freezes || self.snapshots
     }
 
     /// Whether every request is answered in time, by all that stands here.

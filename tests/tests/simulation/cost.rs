@@ -19,6 +19,9 @@ use crate::process::{Process, Role};
 use crate::tally::Sent;
 use crate::universe::Universe;
 
+/// What the names of its processes begin with.
+pub(crate) const NAMES: &str = "frugal-";
+
 /// The process that sweeps, for others too.
 pub(crate) const HEALS: &str = "frugal-heals";
 

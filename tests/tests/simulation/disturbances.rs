@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::conditions::stream;
+use crate::cost;
 use crate::faults::Drawn;
-use crate::ice::Ice;
+use crate::machine::Resumed;
 use crate::process::Process;
 use crate::universe::Universe;
 use crate::wire::{is_write, keys_of, read_keys};
@@ -125,6 +126,9 @@ pub(crate) fn begin(universe: &Arc<Universe>, tasks: &mut JoinSet<()>) {
     if conditions.throttling {
         tasks.spawn(throttling(Arc::clone(universe), stream(seed, "when throttling is")));
     }
+    if conditions.set_clocks {
+        tasks.spawn(set_clocks(Arc::clone(universe), stream(seed, "whose clock is set")));
+    }
 }
 
 async fn brown_outs(universe: Arc<Universe>, mut rng: Rng) {
@@ -151,20 +155,56 @@ async fn throttling(universe: Arc<Universe>, mut rng: Rng) {
     }
 }
 
-/// A process stands still for a while.
+/// A process stands still for a while, and its clocks go on.
 pub(crate) fn freezes(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
     let lasts = Duration::from_millis(if rng.bool() { rng.u64(1_000..=6_000) } else { rng.u64(6_000..=60_000) });
-    universe.act("a process is frozen", &format!("{} for {lasts:?}", process.name));
+    if stands_still(universe, process, lasts, None) {
+        universe.act("a process is frozen", &format!("{} for {lasts:?}", process.name));
+    }
+}
+
+/// A machine stands still for a while, and its clocks with it.
+pub(crate) fn snapshots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
+    let lasts = Duration::from_millis(if rng.bool() { rng.u64(500..=6_000) } else { rng.u64(6_000..=60_000) });
+    let resumed = [Resumed::Set, Resumed::Unset, Resumed::Counted][rng.usize(0..3)];
+    if stands_still(universe, process, lasts, Some(resumed)) {
+        universe.act("a machine is stopped", &format!("{} for {lasts:?}, and {resumed:?}", process.name));
+    }
+}
+
+/// False where it stands already.
+fn stands_still(universe: &Arc<Universe>, process: &Process, lasts: Duration, resumed: Option<Resumed>) -> bool {
     let now = universe.time();
     if process.ice.was_frozen_since(now) {
-        return;
+        return false;
     }
     process.ice.freeze(now);
+    if resumed.is_some() {
+        process.machine.stop(i64::try_from(now).unwrap());
+    }
     universe.ledger(|ledger| ledger.stopped(&process.name, now));
-    let (universe, ice, name): (_, Ice, _) = (Arc::clone(universe), process.ice.clone(), Arc::clone(&process.name));
+    let (universe, process) = (Arc::clone(universe), process.clone());
     tokio::spawn(async move {
         sleep(lasts).await;
-        universe.act("a process thaws", &name);
-        ice.thaw(universe.time());
+        match resumed {
+            None => universe.act("a process thaws", &process.name),
+            Some(Resumed::Set) => universe.act("a machine is resumed, and its clock set", &process.name),
+            Some(Resumed::Unset) => universe.act("a machine is resumed, and neither clock tells", &process.name),
+            Some(Resumed::Counted) => universe.act("a machine is resumed, and its clock is behind", &process.name),
+        }
+        process.thaw(universe.time(), resumed.unwrap_or(Resumed::Set));
     });
+    true
+}
+
+/// Someone sets the clock of a machine, whoever works there: not of those whose requests are counted, since each setting costs a read.
+async fn set_clocks(universe: Arc<Universe>, mut rng: Rng) {
+    while !universe.is_over() {
+        sleep(Duration::from_millis(rng.u64(300..=10_000))).await;
+        let machines = universe.machines.lock().unwrap().clone();
+        let set: Vec<_> = machines.into_iter().filter(|(name, _)| !name.starts_with(cost::NAMES)).collect();
+        let Some((name, machine)) = rng.choice(&set) else { continue };
+        let by = machine.is_set(i64::try_from(universe.time()).unwrap(), &mut rng);
+        universe.act("a clock is set", &format!("{name} by {by} us"));
+    }
 }

@@ -127,6 +127,11 @@ impl Ledger {
         self.accounts.entry((process.to_owned(), bucket.to_owned())).or_default()
     }
 
+    /// Rows of buckets and leases.
+    pub(crate) fn rows(&self) -> usize {
+        self.buckets.len() + self.leases.len()
+    }
+
     /// What the leases of a bucket hold.
     pub(crate) fn held(&self, bucket: &str) -> Micros {
         let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();

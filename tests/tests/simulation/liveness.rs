@@ -1,7 +1,6 @@
-//! Liveness: every public call returns within its bound, whatever its process meets: requests that hang, are throttled or trickle, writes
-//! that others are faster with. The time in which its process stands still does not count, nor that of the work under a slot.
-//!
-//! The bounds follow from `docs/semantics.md`, *When DynamoDB is out*: five seconds for each request that a call needs.
+//! Liveness: every public call returns within the longest time that `docs/semantics.md` states for it (*When DynamoDB is out*, the table),
+//! whatever its process meets: requests that hang, are throttled or trickle, writes that others are faster with. Of the two columns it
+//! is the longer one that holds. The time in which its process stands still does not count, nor that of the work under a slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,71 +9,105 @@ use tokio::time::Instant;
 
 use crate::ice::Ice;
 use crate::process::Process;
+use crate::row::Micros;
 use crate::universe::Universe;
 
-/// What a request takes at most: four attempts of a second, and the pauses between them.
-const REQUEST: Duration = Duration::from_secs(5);
+/// R: a request with its four attempts of a second, and the pauses between them.
+const REQUEST: Duration = Duration::from_millis(4_200);
+
+/// P: a page of a scan.
+const PAGE: Duration = Duration::from_millis(20_200);
+
+/// One attempt of a request.
+const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// A slot ends so long after its timeout at most: its release may take that, and goes on by itself.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// A wait that ends by itself at the timeout gets this long to say why.
-const GRACE: Duration = Duration::from_millis(300);
+/// A wait that ends at its timeout gets so long to say why.
+const GRACE: Duration = Duration::from_millis(250);
 
-/// No page is asked for, and no restore begun, after the end of a sweep's time; each may take as long as a request.
-const SWEPT: u32 = 6;
+/// What a sweep takes beyond its budget.
+const BEYOND_BUDGET: Duration = Duration::from_millis(500);
+
+/// Reads that tell the time where it is not known.
+const CLOCK_READS: u32 = 3;
+
+/// Timers end in whole milliseconds, and a call may await several.
+const ROUNDING: Duration = Duration::from_millis(10);
+
+/// From a setting of its clock on, a process may go so long without a reply that tells the time.
+const UNKNOWN_FOR: Micros = 60_000_000;
 
 /// A call of the SDK.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Public {
-    /// Of so many dimensions.
-    Acquire(usize),
+    Acquire,
     /// With this timeout, and work of at most so long besides, where that may go on after it.
     Slot(Duration, Duration),
-    /// Of so many dimensions.
-    Release(usize),
+    Release,
+    /// Of so many leases.
     Renew(usize),
     Settle,
     Observe,
+    /// Of so many dimensions.
     Refused(usize),
     CoolDown,
-    Redeem(usize),
+    Redeem,
     Admit,
-    /// With this much time.
-    Sweep(Duration),
+    /// With this much time; without a budget, of so many pages and writes.
+    Sweep(SweepTime),
+}
+
+/// How long a sweep may go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SweepTime {
+    Budget(Duration),
+    /// So many pages, and rows that it may write, each more than once.
+    Whole {
+        pages: u32,
+        rows: u32,
+    },
 }
 
 impl Public {
-    /// The longest that it may take.
-    fn bound(self) -> Duration {
-        let requests = |count: usize| REQUEST * u32::try_from(count).unwrap();
+    /// The longest that it may take, of a client whose acquire may take `acquire`.
+    fn bound(self, acquire: Duration) -> Duration {
+        let requests = |count: u32| REQUEST * count;
+        let parts = |count: usize| u32::try_from(count).unwrap();
         match self {
-            // The write under way in its lane; of each dimension a read, a write, and a return where another refuses.
-            Self::Acquire(parts) => requests(1 + 3 * parts),
-            Self::Slot(timeout, work) => timeout + work + GRACE + RELEASE,
-            // What is under way in its lane; a read and a write, and once more where another was faster.
-            Self::Release(parts) | Self::Renew(parts) => requests(1 + 4 * parts),
-            Self::Settle | Self::Observe => requests(5),
-            Self::Refused(parts) => requests(1 + 4 * parts),
-            Self::CoolDown => requests(4),
-            // The row of its ticket is read, claimed, and given up again; and each bucket is read twice.
-            Self::Redeem(parts) => requests(3 + 3 * parts),
-            Self::Admit => requests(3),
-            Self::Sweep(budget) => budget + REQUEST * SWEPT,
+            Self::Acquire => acquire,
+            Self::Slot(timeout, work) => timeout + GRACE + work + RELEASE,
+            // The longer of lease rows (10 s and 4 R) and inline leases (9 s and 6 R), and a settlement.
+            Self::Release => Duration::from_secs(9) + requests(6) + requests(6),
+            Self::Renew(leases) => requests(parts(leases)),
+            Self::Settle => requests(6),
+            Self::Observe => ATTEMPT + requests(7),
+            Self::Refused(dimensions) => requests(6 * parts(dimensions)),
+            Self::CoolDown => requests(2),
+            Self::Redeem => requests(4),
+            Self::Admit => ATTEMPT,
+            Self::Sweep(SweepTime::Budget(budget)) => budget + BEYOND_BUDGET,
+            Self::Sweep(SweepTime::Whole { pages, rows }) => PAGE * pages + requests(rows),
         }
+    }
+
+    /// Whether it writes what carries an instant: it reads first where the time is not known. An acquire's bound has that in it.
+    const fn needs_the_time(self) -> bool {
+        !matches!(self, Self::Admit | Self::Slot(..))
     }
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Acquire(_) => "in time: acquire",
+            Self::Acquire => "in time: acquire",
             Self::Slot(..) => "in time: slot",
-            Self::Release(_) => "in time: release",
+            Self::Release => "in time: release",
             Self::Renew(_) => "in time: renew",
             Self::Settle => "in time: settle",
             Self::Observe => "in time: observe",
             Self::Refused(_) => "in time: on_rate_limited",
             Self::CoolDown => "in time: cool_down",
-            Self::Redeem(_) => "in time: redeem",
+            Self::Redeem => "in time: redeem",
             Self::Admit => "in time: admit",
             Self::Sweep(_) => "in time: sweep",
         }
@@ -83,35 +116,46 @@ impl Public {
 
 /// What must have been judged in a run of many seeds.
 pub(crate) const JUDGED: [&str; 11] = [
-    Public::Acquire(1).name(),
+    Public::Acquire.name(),
     Public::Slot(Duration::ZERO, Duration::ZERO).name(),
-    Public::Release(1).name(),
+    Public::Release.name(),
     Public::Renew(1).name(),
     Public::Settle.name(),
     Public::Observe.name(),
     Public::Refused(1).name(),
     Public::CoolDown.name(),
-    Public::Redeem(1).name(),
+    Public::Redeem.name(),
     Public::Admit.name(),
-    Public::Sweep(Duration::ZERO).name(),
+    Public::Sweep(SweepTime::Budget(Duration::ZERO)).name(),
 ];
 
 /// The time that a call takes, while its process runs.
 pub(crate) struct Stopwatch {
     universe: Arc<Universe>,
-    who: Arc<str>,
+    process: Process,
     ice: Ice,
     call: Public,
     began: Instant,
+    began_at: Micros,
+    /// Whether its process knew the time, as far as anyone can tell from outside.
+    knew_the_time: bool,
     frozen: Duration,
 }
 
 impl Stopwatch {
     /// Of a call that begins now.
     pub(crate) fn of(universe: &Arc<Universe>, process: &Process, call: Public) -> Self {
-        let (universe, who, ice) = (Arc::clone(universe), Arc::clone(&process.name), process.ice.clone());
-        let (began, frozen) = (Instant::now(), ice.stood_still());
-        Self { universe, who, ice, call, began, frozen }
+        let began_at = universe.time();
+        Self {
+            universe: Arc::clone(universe),
+            process: process.clone(),
+            ice: process.ice.clone(),
+            call,
+            began: Instant::now(),
+            began_at,
+            knew_the_time: process.client.clock_offset().is_some(),
+            frozen: process.ice.stood_still(),
+        }
     }
 
     /// Awaits the call, and judges it. Of one that is dropped nothing is said.
@@ -124,9 +168,17 @@ impl Stopwatch {
     fn stop(self) {
         let took = self.began.elapsed().saturating_sub(self.ice.stood_still() - self.frozen);
         self.universe.count(self.call.name());
-        if took > self.call.bound() {
-            let Self { who, call, .. } = &self;
-            self.universe.violated(format!("{who}: {call:?} took {took:?}, and may take {:?}", call.bound()));
+        let bound = self.bound();
+        if took > bound {
+            let (who, call) = (&self.process.name, self.call);
+            self.universe.violated(format!("{who}: {call:?} took {took:?}, and may take {bound:?}"));
         }
+    }
+
+    /// With the reads that tell the time, where its clock was set, or it had not heard from the table.
+    fn bound(&self) -> Duration {
+        let stays_known = self.knew_the_time && !self.process.machine.changed_since(self.began_at - UNKNOWN_FOR);
+        let reads = if stays_known || !self.call.needs_the_time() { 0 } else { CLOCK_READS };
+        self.call.bound(self.process.client.longest_acquire()) + REQUEST * reads + ROUNDING
     }
 }

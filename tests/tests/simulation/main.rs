@@ -22,6 +22,8 @@ mod ice;
 mod journal;
 mod ledger;
 mod liveness;
+mod lone;
+mod machine;
 mod others;
 mod process;
 mod record;
@@ -30,6 +32,7 @@ mod run;
 mod scenario;
 mod service;
 mod tally;
+mod times;
 mod universe;
 mod vandal;
 mod vendors;
@@ -115,6 +118,7 @@ fn simulation_keeps_every_promise() {
         .chain(ACTS.iter().copied())
         .chain(liveness::JUDGED)
         .chain(cost::judged())
+        .chain([times::JUDGED, lone::JUDGED])
         .filter(|kind| !counts.contains_key(kind))
         .collect();
     assert!(silent.is_empty() || seeds < SEEDS, "never happened in {seeds} seeds: {}", silent.join(", "));
@@ -130,14 +134,20 @@ const ACTS: &[&str] = &[
     "a caller heals",
     "a caller that was shed comes back",
     "a client outlives its runtime",
+    "a clock is set",
     "a cool-down begins",
     "a heal found nothing",
     "a lot taken ahead",
     "a lull is over",
+    "a machine is resumed, and its clock is behind",
+    "a machine is resumed, and its clock set",
+    "a machine is resumed, and neither clock tells",
+    "a machine is stopped",
     "a mark was lost to another",
     "a process dies that had marked a bucket",
     "a process is frozen",
     "a request is held by a freeze",
+    "a request is signed by a wrong clock",
     "a slot came back where a delay was excused",
     "a stream begins",
     "a stream is dropped",

@@ -14,16 +14,13 @@ use tokio::time::{sleep, timeout};
 use crate::asking;
 use crate::conditions::stream;
 use crate::disturbances;
-use crate::liveness::{Public, Stopwatch};
+use crate::liveness::{Public, Stopwatch, SweepTime};
 use crate::process::{Process, Role};
 use crate::row::BucketRow;
 use crate::scenario::BucketPlan;
 use crate::universe::{TABLE, Universe};
 use crate::vandal;
 use crate::vendors;
-
-/// What a sweep without a budget takes of a small table in a storm.
-const LONGEST_SWEEP: Duration = Duration::from_secs(60);
 
 /// Sweeps, again and again, some with little time.
 pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: Rng) {
@@ -39,13 +36,20 @@ pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: 
             universe.act("sweeper dies", &process.name);
             let _ = timeout(Duration::from_millis(rng.u64(0..300)), process.client.sweep(options)).await;
         } else {
-            let bound = Public::Sweep(options.budget.unwrap_or(LONGEST_SWEEP));
+            let bound = Public::Sweep(options.budget.map_or_else(|| whole_sweep(&universe), SweepTime::Budget));
             let _ = Stopwatch::of(&universe, &process, bound).on(process.client.sweep(options)).await;
         }
         if universe.scenario.clock_error > 0 {
             process.set_clock_error(rng.i64(-universe.scenario.clock_error..=universe.scenario.clock_error));
         }
     }
+}
+
+/// What a sweep without a budget may have to do.
+fn whole_sweep(universe: &Universe) -> SweepTime {
+    let rows = universe.ledger(|ledger| ledger.rows());
+    // Each may be written for its leases, its recount and its load.
+    SweepTime::Whole { pages: universe.scenario.conditions.pages(), rows: 3 * u32::try_from(rows).unwrap() }
 }
 
 /// Changes limits, and penalizes.
@@ -188,11 +192,16 @@ pub(crate) async fn fate(
     mut replace: impl FnMut() -> Process,
     mut rng: Rng,
 ) {
-    let mut freezes = stream(universe.scenario.seed, "who is frozen");
+    let seed = universe.scenario.seed;
+    let mut freezes = stream(seed, "who is frozen");
+    let mut snapshots = stream(seed, "who is resumed");
     while !universe.is_over() {
         sleep(Duration::from_millis(rng.u64(100..=3_000))).await;
         if universe.scenario.conditions.freezes && freezes.u32(0..3) == 0 {
             disturbances::freezes(&universe, freezes.choice(&processes).unwrap(), &mut freezes);
+        }
+        if universe.scenario.conditions.snapshots && snapshots.u32(0..4) == 0 {
+            disturbances::snapshots(&universe, snapshots.choice(&processes).unwrap(), &mut snapshots);
         }
         match rng.u32(0..4) {
             0 if universe.scenario.upheaval => {

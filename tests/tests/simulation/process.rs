@@ -1,13 +1,15 @@
 //! Processes, and whom they stand for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_sdk::{Client, ReservationTracker};
 use sluice_testkit::EmbeddedDynamo;
 
 use crate::ice::Ice;
 use crate::ledger::Writer;
+use crate::machine::{Machine, Resumed};
+use crate::row::Micros;
 use crate::tally::Tally;
 
 /// Who a client stands for. It decides how the ledger judges its writes.
@@ -40,7 +42,7 @@ pub(crate) struct Process {
     pub(crate) name: Arc<str>,
     pub(crate) client: Client,
     pub(crate) dynamo: EmbeddedDynamo,
-    pub(crate) clock_error: Arc<AtomicI64>,
+    pub(crate) machine: Machine,
     pub(crate) alive: Arc<AtomicBool>,
     pub(crate) ice: Ice,
     pub(crate) tally: Tally,
@@ -49,6 +51,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// It stands still no more, and its clocks go on.
+    pub(crate) fn thaw(&self, now: Micros, resumed: Resumed) {
+        self.machine.resume(i64::try_from(now).unwrap(), resumed);
+        self.ice.thaw(now);
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::SeqCst)
     }
@@ -58,13 +66,13 @@ impl Process {
         self.alive.store(false, Ordering::SeqCst);
     }
 
-    /// Sets how far its clock is off, in microseconds.
+    /// Sets how far its clock is off within what a process may err, in microseconds.
     pub(crate) fn set_clock_error(&self, micros: i64) {
-        self.clock_error.store(micros, Ordering::SeqCst);
+        self.machine.set_error(micros);
     }
 
-    /// Its clock's error at this moment.
+    /// How far that is at this moment.
     pub(crate) fn clock_error(&self) -> i64 {
-        self.clock_error.load(Ordering::SeqCst)
+        self.machine.error()
     }
 }

@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::callers::{Admits, Caller};
+use crate::machine::Resumed;
 use crate::others;
 use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
-use crate::{cost, disturbances, foreign, service};
+use crate::{cost, disturbances, foreign, lone, service};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -85,6 +86,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     let mut tasks = JoinSet::new();
     service::begin(&universe, &operator, &mut tasks).await;
     cost::begin(&universe, &operator, &mut tasks).await;
+    lone::begin(&universe, &operator, &mut tasks).await;
     others::everyone(&universe, &mut rng, &mut tasks);
     disturbances::begin(&universe, &mut tasks);
     foreign::found(&universe).await;
@@ -126,6 +128,12 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
         wind_down(&universe, tasks).await;
     }
     (universe, all)
+}
+
+/// Requests that AWS refused for their signatures.
+fn count_refused_signatures(universe: &Universe, processes: &[Process]) {
+    let refused = processes.iter().map(|process| process.dynamo.faults().refused_signatures()).sum();
+    universe.count_many("a request is signed by a wrong clock", refused);
 }
 
 /// Everyone comes to an end by himself, and in time.
@@ -191,8 +199,9 @@ impl Breeder {
 /// Nothing goes wrong any more, every holder is gone: what is left must add up, and two sweeps must leave nothing behind.
 async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     universe.calm_down();
+    count_refused_signatures(universe, processes);
     foreign::remove(universe).await;
-    processes.iter().for_each(|process| process.ice.thaw(universe.time()));
+    processes.iter().for_each(|process| process.thaw(universe.time(), Resumed::Set));
     // Requests that are late, releases that go on by themselves.
     sleep(Duration::from_secs(30)).await;
     vandal::mend_all(universe).await;
@@ -248,7 +257,7 @@ fn accounts_add_up(universe: &Universe, processes: &[Process]) {
         for ((name, bucket), account) in accounts.iter().filter(|((name, _), _)| **name == *process.name) {
             // Where time jumps, a start may be past before its call is given up, and its tokens have flowed back. What was
             // taken ahead of demand may have, too.
-            let stands_still = universe.scenario.upheaval || universe.scenario.conditions.freezes;
+            let stands_still = universe.scenario.upheaval || universe.scenario.conditions.stand_still();
             if !stands_still && !universe.scenario.prefetches {
                 universe.check(account.is_used_up(name, bucket));
             }

@@ -71,7 +71,7 @@ pub(crate) struct Scenario {
     pub(crate) processes: usize,
     pub(crate) callers_per_process: usize,
     pub(crate) sweepers: usize,
-    /// In microseconds; 0 for exact clocks, where the bounds are sharpest.
+    /// Of a process's time, in microseconds; 0 for exact clocks, where the bounds are sharpest.
     pub(crate) clock_error: i64,
     pub(crate) lease_ttl: Duration,
     /// Whether processes take tokens ahead of demand.
@@ -101,13 +101,16 @@ impl Scenario {
     pub(crate) fn of(seed: u64, steps: u64) -> Self {
         let mut rng = Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5117_1CE5);
         let weather = [Weather::Calm, Weather::Unsettled, Weather::Storm][rng.usize(0..3)];
+        let conditions = Conditions::of(seed, weather);
         let clock_error = if rng.bool() { 0 } else { rng.i64(1..=CLOCK_ERROR) };
+        // A process knows the time to within that by its first reply.
+        let clock_error = if conditions.have_wrong_clocks() { CLOCK_ERROR } else { clock_error };
         let one_in = |rng: &mut Rng, many: u32| rng.u32(0..many) == 0;
         let scenario = Self {
             seed,
             steps,
             weather,
-            conditions: Conditions::of(seed, weather),
+            conditions,
             buckets: buckets(&mut rng),
             processes: rng.usize(1..=3),
             callers_per_process: rng.usize(1..=4),

@@ -5,7 +5,7 @@
 //! third of the time. What is asked for counts as served where it is had within `PATIENCE` of the moment at which it was due.
 //!
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met; nothing else
-//! is: not what other processes met, no clock within its error, no time that jumps.
+//! is: not what other processes met, no clock that is wrong or set, no time that jumps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,11 @@ use sluice_sdk::{Leases, Outcome};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::conditions::{CUSTOMERS_CLOCKS_ARE_OFF, stream};
+use crate::conditions::stream;
 use crate::liveness::{Public, Stopwatch};
 use crate::process::{Process, Role};
 use crate::row::Micros;
+use crate::times;
 use crate::universe::Universe;
 
 const TOKENS: &str = "customer#rpm";
@@ -113,7 +114,7 @@ fn process(universe: &Arc<Universe>, name: &str, rng: &mut Rng) -> Process {
     // No holder of theirs crashes.
     let process =
         universe.process(name, Role::Customer, |client| client.leases(leases).self_heal(false).lease_ttl(LEASE));
-    let most = if CUSTOMERS_CLOCKS_ARE_OFF { universe.scenario.clock_error } else { 0 };
+    let most = universe.scenario.clock_error;
     process.set_clock_error(rng.i64(-most..=most));
     process
 }
@@ -142,9 +143,11 @@ impl Customer {
     /// Asks until it is granted, and comes back as it is told.
     async fn token(&self, until: Instant) -> bool {
         loop {
-            let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire(1));
+            let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire);
+            let asked_at = self.universe.time();
             match ask.on(self.process.client.acquire(TOKENS)).await {
                 Ok(Outcome::Granted(grant)) => {
+                    times::judge(&self.universe, &self.process, asked_at);
                     drop(grant.release().await);
                     return true;
                 }

@@ -1,20 +1,23 @@
 //! One run: the engine, the ledger that watches it, the true time, and what everyone shares.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::Value;
+use sluice_core::Timestamp;
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{EmbeddedDynamo, Fault, Faults, TestClock};
 
 use crate::callers::Message;
+use crate::conditions::stream;
 use crate::disturbances::Disturbances;
 use crate::ice::Ice;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
+use crate::machine::Machine;
 use crate::process::{Process, Role};
 use crate::record::Record;
 use crate::row::Micros;
@@ -26,6 +29,9 @@ mod network;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-simulation";
 
+/// AWS refuses a signature that is further off.
+const SIGNATURES: Duration = Duration::from_secs(300);
+
 /// Requests of a sweep of one bucket, one after the other, beside those of its scan.
 const REQUESTS_OF_A_HEAL: u32 = 8;
 
@@ -35,6 +41,8 @@ pub(crate) struct Universe {
     pub(crate) dynamo: EmbeddedDynamo,
     state: Mutex<State>,
     pub(crate) vendors: Mutex<Vendors>,
+    /// The machines of all processes, by their names.
+    pub(crate) machines: Mutex<Vec<(Arc<str>, Machine)>>,
     /// Work that waits for its start, with its tickets.
     pub(crate) queue: Mutex<VecDeque<Message>>,
     steps: AtomicU64,
@@ -86,6 +94,7 @@ impl Universe {
             dynamo,
             state: Mutex::new(state),
             vendors,
+            machines: Mutex::default(),
             queue: Mutex::default(),
             steps: AtomicU64::new(0),
             side_steps: AtomicU64::new(0),
@@ -112,30 +121,41 @@ impl Universe {
     ) -> Process {
         let (name, alive): (Arc<str>, _) = (name.into(), Arc::new(AtomicBool::new(true)));
         let faults = Faults::default();
-        let (ice, tally) = (Ice::default(), Tally::default());
+        let (ice, tally, machine) = (Ice::default(), Tally::default(), self.machine(&name, role));
         let sent = tally.clone();
         let (universe, who, lives, held) = (Arc::clone(self), Arc::clone(&name), Arc::clone(&alive), ice.clone());
         faults.draw(move |call| match lives.load(Ordering::SeqCst) {
             true => universe.meet((&who, role), call, (&held, &sent)),
             false => Some(Fault::Hang),
         });
-        let (universe, who) = (Arc::clone(self), Arc::clone(&name));
-        faults.watch(move |answered| universe.see(&who, role, answered));
+        let (universe, who, its) = (Arc::clone(self), Arc::clone(&name), machine.clone());
+        faults.watch(move |answered| universe.see((&who, role), answered, &its));
+        faults.refuse_signatures_off_by(SIGNATURES);
         let dynamo = self.dynamo.apart(faults);
-        let clock_error = Arc::new(AtomicI64::new(0));
-        let (time, off) = (self.dynamo.clock().clone(), Arc::clone(&clock_error));
-        let clock = Clock::from_fn(move || {
-            let micros = time.now().micros() + off.load(Ordering::SeqCst);
-            sluice_core::Timestamp::from_micros(micros)
-        });
-        // Nobody sets it, so that the process knows when its clock jumped.
-        let steady = self.dynamo.clock().clone();
-        let clock = clock.steady_by(move || Duration::from_micros(steady.now().micros().unsigned_abs()));
+        let (time, shows) = (self.dynamo.clock().clone(), machine.clone());
+        let clock = Clock::from_fn(move || Timestamp::from_micros(shows.shows(time.now().micros())));
+        let (time, steady) = (self.dynamo.clock().clone(), machine.clone());
+        let clock = clock.steady_by(move || steady.steady(time.now().micros()));
         let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
-        let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock).lease_ids(ids);
-        let client = settings.dynamodb(dynamo.dynamodb());
-        Process { name, client, dynamo, clock_error, alive, ice, tally, tracker: None }
+        let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock.clone()).lease_ids(ids);
+        let client = settings.dynamodb(dynamo.dynamodb_on(clock));
+        Process { name, client, dynamo, machine, alive, ice, tally, tracker: None }
+    }
+
+    /// The machine of a process, its clock as wrong as the seed has it. Strangers and vandals go by the true time.
+    fn machine(&self, name: &Arc<str>, role: Role) -> Machine {
+        let machine = Machine::default();
+        if self.scenario.conditions.wrong_clocks && !matches!(role, Role::Stranger | Role::Vandal) {
+            machine.is_wrong(&mut stream(self.scenario.seed, &format!("the clock of {name}")));
+        }
+        self.machines.lock().unwrap().push((Arc::clone(name), machine.clone()));
+        machine
+    }
+
+    /// How far the time of a process may be off at this moment, in microseconds.
+    pub(crate) fn error_of(&self, process: &Process) -> Micros {
+        Micros::from(self.scenario.clock_error) + process.machine.behind(self.time())
     }
 
     /// Counts what happened within a step.

@@ -52,12 +52,12 @@ impl Caller {
         if self.hears(need, &used, &grant).await {
             self.fails(&id, need, &used, &[]);
             self.universe.record(|record| record.released(&id, self.universe.time()));
-            let _ = self.watch(Public::Release(need.parts.len())).on(grant.failed()).await;
+            let _ = self.watch(Public::Release).on(grant.failed()).await;
             return;
         }
         self.settles(&id, &used, &mut grant).await;
         self.universe.record(|record| record.released(&id, self.universe.time()));
-        let release = self.watch(Public::Release(need.parts.len())).on(grant.release());
+        let release = self.watch(Public::Release).on(grant.release());
         let release = Dying::new(release, self.dies_at());
         if release.await.is_none() {
             self.universe.act("dropped at an await", &format!("{}: release", self.process.name));

@@ -33,7 +33,7 @@ impl Caller {
     pub(super) fn carries(&mut self, need: &Need, asked_at: Micros, retry: &RetryIn) {
         let Some(ticket) = retry.ticket() else { return };
         self.universe.act("a ticket travels", &format!("{}: {ticket}", self.process.name));
-        let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
+        let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
         if let [(bucket, cost)] = need.parts.as_slice() {
             let (at, cost) = (Micros::from(ticket.start_at().micros()), Micros::from(*cost) * 1_000_000);
             let start = Told { at, cost, now, by: Teller::Ticket };
@@ -65,7 +65,7 @@ impl Caller {
         }
         // What stands still after its write hears of it late.
         let began = self.universe.time();
-        let redeem = self.watch(Public::Redeem(message.need.parts.len())).on(client.redeem(&ticket));
+        let redeem = self.watch(Public::Redeem).on(client.redeem(&ticket));
         let Some(redeemed) = Dying::new(redeem, self.dies_at()).await else {
             return self.universe.act("dropped at an await", &format!("{}: redeem", self.process.name));
         };
@@ -84,10 +84,10 @@ impl Caller {
     }
 
     fn now(&self) -> Micros {
-        self.universe.time() + Micros::from(self.process.clock_error())
+        Micros::from(self.process.client.now().micros())
     }
 
-    /// By the clock of this process; never for long.
+    /// By the time of this process; never for long.
     fn until(&self, ticket: &Ticket) -> Micros {
         (Micros::from(ticket.start_at().micros()) - self.now()).clamp(0, 10_000_000)
     }
@@ -95,7 +95,7 @@ impl Caller {
     /// Nobody is granted a ticket after it has lapsed, by clocks that are wrong by so much. A clock that went forward meanwhile may
     /// say that it is later than it was.
     fn is_in_time(&self, ticket: &Ticket, began: Micros) -> Result<(), String> {
-        let error = Micros::from(self.universe.scenario.clock_error);
+        let error = self.universe.error_of(&self.process);
         let late = self.universe.time() - error - Micros::from(ticket.use_by().micros());
         // The reply to its write may have taken as long.
         if late > 2_000_000 && !self.process.ice.was_frozen_since(began) {

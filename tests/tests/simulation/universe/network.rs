@@ -12,6 +12,7 @@ use crate::disturbances;
 use crate::faults::{self, Drawn};
 use crate::ice::Ice;
 use crate::ledger::{Ledger, Touched};
+use crate::machine::Machine;
 use crate::process::Role;
 use crate::row::Micros;
 use crate::scenario::Scenario;
@@ -86,7 +87,7 @@ impl Universe {
     }
 
     /// What the engine did.
-    pub(super) fn see(&self, who: &str, role: Role, answered: Answered<'_>) {
+    pub(super) fn see(&self, (who, role): (&str, Role), answered: Answered<'_>, machine: &Machine) {
         let call = answered.call;
         if !is_write(call) || call.operation == Operation::Other {
             return;
@@ -115,7 +116,7 @@ impl Universe {
             return;
         }
         let rows = wire::changes(call).into_iter().map(|change| self.touched(change, spoiled)).collect();
-        let error = Micros::from(self.scenario.clock_error);
+        let error = Micros::from(self.scenario.clock_error) + machine.behind(now);
         let judged = ledger.applied(role.writer(who), rows, now, error);
         if what.contains("if_not_exists(lots") {
             *counts.entry("a lot taken ahead").or_default() += 1;

@@ -1,0 +1,114 @@
+//! The wait that a refusal tells is exact: a caller that is alone on its bucket, and comes back after it, is granted.
+//!
+//! One process asks for tokens of a bucket that nobody else asks for, until it is refused; it comes back after exactly the wait that it
+//! was told. Not judged is a wait before which a request of the process met a fault (the tokens may have been taken twice, as late as
+//! that), and counted apart one that is not over by the process's own time: replies corrected it backwards meanwhile, or its clock was set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_sdk::{Outcome, Request, RetryIn, RetryReason};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::conditions::stream;
+use crate::liveness::{Public, Stopwatch};
+use crate::process::{Process, Role};
+use crate::row::Micros;
+use crate::times;
+use crate::universe::Universe;
+
+const TOKENS: &str = "lone#rpm";
+
+/// What a fault leaves on its way may arrive so much later.
+const LATE: Micros = 12_000_000;
+
+/// What must have been judged in a run of many seeds.
+pub(crate) const JUDGED: &str = "judged: a lone caller's wait";
+
+/// Founds its bucket, and begins.
+pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &mut JoinSet<()>) {
+    let seed = universe.scenario.seed;
+    if stream(seed, "lone caller").u32(0..3) > 0 {
+        return;
+    }
+    let mut rng = stream(seed, "what a lone caller asks");
+    let capacity = rng.i32(1..=5);
+    let whole = Amount::from_tokens(capacity);
+    let refill = Rate::per(whole, Duration::from_millis(rng.u64(300..=8_000))).unwrap();
+    let limit = Limit::rate(LimitType::Requests, whole, refill, Cost::ONE).unwrap();
+    universe.undisturbed(operator.client.apply_limit(&Dimension::new(TOKENS).unwrap(), &limit)).await.unwrap();
+    let process = universe.process("lone", Role::Customer, |client| client);
+    let most = universe.scenario.clock_error;
+    process.set_clock_error(rng.i64(-most..=most));
+    tasks.spawn(Lone { universe: Arc::clone(universe), process, capacity, rng }.live());
+}
+
+struct Lone {
+    universe: Arc<Universe>,
+    process: Process,
+    capacity: i32,
+    rng: Rng,
+}
+
+/// A wait that is over.
+struct Waited {
+    /// When its caller asked first, in true time.
+    asked_at: Micros,
+    /// When it was told, by the time of its process.
+    told_at: Micros,
+    told: RetryIn,
+}
+
+impl Lone {
+    async fn live(mut self) {
+        while !self.universe.is_over() {
+            let cost = self.rng.i32(1..=self.capacity);
+            let mut waited: Option<Waited> = None;
+            while !self.universe.is_over() {
+                let asked_at = self.universe.time();
+                let begins = self.own_time();
+                let request = Request::from(TOKENS).cost(TOKENS, cost);
+                let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire);
+                let answer = ask.on(self.process.client.acquire(request)).await;
+                if let Some(waited) = waited.take() {
+                    self.judge(&waited, begins, answer.as_ref().ok());
+                }
+                match answer {
+                    Ok(Outcome::Granted(_)) => {
+                        times::judge(&self.universe, &self.process, asked_at);
+                        break;
+                    }
+                    Ok(Outcome::RetryIn(told)) => {
+                        let (told_at, wait) = (self.own_time(), told.wait());
+                        waited = Some(Waited { asked_at, told_at, told });
+                        sleep(wait).await;
+                    }
+                    Err(_) => sleep(Duration::from_millis(200)).await,
+                }
+            }
+            sleep(Duration::from_millis(self.rng.u64(0..1_000))).await;
+        }
+    }
+
+    fn own_time(&self) -> Micros {
+        self.process.client.now().micros().into()
+    }
+
+    /// Judges an answer to an asking that began when its process's time was `begins`.
+    fn judge(&self, waited: &Waited, begins: Micros, answer: Option<&Outcome>) {
+        let Waited { asked_at, told_at, told } = waited;
+        let is_exact = told.reason() == RetryReason::Exhausted;
+        if !is_exact || self.process.tally.met_fault(asked_at - LATE, self.universe.time()) {
+            return;
+        }
+        let wait = Micros::try_from(told.wait().as_micros()).unwrap();
+        let is_over = begins - told_at >= wait && !self.process.machine.changed_since(*asked_at);
+        self.universe.count(if is_over { JUDGED } else { "a lone caller's time was corrected in its wait" });
+        if is_over && !matches!(answer, Some(Outcome::Granted(_))) {
+            self.universe.violated(format!("lone was told to come back after {told:?}, did, and heard {answer:?}"));
+        }
+    }
+}
