@@ -8,6 +8,7 @@ use sluice_sdk::{Basis, Outcome, Request, RetryIn, RetryReason};
 use tokio::time::{sleep, timeout};
 
 use crate::account::{Teller, Told};
+use crate::ledger::Refused;
 use crate::liveness::{Public, Stopwatch};
 use crate::process::Process;
 use crate::record::Grip;
@@ -153,8 +154,10 @@ impl Caller {
         let stood_still = self.process.ice.was_frozen_since(asked_at - 5_000_000 - 2 * error);
         let is_judged = retry.reason() == RetryReason::Exhausted && retry.ticket().is_none() && !self.has_leases;
         if is_judged && !stood_still && !self.answers_alone {
-            let cost = Micros::from(*cost) * 1_000_000;
-            self.universe.check(self.universe.ledger(|ledger| ledger.refused(bucket, cost, (asked_at, now), error)));
+            let (cost, process) = (Micros::from(*cost) * 1_000_000, &*self.process.name);
+            let off = Micros::from(self.process.client.now().micros()) - now;
+            let refused = Refused { process, cost, asked_at, now, error, off };
+            self.universe.check(self.universe.ledger(|ledger| ledger.refused(bucket, refused)));
         }
     }
 

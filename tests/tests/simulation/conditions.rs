@@ -17,7 +17,7 @@ pub(crate) enum Latency {
     Usual,
     /// 0.5 to 2 ms.
     Near,
-    /// The same for each, to a tenth.
+    /// The same for each, to the microsecond.
     Steady(Duration),
     /// 80 to 150 ms.
     CrossRegion,
@@ -123,8 +123,7 @@ impl Latency {
         match self {
             Self::Usual => usual,
             Self::Near => between(0.0005, 0.002),
-            // Not to the microsecond: processes that begin together would say the same moment in all that they write.
-            Self::Steady(takes) => takes.mul_f64(0.9 + 0.2 * part),
+            Self::Steady(takes) => takes,
             Self::CrossRegion => between(0.080, 0.150),
             Self::Ragged => Duration::from_secs_f64(0.0005 * 6_000_f64.powf(part.clamp(0.0, 1.0))),
         }
@@ -135,7 +134,7 @@ impl Latency {
         match self {
             Self::Usual => Duration::from_millis(30),
             Self::Near => Duration::from_millis(2),
-            Self::Steady(takes) => takes.mul_f64(1.1),
+            Self::Steady(takes) => takes,
             Self::CrossRegion => Duration::from_millis(150),
             Self::Ragged => Duration::from_secs(1),
         }

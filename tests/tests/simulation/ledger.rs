@@ -23,6 +23,7 @@ use lives::Lives;
 use loads::{Loads, is_over_for_all};
 use marks::Marks;
 use recovery::Recovery;
+pub(crate) use refusals::Refused;
 use refusals::Stood;
 use tickets::TicketRow;
 use vendor::Heard;
@@ -292,7 +293,7 @@ impl Ledger {
         }
         if !after.concurrent {
             self.heard.written(key, change.purpose, &before, &after);
-            self.stood.written(key, &after, now);
+            self.stood.written(key, (writer, change.purpose), &after, now);
             self.is_within_the_brim(writer, change, &before, &after)?;
             self.rate_changed(writer, change, &before, &after, latest)?;
         }

@@ -1,14 +1,16 @@
 //! Service, for whoever is refused: a refusal of tokens rests on what the bucket was within the last second. Where it had enough at every
 //! moment that the process may have gone by, the refusal is wrong.
 //!
-//! Excused: nothing. What a process may go by reaches further back where its clock was set back, and by the time of a reply; a process
-//! that stood still meanwhile is not judged, nor one beside whose request the bucket was written: it may have been its own write, given
-//! back since its clock was corrected by the reply and its start lay ahead, nor one that answers by itself while DynamoDB is out, nor rows that someone spoils.
+//! Excused: nothing. What a process may go by reaches further back where its clock was set back, and by the time of a reply, and it may be
+//! any row that stood while it asked. Not judged are a process that stood still meanwhile, one that answers by itself while DynamoDB is
+//! out, and rows that someone spoils. Counted apart is a process that took tokens while this caller asked, by a time that the reply then
+//! corrected backwards: their start lies ahead, so that they are given back, and the caller is refused (a process that is new does so).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Ledger;
+use super::{Ledger, Writer};
 use crate::row::{BucketRow, Micros};
+use crate::wire::Purpose;
 
 /// A refusal is remembered for so long at most.
 const REMEMBERED: Micros = 1_000_000;
@@ -22,51 +24,80 @@ const KEPT: Micros = 30_000_000;
 /// A full write of a contended bucket leaves the refill of a tenth of a second below the brim, more where DynamoDB is slow.
 const HEADROOM: Micros = 500_000;
 
-/// How rate buckets stood, each row with the moment of the write that made it.
+/// Someone who was refused tokens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused<'a> {
+    pub(crate) process: &'a str,
+    pub(crate) cost: Micros,
+    /// When it asked, and was answered, in true time.
+    pub(crate) asked_at: Micros,
+    pub(crate) now: Micros,
+    /// How far the time of its process may be off, and how far it is, when it is answered.
+    pub(crate) error: Micros,
+    pub(crate) off: Micros,
+}
+
+/// How rate buckets stood.
 #[derive(Debug, Default)]
-pub(super) struct Stood(BTreeMap<String, VecDeque<(Micros, BucketRow)>>);
+pub(super) struct Stood(BTreeMap<String, VecDeque<Standing>>);
+
+/// A row, from the moment of the write that made it on.
+#[derive(Debug)]
+struct Standing {
+    since: Micros,
+    row: BucketRow,
+    /// Where the write took: the process, and the time that it was planned for.
+    taken: Option<(String, Micros)>,
+}
+
+impl Standing {
+    /// Whether the process took it by a time that it knows by now to lie ahead.
+    fn was_taken_ahead(&self, refused: &Refused<'_>) -> bool {
+        let Some((process, planned)) = &self.taken else { return false };
+        let asked = refused.asked_at..=refused.now;
+        process == refused.process && asked.contains(&self.since) && *planned > self.since + refused.off
+    }
+}
 
 impl Stood {
-    pub(super) fn written(&mut self, bucket: &str, row: &BucketRow, now: Micros) {
+    pub(super) fn written(&mut self, bucket: &str, (by, purpose): (Writer<'_>, Purpose), row: &BucketRow, now: Micros) {
         let rows = self.0.entry(bucket.to_owned()).or_default();
-        rows.push_back((now, row.clone()));
+        let taken = match purpose {
+            Purpose::Take { now: planned, .. } => Some((by.name().to_owned(), planned)),
+            _ => None,
+        };
+        rows.push_back(Standing { since: now, row: row.clone(), taken });
         // The one before still stood at the beginning of what is kept.
-        while rows.get(1).is_some_and(|(at, _)| *at < now - KEPT) {
+        while rows.get(1).is_some_and(|next| next.since < now - KEPT) {
             rows.pop_front();
         }
     }
 }
 
 impl Ledger {
-    /// A caller that asked for `cost` at `asked_at` was refused for want of tokens at `now`.
-    pub(crate) fn refused(
-        &mut self,
-        bucket: &str,
-        cost: Micros,
-        (asked_at, now): (Micros, Micros),
-        error: Micros,
-    ) -> Result<(), String> {
+    /// A caller was refused for want of tokens.
+    pub(crate) fn refused(&mut self, bucket: &str, refused: Refused<'_>) -> Result<(), String> {
         let Some(rows) = self.stood.0.get(bucket).filter(|_| !self.is_vandalized) else { return Ok(()) };
+        let Refused { cost, asked_at, now, error, .. } = refused;
         let since = asked_at - REMEMBERED - REPLY - 2 * error;
-        let until = |at: usize| rows.get(at + 1).map_or(Micros::MAX, |(next, _)| *next);
-        let gone_by = (0..rows.len()).filter(|at| rows[*at].0 <= now && until(*at) >= since).map(|at| &rows[at].1);
-        if rows.iter().any(|(at, _)| (asked_at..=now).contains(at)) {
-            return Ok(());
-        }
+        let until = |at: usize| rows.get(at + 1).map_or(Micros::MAX, |next| next.since);
+        let gone_by =
+            (0..rows.len()).filter(|at| rows[*at].since <= now && until(*at) >= since).map(|at| &rows[at].row);
         let room = |row: &BucketRow| {
             let at = asked_at - error;
             let level = row.line(at).min(row.capacity);
             level - cost - row.flows_back_in(HEADROOM) - 2
         };
         let Some(least) = gone_by.map(room).min() else { return Ok(()) };
+        if least > 0 && rows.iter().any(|standing| standing.was_taken_ahead(&refused)) {
+            self.judgements.push("a refusal after a take that lay ahead");
+            return Ok(());
+        }
         self.judgements.push("judged: a refusal");
         if least <= 0 {
             return Ok(());
         }
-        let stood: Vec<_> = rows.iter().filter(|(at, _)| *at >= since).collect();
-        Err(format!(
-            "{bucket}: {cost} were refused at {now} that were asked for at {asked_at}, and since {since} there were \
-             {least} more than that: {stood:?}"
-        ))
+        let stood: Vec<_> = rows.iter().filter(|standing| standing.since >= since).collect();
+        Err(format!("{bucket}: {refused:?}, and since {since} there were {least} more than that: {stood:?}"))
     }
 }
