@@ -253,7 +253,6 @@ impl Caller {
 }
 
 impl Need {
-    #[cfg(test)]
     pub(crate) fn of(bucket: &str, cost: i32) -> Self {
         Self { parts: vec![(bucket.to_owned(), cost)], concurrent: false }
     }

@@ -45,6 +45,8 @@ pub(crate) struct Conditions {
     pub(crate) broken_bodies: bool,
     /// Rows on a page of a scan, where the table has many rows of others.
     pub(crate) page: Option<u32>,
+    /// Buckets that are removed and made anew while they are in use.
+    pub(crate) rebirths: bool,
 }
 
 impl Conditions {
@@ -63,6 +65,7 @@ impl Conditions {
             set_clocks: one_in("set-clocks", 7),
             snapshots: one_in("snapshots", 7),
             broken_bodies: one_in("broken-bodies", 5),
+            rebirths: one_in("rebirths", 3),
             page: one_in("pages", 6).then(|| stream(seed, "page").u32(ROWS_ON_A_PAGE)),
         };
         // Half of the calm seeds stay so: what the ledger says of those must be exact.

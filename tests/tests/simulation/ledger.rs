@@ -9,6 +9,7 @@ use crate::account::Account;
 use crate::row::{BucketRow, LeaseRow, Micros};
 use crate::wire::Purpose;
 
+mod births;
 mod inline;
 mod lives;
 mod loads;
@@ -16,9 +17,12 @@ mod marks;
 mod rates;
 mod recovery;
 mod refusals;
+mod slots;
 mod tickets;
 mod vendor;
 
+use births::Births;
+pub(crate) use births::{MORTAL, name_of_life};
 use lives::Lives;
 use loads::{Loads, is_over_for_all};
 use marks::Marks;
@@ -95,6 +99,8 @@ pub(crate) struct Ledger {
     recovery: Recovery,
     /// How rate buckets stood of late.
     stood: Stood,
+    /// When buckets were made, and removed.
+    births: Births,
     /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
     is_vandalized: bool,
 }
@@ -131,19 +137,6 @@ impl Ledger {
     /// Rows of buckets and leases.
     pub(crate) fn rows(&self) -> usize {
         self.buckets.len() + self.leases.len()
-    }
-
-    /// What the leases of a bucket hold.
-    pub(crate) fn held(&self, bucket: &str) -> Micros {
-        let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
-        let inline = self.buckets.get(bucket).into_iter().flat_map(|row| row.inline.values());
-        rows + inline.map(|lease| lease.cost).sum::<Micros>()
-    }
-
-    /// Slots of a bucket that are neither free nor held.
-    fn gap(&self, bucket: &str) -> Option<Micros> {
-        let row = self.buckets.get(bucket).filter(|row| row.concurrent)?;
-        Some(row.capacity - row.tokens - self.held(bucket))
     }
 
     /// Takes in what one request of `writer` changed, at the true time `now` where clocks are wrong by `error` at most.
@@ -202,7 +195,10 @@ impl Ledger {
             return Err(format!("{key} was written so that it cannot be read: {row:?}"));
         }
         let change = match (&before, &after) {
-            (None, Some(lease)) => Some((lease.dimension.clone(), Grip::Taken)),
+            (None, Some(lease)) => {
+                self.is_of_a_bucket(writer, key, &lease.dimension)?;
+                Some((lease.dimension.clone(), Grip::Taken))
+            }
             (Some(lease), None) => {
                 let mine = writer.name() == lease.caller && !is_reclaimed;
                 let (ends, caller) = (lease.ends, lease.caller.clone());
@@ -246,7 +242,7 @@ impl Ledger {
         }
         self.came_back(bucket, ends, now, error);
         match writer {
-            Writer::Process(by) if !self.buckets.get(bucket).is_some_and(|row| row.concurrent) => {
+            Writer::Process(by) if !self.has_had_slots(bucket, now) => {
                 Err(format!("{key}: {by} swept a bucket that has no slots"))
             }
             Writer::Process(by) => self.healed(bucket, by),
@@ -264,11 +260,14 @@ impl Ledger {
         // What the clock of its writer says at most.
         let latest = now + error;
         let (key, by) = (&change.key, writer.name());
+        if change.row.is_none() {
+            return self.removed(writer, key, now);
+        }
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
             return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));
         };
         let before = self.buckets.insert(key.clone(), after.clone());
-        let Some(before) = before else { return Ok(Some(key.clone())) };
+        let Some(before) = before else { return self.made(writer, key, &after, now) };
         if after.blocked_until < before.blocked_until {
             return Err(format!("{key}: {by} cut a cool-down short: {before:?}, {after:?}"));
         }
@@ -289,7 +288,7 @@ impl Ledger {
             if !after.concurrent && after.tokens > most + 2 {
                 return Err(format!("{key}: a change of its limits raised its level from {most} to {}", after.tokens));
             }
-            self.changed.push((key.clone(), after.clone()));
+            self.changed.push((self.name_in_history(key), after.clone()));
         }
         if !after.concurrent {
             self.heard.written(key, change.purpose, &before, &after);
@@ -298,45 +297,6 @@ impl Ledger {
             self.rate_changed(writer, change, &before, &after, latest)?;
         }
         Ok(after.concurrent.then(|| key.clone()))
-    }
-
-    /// A slot is free or a lease holds it, and no write of the SDK makes that less true.
-    fn slots_add_up(&mut self, writer: Writer<'_>, dimension: &str, taking: bool) -> Result<(), String> {
-        let Some(gap) = self.gap(dimension) else { return Ok(()) };
-        let known = self.gaps.entry(dimension.to_owned()).or_default();
-        let before = *known;
-        *known = gap;
-        let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
-        if !better && writer != Writer::Vandal {
-            let what = if gap > before { "lost" } else { "minted" };
-            let by = writer.name();
-            return Err(format!("{dimension}: {by} {what} {} millionths of a slot", (gap - before).abs()));
-        }
-        let row = self.buckets.get(dimension).ok_or("no such bucket")?;
-        if taking && row.tokens < 0 {
-            return Err(format!("{dimension}: a slot was taken that was not free, {} are left", row.tokens));
-        }
-        let live = self.held(dimension);
-        if taking && live > row.capacity && before >= 0 {
-            return Err(format!("{dimension}: leases hold {live} of {}", row.capacity));
-        }
-        Ok(())
-    }
-
-    /// DynamoDB's TTL deleted rows: `lives` says which are left.
-    pub(crate) fn ttl_deleted(&mut self, now: Micros, lives: impl Fn(&str) -> bool) -> Result<usize, String> {
-        let gone: Vec<String> = self.leases.keys().filter(|key| !lives(key)).cloned().collect();
-        for key in &gone {
-            let Some(lease) = self.leases.remove(key) else { continue };
-            if lease.purge_at.is_none_or(|at| at > now) {
-                return Err(format!("DynamoDB's TTL deleted {key}, the only trace of a slot, before its time"));
-            }
-            if self.buckets.get(&lease.dimension).is_some_and(|row| row.concurrent) {
-                *self.gaps.entry(lease.dimension.clone()).or_default() += lease.cost;
-            }
-            self.live_on(&lease.dimension, now);
-        }
-        Ok(gone.len())
     }
 }
 

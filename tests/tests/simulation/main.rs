@@ -24,6 +24,7 @@ mod ledger;
 mod liveness;
 mod lone;
 mod machine;
+mod mortal;
 mod others;
 mod process;
 mod record;
@@ -129,6 +130,10 @@ const ACTS: &[&str] = &[
     "a body that is cut",
     "a body that stalls",
     "a body that trickles",
+    "a bucket changes its type",
+    "a bucket is made anew while leases of the last one live",
+    "a bucket is made anew",
+    "a bucket is removed",
     "a brown-out begins",
     "a call fails",
     "a caller heals",
@@ -149,11 +154,13 @@ const ACTS: &[&str] = &[
     "a request is held by a freeze",
     "a request is signed by a wrong clock",
     "a slot came back where a delay was excused",
+    "a settle of a call of a bucket that is gone",
     "a stream begins",
     "a stream is dropped",
     "a ticket is booked",
     "a ticket is no good any more",
     "a ticket is redeemed",
+    "a ticket of a bucket that is gone",
     "a tracked grant is forgotten",
     "a tracked grant was stale",
     "a vendor refuses",
@@ -181,6 +188,8 @@ const ACTS: &[&str] = &[
     "judged: the brim",
     "judged: upstream down",
     "limit changed",
+    "judged: a bucket is unknown while it is not there",
+    "judged: a call of a bucket that was made anew",
     "load measured",
     "load row spoiled",
     "one write, several callers",

@@ -18,7 +18,7 @@ use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
-use crate::{cost, disturbances, foreign, lone, service};
+use crate::{cost, disturbances, foreign, lone, mortal, service};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -87,6 +87,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     service::begin(&universe, &operator, &mut tasks).await;
     cost::begin(&universe, &operator, &mut tasks).await;
     lone::begin(&universe, &operator, &mut tasks).await;
+    mortal::begin(&universe, &operator, &mut tasks).await;
     others::everyone(&universe, &mut rng, &mut tasks);
     disturbances::begin(&universe, &mut tasks);
     foreign::found(&universe).await;

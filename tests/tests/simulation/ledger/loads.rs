@@ -61,7 +61,7 @@ impl Ledger {
         if key == HEAL_KEY {
             return self.mark_changed(writer, change, now, error);
         }
-        let Some(bucket) = key.strip_prefix("load#").filter(|name| self.buckets.contains_key(*name)) else {
+        let Some(bucket) = key.strip_prefix("load#").filter(|name| self.was_there(name)) else {
             return match writer {
                 Writer::Sweeper(_) => Ok(()),
                 _ => Err(format!("{by} wrote {key}, which is the sweeps' own")),
@@ -69,6 +69,11 @@ impl Ledger {
         };
         if change.was_spoiled {
             self.loads.spoiled.insert(key.clone(), now);
+        }
+        if change.row.is_none() && writer == Writer::Operator {
+            // It goes with its bucket.
+            self.loads.rows.remove(key);
+            return Ok(());
         }
         let after = LoadRow::read(change.row.as_ref().ok_or_else(|| format!("{by} removed {key}"))?);
         let before = self.loads.rows.insert(key.clone(), after.clone()).unwrap_or_default();
@@ -131,6 +136,11 @@ impl Ledger {
         // The last sweep that began before, by every clock; the reading is no later than the write.
         let begun = self.loads.begun.get(by).into_iter().flatten().rev().find(|begun| **begun <= after.at - error);
         let window = Window { from: begun.copied().unwrap_or_default(), to: now.min(after.at + error), error };
+        if self.is_another_since(bucket, window.from) {
+            // It is of no one bucket: the first reading may be of the last one. The next sweep's is judged.
+            self.judgements.push("load measured across two buckets");
+            return Ok(());
+        }
         let stood = self.lives.stood(bucket, window);
         let found = |stand: &&Stand| (stand.taken, stand.admitted) == (after.taken, after.admitted);
         // A change of the limit leaves what is taken as it was.

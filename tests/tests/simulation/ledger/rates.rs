@@ -33,6 +33,13 @@ impl Ledger {
                 return Err(format!("{key}: {by} was paid {over} millionths that ran over the brim"));
             }
         }
+        // What does not go by the line, asks for a full bucket.
+        if matches!(writer, Writer::Process(_))
+            && let Purpose::Take { now: at, from_line: false } = change.purpose
+            && before.line(at) < before.capacity - 2
+        {
+            return Err(format!("{key}: {by} took of it as of a full bucket, or as of slots: {before:?}, {after:?}"));
+        }
         // A client in another language may move the anchor back.
         let moved_back = self.filled.get(key).is_some_and(|filled| after.anchor < *filled);
         if after.anchor != before.anchor && (moved_back || before.line(after.anchor) > before.capacity) {
@@ -65,16 +72,17 @@ impl Ledger {
         }
         let Writer::Process(process) = writer else { return Ok(()) };
         let taken = taken(change.purpose, before, after);
+        let name = self.name_in_history(key);
         let account = self.accounts.entry((process.to_owned(), key.clone())).or_default();
         match change.purpose {
             Purpose::Settle { returned, .. } => {
-                self.given_back.push((key.clone(), returned));
+                self.given_back.push((name, returned));
                 self.judgements.push("judged: a settle");
                 account.returned += returned;
                 account.settled(process, key, returned)?;
             }
             Purpose::Return { .. } => {
-                self.given_back.push((key.clone(), -taken));
+                self.given_back.push((name, -taken));
                 account.returned -= taken;
                 // What flowed back by itself meanwhile is not returned.
                 account.excused += before.flows_back_in(RETURNED_SOON);

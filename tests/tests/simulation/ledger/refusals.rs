@@ -60,6 +60,11 @@ impl Standing {
 }
 
 impl Stood {
+    /// A bucket is gone.
+    pub(super) fn forget(&mut self, bucket: &str) {
+        self.0.remove(bucket);
+    }
+
     pub(super) fn written(&mut self, bucket: &str, (by, purpose): (Writer<'_>, Purpose), row: &BucketRow, now: Micros) {
         let rows = self.0.entry(bucket.to_owned()).or_default();
         let taken = match purpose {

@@ -53,6 +53,11 @@ impl Ledger {
 }
 
 impl Heard {
+    /// A bucket is gone, and its versions with it.
+    pub(super) fn forget(&mut self, bucket: &str) {
+        self.rows.remove(bucket);
+    }
+
     pub(super) fn written(&mut self, bucket: &str, purpose: Purpose, before: &BucketRow, after: &BucketRow) {
         let rows = self.rows.entry(bucket.to_owned()).or_default();
         let taken = taken(purpose, before, after);

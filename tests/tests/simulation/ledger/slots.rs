@@ -1,0 +1,58 @@
+//! Slots: one is free, or a lease holds it.
+
+use super::{Ledger, Writer};
+use crate::row::Micros;
+
+impl Ledger {
+    /// What the leases of a bucket hold.
+    pub(crate) fn held(&self, bucket: &str) -> Micros {
+        let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
+        let inline = self.buckets.get(bucket).into_iter().flat_map(|row| row.inline.values());
+        rows + inline.map(|lease| lease.cost).sum::<Micros>()
+    }
+
+    /// Slots of a bucket that are neither free nor held.
+    pub(super) fn gap(&self, bucket: &str) -> Option<Micros> {
+        let row = self.buckets.get(bucket).filter(|row| row.concurrent)?;
+        Some(row.capacity - row.tokens - self.held(bucket))
+    }
+
+    /// A slot is free or a lease holds it, and no write of the SDK makes that less true.
+    pub(super) fn slots_add_up(&mut self, writer: Writer<'_>, dimension: &str, taking: bool) -> Result<(), String> {
+        let Some(gap) = self.gap(dimension) else { return Ok(()) };
+        let known = self.gaps.entry(dimension.to_owned()).or_default();
+        let before = *known;
+        *known = gap;
+        let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
+        if !better && writer != Writer::Vandal {
+            let what = if gap > before { "lost" } else { "minted" };
+            let by = writer.name();
+            return Err(format!("{dimension}: {by} {what} {} millionths of a slot", (gap - before).abs()));
+        }
+        let row = self.buckets.get(dimension).ok_or("no such bucket")?;
+        if taking && row.tokens < 0 {
+            return Err(format!("{dimension}: a slot was taken that was not free, {} are left", row.tokens));
+        }
+        let live = self.held(dimension);
+        if taking && live > row.capacity && before >= 0 {
+            return Err(format!("{dimension}: leases hold {live} of {}", row.capacity));
+        }
+        Ok(())
+    }
+
+    /// DynamoDB's TTL deleted rows: `lives` says which are left.
+    pub(crate) fn ttl_deleted(&mut self, now: Micros, lives: impl Fn(&str) -> bool) -> Result<usize, String> {
+        let gone: Vec<String> = self.leases.keys().filter(|key| !lives(key)).cloned().collect();
+        for key in &gone {
+            let Some(lease) = self.leases.remove(key) else { continue };
+            if lease.purge_at.is_none_or(|at| at > now) {
+                return Err(format!("DynamoDB's TTL deleted {key}, the only trace of a slot, before its time"));
+            }
+            if self.buckets.get(&lease.dimension).is_some_and(|row| row.concurrent) {
+                *self.gaps.entry(lease.dimension.clone()).or_default() += lease.cost;
+            }
+            self.live_on(&lease.dimension, now);
+        }
+        Ok(gone.len())
+    }
+}
