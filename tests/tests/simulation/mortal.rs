@@ -153,7 +153,7 @@ impl Caller {
         let request = Request::from(vec![bucket]).cost(bucket, cost);
         let request = ticket_within.map_or(request.clone(), |within| request.ticket_within(within));
         let client = self.process.client.clone();
-        let asked = self.watch(Public::Acquire(1)).on(client.acquire(request));
+        let asked = self.watch(Public::Acquire).on(client.acquire(request));
         let asked = match self.rng.u32(0..10) {
             0 => timeout(Duration::from_millis(self.rng.u64(0..60)), asked).await.ok(),
             _ => Some(asked.await),
@@ -202,9 +202,9 @@ impl Caller {
         if self.rng.bool() {
             let slot = client.slot(request).timeout(patience).run(async |_| Ok::<_, std::io::Error>(()));
             let _ = self.watch(Public::Slot(patience, Duration::ZERO)).on(slot).await;
-        } else if let Ok(Outcome::Granted(grant)) = self.watch(Public::Acquire(2)).on(client.acquire(request)).await {
+        } else if let Ok(Outcome::Granted(grant)) = self.watch(Public::Acquire).on(client.acquire(request)).await {
             sleep(WORK.mul_f64(self.rng.f64())).await;
-            let _ = self.watch(Public::Release(2)).on(grant.release()).await;
+            let _ = self.watch(Public::Release).on(grant.release()).await;
         }
     }
 
@@ -220,7 +220,7 @@ impl Caller {
             3..=6 if !is_slot => self.settles(bucket, cost, id, &mut grant).await,
             _ => {}
         }
-        let _ = self.watch(Public::Release(1)).on(grant.release()).await;
+        let _ = self.watch(Public::Release).on(grant.release()).await;
     }
 
     /// Of what it took it used half, or half more.
@@ -300,7 +300,7 @@ impl Caller {
         if before != Some(*life) {
             self.universe.count("a ticket of a bucket that is gone");
         }
-        match self.watch(Public::Redeem(1)).on(self.process.client.redeem(ticket)).await {
+        match self.watch(Public::Redeem).on(self.process.client.redeem(ticket)).await {
             Ok(Redeemed::Granted(grant)) if before == Some(*life) => {
                 let (now, start_at) = (self.universe.time(), grant.start_at().micros());
                 let (asked_at, need) = (*asked_at, Need::of(&name_of_life(bucket, *life), *cost));
