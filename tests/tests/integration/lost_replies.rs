@@ -1,10 +1,15 @@
 //! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not at all.
 
-use sluice_sdk::{Leases, Released, SweepOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_sdk::{Leases, Released, Request, SweepOptions};
 use sluice_testkit::{Fault, Operation};
+use tokio::time::{Instant, sleep};
 
-use crate::world::{World, take};
+use crate::world::{World, settle, take};
 
+const RPM: &str = "openai#rpm";
 const SLOTS: &str = "elevenlabs#concurrent";
 
 /// Condition: `attribute_not_exists` on the lease. The retry comes after the ten minutes in which the token makes both one.
@@ -67,4 +72,34 @@ async fn a_row_whose_delete_is_sent_again_after_a_lost_reply_was_not_anyone_else
     world.dynamo.faults().next(Operation::DeleteItem, Fault::LoseReply);
     assert_eq!(held.release().await.unwrap(), Released::GivenBack);
     assert_eq!(world.leases().await, 0);
+}
+
+/// The transaction was applied, and nobody heard of it for some seconds, in which the bucket was nearly full again and others took their
+/// part. By the line of a later plan, all of its tokens would fit below the brim still; but each transaction moves the anchor, so that
+/// nothing rests on a line that was never written.
+#[tokio::test(start_paused = true)]
+async fn tokens_of_a_grant_that_was_found_in_the_table_do_not_come_back() {
+    let world = World::embedded().await;
+    world.rate(RPM, 10, 10).await;
+    let (client, other) = (world.client_with(|settings| settings.leases(Leases::All)), world.client());
+    let (began, is_taken) = (Instant::now(), AtomicBool::new(false));
+    world.dynamo.faults().draw(move |call| {
+        let is_lost = call.operation == Operation::TransactWriteItems && began.elapsed() < Duration::from_secs(4);
+        is_lost.then(|| if is_taken.swap(true, Ordering::SeqCst) { Fault::LoseRequest } else { Fault::LoseReply })
+    });
+    let asking = client.clone();
+    let using = tokio::spawn(async move {
+        let slot = asking.slot(RPM).cost(RPM, 5).timeout(Duration::from_secs(30));
+        slot.run(async |slot| slot.used(RPM, 0)).await.unwrap();
+    });
+    sleep(Duration::from_secs(3)).await;
+    assert!(other.acquire(Request::from(RPM).cost(RPM, 3)).await.unwrap().granted().is_some());
+    // The later plan goes by the row as it is now.
+    client.penalize(RPM, 1.0).await.unwrap();
+    using.await.unwrap();
+    settle().await;
+    assert_eq!(world.leases().await, 0);
+    let level: f64 = world.level(RPM).await.parse().unwrap();
+    let most = 10.0 - 5.0 - 3.0 + began.elapsed().as_secs_f64();
+    assert!(level <= most, "{level}, at most {most}");
 }
