@@ -62,8 +62,8 @@ pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::warning::LimitWarning;
 pub use limit::{Change, Limit, LimitError, LimitType};
 pub use load::{
-    Before, LEAKED_AFTER, Load, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again, note_outlived,
-    note_outlived_anew,
+    Before, LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again,
+    note_outlived, note_outlived_anew,
 };
 pub use plan::batch::{Batch, Claim, RateBatch, Starts};
 pub use plan::cool_down::cool_down;

@@ -27,7 +27,7 @@ mod outlived;
 
 pub use measure::{Before, Measured, Sample};
 use note::Crowd;
-pub use note::{NOTE_EVERY, clear_refusals, note, note_again};
+pub use note::{MOST_NOTED, NOTE_EVERY, clear_refusals, note, note_again};
 pub use outlived::{note_outlived, note_outlived_anew};
 
 /// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
@@ -209,9 +209,9 @@ impl Load {
     }
 
     /// How many processes were refused slots, or waited for them, in the current period of [`NOTE_EVERY`] or the last; zero if none
-    /// noted itself. A process that has left counts for that long.
+    /// noted itself. A process that has left counts for that long. At most [`MOST_NOTED`], whatever the row says.
     #[must_use]
     pub fn crowd(&self, now: Timestamp) -> u32 {
-        u32::try_from(self.crowd.size(now)).unwrap_or(u32::MAX)
+        u32::try_from(self.crowd.size(now)).unwrap_or(MOST_NOTED).min(MOST_NOTED)
     }
 }

@@ -119,20 +119,39 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
         let place = entry.releases.join(slots.clone(), service);
         match place.answer().await {
             Ok(released) => return released,
-            Err(NoAnswer::NotServed) => {}
+            // This line never stands still.
+            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
             Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
         }
     }
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Result<Released, ReleaseError>>) {
-    while let Some(turns) = seat.next(MAX_LEASES_PER_TRANSACTION).await {
-        let Some(last) = turns.last() else { continue };
-        // The youngest reading of its capacity.
-        let bucket = Arc::clone(&last.ask.bucket);
-        let leases = turns.iter().map(|turn| turn.ask.lease.clone()).collect();
-        let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
-        turns.into_iter().zip(released).for_each(|(turn, released)| turn.answer(released));
+    while let Some(mut line) = seat.next(usize::MAX).await {
+        while !line.is_empty() {
+            let later = line.split_off(line.len().min(MAX_LEASES_PER_TRANSACTION));
+            let turns = std::mem::replace(&mut line, later);
+            let Some(last) = turns.last() else { continue };
+            // The youngest reading of its capacity.
+            let bucket = Arc::clone(&last.ask.bucket);
+            let leases = turns.iter().map(|turn| turn.ask.lease.clone()).collect();
+            let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
+            let out = released.iter().find_map(unavailable);
+            turns.into_iter().zip(released).for_each(|(turn, released)| turn.answer(released));
+            // Those behind them have waited for a request that nobody answered: no other is sent for them.
+            out.into_iter().for_each(|error| {
+                let rest = std::mem::take(&mut line).into_iter();
+                rest.for_each(|turn| turn.answer(Err(error.clone().unsent().into())));
+            });
+        }
+    }
+}
+
+/// The error, if DynamoDB is out.
+fn unavailable(released: &Result<Released, ReleaseError>) -> Option<StoreError> {
+    match released {
+        Err(ReleaseError::Store(error)) if error.is_unavailable() => Some(error.clone()),
+        _ => None,
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Turn<Q, A> {
 #[derive(Debug)]
 enum Reply<A> {
     Answer(A),
+    /// The line stands still for this, and its caller does not wait.
+    Behind(Setback),
     /// Who served the lane has ended, as with its runtime, before the turn came: nothing was sent for it.
     Again,
 }
@@ -67,12 +69,25 @@ pub(crate) struct Place<A> {
 }
 
 /// Why a turn has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum NoAnswer {
     /// Nothing was sent for it: ask again.
     NotServed,
     /// Who served it has ended while a request for it was under way.
     Lost,
+    /// Nothing was sent for it: its caller does not wait, and would stand behind those who wait for this.
+    Behind(Setback),
+}
+
+/// What callers ask whose line may stand still.
+pub(crate) trait Patient {
+    /// Until when its caller stays in line; `None` for one that does not wait.
+    fn stays_until(&self) -> Option<Instant>;
+
+    /// Whether it takes, so that nobody may pass it; false if it gives back.
+    fn takes(&self) -> bool {
+        true
+    }
 }
 
 /// Callers of a batch who stay in line, and what for.
@@ -124,6 +139,7 @@ impl<A> Place<A> {
         match answer.await {
             Ok(Reply::Answer(answer)) => Ok(answer),
             Ok(Reply::Again) => Err(NoAnswer::NotServed),
+            Ok(Reply::Behind(why)) => Err(NoAnswer::Behind(why)),
             Err(_) => Err(NoAnswer::Lost),
         }
     }
@@ -140,26 +156,6 @@ impl<Q, A> Lane<Q, A> {
     /// Joins the end of the line. Where nobody serves the lane, `serve` makes who does.
     pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Seat<Q, A>) -> Service) -> Place<A> {
         self.enter(self.line(), ask, serve)
-    }
-
-    /// As [`join`](Self::join), unless the line stands still for something that the caller does not `stay` for, which is returned. Only
-    /// who `takes` is not to be passed: behind those who give back alone, and those who have left, the caller is served at once.
-    pub(crate) fn join_if(
-        self: &Arc<Self>,
-        ask: Q,
-        stays: impl FnOnce(&Setback) -> bool,
-        takes: impl Fn(&Q) -> bool,
-        serve: impl FnOnce(Seat<Q, A>) -> Service,
-    ) -> Result<Place<A>, Setback> {
-        let line = self.line();
-        if line.is_paused {
-            if !line.waiting.iter().any(|turn| !turn.is_left() && takes(&turn.ask)) {
-                self.wake.notify_one();
-            } else if let Some(why) = line.why.as_ref().filter(|why| !stays(why)) {
-                return Err(why.clone().unsent());
-            }
-        }
-        Ok(self.enter(line, ask, serve))
     }
 
     fn enter(
@@ -214,6 +210,34 @@ impl<Q, A> Lane<Q, A> {
     /// No panic while it is locked leaves it half done.
     fn line(&self) -> MutexGuard<'_, Line<Q, A>> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q: Patient, A> Lane<Q, A> {
+    /// As [`join`](Self::join), unless the line stands still for something that the caller does not `stay` for, which is returned. Only
+    /// who takes is not to be passed: behind those who give back alone, and those who have left, the caller is served at once.
+    pub(crate) fn join_if(
+        self: &Arc<Self>,
+        ask: Q,
+        stays: impl FnOnce(&Setback) -> bool,
+        serve: impl FnOnce(Seat<Q, A>) -> Service,
+    ) -> Result<Place<A>, Setback> {
+        let line = self.line();
+        if line.is_paused {
+            if !line.has_takers() {
+                self.wake.notify_one();
+            } else if let Some(why) = line.why.as_ref().filter(|why| !stays(why)) {
+                return Err(why.clone().unsent());
+            }
+        }
+        Ok(self.enter(line, ask, serve))
+    }
+}
+
+impl<Q: Patient, A> Line<Q, A> {
+    /// Whether somebody is in line who must not be passed.
+    fn has_takers(&self) -> bool {
+        self.waiting.iter().any(|turn| !turn.is_left() && turn.ask.takes())
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_core::{Amount, CostError, Dimension, LimitType, RatePlanner, Settle};
 use sluice_vendors::{Kept, Vendor};
+use tokio::time::Instant;
 
 use crate::acquire::AcquireError;
 use crate::attempt::{known, saw, stopped, unknown};
@@ -11,7 +12,7 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released};
 use crate::grant::{Grant, Hold, Part};
-use crate::lane::{Lane, NoAnswer, Seat, Service};
+use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
 use crate::metrics;
 use crate::request::Quantity;
 use crate::store::{IfAmbiguous, StoreError, Written};
@@ -68,6 +69,7 @@ impl SettleError {
 
 /// Calls of one bucket that are settled: those of a process at one time share a write.
 pub(crate) type SettleLane = Lane<Settle, Result<Amount, SettleError>>;
+type SettleTurn = Turn<Settle, Result<Amount, SettleError>>;
 
 /// Calls in one write.
 const MOST_AT_ONCE: usize = 256;
@@ -192,7 +194,8 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
         let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
         match entry.settles.join(settle.clone(), service).answer().await {
             Ok(answer) => return answer,
-            Err(NoAnswer::NotServed) => {}
+            // This line never stands still.
+            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
             Err(NoAnswer::Lost) => return Err(AcquireError::Store(stopped("UpdateItem")).into()),
         }
     }
@@ -200,13 +203,36 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Settle, Result<Amount, SettleError>>) {
     // A caller that has gone away is settled all the same: its call was made.
-    while let Some(turns) = seat.next_with_the_gone(MOST_AT_ONCE).await {
-        let calls: Vec<Settle> = turns.iter().map(|turn| turn.ask.clone()).collect();
-        match write(&inner, &entry, &calls).await {
-            Ok(changes) => turns.into_iter().zip(changes).for_each(|(turn, change)| turn.answer(Ok(change))),
-            Err(error) => turns.into_iter().for_each(|turn| turn.answer(Err(error.clone()))),
+    while let Some(mut line) = seat.next_with_the_gone(usize::MAX).await {
+        let began = Instant::now();
+        while !line.is_empty() {
+            let later = line.split_off(line.len().min(MOST_AT_ONCE));
+            let together = std::mem::replace(&mut line, later);
+            let Err(error) = settle_together(&inner, &entry, together).await else { continue };
+            // The line takes the time of one request: writes go on for those behind as long as one more ends within it.
+            if began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request() {
+                let rest = std::mem::take(&mut line).into_iter();
+                rest.for_each(|turn| turn.answer(Err(AcquireError::from(error.clone().unsent()).into())));
+            }
         }
         seat.batch_is_over();
+    }
+}
+
+/// Answers all of `turns`; the error if DynamoDB is out.
+async fn settle_together(inner: &Inner, entry: &Entry, turns: Vec<SettleTurn>) -> Result<(), StoreError> {
+    let calls: Vec<Settle> = turns.iter().map(|turn| turn.ask.clone()).collect();
+    let error = match write(inner, entry, &calls).await {
+        Ok(changes) => {
+            turns.into_iter().zip(changes).for_each(|(turn, change)| turn.answer(Ok(change)));
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    turns.into_iter().for_each(|turn| turn.answer(Err(error.clone())));
+    match error {
+        SettleError::Acquire(AcquireError::Store(error)) if error.is_unavailable() => Err(error),
+        _ => Ok(()),
     }
 }
 

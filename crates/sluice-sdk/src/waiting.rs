@@ -83,9 +83,7 @@ impl Setback {
     /// The same for a caller that nothing was sent for.
     pub(crate) fn unsent(self) -> Self {
         match self {
-            Self::Out(StoreError::Unavailable { operation, message, .. }) => {
-                Self::Out(StoreError::Unavailable { operation, message, maybe_applied: false })
-            }
+            Self::Out(error) => Self::Out(error.unsent()),
             other => other,
         }
     }

@@ -5,8 +5,8 @@ use shuttle::sync::{Arc, Mutex};
 use std::sync::PoisonError;
 
 use crate::poll::Poll;
-use crate::sdk::lane::{Lane, Place, Seat, Service, Turn};
-use crate::sync;
+use crate::sdk::lane::{Lane, NoAnswer, Patient, Place, Seat, Service, Turn};
+use crate::sync::{self, Instant};
 use crate::waiting::Setback;
 
 /// What a caller asks.
@@ -14,8 +14,20 @@ use crate::waiting::Setback;
 pub enum Ask {
     /// One slot, waiting for it.
     Take(usize),
+    /// One slot, now or not at all.
+    Try,
     /// One slot back.
     Give,
+}
+
+impl Patient for Ask {
+    fn stays_until(&self) -> Option<Instant> {
+        (*self != Self::Try).then_some(Instant)
+    }
+
+    fn takes(&self) -> bool {
+        *self != Self::Give
+    }
 }
 
 /// What the callers of a lane and its service share.
@@ -80,6 +92,19 @@ impl Bucket {
             self.lane.wake();
         }
         Waits(place)
+    }
+
+    /// Takes a slot if one is free now and nobody waits for one.
+    pub async fn try_take(self: &Arc<Self>) -> Option<Granted> {
+        loop {
+            let bucket = Arc::clone(self);
+            let service = move |seat| -> Service { Box::pin(serve(bucket, seat)) };
+            match self.lane.join_if(Ask::Try, |_| false, service).ok()?.answer().await {
+                Ok(granted) => return granted.0.is_some().then_some(granted),
+                Err(NoAnswer::Behind(_)) => return None,
+                Err(NoAnswer::NotServed | NoAnswer::Lost) => {}
+            }
+        }
     }
 
     /// Takes a slot, asking again if nobody serves.
@@ -174,6 +199,11 @@ fn answer(bucket: &Arc<Bucket>, turns: Vec<Turn<Ask, Granted>>) -> Vec<Turn<Ask,
                 bucket.order.lock().unwrap_or_else(PoisonError::into_inner).push(who);
                 turn.answer(Granted(Some(Arc::clone(bucket))));
             }
+            Ask::Try if waiting.is_empty() && bucket.free() > 0 => {
+                bucket.free.fetch_sub(1, Ordering::SeqCst);
+                turn.answer(Granted(Some(Arc::clone(bucket))));
+            }
+            Ask::Try => turn.answer(Granted::none()),
             _ => waiting.push(turn),
         }
     }

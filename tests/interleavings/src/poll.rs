@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
+use crate::sync::Instant;
 use crate::waiting::Setback;
 
 #[derive(Debug, Default)]
 pub(crate) struct Poll;
 
+/// Those whom a pause keeps waiting.
+pub(crate) struct Company {
+    pub(crate) crowd: Option<u32>,
+    pub(crate) until: Option<Instant>,
+    pub(crate) gives_back: bool,
+}
+
 impl Poll {
-    pub(crate) fn next(&mut self, _: &Setback, _: Option<u32>) -> Duration {
+    pub(crate) fn next(&mut self, _: &Setback, _: Company) -> Duration {
         Duration::MAX
     }
 

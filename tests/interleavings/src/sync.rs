@@ -85,7 +85,7 @@ pub(crate) async fn sleep(pause: Duration) {
 }
 
 /// Deadlines are of no matter here: callers are dropped instead.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant;
 
 pub(crate) async fn timeout_at<F: Future>(_: Instant, future: F) -> Result<F::Output, Elapsed> {

@@ -77,6 +77,23 @@ fn callers_that_are_dropped_hold_nobody_up_and_lose_nothing() {
     });
 }
 
+/// A pause ends by a wake-up alone here: one that is held through it is a deadlock, since it gives what the other waits for.
+#[test]
+fn who_does_not_wait_is_not_held_through_a_pause_of_those_who_do() {
+    check(|| {
+        let bucket = Bucket::new(0);
+        let (waits, tries) = (caller(&bucket, 0), Arc::clone(&bucket));
+        let tries = Box::pin(async move {
+            for _ in 0..2 {
+                assert!(tries.try_take().await.is_none());
+            }
+            while tries.join(Ask::Give).answer().await.is_none() {}
+        });
+        on_tasks(vec![waits, tries]);
+        assert_eq!(bucket.free(), 1);
+    });
+}
+
 #[test]
 fn callers_are_served_in_the_order_in_which_they_came() {
     check(|| {

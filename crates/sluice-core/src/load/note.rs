@@ -20,6 +20,10 @@ use crate::timestamp::Timestamp;
 /// costs fewer writes, and the crowd follows later.
 pub const NOTE_EVERY: Duration = Duration::from_secs(8);
 
+/// The most processes that can have noted themselves in a period: DynamoDB takes 1,000 writes a second of one
+/// row. A larger count was not written by notes.
+pub const MOST_NOTED: u32 = 8_000;
+
 /// Adds a process to the period that the row is in.
 ///
 /// Interleaving that the condition stops: another process begins the next period first, and this one is

@@ -11,7 +11,7 @@ use crate::acquire::AcquireError;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
 use crate::outcome::RetryIn;
-use crate::poll::Poll;
+use crate::poll::{Company, Poll};
 use crate::waiting::Setback;
 
 /// A caller that is refused is kept so long by the return of what its other dimensions granted. That goes on by itself.
@@ -75,7 +75,8 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
             if !setback.is_waited_out(terms.in_line(inner)) {
                 return setback.answer();
             }
-            let pause = poll.next(&setback, wants[at].entry.load.crowd());
+            let crowd = wants[at].entry.load.crowd();
+            let pause = poll.next(&setback, Company { crowd, until: Some(until), gives_back: false });
             (first, why) = (at, Some(setback));
             sleep(pause).await;
         }

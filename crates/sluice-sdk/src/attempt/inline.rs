@@ -10,7 +10,7 @@ use super::{Answer, Fresh, Terms, Want, behind, round, stopped, too_late};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::give_back::{RELEASE_PATIENCE, ReleaseError, Released};
-use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
+use crate::lane::{Lane, NoAnswer, Patient, Seat, Service, Turn};
 use crate::load::InLine;
 use crate::poll::Poll;
 use crate::waiting::{Patience, Setback};
@@ -103,6 +103,19 @@ impl InlineAsk {
     }
 }
 
+impl Patient for InlineAsk {
+    fn stays_until(&self) -> Option<Instant> {
+        match self {
+            Self::Take { terms, .. } => terms.stays_until(),
+            Self::Release { until, .. } => Some(*until),
+        }
+    }
+
+    fn takes(&self) -> bool {
+        matches!(self, Self::Take { .. })
+    }
+}
+
 /// Takes slots, waiting in line for them where `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
@@ -110,8 +123,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     loop {
         let ask = InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
         let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let takes = |ask: &InlineAsk| matches!(ask, InlineAsk::Take { .. });
-        let place = match want.entry.inline.join_if(ask, stays, takes, service(inner, &want.entry)) {
+        let place = match want.entry.inline.join_if(ask, stays, service(inner, &want.entry)) {
             Ok(place) => place,
             Err(setback) => return behind(inner, std::slice::from_ref(want), setback),
         };
@@ -119,6 +131,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
             Some(Ok(Reply::Taken(answer))) => return answer,
             Some(Ok(Reply::Released(_)) | Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
             Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Behind(setback))) => return behind(inner, std::slice::from_ref(want), setback),
             None => {
                 drop(in_line);
                 return too_late(inner, std::slice::from_ref(want), want.entry.inline.why());
@@ -141,7 +154,8 @@ pub(crate) async fn release(
         match place.answer().await {
             Ok(Reply::Released(released)) => return released,
             Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
-            Err(NoAnswer::NotServed) => {}
+            // A release waits for the time that it is tried.
+            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
         }
     }
 }

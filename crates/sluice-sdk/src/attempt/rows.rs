@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use sluice_core::{Cost, Dimension, LeaseId};
+use tokio::time::Instant;
 
 use super::{Answer, Fresh, Terms, Want, behind, round, stopped, too_late};
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::Part;
-use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
+use crate::lane::{Lane, NoAnswer, Patient, Seat, Service, Turn};
 use crate::load::InLine;
 use crate::poll::Poll;
 use crate::waiting::Setback;
@@ -43,6 +44,12 @@ impl RowAsk {
     }
 }
 
+impl Patient for RowAsk {
+    fn stays_until(&self) -> Option<Instant> {
+        self.terms.stays_until()
+    }
+}
+
 /// Takes the costs of all `wants` through the lane of their set, waiting in line for slots where `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
     let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
@@ -58,13 +65,14 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         let service =
             |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };
         let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let place = match lane.join_if(ask.clone(), stays, |_| true, service) {
+        let place = match lane.join_if(ask.clone(), stays, service) {
             Ok(place) => place,
             Err(setback) => return behind(inner, wants, setback),
         };
         match place.answer_until(terms.stays_until()).await {
             Some(Ok(answer)) => return answer,
             Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Behind(setback))) => return behind(inner, wants, setback),
             Some(Err(NoAnswer::Lost)) => return Err(stopped("TransactWriteItems").into()),
             None => {
                 drop(in_line);

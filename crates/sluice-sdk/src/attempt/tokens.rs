@@ -15,7 +15,7 @@ use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::grant::{Part, Parts};
-use crate::lane::{Lane, NoAnswer, Seat, Service, Turn, Waiting, stay};
+use crate::lane::{Lane, NoAnswer, Patient, Seat, Service, Turn, Waiting, stay};
 use crate::poll::Poll;
 use crate::prefetch;
 use crate::store::{IfAmbiguous, Item, Written};
@@ -24,7 +24,7 @@ use crate::waiting::Setback;
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
 type TokenTurn = Turn<TokenAsk, Answer>;
 
-/// Callers in one write: any number, but a write that plans for a thousand keeps the next from being sent.
+/// Callers in one plan and its write: any number, but a plan for very many keeps the write from being sent.
 const MOST_AT_ONCE: usize = 1_024;
 
 /// What one caller wants of a rate bucket.
@@ -47,19 +47,26 @@ impl TokenAsk {
     }
 }
 
+impl Patient for TokenAsk {
+    fn stays_until(&self) -> Option<Instant> {
+        self.terms.stays_until()
+    }
+}
+
 /// Takes the cost through the lane of the bucket.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let lane = &*want.entry.tokens;
     loop {
         let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), seat)) };
         let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let place = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, |_| true, service) {
+        let place = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, service) {
             Ok(place) => place,
             Err(setback) => return setback.answer(),
         };
         match place.answer_until(terms.stays_until()).await {
             Some(Ok(answer)) => return answer,
             Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Behind(setback))) => return setback.answer(),
             Some(Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
             None => return too_late(inner, std::slice::from_ref(want), lane.why()),
         }
@@ -67,8 +74,9 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
-    let mut poll = Poll::default();
-    while let Some(turns) = seat.next(MOST_AT_ONCE).await {
+    let mut poll = Poll::uncounted();
+    // All who are in line: while DynamoDB is out, nobody stands unheard behind a write's worth of others.
+    while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
         let (inner, entry) = (&inner, &entry);
         let mut batch = Batch { inner, entry, turns, waiting: None, orphans: Vec::new(), lot: None };
@@ -78,7 +86,7 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, An
     }
 }
 
-/// The callers of one write, in order.
+/// The callers of a round, in order. A write is for the first [`MOST_AT_ONCE`] of them.
 struct Batch<'a> {
     inner: &'a Arc<Inner>,
     entry: &'a Arc<Entry>,
@@ -94,7 +102,7 @@ struct Batch<'a> {
 /// A write on its way, with what it takes for whom.
 struct Sent {
     planned: Planned,
-    /// For each caller in order, the tokens up to and with its own, where the write takes them.
+    /// For each caller that was planned for, in order, the tokens up to and with its own, where the write takes them.
     upto: Vec<Option<Amount>>,
     total: Amount,
     prefetched: Amount,
@@ -184,7 +192,7 @@ impl Batch<'_> {
 
     /// The write for all who fit. Where nobody does, and the reading may be believed, all are answered.
     fn plan(&mut self, reading: &Reading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
-        let claims: Vec<Claim> = self.turns.iter().map(|turn| turn.ask.claim()).collect();
+        let claims: Vec<Claim> = self.turns.iter().take(MOST_AT_ONCE).map(|turn| turn.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
         let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
@@ -206,7 +214,8 @@ impl Batch<'_> {
             let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
             return Ok(Some(Sent { planned, upto: vec![Some(total)], total, prefetched, now, began }));
         }
-        for (turn, answer) in std::mem::take(&mut self.turns).into_iter().zip(batch.answers) {
+        let later = self.turns.split_off(claims.len());
+        for (turn, answer) in std::mem::replace(&mut self.turns, later).into_iter().zip(batch.answers) {
             let answer = self.no(answer, turn.ask.cost);
             turn.answer(answer);
         }

@@ -11,7 +11,7 @@ use crate::acquire::AcquireError;
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::config::Leases;
-use crate::poll::Poll;
+use crate::poll::{Company, Poll};
 use crate::request::Ask;
 use crate::store::StoreError;
 use crate::waiting::Setback;
@@ -51,7 +51,8 @@ pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
         if !why.is_waited_out(terms.in_line(inner)) {
             return Err(why);
         }
-        sleep(poll.next(&why, None).min(terms.patience())).await;
+        let company = Company { until: Some(until), ..Company::default() };
+        sleep(poll.next(&why, company).min(terms.patience())).await;
     }
 }
 

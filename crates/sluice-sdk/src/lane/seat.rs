@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Lane, Reply, Turn, Waiting};
-use crate::poll::Poll;
-use crate::sync::{Arc, Ordering, sleep, yield_now};
+use super::{Lane, Patient, Reply, Turn, Waiting};
+use crate::poll::{Company, Poll};
+use crate::sync::{Arc, Instant, Ordering, sleep, yield_now};
 use crate::waiting::Setback;
 
 /// Passes over the tasks of the thread before a batch is taken, while callers keep coming: a bound, and no more.
@@ -78,7 +78,9 @@ impl<Q, A> Seat<Q, A> {
         let mut line = self.lane.line();
         (line.is_out, line.why) = (false, None);
     }
+}
 
+impl<Q: Patient, A> Seat<Q, A> {
     /// After a batch of `served` callers of which some may wait, for what is told with them. Drops what nobody took: it goes to the
     /// next in line, if that asks for as much, or back. Pauses where someone waits, and says so: for longer where a `crowd` of
     /// processes does.
@@ -99,19 +101,42 @@ impl<Q, A> Seat<Q, A> {
         if waiting.len() < served {
             poll.succeeded();
         }
-        let pause = poll.next(&why, crowd());
-        self.pause(waiting, why, pause).await;
+        self.pause(waiting, why, |why, until, gives_back| {
+            poll.next(why, Company { crowd: crowd(), until, gives_back })
+        })
+        .await;
         true
     }
 
-    /// Puts callers that wait back to the head of the line, in their order, and pauses.
-    async fn pause(&self, turns: Vec<Turn<Q, A>>, why: Setback, pause: Duration) {
-        {
+    /// Puts callers that wait back to the head of the line, in their order, and pauses. Who came since the batch was taken and does not
+    /// wait hears why, as if it had come now; where nobody is left whom it would pass, it is served at once.
+    async fn pause(
+        &self,
+        turns: Vec<Turn<Q, A>>,
+        why: Setback,
+        length: impl FnOnce(&Setback, Option<Instant>, bool) -> Duration,
+    ) {
+        let pause = {
             let mut line = self.lane.line();
-            turns.into_iter().rev().for_each(|turn| line.waiting.push_front(turn));
-            line.why = Some(why.following(line.why.as_ref()));
+            let came: Vec<_> = line.waiting.drain(..).collect();
+            line.waiting.extend(turns);
+            let why = why.following(line.why.as_ref());
+            let is_blocked = line.has_takers();
+            if !is_blocked && !came.is_empty() {
+                self.lane.wake.notify_one();
+            }
+            for turn in came {
+                match is_blocked && turn.ask.stays_until().is_none() {
+                    true => drop(turn.reply.send(Reply::Behind(why.clone().unsent()))),
+                    false => line.waiting.push_back(turn),
+                }
+            }
+            let until = line.waiting.iter().filter_map(|turn| turn.ask.stays_until()).min();
+            let pause = length(&why, until, line.waiting.iter().any(|turn| !turn.ask.takes()));
+            line.why = Some(why);
             (line.is_paused, line.is_out) = (true, false);
-        }
+            pause
+        };
         tokio::select! {
             biased;
             () = sleep(pause) => {}

@@ -81,6 +81,16 @@ impl StoreError {
     pub const fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
+
+    /// The same for one whose own request was never sent.
+    pub(crate) fn unsent(self) -> Self {
+        match self {
+            Self::Unavailable { operation, message, .. } => {
+                Self::Unavailable { operation, message, maybe_applied: false }
+            }
+            other => other,
+        }
+    }
 }
 
 /// What is known of a request that failed.

@@ -1,0 +1,105 @@
+//! How long those who wait pause beside a crowd of others, and whom their pause may not hold up.
+
+use std::time::Duration;
+
+use sluice_core::schema::{CROWD, CROWD_PERIOD, KEY};
+use sluice_core::{Load, NOTE_EVERY};
+use sluice_sdk::{Client, RetryReason};
+use sluice_testkit::Fault;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::kind::Kind;
+use crate::world::{World, dimension, number, refusal, take, text};
+
+const SLOTS: &str = "elevenlabs#concurrent";
+const KINDS: [Kind; 2] = [Kind::Rows, Kind::Inline];
+
+/// One slot, and a count of the processes that wait for it that no process wrote.
+async fn crowded(kind: Kind) -> World {
+    let world = World::embedded().await.with(kind);
+    world.slots(SLOTS, 1).await;
+    let period = world.dynamo.clock().now().micros() / i64::try_from(NOTE_EVERY.as_micros()).unwrap();
+    let row = [
+        (KEY, text(&Load::key(&dimension(SLOTS)))),
+        (CROWD_PERIOD, number(&period.to_string())),
+        (CROWD, number("1000000000")),
+    ];
+    world.put(row.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    world
+}
+
+/// A call that takes no time, and when it began.
+fn waits(client: &Client, patience: Duration) -> JoinHandle<Option<Instant>> {
+    let slot = client.slot(SLOTS).timeout(patience);
+    tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(Instant::now())).await.ok() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_that_nobody_is_in_delays_a_slot_by_two_seconds_at_most() {
+    for kind in KINDS {
+        let world = crowded(kind).await;
+        let held = take(&world.client(), SLOTS).await;
+        let client = world.client();
+        let waiting = waits(&client, Duration::from_secs(60));
+        sleep(Duration::from_secs(3)).await;
+        held.release().await.unwrap();
+        let released = Instant::now();
+        let began = waiting.await.unwrap().expect("a slot is free for most of its time");
+        assert!(began - released <= Duration::from_millis(2_100), "{kind:?}: {:?}", began - released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_is_not_held_through_a_pause_of_those_who_do() {
+    let look = Duration::from_millis(150);
+    for kind in KINDS {
+        let world = crowded(kind).await;
+        let _held = take(&world.client(), SLOTS).await;
+        let client = world.client();
+        let _waiting = waits(&client, Duration::from_secs(100));
+        sleep(Duration::from_secs(1)).await;
+        world.dynamo.faults().draw(move |_| Some(Fault::Delay(look)));
+        // They come at any time of a look and of the pause after it.
+        for _ in 0..200 {
+            let asked = Instant::now();
+            assert_eq!(refusal(&client, SLOTS).await.reason(), RetryReason::NoFreeSlot);
+            assert!(asked.elapsed() <= look * 2, "{kind:?}: {:?}", asked.elapsed());
+            sleep(Duration::from_millis(31)).await;
+        }
+    }
+}
+
+/// While DynamoDB throttles, the crowd looks seldom; the slot that it waits for is given back at once when that ends.
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_pause_as_long_as_the_crowd_that_waits_for_it() {
+    for _ in 0..5 {
+        let world = crowded(Kind::Inline).await;
+        let client = world.client();
+        let held = take(&client, SLOTS).await;
+        let _waiting = waits(&client, Duration::from_secs(100));
+        sleep(Duration::from_secs(1)).await;
+        world.dynamo.faults().draw(|_| Some(Fault::throttled()));
+        let releasing = tokio::spawn(held.release());
+        sleep(Duration::from_secs(3)).await;
+        world.dynamo.faults().clear();
+        timeout(Duration::from_millis(500), releasing).await.expect("at once").unwrap().unwrap();
+    }
+}
+
+/// All of them know when it ends.
+#[tokio::test(start_paused = true)]
+async fn processes_that_wait_for_the_end_of_a_cool_down_do_not_ask_in_the_same_instant() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 100).await;
+    let clients: Vec<Client> = (0..40).map(|_| world.client()).collect();
+    clients[0].cool_down(SLOTS, Duration::from_millis(20_300)).await.unwrap();
+    let waiting: Vec<_> = clients.iter().map(|client| waits(client, Duration::from_secs(100))).collect();
+    let mut began = Vec::new();
+    for waiting in waiting {
+        began.push(waiting.await.unwrap().expect("a slot is free after the cool-down"));
+    }
+    let (first, last) = (began.iter().min().unwrap(), began.iter().max().unwrap());
+    let spread = *last - *first;
+    assert!((5..=100).contains(&spread.as_millis()), "{spread:?}");
+}
