@@ -167,6 +167,10 @@ impl Caller {
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
         let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
+        // By a time that is behind, before a reply has told it, a start may lie before its asking: as if it had been asked for then.
+        let is_behind = self.process.machine.behind(now) > 0;
+        let asked_at = if is_behind { grip.asked_at.min(grip.start_at.into()) } else { grip.asked_at };
+        let grip = Grip { asked_at, ..grip };
         let (mut shared, mut taken_at) = (false, grip.asked_at);
         for (name, cost) in &need.parts {
             let cost = i128::from(*cost) * 1_000_000;

@@ -37,6 +37,7 @@ mod times;
 mod universe;
 mod vandal;
 mod vendors;
+mod waits;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -119,7 +120,7 @@ fn simulation_keeps_every_promise() {
         .chain(ACTS.iter().copied())
         .chain(liveness::JUDGED)
         .chain(cost::judged())
-        .chain([times::JUDGED, lone::JUDGED])
+        .chain([times::JUDGED, lone::JUDGED, waits::JUDGED])
         .filter(|kind| !counts.contains_key(kind))
         .collect();
     assert!(silent.is_empty() || seeds < SEEDS, "never happened in {seeds} seeds: {}", silent.join(", "));

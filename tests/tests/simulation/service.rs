@@ -22,6 +22,7 @@ use crate::process::{Process, Role};
 use crate::row::Micros;
 use crate::times;
 use crate::universe::Universe;
+use crate::waits::Wait;
 
 const TOKENS: &str = "customer#rpm";
 const SLOTS: &str = "customer#concurrent";
@@ -171,7 +172,10 @@ impl Customer {
                 sleep(self.demand.holds).await;
                 Ok::<_, std::io::Error>(())
             });
-            let _ = watch.on(call).await;
+            let (wait, came) = (Wait::begins(PATIENCE), watch.on(call).await);
+            if !is_served {
+                wait.judge((&self.universe, &self.process), &came, false);
+            }
             self.counts(since, due, is_served);
             sleep(self.demand.rests.mul_f64(0.5 + self.rng.f64())).await;
         }

@@ -10,6 +10,7 @@ use super::{Caller, Dying, Need};
 use crate::liveness::Public;
 use crate::record::Grip;
 use crate::universe::Universe;
+use crate::waits::Wait;
 
 /// What a call does under a slot when its vendor has answered: it observes the reply, at most.
 const LONGEST_ANSWERS: Duration = Duration::from_secs(25);
@@ -54,7 +55,7 @@ impl Caller {
             Some(patience) => Public::Slot(patience, Duration::ZERO),
             None => Public::Slot(patience, call + longest),
         };
-        let watch = self.watch(bound);
+        let (watch, wait) = (self.watch(bound), Wait::begins(patience));
         let run = slot.run(async |slot| {
             begun.store(true, Ordering::SeqCst);
             let start_at = slot.start_at().micros();
@@ -84,6 +85,9 @@ impl Caller {
             Some(after) => timeout(after, run).await.ok(),
             None => Dying::new(run, dies_at).await,
         };
+        if let Some(came) = outcome.as_ref().filter(|_| !begun.load(Ordering::SeqCst)) {
+            wait.judge((&self.universe, &self.process), came, self.answers_alone);
+        }
         match outcome {
             None => self.universe.act("slot dropped", &self.process.name),
             Some(Err(SlotError::Acquire(error))) => self.failed(need, &error.to_string()),
