@@ -78,7 +78,8 @@ impl Client {
     /// dimensions are written in parallel, and what was granted is given back if any refuses. With a concurrency limit among
     /// them it is one transaction. A refusal that the process remembers costs no request.
     ///
-    /// Takes at most twice the time of a request (4.2 s) while DynamoDB does not answer: the write that is under way, and its own.
+    /// Takes at most twice the time of a request (4.2 s) while DynamoDB does not answer: the writes that are under way, and its own. With
+    /// several dimensions of which one answers, a second comes on top, for the return of what was granted.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read, a

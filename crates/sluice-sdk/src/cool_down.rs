@@ -39,7 +39,7 @@ impl Client {
     /// the pause is booked anew after it. What a process has in stock ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch))
     /// it may use for up to a second more, this one excepted.
     ///
-    /// Takes at most twice the time of a request (4.2 s).
+    /// Takes at most twice the time of a request (4.2 s), and three times if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a table that does not answer.

@@ -161,7 +161,7 @@ impl Client {
     /// moved back, as far as this process knows the time. What is doubtful about the limit ([`Limit::warning`]) is logged, event
     /// `limit.doubtful`.
     ///
-    /// Takes at most four times the time of a request (4.2 s).
+    /// Takes at most four times the time of a request (4.2 s), and five times if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`LimitsError`]: a change between rate and concurrency, a limit that is too large for inline leases, a row that cannot

@@ -97,7 +97,7 @@ impl Client {
     /// The vendor is told by the first part of the dimension's name, see [`Vendor::of`].
     ///
     /// Takes at most an attempt (1 s) and the time of a request (4.2 s) while DynamoDB does not answer, and of seven while others
-    /// conflict.
+    /// conflict. For a bucket that is not known yet, as much as the former comes on top of the latter.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.

@@ -120,7 +120,8 @@ impl Client {
     /// half the vendor's limit or more is left, in the bucket's own window, keep their level. A wait that cannot be read is counted
     /// (`sluice.vendor.unreadable_headers`), and is none.
     ///
-    /// Takes at most six times the time of a request (4.2 s) for each dimension, and once while DynamoDB does not answer.
+    /// Takes at most six times the time of a request (4.2 s) for each dimension, and once while DynamoDB does not answer. For a bucket
+    /// that is not known yet, an attempt (1 s) and a request come on top.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a table that does not answer. What was decided for one bucket stays.

@@ -34,7 +34,7 @@ impl Grant {
     /// Lets its leases end one lease time from now, and not earlier than they do. A grant without lease rows has nothing to
     /// renew.
     ///
-    /// Takes at most the time of a request (4.2 s) for each lease.
+    /// Takes at most the time of a request (4.2 s) for each lease, and of one more if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`RenewError::LeaseGone`] where a lease ended and was given back: the holder should stop calling the vendor, or go on

@@ -14,6 +14,7 @@ use sluice_testkit::{EmbeddedDynamo, Server};
 
 use crate::world::{TABLE, dimension, requests, sdk_config};
 
+mod every_call;
 mod proxy;
 
 use proxy::{Proxy, Stage};
