@@ -159,6 +159,12 @@ impl EmbeddedDynamo {
         Self { rows_on_a_page: Some(rows), ..self.clone() }
     }
 
+    /// The same with a meter of its own, which begins at zero.
+    #[must_use]
+    pub fn metered(&self) -> Self {
+        Self { meter: Meter::default(), ..self.clone() }
+    }
+
     /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {

@@ -47,6 +47,8 @@ pub(crate) struct Conditions {
     pub(crate) page: Option<u32>,
     /// Buckets that are removed and made anew while they are in use.
     pub(crate) rebirths: bool,
+    /// Valid but wrong numbers that someone writes into rows.
+    pub(crate) wrong_numbers: bool,
 }
 
 impl Conditions {
@@ -66,6 +68,7 @@ impl Conditions {
             snapshots: one_in("snapshots", 7),
             broken_bodies: one_in("broken-bodies", 5),
             rebirths: one_in("rebirths", 3),
+            wrong_numbers: one_in("wrong-numbers", 3),
             page: one_in("pages", 6).then(|| stream(seed, "page").u32(ROWS_ON_A_PAGE)),
         };
         // Half of the calm seeds stay so: what the ledger says of those must be exact.

@@ -1,5 +1,7 @@
 //! Cost: what each kind of operation sends, within the bounds of [`TABLE`].
 //!
+//! Units are judged with requests: a read and a write of one row a unit each, a transaction of two rows four.
+//!
 //! One process that is alone on three buckets of its own goes through the operations, one after the other, and its requests are counted.
 //! Where nothing goes wrong the bounds are exact. Each request that met a fault may be sent three times more, and what was applied without
 //! its sender knowing may have to be looked up: `FOR_A_FAULT`. Time that jumps and processes that die are no excuse: it has neither.
@@ -10,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
 use sluice_sdk::{Client, Grant, Leases, Outcome};
-use sluice_testkit::Operation;
+use sluice_testkit::{Operation, Usage};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -21,6 +23,9 @@ use crate::universe::Universe;
 
 /// What the names of its processes begin with.
 pub(crate) const NAMES: &str = "frugal-";
+
+/// Processes of this prefix are metered.
+pub(crate) const FRUGAL: &str = "frugal-";
 
 /// The process that sweeps, for others too.
 pub(crate) const HEALS: &str = "frugal-heals";
@@ -41,8 +46,14 @@ const LOOKS_A_SECOND: u64 = 30;
 /// A process that is refused scans the table, in four parts, every 8 s.
 const HEALS_A_MINUTE: u64 = 9;
 
-/// No bound.
-const MANY: u64 = u32::MAX as u64;
+/// Writes for a lease that a process gave back for others: its own, and tries that others were faster with.
+const FOR_A_LEASE: u64 = 6;
+
+/// Leases of which a scan may find that others were faster, in a turn.
+const LOST_IN_A_TURN: u64 = 30;
+
+/// Units of a transaction: two for each of its two rows.
+const TRANSACTION_UNITS: u64 = 4;
 
 /// What an operation sends at most: reads of rows, writes of one row, transactions.
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +143,10 @@ impl Frugal {
 
     /// Counts what one operation of a process sends.
     async fn counted<T>(&self, process: &Process, bound: Bound, operation: impl Future<Output = T>) -> T {
-        let before = process.tally.so_far();
+        let (before, units) = (process.tally.so_far(), process.dynamo.meter().total());
         let output = operation.await;
         self.judge(process, &before, bound);
+        self.judge_units(process, &before, (units, bound));
         output
     }
 
@@ -150,6 +162,22 @@ impl Frugal {
         self.universe.count(bound.name);
         if reads > bound.reads + more || writes > bound.writes + more || transactions > bound.transactions + more {
             self.universe.violated(format!("{}: {bound:?}, and with {faults} faults it sent {sent:?}", process.name));
+        }
+    }
+
+    /// Rows are small: a read of one and a write of one cost a unit each.
+    fn judge_units(&self, process: &Process, before: &Sent, (was, bound): (Usage, Bound)) {
+        let (sent, faults) = process.tally.so_far().since(before);
+        let is = process.dynamo.meter().total();
+        let more = FOR_A_FAULT * u64::try_from(faults).unwrap();
+        let most = bound.writes + more + TRANSACTION_UNITS * (bound.transactions + more);
+        let (writes, reads) = (is.write_units - was.write_units, is.read_units - was.read_units);
+        self.universe.count("cost: units judged");
+        if writes > most || reads > (bound.reads + more) as f64 {
+            let name = &process.name;
+            self.universe.violated(format!(
+                "{name}: {bound:?}, and with {faults} faults {sent:?} cost {writes} write units and {reads} read units"
+            ));
         }
     }
 
@@ -184,6 +212,7 @@ impl Frugal {
     async fn line(&mut self) {
         let Some(grant) = granted(&self.rows.client, ROWS).await else { return };
         let (waits, heals) = (self.waits.clone(), self.heals.clone());
+        let gave_back = self.universe.ledger(|ledger| ledger.gave_back(HEALS));
         let (waits_before, heals_before, began) = (waits.tally.so_far(), heals.tally.so_far(), Instant::now());
         let lasts = Duration::from_millis(self.rng.u64(1_000..=12_000));
         let slot = waits.client.slot(ROWS).timeout(lasts).run(async |_| Ok::<_, std::io::Error>(()));
@@ -199,9 +228,12 @@ impl Frugal {
         let heals_now = 1 + (seconds * HEALS_A_MINUTE).div_ceil(60);
         let scans = 4 * u64::from(self.universe.scenario.conditions.pages() + 1);
         let asked = seconds * 2 + 2;
-        // What it gives back is for all of the table, and as much as others left: no bound of its own writes.
         let reads = asked + heals_now * (scans + 4);
-        self.judge(&heals, &heals_before, bound(HEALED, reads, MANY, MANY));
+        // What it gives back is for all of the table, and as much as others left.
+        let gave_back = self.universe.ledger(|ledger| ledger.gave_back(HEALS)) - gave_back;
+        let given = FOR_A_LEASE * gave_back + LOST_IN_A_TURN * heals_now;
+        let writes = 4 + seconds + heals_now * (scans + 2) + given;
+        self.judge(&heals, &heals_before, bound(HEALED, reads, writes, 2 * asked + given));
         let _ = grant.release().await;
     }
 }

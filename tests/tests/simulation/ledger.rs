@@ -10,6 +10,7 @@ use crate::row::{BucketRow, LeaseRow, Micros};
 use crate::wire::Purpose;
 
 mod births;
+mod damage;
 mod inline;
 mod lives;
 mod loads;
@@ -23,6 +24,8 @@ mod vendor;
 
 use births::Births;
 pub(crate) use births::{MORTAL, name_of_life};
+pub(crate) use damage::FRAIL;
+use damage::{Damage, Kind, is_damage};
 use lives::Lives;
 use loads::{Loads, is_over_for_all};
 use marks::Marks;
@@ -77,6 +80,8 @@ pub(crate) struct Ledger {
     /// Leases of each process that others gave back, and how many it had left to them.
     pub(crate) swept: BTreeMap<String, u64>,
     pub(crate) abandoned: BTreeMap<String, u64>,
+    /// Leases that had ended, by who gave them back.
+    gave_back: BTreeMap<String, u64>,
     /// The anchor at which each rate bucket was last found full.
     filled: BTreeMap<String, Micros>,
     /// Checks that had something to judge: one that never has proves nothing.
@@ -101,6 +106,8 @@ pub(crate) struct Ledger {
     stood: Stood,
     /// When buckets were made, and removed.
     births: Births,
+    /// Wrong numbers in rows.
+    damage: Damage,
     /// Whether someone spoils rows: what cannot be read is not counted, and not given back.
     is_vandalized: bool,
 }
@@ -124,6 +131,11 @@ impl Ledger {
 
     pub(crate) fn leases(&self) -> impl Iterator<Item = (&String, &LeaseRow)> {
         self.leases.iter()
+    }
+
+    /// How many leases that had ended a process gave back so far.
+    pub(crate) fn gave_back(&self, process: &str) -> u64 {
+        self.gave_back.get(process).copied().unwrap_or(0)
     }
 
     pub(crate) fn bucket(&self, name: &str) -> Option<&BucketRow> {
@@ -188,9 +200,13 @@ impl Ledger {
         error: Micros,
     ) -> Result<Option<(String, Grip)>, String> {
         let (key, row) = (&change.key, change.row.as_ref());
+        if is_damage(writer, key) {
+            self.lease_damaged(key, row, now);
+            return Ok(None);
+        }
         let is_reclaimed = change.reclaims.contains(key);
         let before = self.leases.remove(key);
-        let after = row.and_then(LeaseRow::read);
+        let after = row.and_then(LeaseRow::read).map(|lease| self.damage.took(key, lease));
         if row.is_some() && after.is_none() {
             return Err(format!("{key} was written so that it cannot be read: {row:?}"));
         }
@@ -206,6 +222,7 @@ impl Ledger {
                     return Err(format!("{key} of {caller} was taken from it {} us before its end", ends - now));
                 }
                 let dimension = lease.dimension.clone();
+                self.damage.lease_gone(key, Kind::Row, is_reclaimed);
                 if is_reclaimed {
                     self.reclaimed(writer, &dimension, key, ends, (now, error))?;
                 }
@@ -241,6 +258,7 @@ impl Ledger {
             ));
         }
         self.came_back(bucket, ends, now, error);
+        *self.gave_back.entry(writer.name().to_owned()).or_default() += 1;
         match writer {
             Writer::Process(by) if !self.has_had_slots(bucket, now) => {
                 Err(format!("{key}: {by} swept a bucket that has no slots"))
@@ -266,6 +284,11 @@ impl Ledger {
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else {
             return Err(format!("the bucket {key} cannot be read after a write of {by}: {:?}", change.row));
         };
+        if is_damage(writer, key) {
+            self.bucket_damaged(key, after, now);
+            return Ok(None);
+        }
+        let after = self.damage.truly(after);
         let before = self.buckets.insert(key.clone(), after.clone());
         let Some(before) = before else { return self.made(writer, key, &after, now) };
         if after.blocked_until < before.blocked_until {

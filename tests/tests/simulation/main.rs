@@ -18,6 +18,7 @@ mod cost;
 mod disturbances;
 mod faults;
 mod foreign;
+mod frail;
 mod ice;
 mod journal;
 mod ledger;
@@ -172,12 +173,15 @@ const ACTS: &[&str] = &[
     "clock jumps",
     "cost: judged exactly",
     "cost: judged with its faults",
+    "cost: units judged",
     "dropped at an await",
     "holder vanishes",
     "inline: dead holders taken over",
     "inline: several take in one write",
     "inline: take and release in one write",
+    "judged: a call after a wrong number",
     "judged: a drain rate",
+    "judged: a lease that said more than it took",
     "judged: a mark",
     "judged: a note",
     "judged: a refusal",
@@ -186,6 +190,7 @@ const ACTS: &[&str] = &[
     "judged: a slot came back in time",
     "judged: a vendor's reply",
     "judged: an idle bucket keeps its rate",
+    "judged: no anchor of the future stays",
     "judged: the brim",
     "judged: upstream down",
     "limit changed",
@@ -214,6 +219,14 @@ const ACTS: &[&str] = &[
     "time jumps",
     "TTL deletes a lease",
     "TTL runs",
+    "wrong: a counter",
+    "wrong: a level below zero",
+    "wrong: a pause of days",
+    "wrong: an anchor of the future",
+    "wrong: slots above the capacity",
+    "wrong: the cost of a lease row",
+    "wrong: the cost of an inline lease",
+    "wrong: tokens above the capacity",
 ];
 
 fn report(seed: u64, steps: u64, verdict: Result<(), String>) {

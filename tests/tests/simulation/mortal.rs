@@ -28,7 +28,6 @@ use crate::universe::Universe;
 /// That a bucket is not there is remembered for a second, and told by a reply that took up to another.
 const UNKNOWN_FOR: Micros = 2_100_000;
 
-/// What a caller says in its slot.
 const WORK: Duration = Duration::from_millis(1_500);
 
 fn names() -> [String; 2] {
@@ -254,27 +253,12 @@ impl Caller {
         }
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let told = Told { at: start_at.into(), cost: Micros::from(cost) * 1_000_000, now, by: Teller::Grant };
-        let (taken_at, life) = self.taken_at(bucket, told, error)?;
+        let (taken_at, life) = taken_at(&self.universe, &self.process, bucket, told, error)?;
         let grip = Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: false, transacted: false };
         let need = Need::of(&name_of_life(bucket, life), cost);
         let id = self.universe.record(|record| record.granted(&self.process.name, &need, now, grip, taken_at));
         self.universe.count("judged: a call of a bucket that was made anew");
         Some((id, life))
-    }
-
-    /// When the tokens were taken that are there at a start, and of which life.
-    fn taken_at(&self, bucket: &str, told: Told, error: Micros) -> Option<(Micros, usize)> {
-        let found = self.universe.ledger(|ledger| {
-            let found = ledger.account(&self.process.name, bucket).told_start(bucket, told, error)?;
-            Ok((found.written_at, ledger.life_at(bucket, found.written_at)))
-        });
-        match found {
-            Ok((at, life)) => life.map(|(life, _)| (at, life)),
-            Err(violation) => {
-                self.universe.violated(violation);
-                None
-            }
-        }
     }
 
     fn carries(&self, bucket: &str, cost: i32, (asked_at, life): (Micros, Option<(usize, bool)>), retry: &RetryIn) {
@@ -285,7 +269,7 @@ impl Caller {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let at = Micros::from(ticket.start_at().micros());
         let told = Told { at, cost: Micros::from(cost) * 1_000_000, now, by: Teller::Ticket };
-        let Some((_, life)) = self.taken_at(bucket, told, error) else { return };
+        let Some((_, life)) = taken_at(&self.universe, &self.process, bucket, told, error) else { return };
         let (ticket, bucket) = (ticket.clone(), bucket.to_owned());
         self.queue.lock().unwrap().push_back(Carried { ticket, bucket, cost, asked_at, life });
     }
@@ -339,6 +323,27 @@ impl Caller {
                 self.process.name,
                 now - asked_at
             ));
+        }
+    }
+}
+
+/// When the tokens were taken that are there at a start which a caller of a process was told, and of which life of their bucket.
+pub(crate) fn taken_at(
+    universe: &Universe,
+    process: &Process,
+    bucket: &str,
+    told: Told,
+    error: Micros,
+) -> Option<(Micros, usize)> {
+    let found = universe.ledger(|ledger| {
+        let found = ledger.account(&process.name, bucket).told_start(bucket, told, error)?;
+        Ok((found.written_at, ledger.life_at(bucket, found.written_at)))
+    });
+    match found {
+        Ok((at, life)) => life.map(|(life, _)| (at, life)),
+        Err(violation) => {
+            universe.violated(violation);
+            None
         }
     }
 }

@@ -282,7 +282,7 @@ pub(crate) const fn number(value: String) -> AttributeValue {
 }
 
 /// Millionths as a decimal.
-fn seconds(micros: i128) -> String {
+pub(crate) fn seconds(micros: i128) -> String {
     let sign = if micros < 0 { "-" } else { "" };
     format!("{sign}{}.{:06}", micros.abs() / 1_000_000, micros.abs() % 1_000_000)
 }

@@ -18,7 +18,7 @@ use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
-use crate::{cost, disturbances, foreign, lone, mortal, service};
+use crate::{cost, disturbances, foreign, frail, lone, mortal, service};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -88,6 +88,7 @@ async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     cost::begin(&universe, &operator, &mut tasks).await;
     lone::begin(&universe, &operator, &mut tasks).await;
     mortal::begin(&universe, &operator, &mut tasks).await;
+    frail::begin(&universe, &operator, &mut tasks).await;
     others::everyone(&universe, &mut rng, &mut tasks);
     disturbances::begin(&universe, &mut tasks);
     foreign::found(&universe).await;
@@ -221,7 +222,7 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     } else {
         universe.dynamo.clock().advance(ALL_LEASES_ENDED);
     }
-    let lost = universe.ledger(|ledger| ledger.gaps.values().any(|gap| *gap != 0));
+    let lost = universe.ledger(|ledger| ledger.gaps.values().any(|gap| *gap != 0) || ledger.has_wrong_leases());
     // A loss that no lease tells of is noted by one sweep and put right by the next, once both know the bucket.
     let sweeps = if lost { 4 } else { 2 };
     let sweeper = universe.process("last sweeper", Role::Sweeper, |client| client);

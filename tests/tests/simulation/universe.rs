@@ -13,6 +13,7 @@ use sluice_testkit::{EmbeddedDynamo, Fault, Faults, TestClock};
 
 use crate::callers::Message;
 use crate::conditions::stream;
+use crate::cost;
 use crate::disturbances::Disturbances;
 use crate::ice::Ice;
 use crate::journal::Journal;
@@ -132,6 +133,7 @@ impl Universe {
         faults.watch(move |answered| universe.see((&who, role), answered, &its));
         faults.refuse_signatures_off_by(SIGNATURES);
         let dynamo = self.dynamo.apart(faults);
+        let dynamo = if name.starts_with(cost::FRUGAL) { dynamo.metered() } else { dynamo };
         let (time, shows) = (self.dynamo.clock().clone(), machine.clone());
         let clock = Clock::from_fn(move || Timestamp::from_micros(shows.shows(time.now().micros())));
         let (time, steady) = (self.dynamo.clock().clone(), machine.clone());

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::damage::FRAIL;
 use super::{Ledger, Writer};
 use crate::row::{BucketRow, Micros};
 use crate::wire::Purpose;
@@ -26,6 +27,17 @@ struct Life {
     born: Micros,
     gone: Micros,
     concurrent: bool,
+}
+
+impl Births {
+    /// Its bound is judged anew from now on.
+    pub(super) fn goes_on_as_another(&mut self, bucket: &str, now: Micros) {
+        let Some(lives) = self.0.get_mut(bucket) else { return };
+        let Some(last) = lives.last_mut() else { return };
+        last.gone = now;
+        let concurrent = last.concurrent;
+        lives.push(Life { born: now, gone: Micros::MAX, concurrent });
+    }
 }
 
 impl Ledger {
@@ -68,7 +80,7 @@ impl Ledger {
         }
         if !row.concurrent {
             self.stood.written(key, (writer, Purpose::Other), row, now);
-            if key.starts_with(MORTAL) {
+            if key.starts_with(MORTAL) || key.starts_with(FRAIL) {
                 self.changed.push((self.name_in_history(key), row.clone()));
             }
             return Ok(None);

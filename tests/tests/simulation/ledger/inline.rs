@@ -1,5 +1,6 @@
 //! Leases in the row of their bucket, as one write changes them.
 
+use super::damage::{Kind, is_damage};
 use super::{Ledger, Touched, Writer};
 use crate::row::{BucketRow, Micros};
 
@@ -13,7 +14,11 @@ impl Ledger {
         error: Micros,
     ) -> Result<bool, String> {
         let (key, by) = (&change.key, writer.name());
+        if is_damage(writer, key) {
+            return Ok(false);
+        }
         let Some(after) = change.row.as_ref().and_then(BucketRow::read) else { return Ok(false) };
+        let after = self.damage.truly(after);
         let Some(before) = self.buckets.get(key) else { return Ok(false) };
         let (mut released, mut ended) = (0, Vec::new());
         for (id, was) in &before.inline {
@@ -22,11 +27,15 @@ impl Ledger {
                     return Err(format!("{key}: {by} changed the lease {id} from {was:?} to {is:?}"));
                 }
                 Some(_) => {}
-                None if was.caller == by && !change.reclaims.contains(id) => released += 1,
+                None if was.caller == by && !change.reclaims.contains(id) => {
+                    released += 1;
+                    self.damage.lease_gone(id, Kind::Inline, false);
+                }
                 None if was.ends > now => {
                     return Err(format!("{key}: {by} took the lease {id} from its holder {} us early", was.ends - now));
                 }
                 None => {
+                    self.damage.lease_gone(id, Kind::Inline, true);
                     ended.push((id.clone(), was.ends));
                     *self.swept.entry(was.caller.clone()).or_default() += 1;
                 }

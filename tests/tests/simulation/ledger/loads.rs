@@ -136,6 +136,10 @@ impl Ledger {
         // The last sweep that began before, by every clock; the reading is no later than the write.
         let begun = self.loads.begun.get(by).into_iter().flatten().rev().find(|begun| **begun <= after.at - error);
         let window = Window { from: begun.copied().unwrap_or_default(), to: now.min(after.at + error), error };
+        if self.was_damaged(bucket, window.from.min(before.at)) {
+            self.judgements.push("load measured of wrong numbers");
+            return Ok(());
+        }
         if self.is_another_since(bucket, window.from) {
             // It is of no one bucket: the first reading may be of the last one. The next sweep's is judged.
             self.judgements.push("load measured across two buckets");

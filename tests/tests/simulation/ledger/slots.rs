@@ -24,6 +24,7 @@ impl Ledger {
         let before = *known;
         *known = gap;
         let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
+        let better = self.follows_from_wrong_rows(dimension, before, gap) || better;
         if !better && writer != Writer::Vandal {
             let what = if gap > before { "lost" } else { "minted" };
             let by = writer.name();
