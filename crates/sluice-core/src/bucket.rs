@@ -40,6 +40,7 @@ pub struct Bucket {
     capped: Option<Exact<Amount>>,
     lots: i64,
     returned: Amount,
+    repaired_at: Option<Timestamp>,
     observed: Amount,
     observed_version: Option<i64>,
     vendor_limit: Option<VendorLimit>,
@@ -82,6 +83,7 @@ impl Bucket {
             capped: None,
             lots: 0,
             returned: Amount::ZERO,
+            repaired_at: None,
             observed: Amount::ZERO,
             observed_version: None,
             vendor_limit: None,
@@ -232,6 +234,16 @@ impl Bucket {
     /// Tokens given back so far.
     pub(crate) const fn returned(&self) -> Amount {
         self.returned
+    }
+
+    /// When an anchor of the future was last moved back.
+    pub(crate) const fn repaired_at(&self) -> Option<Timestamp> {
+        self.repaired_at
+    }
+
+    /// The same bucket after a write that moved an anchor of the future back to `now`.
+    pub(crate) fn repaired(&self, tokens: Amount, now: Timestamp) -> Self {
+        Self { repaired_at: Some(now), ..self.moved(tokens, now) }.with_lot()
     }
 
     /// What replies of the vendor lowered it by so far.

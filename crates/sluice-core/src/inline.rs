@@ -120,9 +120,27 @@ impl InlineLeases {
     pub const fn held(&self) -> Amount {
         self.held
     }
+
+    /// What those hold together that say no more than the capacity.
+    #[must_use]
+    pub fn held_within(&self, capacity: Amount) -> Amount {
+        let believed = self.iter().filter(|(_, lease)| !lease.overstates(capacity));
+        believed.fold(Amount::ZERO, |sum, (_, lease)| sum.plus(lease.cost.amount()))
+    }
+
+    /// Whether a lease says that it holds more than the bucket has: its cost was edited, or the capacity was lowered since. What it took
+    /// cannot be told.
+    #[must_use]
+    pub fn overstates(&self, capacity: Amount) -> bool {
+        self.iter().any(|(_, lease)| lease.overstates(capacity))
+    }
 }
 
 impl InlineLease {
+    pub(crate) fn overstates(&self, capacity: Amount) -> bool {
+        self.cost.amount() > capacity
+    }
+
     fn read(id: &str, entry: Option<&dyn Row>) -> Option<(LeaseId, Self)> {
         let (id, row) = (LeaseId::new(String::from(id))?, entry?);
         // Rounded down, as everything that is given back.

@@ -65,6 +65,12 @@ impl Line {
         self.anchor > now.after(CLOCK_ERROR.saturating_mul(2))
     }
 
+    /// From when on it and another line rise side by side, as `now` shows it: at its anchor, before which it stands still. An anchor that is
+    /// far ahead will be moved back, and the lines are compared as they stand.
+    pub(crate) fn both_rise(self, now: Timestamp) -> Timestamp {
+        if self.is_far_ahead(now) { now } else { self.effect(now) }
+    }
+
     /// Tokens that flowed in since the anchor, rounded down.
     pub(crate) fn accrued_floor(self, now: Timestamp) -> Amount {
         self.rate.accrued_floor(self.span(now))

@@ -65,7 +65,8 @@ pub struct ReadAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drift {
-    /// Nothing can be said: a client that does not count wrote meanwhile, a lease cannot be read, or the limit changed.
+    /// Nothing can be said: a client that does not count wrote meanwhile, a lease cannot be read or says that it holds more than the
+    /// capacity, or the limit changed.
     Unknown,
     /// As far as can be seen, each slot is free or held by a lease.
     None,
@@ -86,7 +87,10 @@ impl Drift {
         // Numbers so far apart count nothing.
         let (Some(writes), Some(counted)) = (writes, counted) else { return Self::Unknown };
         let is_unreadable = |bucket: &Bucket| bucket.inline().is_some_and(|leases| !leases.unreadable().is_empty());
-        let unreadable = census.unreadable || is_unreadable(first) || is_unreadable(last);
+        // A lease that says more than the capacity would have all slots but its own taken for minted, and the bucket shut.
+        let overstates = |bucket: &Bucket| bucket.inline().is_some_and(|leases| leases.overstates(capacity));
+        let unreadable =
+            census.unreadable || [first, last].into_iter().any(|bucket| is_unreadable(bucket) || overstates(bucket));
         let same = first.limit().is_concurrent() && last.limit().is_concurrent() && last.limit().capacity() == capacity;
         if unreadable || !same || writes < 0 {
             return Self::Unknown;

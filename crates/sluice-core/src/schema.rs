@@ -61,6 +61,8 @@ pub const INLINE_ENDS: &str = "t";
 /// Rate bucket, optional: number of writes that took tokens ahead of demand. A return of tokens that were taken before the last
 /// of them would lift the line into what that one holds.
 pub const LOTS: &str = "lots";
+/// Rate bucket, optional: when an anchor of the future was last moved back.
+pub const REPAIRED_AT: &str = "repaired_at";
 /// Rate bucket, optional: monotone count of the tokens given back unused.
 pub const RETURNED: &str = "returned";
 /// Rate bucket, optional: monotone sum of what it was lowered by since the vendor said that less is left.

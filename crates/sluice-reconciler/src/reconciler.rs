@@ -117,7 +117,9 @@ impl Reconciler {
         // A sweep that read nothing at all has not been one, though its time ended before DynamoDB failed.
         let read_something = report.rows_scanned > 0 || report.segments_unscanned == 0;
         let ended = if error.is_none() && read_something { Ended::Well } else { Ended::InError };
-        for line in metrics(&self.environment, report, ended, Clock::system().now()) {
+        // CloudWatch drops metrics of an instant that is hours off.
+        let now = self.client.as_ref().map_or_else(|_| Clock::system().now(), Client::now);
+        for line in metrics(&self.environment, report, ended, now) {
             print(&line);
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Bucket, HEAL_EVERY, InlineLeases, NOTE_EVERY, Timestamp};
+use sluice_core::{Bucket, HEAL_EVERY, NOTE_EVERY, Timestamp};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -249,10 +249,11 @@ async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<(), AcquireError
 }
 
 /// Whether more slots are taken than the inline leases hold: the others have lease rows, which only a scan
-/// finds. One that is gone refuses nobody.
+/// finds. A lease that says more than there is hides none of them. One that is gone refuses nobody.
 fn may_have_rows(bucket: &Bucket) -> bool {
-    let taken = bucket.limit().capacity().minus(bucket.tokens());
-    bucket.limit().is_concurrent() && taken > bucket.inline().map_or_else(Default::default, InlineLeases::held)
+    let capacity = bucket.limit().capacity();
+    let held = bucket.inline().map_or_else(Default::default, |leases| leases.held_within(capacity));
+    bucket.limit().is_concurrent() && capacity.minus(bucket.tokens()) > held
 }
 
 /// Scans the table, or a part of it, unless another process does. False if this process may not.

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::sync::{Arc, AtomicBool, Instant, Mutex, MutexGuard, Notify, Ordering, PoisonError, oneshot, timeout_at};
 use crate::waiting::Setback;
@@ -32,6 +33,8 @@ struct Line<Q, A> {
     waiting: VecDeque<Turn<Q, A>>,
     /// Why the head of the line waits, until nobody does.
     why: Option<Setback>,
+    /// Since when the head of the line looks again, after a pause.
+    looks_since: Option<Instant>,
     /// Whether all in line wait, and nobody is being served.
     is_paused: bool,
     /// Whether callers who came before those in line are being served.
@@ -100,8 +103,15 @@ pub(crate) fn stay<Q, A>(waiting: &mut Waiting<Q, A>, turn: Turn<Q, A>, why: &Se
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line =
-            Line { waiting: VecDeque::new(), why: None, is_paused: false, is_out: false, alone: None, was_busy: false };
+        let line = Line {
+            waiting: VecDeque::new(),
+            why: None,
+            looks_since: None,
+            is_paused: false,
+            is_out: false,
+            alone: None,
+            was_busy: false,
+        };
         Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
@@ -186,6 +196,12 @@ impl<Q, A> Lane<Q, A> {
     /// Why the head of the line waits, or did when it looked last; `None` where nobody does.
     pub(crate) fn why(&self) -> Option<Setback> {
         self.line().why.clone()
+    }
+
+    /// For how long those who wait have looked again without an answer; `None` while they pause, or look for the first time.
+    pub(crate) fn looks_for(&self) -> Option<Duration> {
+        let line = self.line();
+        line.looks_since.filter(|_| line.is_out).map(|since| since.elapsed())
     }
 
     /// Those who wait may look again.

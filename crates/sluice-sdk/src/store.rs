@@ -10,8 +10,8 @@ use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, ReturnValue, TransactWriteItem};
-use sluice_core::schema::{DIRECTORY_KEY, KEY};
-use sluice_core::{CancellationReason, Delete, Put, Timestamp, Update, Write};
+use sluice_core::schema::KEY;
+use sluice_core::{CancellationReason, Delete, Put, Update, Write};
 
 use crate::clock_offset::DateReader;
 use crate::config::Config;
@@ -25,6 +25,7 @@ mod exchange;
 mod operation;
 mod read;
 mod request;
+mod time;
 mod translate;
 mod tries;
 
@@ -34,6 +35,7 @@ pub(crate) use exchange::{ATTEMPT_TIMEOUT, AttemptTimeout};
 pub(crate) use operation::Operation;
 pub(crate) use read::{Consistency, Page, Scan};
 use request::Reply;
+use time::Learning;
 pub(crate) use translate::{Attributes, value_text};
 
 /// A row as the AWS SDK returns it.
@@ -49,6 +51,7 @@ pub(crate) struct Store {
     requests: Arc<AtomicU64>,
     units: Arc<Units>,
     clock: Arc<TableClock>,
+    learning: Arc<Learning>,
     dates: DateReader,
 }
 
@@ -110,7 +113,17 @@ impl Store {
         let bounded = exchange::bounded(dynamo, attempt, http_client);
         let dynamo = Dynamo::from_conf(bounded.interceptor(dates.clone()).build());
         let (table, max_retries) = (config.table.clone(), config.max_retries);
-        Self { dynamo, table, max_retries, attempt, requests: Arc::default(), units: Arc::default(), clock, dates }
+        Self {
+            dynamo,
+            table,
+            max_retries,
+            attempt,
+            requests: Arc::default(),
+            units: Arc::default(),
+            clock,
+            learning: Arc::default(),
+            dates,
+        }
     }
 
     /// The same table, with its requests counted from nothing.
@@ -134,27 +147,6 @@ impl Store {
     /// The host that requests go to, once one went there.
     fn server(&self) -> Option<&str> {
         self.dates.server()
-    }
-
-    /// DynamoDB's time, for what is about to be written. At once, unless it is not known: then after a read of the table, of which
-    /// few are tried.
-    pub(crate) async fn time(&self) -> Result<Timestamp, StoreError> {
-        for _ in 0..CLOCK_READS {
-            if let Some(now) = self.clock.known() {
-                return Ok(now);
-            }
-            // A refusal tells the time too.
-            if let Err(error) = self.read(DIRECTORY_KEY).await {
-                return self.clock.known().ok_or(error);
-            }
-        }
-        self.clock.known().ok_or_else(|| StoreError::Unavailable {
-            operation: "GetItem",
-            message: String::from(
-                "DynamoDB's time cannot be told: this machine's clock is set again and again, or replies take over 3 s",
-            ),
-            maybe_applied: false,
-        })
     }
 
     pub(crate) fn table(&self) -> &str {
@@ -319,7 +311,3 @@ impl Store {
 
 /// What each reply tells of the units that it cost.
 const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
-
-/// Reads that are tried to learn DynamoDB's time, after a jump of this machine's clock or a long silence. One is enough, unless the
-/// clock jumps again meanwhile.
-const CLOCK_READS: u32 = 3;

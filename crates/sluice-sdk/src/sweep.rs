@@ -99,7 +99,7 @@ impl Client {
         report.clock_offset = self.clock_offset();
         if result.is_ok() && report.segments_unscanned == 0 {
             let left = options.budget.map(|budget| budget.saturating_sub(began.elapsed()));
-            log::add(&store, &report, store.clock().now(), left).await;
+            log::add(&store, &report, left).await;
         }
         report.requests = store.requests();
         report.log();

@@ -102,6 +102,19 @@ impl TableClock {
         })
     }
 
+    /// The steady clock, which nobody sets.
+    pub(crate) fn steady_micros(&self) -> i64 {
+        self.local.steady_micros()
+    }
+
+    /// The time by the steady clock alone, if a reply has come since that showed `asked_at`. For a caller that found this machine's clock set
+    /// right after each of several replies: a clock that is set all the time. (A machine that was stopped looks the same once, and not
+    /// after each of them.) What is shown is moved into the bracket, which is around the steady clock.
+    pub(crate) fn known_since(&self, asked_at: i64) -> Option<Timestamp> {
+        let is_heard = self.apart.load(Ordering::Acquire) != NEVER && self.heard_at.load(Ordering::Acquire) >= asked_at;
+        is_heard.then(|| self.now())
+    }
+
     /// What the replies say of this machine's clock, as it is now; `None` before the first.
     pub(crate) fn offset(&self) -> Option<ClockOffset> {
         let apart = self.local.now().micros().saturating_sub(self.local.steady_micros());

@@ -88,6 +88,16 @@ pub(crate) async fn sleep(pause: Duration) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant;
 
+impl Instant {
+    pub(crate) const fn now() -> Self {
+        Self
+    }
+
+    pub(crate) const fn elapsed(self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 pub(crate) async fn timeout_at<F: Future>(_: Instant, future: F) -> Result<F::Output, Elapsed> {
     Ok(pin!(future).await)
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::world::{World, dimension};
 
 mod anchors;
+mod asked;
 mod forgotten;
 mod leases;
 mod service;

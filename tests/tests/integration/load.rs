@@ -16,7 +16,7 @@ use crate::kind::Kind;
 use crate::recount::{SLOTS, known_to_sweeps, known_to_sweeps_of, sweep};
 use crate::world::{LEASE_TTL, World, dimension, number, settle, take, text};
 
-struct Item(HashMap<String, AttributeValue>);
+pub(crate) struct Item(pub(crate) HashMap<String, AttributeValue>);
 
 impl Row for Item {
     fn field(&self, name: &str) -> Option<Field<'_>> {

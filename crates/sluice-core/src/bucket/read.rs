@@ -14,8 +14,8 @@ use crate::rate::Rate;
 use crate::recount::Note;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED,
-    LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, RETURNED, Row, RowError, TOKENS,
-    VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError,
+    TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::timestamp::Timestamp;
 
@@ -47,6 +47,7 @@ impl Bucket {
             lots: schema::optional(row, LOTS, || schema::count(row, LOTS))?.unwrap_or(0),
             returned: schema::optional(row, RETURNED, || schema::amount(row, RETURNED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
+            repaired_at: schema::optional(row, REPAIRED_AT, || schema::timestamp(row, REPAIRED_AT))?.map(|at| at.get()),
             observed: schema::optional(row, OBSERVED, || schema::amount(row, OBSERVED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
             observed_version: schema::optional(row, OBSERVED_VERSION, || schema::count(row, OBSERVED_VERSION))?,

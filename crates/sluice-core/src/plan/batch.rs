@@ -82,10 +82,11 @@ impl<'a> RatePlanner<'a> {
     /// A batch without callers.
     #[must_use]
     pub fn batch(self, now: Timestamp, starts: Starts) -> RateBatch<'a> {
-        let (bucket, line) = (self.bucket(), self.line(now));
+        let bucket = self.bucket();
         let base = match bucket.tokens() > self.brim(now) {
-            true => Line::new(bucket.limit().capacity(), line.effect(now), bucket.limit().refill_rate()),
-            false => line,
+            // A full write leaves an anchor of the future where it is.
+            true => Line::new(bucket.limit().capacity(), bucket.line().effect(now), bucket.limit().refill_rate()),
+            false => self.line(now),
         };
         let lowest = Amount::from_micros(i64::MIN);
         let (lot, anchor) = (Lot::Without, Anchor::Stays);
@@ -97,7 +98,8 @@ impl RateBatch<'_> {
     /// Whether `claim` fits behind those that it has; `Write` holds S.
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {
-        judge(self.planner.bucket(), self.base, claim, self.total.plus(claim.cost.amount()), self.now)
+        let upto = self.total.plus(claim.cost.amount());
+        self.planner.with_next_repair(judge(self.planner.bucket(), self.base, claim, upto, self.now), self.now)
     }
 
     /// Takes the tokens up to `upto`, as [`judge`](Self::judge) said of `claim`.

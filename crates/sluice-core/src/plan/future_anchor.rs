@@ -1,7 +1,8 @@
 //! An anchor in the future: what is left of a clock that was wrong, and how it is moved back.
 //!
 //! The line is flat before its anchor, so that a bucket whose anchor lies F ahead pays out what it holds and then nothing for F. Who has
-//! DynamoDB's time moves such an anchor back to it, in the write that takes, or in one of its own where nothing can be taken.
+//! DynamoDB's time takes from what it holds, by a plain write. Who finds too little there moves the anchor back to the time: in the write
+//! that books, or in one of its own.
 //!
 //! # What a repair does not give away
 //!
@@ -20,17 +21,26 @@
 //! - *No return crosses it.* A receipt asks for the anchor of its take. An anchor that moves back may meet one that stood there before,
 //!   to the microsecond, so that a repair counts as a lot, which no return crosses either.
 //!
-//! What the wrong write itself gained is paid out: up to C, since it found the bucket full. A client that keeps writing such anchors finds
-//! it full anew after each repair, and so gains up to C for each; without repairs it would gain that once, and everyone else would starve.
-//! No condition can tell its writes from those of a clock that is right. See `docs/semantics.md`, *What cannot be promised*.
+//! # At most one repair in C / R
+//!
+//! A wrong write finds the bucket full, and leaves it at C less what it takes: it gains C, and what is booked at that moment. After it the
+//! anchor lies ahead, and the same clock finds the line where it left it. A repair lets it find the bucket full again. So a client that
+//! keeps writing such anchors would gain C with each repair; the row says when the last one was made (`repaired_at`), and a repair asks
+//! that it was C / R ago. What such a client gains is then R a second more, on the average. Until the next repair callers are served from
+//! what the bucket holds, and told to come back when it may be repaired.
+//!
+//! A client whose clock jumps further ahead each time needs no repair to find the bucket full. No condition can tell its writes from those
+//! of a clock that is right. See `docs/semantics.md`, *What cannot be promised*.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::plan::rate::{Form, Planned, RatePlanner};
-use crate::schema::{LAST_REFILL_AT, LOTS, TOKENS, VERSION};
-use crate::statement::{Operand, Statement};
-use crate::timestamp::Timestamp;
+use crate::plan::{Plan, Reason, Refusal};
+use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, REPAIRED_AT, TOKENS, VERSION};
+use crate::statement::{Operand, Statement, Values};
+use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// What a planner does with an anchor that lies further in the future than the errors of two clocks explain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,30 +48,110 @@ pub enum FutureAnchor {
     /// It stays: the time that the plan is made with may itself be wrong.
     #[default]
     Keep,
-    /// The next write that takes moves it back. Only for a time that is known to be DynamoDB's.
+    /// Who finds too little before it moves it back. Only for a time that is known to be DynamoDB's.
     Repair,
 }
 
+const NAMES: &[(&str, &str)] =
+    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#o", LOTS), ("#p", REPAIRED_AT)];
+
+const NAMES_OF_TAKE: &[(&str, &str)] = &[
+    ("#T", TOKENS),
+    ("#A", LAST_REFILL_AT),
+    ("#v", VERSION),
+    ("#o", LOTS),
+    ("#b", BLOCKED_UNTIL),
+    ("#p", REPAIRED_AT),
+];
+
 /// A repair that takes nothing. Interleavings that the condition stops: another writer moved the anchor since the reading, which may be
-/// right now (A); others took since, and would have their refill a second time (T). It holds in a cool-down too: nothing is granted.
+/// right now (A); others took since, and would have their refill a second time (T); another repaired since, and a wrong clock has
+/// written again (p; an instant that no clock can have shown counts for none). It holds in a cool-down too: nothing is granted.
 static REPAIR: Statement = Statement::fixed(
-    "SET #A = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-    "#A = :a AND #T >= :lo",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#o", LOTS)],
+    "SET #A = :t, #p = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
+    "#A = :a AND #T >= :lo AND (attribute_not_exists(#p) OR #p <= :since OR #p > :ahead)",
+    NAMES,
+);
+
+/// The same, with starts that are booked on the repaired line. Interleavings that the condition stops: as above; slots came back since,
+/// above the brim (T); a cool-down began (b).
+static REPAIRING_TAKE: Statement = Statement::fixed(
+    "SET #T = #T + :d, #A = :t, #p = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
+    "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now) \
+     AND (attribute_not_exists(#p) OR #p <= :since OR #p > :ahead)",
+    NAMES_OF_TAKE,
 );
 
 impl RatePlanner<'_> {
-    /// The write that moves an anchor of the future back to `now` and takes nothing; `None` where there is nothing to repair, or the
-    /// planner was not told to ([`on_future_anchor`](Self::on_future_anchor)).
+    /// The write that moves an anchor of the future back to `now` and takes nothing; `None` where there is nothing to repair, the last
+    /// repair was less than C / R ago, or the planner was not told to ([`on_future_anchor`](Self::on_future_anchor)).
     #[must_use]
     pub fn repair(self, now: Timestamp) -> Option<Planned> {
         if !self.repairs(now) {
             return None;
         }
         let tokens: Amount = self.bucket().tokens();
-        let values =
-            Vec::from([(":t", Operand::number(now)), (":lo", Operand::number(tokens)), (":0", Operand::number(0))]);
-        let after = self.bucket().moved(tokens, now).with_lot();
+        let mut values = self.repaired_at(now);
+        values.push((":lo", Operand::number(tokens)));
+        let after = self.bucket().repaired(tokens, now);
         Some(Planned { update: self.update(&REPAIR, values), form: Form::Reanchor, after })
     }
+
+    /// The write that repairs, and takes `total` on the repaired line, where the tokens are `lowest` at least.
+    pub(super) fn repairing_take(self, now: Timestamp, total: Amount, lowest: Amount) -> Planned {
+        let tokens = self.bucket().tokens();
+        let mut values = self.repaired_at(now);
+        values.extend([
+            (":lo", Operand::number(lowest.max(tokens))),
+            (":hi", Operand::number(self.brim(now))),
+            (":now", Operand::number(now)),
+            (":d", Operand::number(Amount::ZERO.minus(total))),
+        ]);
+        let after = self.bucket().repaired(tokens.minus(total), now);
+        Planned { update: self.update(&REPAIRING_TAKE, values), form: Form::Reanchor, after }
+    }
+
+    /// Whether a write that is planned at `now` may repair the anchor.
+    pub(super) fn repairs(self, now: Timestamp) -> bool {
+        self.is_to_repair(now) && self.may_repair_at(now) <= now
+    }
+
+    /// `answer`, with the wait until the next repair where that ends sooner: the line of an anchor of the future says when the wrong clock
+    /// would be right.
+    pub(super) fn with_next_repair<T>(self, answer: Plan<T>, now: Timestamp) -> Plan<T> {
+        match answer {
+            Plan::Refuse(refusal) if refusal.reason == Reason::Exhausted && self.is_to_repair(now) => {
+                let repair = self.may_repair_at(now).since(now);
+                let wait = if repair.is_zero() { refusal.wait } else { refusal.wait.min(repair) };
+                Plan::Refuse(Refusal { wait, ..refusal })
+            }
+            answer => answer,
+        }
+    }
+
+    /// When the next repair may be made; `now` if nothing keeps it.
+    fn may_repair_at(self, now: Timestamp) -> Timestamp {
+        let last = self.bucket().repaired_at().filter(|at| *at <= latest_shown(now));
+        last.map_or(now, |at| at.after(self.time_to_fill()).max(now))
+    }
+
+    /// C / R.
+    fn time_to_fill(self) -> Duration {
+        let limit = self.bucket().limit();
+        limit.refill_rate().time_for(limit.capacity()).unwrap_or(Duration::MAX)
+    }
+
+    fn repaired_at(self, now: Timestamp) -> Values {
+        Vec::from([
+            (":t", Operand::number(now)),
+            (":since", Operand::number(now.before(self.time_to_fill()))),
+            (":ahead", Operand::number(latest_shown(now))),
+            (":0", Operand::number(0)),
+        ])
+    }
+}
+
+/// The latest that another's clock may show at `now`.
+fn latest_shown(now: Timestamp) -> Timestamp {
+    now.after(CLOCK_ERROR.saturating_mul(2))
 }

@@ -80,8 +80,10 @@ impl Remaining {
 
     /// How much the bucket was above what the vendor said; zero and less where it was not.
     fn excess(&self) -> Amount {
+        // Before the anchor the bucket stands still and the vendor does not: to compare them there would take away the refill of each
+        // clock's lead.
         let line = self.receipt.line();
-        let both_rise = both_rise(line, self.start);
+        let both_rise = line.both_rise(self.start);
         line.at(both_rise).minus(self.left_at_most(both_rise, line))
     }
 
@@ -89,12 +91,6 @@ impl Remaining {
     fn left_at_most(&self, at: Timestamp, line: Line) -> Amount {
         self.left.plus(line.rate().accrued_ceil(at.since(self.start)))
     }
-}
-
-/// From when on bucket and vendor rise side by side. Before the anchor the bucket stands still and the vendor does not: to compare them
-/// there would take away the refill of each clock's lead. An anchor that is far ahead will be moved back, and is compared as it stands.
-fn both_rise(line: Line, at: Timestamp) -> Timestamp {
-    if line.is_far_ahead(at) { at } else { line.effect(at) }
 }
 
 /// What a reading of a bucket makes of a reply.
@@ -158,7 +154,7 @@ impl RatePlanner<'_> {
         let (limit, line) = (self.bucket().limit(), self.bucket().line());
         let age = now.since(said.start);
         let is_young = limit.refill_rate().time_for(limit.capacity()).is_some_and(|filled_in| age < filled_in);
-        is_young.then(|| said.left_at_most(both_rise(line, now), line))
+        is_young.then(|| said.left_at_most(line.both_rise(now), line))
     }
 }
 

@@ -7,7 +7,7 @@
 //! | spend     | T = T - k                | A = :a and T between k - x - p and C - x | the bucket is not full    |
 //! | full      | T = C - k, A = max(t, A) | A = :a and T > C - x                   | the bucket is full        |
 //! | re-anchor | T = T + x - k, A = max(t, A + 1 us) | as spend                    | A is more than 5 min old, or k is large |
-//! | repair    | T = T - k, A = t         | as spend, and T as read at least       | A is in the future (`future_anchor.rs`) |
+//! | repair    | T = T - k, A = t         | as spend, and T as read at least       | A is in the future and T < k (`future_anchor.rs`) |
 //!
 //! A spend is relative and conditional on the anchor alone, so concurrent callers do not invalidate each other. The upper
 //! bound is what makes it exact: without it an idle bucket would pay out more than its capacity. x is rounded down in the
@@ -165,7 +165,8 @@ impl<'a> RatePlanner<'a> {
     #[must_use]
     pub fn plan(self, take: Take) -> Plan<Planned> {
         let claim = Claim { cost: take.cost, patience: take.patience };
-        match judge(self.bucket, self.line(take.now), claim, take.cost.amount(), take.now) {
+        let answer = judge(self.bucket, self.line(take.now), claim, take.cost.amount(), take.now);
+        match self.with_next_repair(answer, take.now) {
             Plan::Write(_) => Plan::Write(self.probe(take)),
             Plan::Refuse(refusal) => Plan::Refuse(refusal),
             Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
@@ -175,7 +176,8 @@ impl<'a> RatePlanner<'a> {
     /// Why `claim` would have to wait, alone.
     #[must_use]
     pub fn refusal(self, claim: Claim, now: Timestamp) -> Option<Refusal> {
-        match judge(self.bucket, self.line(now), claim, claim.cost.amount(), now) {
+        let answer = judge(self.bucket, self.line(now), claim, claim.cost.amount(), now);
+        match self.with_next_repair(answer, now) {
             Plan::Refuse(refusal) => Some(refusal),
             _ => None,
         }
@@ -210,8 +212,8 @@ impl<'a> RatePlanner<'a> {
         self.bucket
     }
 
-    /// Whether a write that is planned at `now` repairs the anchor.
-    pub(super) fn repairs(self, now: Timestamp) -> bool {
+    /// Whether an anchor that lies too far in the future of `now` is to be repaired.
+    pub(super) fn is_to_repair(self, now: Timestamp) -> bool {
         self.future_anchor == FutureAnchor::Repair && self.bucket.line().is_far_ahead(now)
     }
 
@@ -235,18 +237,19 @@ impl<'a> RatePlanner<'a> {
 
     /// Takes `total` where the tokens are `lowest` at least.
     pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount, lot: Lot, anchor: Anchor) -> Planned {
-        let brim = self.brim(now);
-        let (lot, lowest) = match self.repairs(now) {
-            true => (Lot::With, lowest.max(self.bucket.tokens())),
-            false => (lot, lowest),
-        };
+        let (brim, repairs) = (self.brim(now), self.repairs(now));
+        if repairs && total > self.bucket.tokens() {
+            return self.repairing_take(now, total, lowest);
+        }
+        // What flows in within a patience flows in after a repair alone, and this write makes none: it books nothing.
+        let (lowest, anchor) = if repairs { (lowest.max(total), Anchor::Stays) } else { (lowest, anchor) };
         if self.bucket.tokens() > brim {
             return self.write_full(now, total, brim, lot);
         }
         let mut values = alloc::vec![(":lo", Operand::number(lowest)), (":hi", Operand::number(brim))];
         values.push((":now", Operand::number(now)));
         if let Some(at) = self.moves_to(now, anchor) {
-            let step = self.line(now).accrued_floor(at).minus(total);
+            let step = self.accrued(at).minus(total);
             values.extend([(":d", Operand::number(step)), (":t", Operand::number(at))]);
             let after = self.bucket.moved(self.bucket.tokens().plus(step), at);
             self.planned(&REANCHOR, lot, values, Form::Reanchor, after)
@@ -256,12 +259,8 @@ impl<'a> RatePlanner<'a> {
         }
     }
 
-    /// Where the anchor goes, if it does not stay. Back it goes in a repair alone; else forward by all means, so that no other write
-    /// passes on the old one.
+    /// Where the anchor goes, if it does not stay: forward by all means, so that no other write passes on the old one.
     fn moves_to(self, now: Timestamp, anchor: Anchor) -> Option<Timestamp> {
-        if self.repairs(now) {
-            return Some(now);
-        }
         let is_old = now.since(self.bucket.anchor()) > ANCHOR_MAX_AGE;
         let forward = || now.max(self.bucket.anchor().after(Duration::from_micros(1)));
         (is_old || anchor == Anchor::Moves).then(forward)
@@ -270,7 +269,7 @@ impl<'a> RatePlanner<'a> {
     fn write_full(self, now: Timestamp, total: Amount, brim: Amount, lot: Lot) -> Planned {
         let left = self.bucket.limit().capacity().minus(total).minus(self.room_below_brim(total));
         // But for a repair an anchor never moves back: a clock that lags would gain what lies between.
-        let at = self.line(now).effect(now);
+        let at = self.bucket.line().effect(now);
         let values = alloc::vec![
             (":T", Operand::number(left)),
             (":t", Operand::number(at)),

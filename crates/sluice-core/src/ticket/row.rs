@@ -17,7 +17,7 @@
 //! cost, which is C at most: then only returns of earlier takes can stand in the way.
 //!
 //! All of it rests on the limits as they were, and on a line that nothing else lifted. A bucket whose line stands higher than p's
-//! own and the returns explain (limits raised and lowered again, a bucket made anew) is not believed.
+//! own and the returns explain (limits raised and lowered again, a bucket made anew, one that a wrong clock found full) is not believed.
 
 use alloc::borrow::{Cow, ToOwned as _};
 use alloc::collections::BTreeMap;
@@ -291,8 +291,9 @@ impl Booked {
             && limit.refill_rate() == self.rate
             && bucket.returned() >= self.returned;
         let since = bucket.returned().minus(self.returned);
-        // Where both rise: the bucket may have an anchor since that is ahead of this clock, and stand still before it.
-        let at = bucket.line().effect(now);
+        // Where both rise: the bucket may have an anchor since that is ahead of this clock, and stand still before it. Before one that is far
+        // ahead, by a clock that was wrong, the ticket's line would have risen above all that the bucket can hold.
+        let at = bucket.line().both_rise(now);
         if !is_as_booked || bucket.line().at(at) > self.line().at_most(at).plus(since) {
             return None;
         }

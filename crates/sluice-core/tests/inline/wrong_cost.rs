@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{CAPACITY, CAPPED};
-use sluice_core::{Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineRelease, Operand, ReleaseAnswer};
+use sluice_core::{
+    Amount, Bucket, CLOCK_ERROR, Census, Drift, InlineAnswer, InlinePlanner, InlineRelease, Operand, ReleaseAnswer,
+    Returned,
+};
 
 use super::table::Item;
 use super::{NOW, amount, cost, entry, holding, id, item, take};
@@ -57,6 +60,26 @@ fn a_take_over_is_given_no_slot_that_others_hold() {
         assert_eq!(item.bucket(), plan.after(&before));
         assert_eq!(item.bucket().tokens(), Amount::ZERO, "{says}");
     }
+}
+
+/// Its cost was edited. All slots but the free ones would seem minted, and what ended beside it would find no room.
+#[test]
+fn a_lease_that_lives_and_says_more_than_the_capacity_does_not_shut_its_bucket() {
+    let mut item = with_wrong(100, 60);
+    item.put_lease("e", entry(1, -60));
+    let bucket = item.bucket();
+    let found = Drift::between(&bucket, &bucket, &Census::default(), Returned::default());
+    assert_eq!(found, Drift::Unknown);
+    let plan = InlinePlanner::new(&bucket).plan(&[take("three", 3)], &[], NOW);
+    assert_eq!(plan.takes, [InlineAnswer::Granted], "two are free and one is dead");
+    assert!(reclaim(&mut item));
+    assert_eq!(item.bucket().tokens(), amount(3), "others hold four, and it holds one of eight");
+    item.put_lease("wrong", entry(100, -60));
+    assert!(reclaim(&mut item));
+    assert_eq!(item.bucket().tokens(), amount(4), "its end makes it good");
+    let bucket = item.bucket();
+    let found = Drift::between(&bucket, &bucket, &Census::default(), Returned::default());
+    assert_eq!(found, Drift::None);
 }
 
 /// Others hold less then than when it was planned, and what they gave back is free already.
@@ -121,8 +144,9 @@ fn a_late_first_send_of_a_take_parks_its_slots_until_its_lease_ends_and_no_longe
     assert_eq!(next(NOW.after(Duration::from_secs(63))), [InlineAnswer::Granted]);
 }
 
+/// What one holds that says more than the capacity cannot be told.
 fn held(bucket: &Bucket) -> Amount {
-    bucket.inline().map_or(Amount::ZERO, sluice_core::InlineLeases::held)
+    bucket.inline().map_or(Amount::ZERO, |leases| leases.held_within(bucket.limit().capacity()))
 }
 
 proptest! {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use sluice_core::{
-    Amount, Bucket, Claim, Judgement, Limit, LimitType, Lot, Plan, Rate, RatePlanner, RateReceipt, Starts, Take,
-    TicketId, TicketRow, Timestamp,
+    Amount, Bucket, Claim, FutureAnchor, Judgement, Limit, LimitType, Lot, Plan, Rate, RatePlanner, RateReceipt,
+    Starts, Take, TicketId, TicketRow, Timestamp,
 };
 
 use super::item::Item;
@@ -298,6 +298,29 @@ fn a_bucket_that_was_made_anew_or_has_other_limits_lets_tickets_lapse() {
     caller.acquire(&mut other, Take { now: at, ..take(10_000_000) }, 0).unwrap();
     assert_eq!(row.judge(&[Arc::new(other.bucket())], at), Judgement::Lapsed, "other limits");
     assert_eq!(row.judge(&[], at), Judgement::Lapsed, "no reading of it");
+}
+
+/// It pays out all of its capacity then; what was booked before would come on top. Before such an anchor the line of a ticket would have
+/// risen above everything.
+#[test]
+fn a_bucket_that_a_wrong_clock_found_full_lets_tickets_lapse_before_the_repair_and_after_it() {
+    let mut world = World::new(super::settles::limit(10));
+    let now = Timestamp::from_micros(world.now);
+    let take = |tokens: i64| Take { cost: cost(tokens * 1_000_000), now, patience: Duration::from_secs(60) };
+    while world.item.bucket().tokens() > Amount::ZERO {
+        world.callers[0].acquire(&mut world.item, take(1), 0).unwrap();
+    }
+    let booked = world.callers[0].acquire(&mut world.item, take(10), 0).unwrap();
+    let row = TicketRow::book(TicketId::new("a".into()).unwrap(), [&booked.receipt]).unwrap();
+    let at = row.ticket().start_at().after(Duration::from_millis(10));
+    let judge = |item: &Item| row.judge(&[Arc::new(item.bucket())], at);
+    assert!(matches!(judge(&world.item), Judgement::Good(_)));
+    world.callers[1].acquire(&mut world.item, Take { patience: Duration::ZERO, ..take(1) }, 3_600_000_000).unwrap();
+    assert_eq!(judge(&world.item), Judgement::Lapsed);
+    let bucket = world.item.bucket();
+    let repair = RatePlanner::new(&bucket).on_future_anchor(FutureAnchor::Repair).repair(at).unwrap();
+    assert!(world.item.apply(&repair.update));
+    assert_eq!(judge(&world.item), Judgement::Lapsed);
 }
 
 /// Else the line would stand higher than who took the lot knows.

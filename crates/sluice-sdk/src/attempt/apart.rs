@@ -83,7 +83,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
     };
     match timeout_at(until, taking).await {
         Ok(answer) => answer,
-        Err(_) => too_late(inner, wants, why),
+        Err(_) => too_late(inner, wants, why, None),
     }
 }
 

@@ -134,7 +134,12 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
             Some(Err(NoAnswer::Behind(setback))) => return behind(inner, std::slice::from_ref(want), setback),
             None => {
                 drop(in_line);
-                return too_late(inner, std::slice::from_ref(want), want.entry.inline.why());
+                return too_late(
+                    inner,
+                    std::slice::from_ref(want),
+                    want.entry.inline.why(),
+                    want.entry.inline.looks_for(),
+                );
             }
         }
     }

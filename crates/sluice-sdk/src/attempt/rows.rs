@@ -76,7 +76,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
             Some(Err(NoAnswer::Lost)) => return Err(stopped("TransactWriteItems").into()),
             None => {
                 drop(in_line);
-                return too_late(inner, wants, lane.why());
+                return too_late(inner, wants, lane.why(), lane.looks_for());
             }
         }
     }

@@ -68,7 +68,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
             Some(Err(NoAnswer::NotServed)) => {}
             Some(Err(NoAnswer::Behind(setback))) => return setback.answer(),
             Some(Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
-            None => return too_late(inner, std::slice::from_ref(want), lane.why()),
+            None => return too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for()),
         }
     }
 }
@@ -79,7 +79,8 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, An
     while let Some(turns) = seat.next(usize::MAX).await {
         let served = turns.len();
         let (inner, entry) = (&inner, &entry);
-        let mut batch = Batch { inner, entry, turns, waiting: None, orphans: Vec::new(), lot: None };
+        let (waiting, orphans) = (None, Vec::new());
+        let mut batch = Batch { inner, entry, turns, waiting, orphans, lot: None, has_tried_repair: false };
         round::serve(inner, &mut batch).await;
         // What nobody took: to those in line, if they ask for just that, or back to the bucket.
         seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
@@ -97,6 +98,9 @@ struct Batch<'a> {
     orphans: Vec<Fresh>,
     /// What to take ahead besides: measured once, whatever is planned again.
     lot: Option<Amount>,
+    /// Whether a write was sent that takes nothing and repairs the anchor. It may fail beside a busy writer: then all are told by the
+    /// row as it is, and nobody waits for another.
+    has_tried_repair: bool,
 }
 
 /// A write on its way, with what it takes for whom.
@@ -200,7 +204,9 @@ impl Batch<'_> {
         self.lot = self.lot.or_else(measure);
         let batch = planner.plan_batch(&claims, now, Starts::InReply, self.lot.unwrap_or_default());
         let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
-        if let Some(planned) = batch.write {
+        let repairs_alone = total == Amount::ZERO;
+        if let Some(planned) = batch.write.filter(|_| !repairs_alone || !self.has_tried_repair) {
+            self.has_tried_repair |= repairs_alone;
             let upto = |answer: &Plan<_>| if let Plan::Write(upto) = answer { Some(*upto) } else { None };
             let upto = batch.answers.iter().map(upto).collect();
             return Ok(Some(Sent { planned, upto, total, prefetched, now, began }));

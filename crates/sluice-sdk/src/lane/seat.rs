@@ -66,7 +66,7 @@ impl<Q, A> Seat<Q, A> {
             self.is_left = true;
             // A client may know very many buckets.
             line.waiting = VecDeque::new();
-            (line.alone, line.why) = (None, None);
+            (line.alone, line.why, line.looks_since) = (None, None, None);
             self.lane.is_served.store(false, Ordering::Release);
             return None;
         }
@@ -76,7 +76,7 @@ impl<Q, A> Seat<Q, A> {
     /// All whom this batch had are answered: the head of the line is next, for what one of them left.
     pub(crate) fn batch_is_over(&self) {
         let mut line = self.lane.line();
-        (line.is_out, line.why) = (false, None);
+        (line.is_out, line.why, line.looks_since) = (false, None, None);
     }
 }
 
@@ -142,7 +142,8 @@ impl<Q: Patient, A> Seat<Q, A> {
             () = sleep(pause) => {}
             () = self.lane.wake.notified() => {}
         }
-        self.lane.line().is_paused = false;
+        let mut line = self.lane.line();
+        (line.is_paused, line.looks_since) = (false, Some(Instant::now()));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::schema::SWEEPS_KEY;
-use sluice_core::{Amount, Dimension, SweepLog, SweepRecord, Timestamp};
+use sluice_core::{Amount, Dimension, SweepLog, SweepRecord};
 
 use super::GRACE;
 use super::report::SweepReport;
@@ -19,9 +19,9 @@ fn at_most(store: &Store) -> Duration {
 }
 
 /// Adds a line for a sweep that ended and has so much time `left`. Nothing rests on it: where it fails, that is logged.
-pub(super) async fn add(store: &Store, report: &SweepReport, now: Timestamp, left: Option<Duration>) {
-    let record = SweepRecord {
-        at: now,
+pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Duration>) {
+    let record = |at| SweepRecord {
+        at,
         duration: report.duration,
         rows: count(report.rows_scanned),
         restored: count(report.restored),
@@ -33,7 +33,9 @@ pub(super) async fn add(store: &Store, report: &SweepReport, now: Timestamp, lef
     // A sweep that took its time to the end has a moment for what it did.
     let longest = at_most(store);
     let at_most = left.map_or(longest, |left| left.clamp(GRACE.min(longest), longest));
-    let failed = match tokio::time::timeout(at_most, write(store, record)).await {
+    // Others compare the instant with their own: it is DynamoDB's, or the line is left out.
+    let written = async { write(store, record(store.time().await?)).await };
+    let failed = match tokio::time::timeout(at_most, written).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
         Err(_) => String::from("no answer in time"),

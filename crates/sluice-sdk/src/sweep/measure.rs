@@ -56,10 +56,11 @@ impl Loads {
 }
 
 fn sample(bucket: &Bucket, census: Census, options: &SweepOptions, now: Timestamp) -> Sample {
-    let cutoff = now.before(CLOCK_ERROR);
+    let (cutoff, capacity) = (now.before(CLOCK_ERROR), bucket.limit().capacity());
     let inline = bucket.inline().into_iter().flat_map(|leases| leases.iter());
-    let living = inline.filter(|(_, lease)| lease.ends.get() >= cutoff).map(|(_, lease)| lease.cost.amount());
-    let capacity = bucket.limit().capacity();
+    let living = inline.filter(|(_, lease)| lease.ends.get() >= cutoff);
+    // One that says more than there is holds no more than that.
+    let living = living.map(|(_, lease)| lease.cost.amount().min(capacity));
     Sample {
         pending: living.fold(census.live(), |sum, cost| sum.plus(cost)),
         taken: capacity.minus(bucket.tokens()),

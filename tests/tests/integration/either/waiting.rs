@@ -60,6 +60,22 @@ async fn ten_seconds_of_throttling_refuse_nobody_who_waits_and_the_first_release
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 0));
 }
 
+/// The bucket was full when it was read last; that is long ago.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_while_the_table_hangs_is_not_told_that_every_slot_is_held() {
+    for (hangs_for, told) in [(2_500, RetryReason::Contended), (0, RetryReason::NoFreeSlot)] {
+        let world = KIND.with_slots(SLOTS, 1).await;
+        let _held = take(&world.client(), SLOTS).await;
+        let client = world.client();
+        let caller = waits(&client, Duration::from_secs(5));
+        sleep(Duration::from_millis(5_000 - hangs_for)).await;
+        world.dynamo.faults().draw(move |_| (hangs_for > 0).then_some(Fault::Hang));
+        let (answer, _) = caller.await.unwrap();
+        let Err(SlotError::Refused(retry)) = answer else { panic!("{answer:?}") };
+        assert_eq!(retry.reason(), told);
+    }
+}
+
 /// Reads only, as when the polls of others are too many; and writes only.
 #[tokio::test(start_paused = true)]
 async fn throttled_reads_and_throttled_writes_alone_keep_the_line_too() {

@@ -150,6 +150,8 @@ impl<'a, 't> Draft<'a, 't> {
         // Not by a sum that is subtracted from: one lease that says too much would hide what the others hold.
         let stays = |id: &LeaseId| !self.removes(id) && !dead.iter().any(|other| other.id == id);
         let others = self.leases.into_iter().flat_map(InlineLeases::iter).filter(|(id, _)| stays(id));
+        // What one took that says more than there is cannot be told. It keeps back nothing of what the others hold.
+        let others = others.filter(|(_, lease)| !lease.overstates(capacity));
         others.fold(capacity, |room, (_, lease)| room.minus(lease.cost.amount()))
     }
 

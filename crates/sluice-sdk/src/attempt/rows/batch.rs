@@ -85,10 +85,13 @@ impl round::Batch for Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// Whether an anchor of the future was moved back, or found to have been. Nobody is refused by one: the wait that is told follows
-    /// from the row as it stands.
+    /// Whether an anchor of the future was moved back, or found to have been, of a bucket that has too little for somebody. Nobody is refused
+    /// by one: the wait that is told follows from the row as it stands.
     async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
-        for (reading, entry) in readings.iter().zip(self.entries) {
+        for (at, (reading, entry)) in readings.iter().zip(self.entries).enumerate() {
+            if !self.turns.iter().any(|turn| turn.ask.costs[at].amount() > reading.bucket.tokens()) {
+                continue;
+            }
             let Some(repair) = self.inner.planner(&reading.bucket, now).repair(now) else { continue };
             match self.inner.store.update(&repair.update, IfAmbiguous::SendAgain).await? {
                 Written::Applied(row) | Written::ConditionFailed(Some(row)) => saw(self.inner, entry, &row)?,

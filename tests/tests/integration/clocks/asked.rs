@@ -1,0 +1,107 @@
+//! How a process asks for the time that it does not know.
+
+use std::sync::atomic::AtomicBool;
+
+use sluice_core::SweepLog;
+use sluice_core::schema::SWEEPS_KEY;
+use sluice_sdk::{Basis, OnUnavailable, SweepOptions};
+use sluice_testkit::{Fault, Operation};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::load::Item;
+use crate::world::take;
+
+/// A time server was wrong, and the clocks of all machines are set at once: each caller would read the table.
+#[tokio::test(start_paused = true)]
+async fn callers_that_find_the_clock_set_share_one_read() {
+    let (world, machine) = (World::embedded().await, Machine::default());
+    let names: Vec<String> = (0..20).map(|at| format!("openai#rpm{at}")).collect();
+    for name in &names {
+        rate(&world, name, 60, "1").await;
+    }
+    let client = machine.client(&world, |settings| settings);
+    for name in &names {
+        take(&client, name).await;
+    }
+    machine.set_clock_by(HOUR);
+    let slow = |operation| (operation == Operation::GetItem).then_some(Fault::DelayReply(Duration::from_millis(20)));
+    world.dynamo.faults().draw(move |call| slow(call.operation));
+    world.dynamo.meter().reset();
+    let mut callers = JoinSet::new();
+    for name in names {
+        let client = client.clone();
+        callers.spawn(async move { take(&client, &name).await });
+    }
+    assert_eq!(callers.join_all().await.len(), 20);
+    assert_eq!(world.dynamo.meter().of(Operation::GetItem).requests, 1);
+}
+
+/// The one that reads may leave. Those who wait for its read do not wait for ever.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_while_it_asks_for_the_time_keeps_nobody() {
+    let (world, machine) = (World::embedded().await, Machine::default());
+    for name in ["openai#rpm", "openai#tpm"] {
+        rate(&world, name, 60, "1").await;
+    }
+    let client = machine.client(&world, |settings| settings);
+    for name in ["openai#rpm", "openai#tpm"] {
+        take(&client, name).await;
+    }
+    machine.set_clock_by(HOUR);
+    let (is_first, hangs) = (AtomicBool::new(true), Fault::Hang);
+    world.dynamo.faults().draw(move |call| {
+        let is_read = call.operation == Operation::GetItem;
+        (is_read && is_first.swap(false, Ordering::SeqCst)).then(|| hangs.clone())
+    });
+    let leaves = client.clone();
+    let leaves = tokio::spawn(async move { leaves.cool_down("openai#rpm", Duration::from_secs(1)).await });
+    sleep(Duration::from_millis(100)).await;
+    leaves.abort();
+    let began = Instant::now();
+    take(&client, "openai#tpm").await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+/// Whatever it shows: two programs set it, each to its own time. Its steady clock goes on.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_at_every_reading_keeps_nobody_from_the_table() {
+    for step in [-SECOND, 400_000, -HOUR] {
+        let world = World::embedded().await;
+        rate(&world, "openai#rpm", 10, "1").await;
+        let (time, steady, readings) = (world.dynamo.clock().clone(), world.dynamo.clock().clone(), AtomicI64::new(0));
+        let now = move || {
+            let off = step * readings.fetch_add(1, Ordering::SeqCst);
+            Timestamp::from_micros(time.now().micros().saturating_add(off).max(0))
+        };
+        let clock = Clock::from_fn(now).steady_by(move || Duration::from_micros(steady.now().micros().unsigned_abs()));
+        let client = world.client_with(|settings| settings.clock(clock.clone()).on_unavailable(OnUnavailable::Allow));
+        for call in 0..12 {
+            let outcome = client.acquire("openai#rpm").await.unwrap();
+            let granted = outcome.granted();
+            assert_eq!(granted.is_some(), call < 10, "{step}: call {call}");
+            assert!(granted.is_none_or(|grant| grant.basis() == Basis::Table), "{step}: call {call}");
+        }
+    }
+}
+
+/// The machine is stopped for an hour after the last page of its scan.
+#[tokio::test(start_paused = true)]
+async fn the_line_of_a_sweep_is_of_the_tables_time() {
+    let (world, machine) = (World::embedded().await, Machine::default());
+    let client = machine.client(&world, |settings| settings);
+    client.sweep(SweepOptions::default()).await.unwrap();
+    let (time, stood, stopped) = (world.dynamo.clock().clone(), Arc::clone(&machine.stood), AtomicBool::new(false));
+    world.dynamo.faults().watch(move |answered| {
+        if answered.call.operation == Operation::Scan && !stopped.swap(true, Ordering::SeqCst) {
+            time.advance(Duration::from_secs(3_600));
+            stood.fetch_add(HOUR, Ordering::SeqCst);
+        }
+    });
+    let mut options = SweepOptions::default();
+    options.segments = 1;
+    client.sweep(options).await.unwrap();
+    let log = SweepLog::read(&Item(world.row(SWEEPS_KEY).await.unwrap()));
+    let last = log.records().next().unwrap().at;
+    assert!(world.dynamo.clock().now().micros().abs_diff(last.micros()) < 2_000_000, "{last}");
+}
