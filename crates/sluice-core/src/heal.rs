@@ -14,7 +14,7 @@ use alloc::borrow::{Cow, ToOwned as _};
 use alloc::string::String;
 use core::time::Duration;
 
-use crate::schema::{self, HEAL_AFTER, HEAL_KEY, HEAL_POSITION, HEALED_AT, HEALED_BY, Row};
+use crate::schema::{self, HEAL_AFTER, HEAL_KEY, HEAL_POSITION, HEAL_ROWS, HEALED_AT, HEALED_BY, Row};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
@@ -32,34 +32,41 @@ pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 pub const LONGEST_HEAL_SPACING: Duration = Duration::from_secs(15 * 60);
 
 /// Interleavings that the condition stops: two processes begin a turn at once, or one soon after the other
-/// (h); one begins a turn before the last is paid for (a). A mark of a clock that is far ahead, and one that
-/// is no number, keep nobody from it.
+/// (h); one begins a turn before the last is paid for (a). A mark of a clock that is far ahead keeps nobody
+/// from it (h, and a with it), nor does one that is no number.
+///
+/// The mark pays for the turn's first page in advance (a): a process may end, or its page be lost, after
+/// DynamoDB has read it and before anybody has said so.
 static MARK: Statement = Statement::fixed(
-    "SET #h = :now, #m = :me",
-    "(attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before OR #h > :ahead) \
-     AND (attribute_not_exists(#a) OR NOT attribute_type(#a, :t) OR #a <= :now OR #a > :never)",
+    "SET #h = :now, #m = :me, #a = :until",
+    "#h > :ahead \
+     OR ((attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before) \
+     AND (attribute_not_exists(#a) OR NOT attribute_type(#a, :t) OR #a <= :now OR #a > :never))",
     &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#m", HEALED_BY)],
 );
 
 /// Interleavings that the condition stops: the process was slow or frozen, another has begun a turn since, and
 /// its progress is overwritten (h, and m if it began in the same microsecond). Sent twice it says the same.
 static GO_ON: Statement = Statement::fixed(
-    "SET #a = :until, #p = :position",
+    "SET #a = :until, #r = :rows, #p = :position",
     "#h = :by AND #m = :me",
-    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
+    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#r", HEAL_ROWS), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
 );
 
 /// Interleaving that the condition stops: as for [`GO_ON`] (h, m).
 static FROM_THE_START: Statement = Statement::fixed(
-    "SET #a = :until REMOVE #p",
+    "SET #a = :until, #r = :rows REMOVE #p",
     "#h = :by AND #m = :me",
-    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
+    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#r", HEAL_ROWS), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
 );
 
 /// Interleaving that the condition stops: another has begun a turn since, and a third would begin one beside
 /// it (h, m). Sent again after it was applied it finds no mark, or another's.
-static UNMARK: Statement =
-    Statement::fixed("REMOVE #h, #m", "#h = :mine AND #m = :me", &[("#h", HEALED_AT), ("#m", HEALED_BY)]);
+static UNMARK: Statement = Statement::fixed(
+    "SET #a = :until REMOVE #h, #m",
+    "#h = :mine AND #m = :me",
+    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#m", HEALED_BY)],
+);
 
 /// The table's mark, parsed. What cannot be read counts as not there: nothing of it may keep the fleet from
 /// healing.
@@ -69,6 +76,7 @@ pub struct HealMark {
     turn: Option<String>,
     not_before: Option<Timestamp>,
     position: Option<String>,
+    rows: Option<u32>,
 }
 
 impl HealMark {
@@ -82,6 +90,7 @@ impl HealMark {
             turn: schema::text(row, HEALED_BY).ok().map(str::to_owned),
             not_before: time(HEAL_AFTER),
             position: schema::text(row, HEAL_POSITION).ok().filter(is_key).map(str::to_owned),
+            rows: schema::count(row, HEAL_ROWS).ok().and_then(|rows| u32::try_from(rows).ok()),
         }
     }
 
@@ -98,11 +107,20 @@ impl HealMark {
         self.position.as_deref()
     }
 
+    /// How many rows the next page should have at most, if the last turn said so.
+    #[must_use]
+    pub const fn rows(&self) -> Option<u32> {
+        self.rows
+    }
+
     /// From when on a process may mark the table; `now` if nothing keeps it from that. As the condition of
     /// the mark has it: what is further ahead than any clock could be keeps nobody.
     #[must_use]
     pub fn may_be_made_at(&self, now: Timestamp) -> Timestamp {
-        let marked = self.marked_at.filter(|at| *at <= ahead(now)).map(|at| at.after(HEAL_EVERY));
+        if self.marked_at.is_some_and(|at| at > ahead(now)) {
+            return now;
+        }
+        let marked = self.marked_at.map(|at| at.after(HEAL_EVERY));
         let kept = self.not_before.filter(|at| *at <= ahead(now).after(LONGEST_HEAL_SPACING));
         marked.max(kept).map_or(now, |at| at.max(now))
     }
@@ -116,13 +134,15 @@ fn ahead(now: Timestamp) -> Timestamp {
     now.after(CLOCK_ERROR * 2)
 }
 
-/// The mark of a process that begins the turn `turn` at `now`. The id is of this turn alone. The reply,
-/// whatever it is, shows the row.
+/// The mark of a process that begins the turn `turn` at `now`. The id is of this turn alone. The next begins
+/// no sooner than `spacing` later, unless this one's progress says otherwise. The reply, whatever it is, shows
+/// the row.
 #[must_use]
-pub fn mark(turn: &str, now: Timestamp) -> Update {
+pub fn mark(turn: &str, now: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![
         (":now", Operand::number(now)),
         (":me", Operand::text(turn)),
+        (":until", Operand::number(until(now, spacing))),
         (":before", Operand::number(now.before(HEAL_EVERY))),
         (":ahead", Operand::number(ahead(now))),
         (":never", Operand::number(ahead(now).after(LONGEST_HEAL_SPACING))),
@@ -131,14 +151,33 @@ pub fn mark(turn: &str, now: Timestamp) -> Update {
     update(&MARK, values)
 }
 
-/// The progress of the turn `turn` that was marked at `marked_at`: the next goes on after `position`, or at the
-/// start of the table, and no sooner than `spacing` after the mark, [`LONGEST_HEAL_SPACING`] at most.
+/// When the next turn may begin after one that was marked at `marked_at`: `spacing` later,
+/// [`LONGEST_HEAL_SPACING`] at most.
+fn until(marked_at: Timestamp, spacing: Duration) -> Timestamp {
+    marked_at.after(spacing.min(LONGEST_HEAL_SPACING))
+}
+
+/// Where the next turn goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealProgress {
+    /// The next turn begins no sooner than that after the mark of this one, [`LONGEST_HEAL_SPACING`] at most.
+    pub spacing: Duration,
+    /// The key of the row after which it goes on; `None` for the start of the table.
+    pub position: Option<String>,
+    /// Most rows of its first page.
+    pub rows: u32,
+}
+
+/// The progress of the turn `turn` that was marked at `marked_at`.
 #[must_use]
-pub fn heal_progress(turn: &str, marked_at: Timestamp, spacing: Duration, position: Option<&str>) -> Update {
-    let until = marked_at.after(spacing.min(LONGEST_HEAL_SPACING));
-    let (by, me) = (Operand::number(marked_at), Operand::text(turn));
-    let mut values = alloc::vec![(":until", Operand::number(until)), (":by", by), (":me", me)];
-    match position {
+pub fn heal_progress(turn: &str, marked_at: Timestamp, progress: &HealProgress) -> Update {
+    let mut values = alloc::vec![
+        (":until", Operand::number(until(marked_at, progress.spacing))),
+        (":by", Operand::number(marked_at)),
+        (":me", Operand::text(turn)),
+        (":rows", Operand::number(progress.rows)),
+    ];
+    match &progress.position {
         Some(position) => {
             values.push((":position", Operand::text(position)));
             update(&GO_ON, values)
@@ -147,12 +186,17 @@ pub fn heal_progress(turn: &str, marked_at: Timestamp, spacing: Duration, positi
     }
 }
 
-/// Takes back the mark of the turn `turn` at `at` by a process that turned out not to have the rights for the scan, so that
-/// others need not wait for it. (A send of the mark that is late, and arrives after this, marks the table
-/// once more: as if its sender had crashed.)
+/// Takes back the mark of the turn `turn` at `at` by a process that turned out not to have the rights for the
+/// scan, so that others need not wait for it: the next may begin `spacing` after it. (A send of the mark that is late, and arrives after this, marks
+/// the table once more: as if its sender had crashed.)
 #[must_use]
-pub fn unmark(turn: &str, at: Timestamp) -> Update {
-    update(&UNMARK, alloc::vec![(":mine", Operand::number(at)), (":me", Operand::text(turn))])
+pub fn unmark(turn: &str, at: Timestamp, spacing: Duration) -> Update {
+    let values = alloc::vec![
+        (":mine", Operand::number(at)),
+        (":me", Operand::text(turn)),
+        (":until", Operand::number(until(at, spacing))),
+    ];
+    update(&UNMARK, values)
 }
 
 fn update(statement: &'static Statement, values: Values) -> Update {

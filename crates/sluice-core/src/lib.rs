@@ -56,7 +56,7 @@ pub use clock_offset::{ClockOffset, OffsetEstimate};
 pub use decimal::DecimalError;
 pub use dimension::{Dimension, DimensionError};
 pub use directory::Directory;
-pub use heal::{HEAL_EVERY, HealMark, LONGEST_HEAL_SPACING, heal_progress, mark, unmark};
+pub use heal::{HEAL_EVERY, HealMark, HealProgress, LONGEST_HEAL_SPACING, heal_progress, mark, unmark};
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::warning::LimitWarning;

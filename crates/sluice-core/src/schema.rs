@@ -107,6 +107,8 @@ pub const HEALED_BY: &str = "healed_by";
 pub const HEAL_AFTER: &str = "heal_after";
 /// Mark, optional: the key of the row after which the next turn goes on; without it, at the start of the table.
 pub const HEAL_POSITION: &str = "heal_position";
+/// Mark, optional: most rows of the next page; written while it is smaller than others, since the last page failed or took too long.
+pub const HEAL_ROWS: &str = "heal_rows";
 
 /// Load: cost of the leases that lived at the last measurement.
 pub const PENDING: &str = "pending";

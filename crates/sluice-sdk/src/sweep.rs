@@ -22,8 +22,9 @@ mod recount;
 mod report;
 mod scan;
 
-pub(crate) use heal::{HealedPage, heal_inline, heal_page};
+pub(crate) use heal::{HealPage, HealedPage, Next, heal_inline};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
+pub(crate) use scan::{MOST_UNITS, ROWS_PER_PAGE};
 
 use pipeline::Pipeline;
 use recount::Recount;

@@ -17,6 +17,7 @@ mod denied;
 mod finish;
 mod large;
 mod mark;
+mod pages;
 mod together;
 mod waits;
 

@@ -207,3 +207,21 @@ async fn a_resize_keeps_inline_leases_and_counts_their_slots() {
     let row = world.row(SLOTS).await.unwrap();
     assert_eq!((&row[CAPACITY], world.free(SLOTS).await.as_str()), (&number("1"), "1"));
 }
+
+/// What a look of a waiting caller costs.
+#[tokio::test(start_paused = true)]
+async fn a_reading_costs_one_unit_up_to_99_leases_and_two_up_to_the_most() {
+    let world = World::embedded().await;
+    world.slots(SLOTS, 200).await;
+    let client = world.client_with(|settings| settings.leases(Leases::Inline));
+    let mut held = Vec::new();
+    for (leases, units) in [(99, 1.0), (MOST_INLINE_LEASES, 2.0)] {
+        while held.len() < leases {
+            held.push(crate::world::take(&client, SLOTS).await);
+        }
+        world.dynamo.meter().reset();
+        client.bucket(&dimension(SLOTS)).await.unwrap();
+        assert_eq!(world.dynamo.meter().total().read_units, units, "{leases} leases");
+    }
+    held.into_iter().for_each(std::mem::forget);
+}

@@ -260,9 +260,7 @@ impl Ledger {
         self.came_back(bucket, ends, now, error);
         *self.gave_back.entry(writer.name().to_owned()).or_default() += 1;
         match writer {
-            Writer::Process(by) if !self.has_had_slots(bucket, now) => {
-                Err(format!("{key}: {by} swept a bucket that has no slots"))
-            }
+            // Of any bucket: a healing scan deletes the ended leases of rates, too.
             Writer::Process(by) => self.healed(bucket, by),
             _ => Ok(()),
         }

@@ -19,11 +19,11 @@ pub(crate) enum Purpose {
     /// starts at the line of that call, not at the level as it was read.
     Observe { by: Micros, version: Micros, from_line: bool },
     /// A process begins a turn to scan the table.
-    Mark { now: Micros },
+    Mark { now: Micros, until: Micros },
     /// A process that wants slots notes itself and its refusals; `before` where it begins a period, with the count of the one before.
     Note { period: Micros, before: Option<Micros>, refusals: Micros },
     /// A process that may not scan takes its mark back.
-    Unmark { at: Micros },
+    Unmark { at: Micros, until: Micros },
     /// A process that marked the table tells how far its turn came, and until when all leave the table alone.
     Progress { until: Micros, by: Micros },
     /// A sweep has measured the load of a bucket.
@@ -37,9 +37,11 @@ impl Purpose {
         let has = |value: &str| values[value].is_object();
         let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
         if key == HEAL_KEY {
-            let unmark = read(":mine", 6).map(|at| Self::Unmark { at });
-            let progress = read(":until", 6).zip(read(":by", 6)).map(|(until, by)| Self::Progress { until, by });
-            return unmark.or(progress).or(read(":now", 6).map(|now| Self::Mark { now })).unwrap_or(Self::Other);
+            let Some(until) = read(":until", 6) else { return Self::Other };
+            let unmark = read(":mine", 6).map(|at| Self::Unmark { at, until });
+            let progress = read(":by", 6).map(|by| Self::Progress { until, by });
+            let mark = read(":now", 6).map(|now| Self::Mark { now, until });
+            return unmark.or(progress).or(mark).unwrap_or(Self::Other);
         }
         if key.starts_with(LOAD_PREFIX) {
             let note = read(":p", 0).zip(read(":n", 0));
@@ -163,7 +165,7 @@ pub(crate) fn verdict_of(answered: Answered<'_>) -> String {
 pub(crate) fn unmarked(answered: Answered<'_>, row: impl Fn(&str) -> Option<Value>) -> Result<bool, String> {
     let changes = changes(answered.call);
     let mark = changes.iter().find_map(|change| match change.purpose {
-        Purpose::Mark { now } => Some((&change.key, now)),
+        Purpose::Mark { now, .. } => Some((&change.key, now)),
         _ => None,
     });
     let Some((key, at)) = mark else { return Ok(false) };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sluice_core::HEAL_EVERY;
+use sluice_core::{HEAL_EVERY, LONGEST_HEAL_SPACING};
+
+use crate::sweep::MOST_UNITS;
 
 /// Read units a minute that the healing scans of the table may use; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +34,24 @@ impl HealBudget {
         u64::from(self.0) * HEAL_EVERY.as_secs() / 60
     }
 
-    /// How long `units` have to last, from the mark of the turn that spent them.
+    /// The most that a turn may spend: what flows in within the longest time between two turns.
+    pub(super) fn most(self) -> u64 {
+        u64::from(self.0) * LONGEST_HEAL_SPACING.as_secs() / 60
+    }
+
+    /// How long after the mark of a turn the next may begin, after it has spent `units`.
     pub(super) fn spacing(self, units: u64) -> Duration {
+        self.lasts(units).clamp(HEAL_EVERY, LONGEST_HEAL_SPACING)
+    }
+
+    /// The same, with one page more paid for: its process may end, or the page be lost, before anybody has said
+    /// what it cost.
+    pub(super) fn spacing_with_page(self, units: u64) -> Duration {
+        self.spacing(units.saturating_add(MOST_UNITS))
+    }
+
+    /// How long `units` have to last, from the mark of the turn that spent them.
+    fn lasts(self, units: u64) -> Duration {
         Duration::from_millis(units.saturating_mul(60_000) / u64::from(self.0.max(1)))
     }
 }
@@ -41,14 +59,16 @@ impl HealBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::LONGEST_HEAL_SPACING;
 
     #[test]
     fn the_smallest_budget_pays_for_a_page_within_the_longest_spacing() {
         let least = HealBudget::of(1);
         // The turn ends with the page that overruns it.
-        assert!(least.spacing(least.allowance() + 129) < LONGEST_HEAL_SPACING);
-        assert_eq!(HealBudget::DEFAULT.spacing(HealBudget::DEFAULT.allowance()), HEAL_EVERY);
+        assert!(least.lasts(least.allowance() + 129) < LONGEST_HEAL_SPACING);
+        assert_eq!(HealBudget::DEFAULT.lasts(HealBudget::DEFAULT.allowance()), HEAL_EVERY);
+        assert_eq!(least.lasts(least.most()), LONGEST_HEAL_SPACING);
+        // A small table costs no write more.
+        assert_eq!(HealBudget::DEFAULT.spacing_with_page(0), HEAL_EVERY);
         assert!(HealBudget::of(0).is_none());
     }
 }

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use sluice_core::schema::HEAL_KEY;
-use sluice_core::{CLOCK_ERROR, HEAL_EVERY, HealMark, Timestamp, heal_progress, mark, unmark};
+use sluice_core::{CLOCK_ERROR, HEAL_EVERY, HealMark, HealProgress, Timestamp, heal_progress, mark, unmark};
 use tokio::time::Instant;
 
 use super::budget::HealBudget;
 use crate::client::Inner;
 use crate::metrics;
 use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
-use crate::sweep::{HealedPage, heal_page};
+use crate::sweep::{HealPage, HealedPage, Next, ROWS_PER_PAGE};
 
 /// All processes that want slots wait for the same instant. They try within so many milliseconds after it,
 /// and most of them find that another has begun its turn.
@@ -24,6 +24,11 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// begin the next one then.
 const LAST_PAGE: Duration = HEAL_EVERY.saturating_sub(CLOCK_ERROR.saturating_mul(2));
 
+/// After a page that failed or took too long, the next has so many times fewer rows, and after each that was
+/// done so many times more: of a page that cannot be read, that is too much for one turn, or whose reply is always
+/// late, a part is done, and at the latest a row.
+const SMALLER: u32 = 4;
+
 /// This process's turn, by its mark.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -32,10 +37,10 @@ pub(super) struct Turn {
     at: Timestamp,
     began: Instant,
     budget: HealBudget,
-    /// The key of the row after which it goes on.
-    position: Option<String>,
-    /// What its pages have cost.
+    /// What its pages have cost, and the buckets that were read for them.
     spent: u64,
+    /// Where it goes on, and when the next may begin, as its row has it.
+    progress: HealProgress,
 }
 
 /// What a turn gave back.
@@ -59,7 +64,9 @@ impl Turn {
             return Ok(leave_to_other(inner, &row, now));
         }
         let id = uuid::Uuid::now_v7().hyphenated().to_string();
-        let row = match inner.store.update(&mark(&id, now), IfAmbiguous::SendAgain).await? {
+        let budget = inner.config.heal_budget;
+        let spacing = budget.spacing_with_page(0);
+        let row = match inner.store.update(&mark(&id, now, spacing), IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => row,
             Written::ConditionFailed(row) => {
                 let row = row.unwrap_or_default();
@@ -69,30 +76,43 @@ impl Turn {
                 row
             }
         };
-        let position = read(&row).position().map(str::to_owned);
-        Ok(Some(Self { id, at: now, began, budget: inner.config.heal_budget, position, spent: 0 }))
+        let mark = read(&row);
+        let rows = mark.rows().unwrap_or(ROWS_PER_PAGE).clamp(1, ROWS_PER_PAGE);
+        let progress = HealProgress { spacing, position: mark.position().map(str::to_owned), rows };
+        Ok(Some(Self { id, at: now, began, budget, spent: 0, progress }))
     }
 
     /// Reads pages, and gives back what has ended in them, until the budget of the turn is spent, its time is
-    /// over or the table ends. A page that DynamoDB throttles in every try ends the turn; what was read
-    /// before stays done.
+    /// over or the table ends. A page that fails, or takes too long, ends the turn, and the next begins there
+    /// with a smaller one. What was read before stays done.
     pub(super) async fn run(&mut self, inner: &Inner) -> Result<Healed, StoreError> {
         let mut healed = Healed::default();
         loop {
-            let page = match heal_page(inner, self.position.as_deref()).await {
-                Ok(page) => page,
-                Err(StoreError::Contended { .. }) => return Ok(healed),
-                Err(error) => return Err(error),
-            };
-            let HealedPage { restored, read_units, next, is_done } = page;
-            healed.leases += restored;
-            self.spent += read_units;
-            healed.read_units = self.spent;
-            healed.is_at_end = is_done && next.is_none();
-            let next = if is_done { next } else { self.position.clone() };
-            if !self.go_on_from(inner, next).await? || healed.is_at_end || !is_done || self.is_over(inner) {
-                return Ok(healed);
+            let HealedPage { restored, read_units, next, error } = self.page().heal(inner).await;
+            if let Some(error @ StoreError::AccessDenied { .. }) = error {
+                return Err(error);
             }
+            self.spent += read_units;
+            healed.leases += restored;
+            healed.read_units = self.spent;
+            healed.is_at_end = next == Next::Start && error.is_none();
+            let goes_on = matches!(next, Next::After(_)) && error.is_none() && !self.is_over(inner);
+            let is_own = self.go_on(inner, next, goes_on).await?;
+            match error {
+                // Throttled in every try: it cost nothing.
+                None | Some(StoreError::Contended { .. }) if !(is_own && goes_on) => return Ok(healed),
+                Some(error) => return Err(error),
+                None => {}
+            }
+        }
+    }
+
+    fn page(&self) -> HealPage<'_> {
+        HealPage {
+            from: self.progress.position.as_deref(),
+            rows: self.progress.rows,
+            units: self.budget.most().saturating_sub(self.spent),
+            time: HEAL_EVERY.saturating_sub(self.began.elapsed()),
         }
     }
 
@@ -102,25 +122,36 @@ impl Turn {
         self.spent >= self.budget.allowance() || time >= LAST_PAGE
     }
 
-    /// Tells all processes where the next turn goes on, and when it may begin. False if another process has
-    /// begun its turn since. A turn that reads a small table as a whole writes nothing.
-    async fn go_on_from(&mut self, inner: &Inner, next: Option<String>) -> Result<bool, StoreError> {
-        let spacing = self.budget.spacing(self.spent).max(HEAL_EVERY);
-        let is_small = next.is_none() && self.position.is_none() && spacing == HEAL_EVERY;
-        self.position = next;
+    /// Tells all processes where the next turn goes on, and when it may begin; if this one `goes_on`, its next
+    /// page is paid for too. False if another process has begun its turn since. A turn that reads a small
+    /// table as a whole writes nothing.
+    async fn go_on(&mut self, inner: &Inner, next: Next, goes_on: bool) -> Result<bool, StoreError> {
+        let HealProgress { position, rows, .. } = self.progress.clone();
+        let (position, rows) = match next {
+            Next::Again => (position, (rows / SMALLER).max(1)),
+            Next::Start => (None, (rows * SMALLER).min(ROWS_PER_PAGE)),
+            Next::After(key) => (Some(key), (rows * SMALLER).min(ROWS_PER_PAGE)),
+        };
+        let spent = self.spent;
+        let spacing = if goes_on { self.budget.spacing_with_page(spent) } else { self.budget.spacing(spent) };
+        let progress = HealProgress { spacing, position, rows };
         inner.healing.table.tried(self.at, spacing);
-        if is_small {
+        if progress == self.progress {
             return Ok(true);
         }
-        let progress = heal_progress(&self.id, self.at, spacing, self.position.as_deref());
-        let written = inner.store.update(&progress, IfAmbiguous::SendAgain).await?;
+        self.progress = progress;
+        let update = heal_progress(&self.id, self.at, &self.progress);
+        let written = inner.store.update(&update, IfAmbiguous::SendAgain).await?;
         Ok(matches!(written, Written::Applied(_)))
     }
 
     /// Leaves it to others, who would otherwise find a fresh mark and wait for a scan that is not made. If
     /// this fails, they wait once.
     pub(super) async fn give_back(self, inner: &Inner) {
-        if let Err(error) = inner.store.update(&unmark(&self.id, self.at), IfAmbiguous::SendAgain).await {
+        // What it has spent stays paid for.
+        let spacing = if self.spent == 0 { Duration::ZERO } else { self.budget.spacing(self.spent) };
+        let unmark = unmark(&self.id, self.at, spacing);
+        if let Err(error) = inner.store.update(&unmark, IfAmbiguous::SendAgain).await {
             tracing::debug!(event = "heal.turn_kept", %error);
         }
     }

@@ -87,8 +87,17 @@ impl Store {
 
     /// Reads a page of the table.
     pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
+        self.scan_within(scan, IfAmbiguous::SendAgain).await
+    }
+
+    /// Reads a page of the table, and pays for it once at most: a page whose reply is lost is not asked for again.
+    pub(crate) async fn scan_once(&self, scan: &Scan) -> Result<Page, StoreError> {
+        self.scan_within(scan, IfAmbiguous::Stop).await
+    }
+
+    async fn scan_within(&self, scan: &Scan, if_ambiguous: IfAmbiguous) -> Result<Page, StoreError> {
         let request = || translate::scan(&self.dynamo, &self.table, scan).send();
-        let reply = self.retrying(Operation::Scan, IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+        let reply = self.retrying(Operation::Scan, if_ambiguous, request).await.map_err(Failed::error)?;
         Ok(Page {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
             rows: reply.items.unwrap_or_default(),

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
-use sluice_core::{Bucket, CLOCK_ERROR, Dimension, HEAL_EVERY, Lease, Timestamp};
+use sluice_core::{Bucket, CLOCK_ERROR, Dimension, HEAL_EVERY, InlineLeases, Lease, Timestamp};
 use tokio::task::JoinSet;
 
 use super::reclaim::{self, Done, Ended, Known};
-use super::scan::Query;
+use super::scan::{MOST_UNITS, Query};
 use super::{Deadlines, is_over};
 use crate::client::Inner;
 use crate::metrics;
@@ -19,49 +20,96 @@ use crate::store::{StoreError, value_text};
 /// Buckets that are given back to at once: fewer disturb callers less.
 const AT_ONCE: usize = 4;
 
+/// An inline lease in its bucket's row, at most: an id of 36 bytes, a cost, an end, and what DynamoDB adds to
+/// them.
+const BYTES_OF_A_LEASE: usize = 60;
+
+/// A page that is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HealPage<'a> {
+    /// The key of the row before it; `None` at the start of the table.
+    pub(crate) from: Option<&'a str>,
+    /// Its rows at most.
+    pub(crate) rows: u32,
+    /// What it may cost at most, in read units. The page itself is read in any case.
+    pub(crate) units: u64,
+    /// How long it may take.
+    pub(crate) time: Duration,
+}
+
 /// What a page came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct HealedPage {
     /// Leases given back.
     pub(crate) restored: usize,
-    /// What the page cost.
+    /// What was read for it: the page, and the buckets of its leases.
     pub(crate) read_units: u64,
-    /// The key after which the next page begins; `None` at the end of the table.
-    pub(crate) next: Option<String>,
-    /// Whether there was time for all that had ended; else the next turn reads the page once more.
-    pub(crate) is_done: bool,
+    pub(crate) next: Next,
+    /// Why it could not be read, or not be dealt with.
+    pub(crate) error: Option<StoreError>,
 }
 
-/// Reads the page after the row `from`, and gives back what its leases hold that have ended: those with rows
-/// of their own, and the inline ones of the bucket rows in it. Leases of rate buckets hold nothing that
-/// anybody waits for; they are the reconciler's.
-///
-/// Only then is the page done: a process that ends before leaves it to the next turn. Conflicts leave a lease
-/// to the next scan.
-///
-/// # Errors
-/// [`StoreError`] if the table does not answer; [`StoreError::Contended`] if the page was throttled in every
-/// try.
-pub(crate) async fn heal_page(inner: &Inner, from: Option<&str>) -> Result<HealedPage, StoreError> {
-    let now = inner.time().await?;
-    let query = Query::of_ended(now);
-    let from = from.map(|key| HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]));
-    let read = inner.store.scan(&query.ended(from)).await?;
-    let page = query.read(&read);
-    let mut rows: BTreeMap<Dimension, Vec<Lease>> = BTreeMap::new();
-    for lease in page.ended {
-        rows.entry(lease.dimension().clone()).or_default().push(lease);
+/// Where the next page begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// After the row of this key.
+    After(String),
+    /// At the start of the table: this page was the last.
+    Start,
+    /// Where this one began: it could not be read, or there was not time for all that had ended.
+    Again,
+}
+
+impl HealPage<'_> {
+    /// Reads the page, and gives back what the leases hold that have ended in it: those with rows of their own, and the inline ones of
+    /// the bucket rows. Those of rate buckets, and of buckets that are gone, are deleted: each of them would cost a reading of its
+    /// bucket with every scan.
+    ///
+    /// Only then is the page done: a process that ends before leaves it to the next turn. Conflicts leave a lease to the next scan,
+    /// and so does whatever DynamoDB refuses of one bucket. A page of one row is never read again: it would stop the scan for ever.
+    pub(crate) async fn heal(self, inner: &Inner) -> HealedPage {
+        let deadlines = Deadlines::of(Some(self.time));
+        let now = match inner.time().await {
+            Ok(now) => now,
+            Err(error) => return HealedPage::unread(error),
+        };
+        let query = Query::of_ended(now);
+        let from = self.from.map(|key| HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]));
+        let read = match inner.store.scan_once(&query.ended(from, self.rows)).await {
+            Ok(read) => read,
+            Err(error) => return HealedPage::unread(error),
+        };
+        let page = query.read(&read);
+        let mut rows: BTreeMap<Dimension, Vec<Lease>> = BTreeMap::new();
+        for lease in page.ended {
+            rows.entry(lease.dimension().clone()).or_default().push(lease);
+        }
+        let rows = rows.into_iter().map(|(dimension, leases)| (dimension, Ended::Rows(leases)));
+        let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, Ended::Inline(leases)));
+        let mut ended: Vec<_> = rows.chain(inline).collect();
+        // Of many buckets, a process that is cut off again and again does not always begin with the same.
+        fastrand::shuffle(&mut ended);
+        let units = self.units.saturating_sub(page.read_units);
+        let given = Giving { inner, now, deadlines, units, given: Given::default() }.give_back(ended).await;
+        let is_done = given.left == 0 || self.rows <= 1;
+        let next = match read.next.as_ref().map(|key| value_text(key, KEY)) {
+            _ if !is_done => Next::Again,
+            Some(key) => Next::After(key),
+            None => Next::Start,
+        };
+        let read_units = page.read_units + given.read_units;
+        HealedPage { restored: given.restored, read_units, next, error: given.error }
     }
-    let rows = rows.into_iter().map(|(dimension, leases)| (dimension, Ended::Rows(leases)));
-    let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, Ended::Inline(leases)));
-    let mut ended: Vec<_> = rows.chain(inline).collect();
-    // Of many buckets, a process that is cut off again and again does not always begin with the same.
-    fastrand::shuffle(&mut ended);
-    // Another process may begin its turn then.
-    let deadlines = Deadlines::of(Some(HEAL_EVERY));
-    let restored = give_back(inner, now, deadlines, ended).await?;
-    let next = read.next.as_ref().map(|key| value_text(key, KEY));
-    Ok(HealedPage { restored, read_units: page.read_units, next, is_done: !is_over(deadlines.work) })
+}
+
+impl HealedPage {
+    /// What it cost is not known if its reply was lost.
+    fn unread(error: StoreError) -> Self {
+        let read_units = if error.is_unavailable() { MOST_UNITS } else { 0 };
+        // The place where it began may be what DynamoDB refuses.
+        let next = if matches!(error, StoreError::Rejected { .. }) { Next::Start } else { Next::Again };
+        Self { restored: 0, read_units, next, error: Some(error) }
+    }
 }
 
 /// Gives back the inline leases of `bucket` that have ended; how many.
@@ -79,45 +127,94 @@ pub(crate) async fn heal_inline(inner: &Inner, bucket: Arc<Bucket>) -> Result<us
     finish(inner, reclaim::reclaim(sweep, dimension, Some(Known::Bucket(bucket)), Ended::Inline(ended)).await)
 }
 
-/// A few buckets at once.
-async fn give_back(
-    inner: &Inner,
+/// What was given back of a page so far.
+#[derive(Debug, Default)]
+struct Given {
+    restored: usize,
+    read_units: u64,
+    /// Buckets that there was no time for, or no budget.
+    left: usize,
+    /// DynamoDB is out.
+    error: Option<StoreError>,
+}
+
+/// Giving back what a page has found.
+struct Giving<'a> {
+    inner: &'a Inner,
     now: Timestamp,
     deadlines: Deadlines,
-    ended: Vec<(Dimension, Ended)>,
-) -> Result<usize, StoreError> {
-    let (mut tasks, mut restored, mut waiting) = (JoinSet::new(), 0, ended.into_iter());
-    let mut result = Ok(());
-    loop {
-        // The first failure ends it: a table that is out would cost every bucket its retries.
-        while tasks.len() < AT_ONCE
-            && result.is_ok()
-            && let Some((dimension, ended)) = waiting.next()
-        {
-            tasks.spawn(slots_of(sweep(inner, now, deadlines), dimension, ended));
+    /// What the buckets may cost.
+    units: u64,
+    given: Given,
+}
+
+impl Giving<'_> {
+    /// A few buckets at once. A table that is out would cost every bucket its retries: it ends the page. What DynamoDB refuses of one
+    /// bucket, such as to a role that may not write its key, keeps nobody from the others.
+    async fn give_back(mut self, ended: Vec<(Dimension, Ended)>) -> Given {
+        let (mut tasks, mut waiting) = (JoinSet::new(), ended.into_iter());
+        let mut refused = 0;
+        loop {
+            while tasks.len() < AT_ONCE
+                && self.may_begin()
+                && let Some((dimension, ended)) = waiting.next()
+            {
+                // As of the least that its row costs, until it is read.
+                self.given.read_units += 1;
+                let sweep = sweep(self.inner, self.now, self.deadlines);
+                tasks.spawn(give_back(sweep, dimension, ended));
+            }
+            let done = match tasks.join_next().await {
+                None => break,
+                Some(Ok(done)) => done,
+                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            };
+            self.given.read_units += units_of(&done).saturating_sub(1);
+            self.given.left += usize::from(done.tally.left > 0 && is_over(self.deadlines.work));
+            let dimension = done.dimension.clone();
+            match finish(self.inner, done) {
+                Ok(leases) => self.given.restored += leases,
+                Err(error) if error.is_unavailable() => self.given.error = Some(error),
+                Err(error) => {
+                    // Said once a page: the others are refused for the same reason, most of the time.
+                    if refused == 0 {
+                        tracing::warn!(event = "heal.refused", %dimension, %error, "its leases wait for another process");
+                    }
+                    refused += 1;
+                }
+            }
         }
-        match tasks.join_next().await {
-            None => return result.map(|()| restored),
-            Some(Ok(done)) => match finish(inner, done) {
-                Ok(leases) => restored += leases,
-                Err(error) => result = Err(error),
-            },
-            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-        }
+        self.given.left += waiting.len() + usize::from(self.given.error.is_some());
+        self.given
+    }
+
+    fn may_begin(&self) -> bool {
+        self.given.error.is_none() && self.given.read_units < self.units && !is_over(self.deadlines.work)
     }
 }
 
-/// What one bucket's leases hold, where it has slots.
-async fn slots_of(sweep: reclaim::Sweep, dimension: Dimension, ended: Ended) -> Done {
-    match reclaim::known_of(&sweep.store, &dimension).await {
-        Ok(Known::Bucket(bucket)) if bucket.limit().is_concurrent() => {
-            reclaim::reclaim(sweep, dimension, Some(Known::Bucket(bucket)), ended).await
+/// What one bucket's leases hold. A bucket that became a rate has no slots for those that stand in its row.
+async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: Ended) -> Done {
+    let known = reclaim::known_of(&sweep.store, &dimension).await;
+    let has_slots = |bucket: &Bucket| bucket.limit().is_concurrent();
+    match (known, ended) {
+        (Ok(Known::Bucket(bucket)), Ended::Inline(_)) if !has_slots(&bucket) => {
+            Done { dimension, known: Some(Known::Bucket(bucket)), tally: Default::default(), result: Ok(()) }
         }
-        Ok(known) => Done { dimension, known: Some(known), tally: Default::default(), result: Ok(()) },
+        (Ok(known), ended) => reclaim::reclaim(sweep, dimension, Some(known), ended).await,
         // Throttled in every try: the next scan's.
-        Err(StoreError::Contended { .. }) => Done { dimension, known: None, tally: Default::default(), result: Ok(()) },
-        Err(error) => Done { dimension, known: None, tally: Default::default(), result: Err(error) },
+        (Err(StoreError::Contended { .. }), _) => {
+            Done { dimension, known: None, tally: Default::default(), result: Ok(()) }
+        }
+        (Err(error), _) => Done { dimension, known: None, tally: Default::default(), result: Err(error) },
     }
+}
+
+/// What the strongly consistent reading of a bucket costs: a unit for each 4 KB, of which inline leases take most.
+fn units_of(done: &Done) -> u64 {
+    let Some(Known::Bucket(bucket)) = &done.known else { return 1 };
+    let leases = bucket.inline().map_or(0, InlineLeases::len);
+    1 + u64::try_from(leases * BYTES_OF_A_LEASE / 4_096).unwrap_or(0)
 }
 
 /// As of `now`, before the page was read: what it judges by gets no later while the process is frozen.

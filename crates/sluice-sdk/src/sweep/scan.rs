@@ -32,10 +32,10 @@ const MOST_NAMED: usize = 100;
 
 /// Rows of a page: half of what a megabyte holds of leases. Smaller pages take less memory, of which a small function has
 /// little (some 3 MB a page, of which a few are read at once); larger ones take fewer requests.
-const ROWS_PER_PAGE: i32 = 2_500;
+pub(crate) const ROWS_PER_PAGE: u32 = 2_500;
 
 /// Read units of the largest page, read eventually consistent.
-const MOST_UNITS: u64 = 128;
+pub(crate) const MOST_UNITS: u64 = 128;
 
 /// What a scan looks for.
 #[derive(Clone, Debug)]
@@ -173,15 +173,15 @@ impl Query {
             names: NAMES,
             values,
             projection: Some("#pk, #e, #d, #k, #c, #L"),
-            page: Some(ROWS_PER_PAGE),
+            page: i32::try_from(ROWS_PER_PAGE).ok(),
             from: None,
         }
     }
 
-    /// A page of the leases that have ended, and of the buckets with inline leases, after the row `from`. Reads are eventual, at half the
+    /// A page of the leases that have ended, and of the buckets with inline leases: `rows` at most, after the row `from`. Reads are eventual, at half the
     /// price: a lease that has ended for every clock was written seconds ago, and what a late replica shows of it is in the condition of
     /// the write that gives it back.
-    pub(super) fn ended(&self, from: Option<Item>) -> Scan {
+    pub(super) fn ended(&self, from: Option<Item>, rows: u32) -> Scan {
         Scan {
             segment: 0,
             segments: 1,
@@ -193,7 +193,7 @@ impl Query {
                 (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
             ],
             projection: Some("#pk, #e, #d, #k, #c, #L"),
-            page: Some(ROWS_PER_PAGE),
+            page: i32::try_from(rows).ok(),
             from,
         }
     }

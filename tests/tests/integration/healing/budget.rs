@@ -6,10 +6,10 @@ use sluice_sdk::ClientBuilder;
 use super::large::{fill, table_units};
 use super::*;
 
-const TEN_MINUTES: Duration = Duration::from_secs(600);
+pub(super) const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 /// Refuses each of `clients` every few seconds, for `time`.
-async fn ask(clients: &[Client], time: Duration) {
+pub(super) async fn ask(clients: &[Client], time: Duration) {
     let began = Instant::now();
     while began.elapsed() < time {
         for client in clients {
@@ -20,7 +20,7 @@ async fn ask(clients: &[Client], time: Duration) {
 }
 
 /// One slot, held for an hour, in a table of so many pages of a megabyte, and processes that want it.
-async fn saturated(
+pub(super) async fn saturated(
     pages: u32,
     processes: usize,
     settings: impl Fn(ClientBuilder) -> ClientBuilder,

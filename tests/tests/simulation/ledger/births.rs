@@ -11,9 +11,6 @@ use super::{Ledger, Writer};
 use crate::row::{BucketRow, Micros};
 use crate::wire::Purpose;
 
-/// What a process has read of a bucket it may go by for so long: a give-back begins with a reading, and ends within this time.
-const READ: Micros = 15_000_000;
-
 /// Buckets of this prefix are made anew in the middle of a run.
 pub(crate) const MORTAL: &str = "mortal#";
 
@@ -98,12 +95,6 @@ impl Ledger {
             return Ok(());
         }
         Err(format!("{} took {lease}, and there is no {bucket}", writer.name()))
-    }
-
-    /// Whether a process that gives slots back may have read that it is a bucket that has some.
-    pub(super) fn has_had_slots(&self, bucket: &str, now: Micros) -> bool {
-        let lives = self.births.0.get(bucket).into_iter().flatten();
-        lives.filter(|life| life.gone >= now - READ).any(|life| life.concurrent)
     }
 
     /// Whether a bucket was made or removed since.

@@ -11,7 +11,7 @@ use crate::wire::Purpose;
 /// A turn may begin that long after another did.
 const HEAL_EVERY: Micros = 8_000_000;
 
-/// Its progress puts off the next by that at least, and a quarter of an hour at most.
+/// It puts off the next by that at least, and a quarter of an hour at most.
 const PUT_OFF_BY: RangeInclusive<Micros> = HEAL_EVERY..=900_000_000;
 
 /// A mark that arrives so late was given up by its sender: what others did meanwhile it cannot know.
@@ -47,13 +47,16 @@ impl Ledger {
         let after = MarkRow::read(change.row.as_ref().ok_or_else(|| format!("{by} removed {HEAL_KEY}"))?);
         let before = std::mem::replace(&mut self.marks.row, after.clone());
         let expected = match change.purpose {
-            Purpose::Mark { now: at } => {
+            Purpose::Mark { now: at, until } => {
                 self.marked(by, &before, at, (now, error))?;
-                MarkRow { healed_at: at, ..before.clone() }
+                if !PUT_OFF_BY.contains(&(until - at)) {
+                    return Err(format!("{by} marked the table at {at} until {until}"));
+                }
+                MarkRow { healed_at: at, heal_after: until }
             }
-            Purpose::Unmark { at } => {
+            Purpose::Unmark { at, until } => {
                 self.marked_it(by)?;
-                MarkRow { healed_at: if before.healed_at == at { 0 } else { before.healed_at }, ..before.clone() }
+                if before.healed_at == at { MarkRow { healed_at: 0, heal_after: until } } else { before.clone() }
             }
             Purpose::Progress { until, by: mark } => {
                 self.marked_it(by)?;
