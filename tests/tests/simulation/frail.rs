@@ -1,9 +1,10 @@
 //! Valid but wrong numbers in rows, written by hand while callers use them: an anchor hours ahead, more tokens than the capacity, levels far
 //! below zero, a pause of days, absurd counters, leases that say more than they took.
 //!
-//! Promised, and judged here: from the wrong write on a rate bucket holds its bound as if it had been made then; an anchor of the future is
-//! moved back by the first call that reads it; every call returns within its bound. What slots may come to, the ledger judges
-//! (`ledger/damage.rs`), and two sweeps running put it right, which the end of the run asks.
+//! Promised, and judged here: from the wrong write on a rate bucket holds its bound as if it had been made then; an anchor of the future
+//! is moved back by the first call that finds too little before it, once in the time in which the bucket fills; every call returns
+//! within its bound. What slots may come to, the ledger judges (`ledger/damage.rs`), and two sweeps running put it right, which the end
+//! of the run asks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use sluice_core::schema::KEY;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
-use sluice_sdk::{Grant, Leases, Outcome, Request};
+use sluice_sdk::{Grant, Leases, Outcome, Request, RetryReason};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -215,13 +216,15 @@ impl Caller {
     async fn takes_tokens(&mut self) {
         let (bucket, cost, asked_at) = (tokens(), self.rng.i32(1..=2), self.universe.time());
         let Some(outcome) = self.asks(&bucket, cost).await else { return };
-        self.is_repaired(&bucket, asked_at);
         match outcome {
             Outcome::Granted(grant) => {
                 let named = self.granted(&bucket, cost, asked_at, grant.start_at().micros());
                 self.ends(&bucket, cost, (named, grant)).await;
             }
             Outcome::RetryIn(retry) => {
+                if retry.reason() == RetryReason::Exhausted {
+                    self.is_repaired(&bucket, asked_at);
+                }
                 sleep(retry.wait().min(Duration::from_secs(1)).mul_f64(self.rng.f64())).await;
             }
         }
@@ -282,7 +285,8 @@ impl Caller {
         Some((id, name))
     }
 
-    /// A call that reads an anchor of the future moves it back, unless a request of its process met a fault.
+    /// A call that finds too little before an anchor of the future moves it back, once in the time in which the bucket fills up, unless
+    /// a request of its process met a fault.
     fn is_repaired(&self, bucket: &str, asked_at: Micros) {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let (row, damaged_at) =
@@ -290,6 +294,10 @@ impl Caller {
         let (Some(row), Some(damaged_at)) = (row, damaged_at) else { return };
         let had_read = asked_at - UNREAD - 2 * error;
         if damaged_at >= had_read || self.process.tally.met_fault(had_read, now) {
+            return;
+        }
+        let fills_in = row.capacity * 1_000_000_000_000 / row.rate;
+        if row.repaired_at.is_some_and(|at| at + fills_in >= had_read) {
             return;
         }
         self.universe.count("judged: no anchor of the future stays");

@@ -177,7 +177,7 @@ impl Stopwatch {
 
     /// With the reads that tell the time, where its clock was set, or it had not heard from the table.
     fn bound(&self) -> Duration {
-        let stays_known = self.knew_the_time && !self.process.machine.changed_since(self.began_at - UNKNOWN_FOR);
+        let stays_known = self.knew_the_time && !self.process.machine.moved_apart_since(self.began_at - UNKNOWN_FOR);
         let reads = if stays_known || !self.call.needs_the_time() { 0 } else { CLOCK_READS };
         self.call.bound(self.process.client.longest_acquire()) + REQUEST * reads + ROUNDING
     }

@@ -37,6 +37,8 @@ struct State {
     stands_since: Option<i64>,
     /// When one of them was set, or went on, for the last time, in true time.
     changed_at: Option<i64>,
+    /// When its clock was set within what a process may err, for the last time, in true time.
+    shifted_at: Option<i64>,
     /// The last time in which both stood, which nothing on the machine tells, and when it ended.
     behind: Option<(i64, i64)>,
 }
@@ -91,9 +93,10 @@ impl Machine {
         state.changed_at = Some(now);
     }
 
-    /// Sets how far its clock is off within what a process may err, in microseconds.
-    pub(crate) fn set_error(&self, micros: i64) {
-        self.state().error = micros;
+    /// Sets how far its clock is off within what a process may err, in microseconds, at a true time.
+    pub(crate) fn set_error(&self, micros: i64, now: i64) {
+        let mut state = self.state();
+        (state.error, state.shifted_at) = (micros, Some(now));
     }
 
     pub(crate) fn error(&self) -> i64 {
@@ -116,6 +119,12 @@ impl Machine {
     pub(crate) fn changed_since(&self, at: Micros) -> bool {
         let state = self.state();
         state.stands_since.is_some() || state.changed_at.is_some_and(|changed| Micros::from(changed) >= at)
+    }
+
+    /// Whether its process may have seen the two clocks move apart since `at`: a smaller step than a jump of clocks is noticed, too.
+    pub(crate) fn moved_apart_since(&self, at: Micros) -> bool {
+        let shifted_at = self.state().shifted_at;
+        self.changed_since(at) || shifted_at.is_some_and(|shifted| Micros::from(shifted) >= at)
     }
 
     /// By how much its process may be behind besides its error, before a reply has told it that its machine had stood.

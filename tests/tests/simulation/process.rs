@@ -68,7 +68,7 @@ impl Process {
 
     /// Sets how far its clock is off within what a process may err, in microseconds.
     pub(crate) fn set_clock_error(&self, micros: i64) {
-        self.machine.set_error(micros);
+        self.machine.set_error(micros, self.dynamo.clock().now().micros());
     }
 
     /// How far that is at this moment.

@@ -15,6 +15,8 @@ pub(crate) struct BucketRow {
     /// Picotokens a second.
     pub(crate) rate: i128,
     pub(crate) anchor: Micros,
+    /// When an anchor of the future was moved back last.
+    pub(crate) repaired_at: Option<Micros>,
     pub(crate) version: i128,
     pub(crate) concurrent: bool,
     /// Until when nothing may be granted.
@@ -105,6 +107,7 @@ impl BucketRow {
             tokens: number(row, "tokens", 6)?,
             rate: number(row, "refill_rate", 12)?,
             anchor: number(row, "last_refill_at", 6)?,
+            repaired_at: number(row, "repaired_at", 6),
             version: number(row, "version", 0)?,
             concurrent: row["limit_type"]["S"].as_str()? == "concurrent",
             blocked_until: number(row, "blocked_until", 6),

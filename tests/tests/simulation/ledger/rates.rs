@@ -124,5 +124,8 @@ pub(super) fn taken(purpose: Purpose, before: &BucketRow, after: &BucketRow) -> 
     // A line that moves its anchor ahead of a clock that lags is no fuller for it. One whose anchor stays was not cut off at the
     // brim: a change of the limit may leave it above, at an anchor that lies ahead.
     let is_line = after.anchor == before.anchor || matches!(purpose, Purpose::Take { from_line: true, .. });
-    before.line(after.anchor).min(if is_line { Micros::MAX } else { before.capacity }) - after.tokens
+    let brim = if is_line { Micros::MAX } else { before.capacity };
+    // Tokens above the capacity, written by hand, are no more than the capacity before a repair of the anchor, and after it.
+    let is = if after.tokens <= before.tokens { after.tokens.min(brim) } else { after.tokens };
+    before.line(after.anchor).min(brim) - is
 }
