@@ -4,7 +4,7 @@
 //!
 //! One process that is alone on three buckets of its own goes through the operations, one after the other, and its requests are counted.
 //! Where nothing goes wrong the bounds are exact. Each request that met a fault may be sent three times more, and what was applied without
-//! its sender knowing may have to be looked up: `FOR_A_FAULT`. If time jumps while it waits, it may have to ask for the time. Processes that
+//! its sender knowing may have to be looked up, or given back later: `FOR_A_FAULT`. If time jumps while it waits, it may have to ask for the time. Processes that
 //! die are no excuse: it does not.
 
 use std::sync::Arc;
@@ -41,6 +41,9 @@ const LEASE: Duration = Duration::from_secs(20);
 
 /// Requests that one fault may cost besides: three tries, and a row that is read again with each.
 const FOR_A_FAULT: u64 = 6;
+
+/// What a fault left in doubt may be given back so much later, by a task of its own.
+const HEARD_OF_LATER: Micros = 10_000_000;
 
 /// Reads of a process in line, in a second: every 5 to 100 ms, half of the longest pause on average, and some at the beginning.
 const LOOKS_A_SECOND: u64 = 30;
@@ -158,7 +161,7 @@ impl Frugal {
     }
 
     fn judge(&self, process: &Process, before: &Sent, bound: Bound) {
-        let (sent, faults) = process.tally.so_far().since(before);
+        let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - HEARD_OF_LATER);
         let of = |operations: &[Operation]| operations.iter().filter_map(|one| sent.get(one)).sum::<u64>();
         let reads = of(&[Operation::GetItem, Operation::BatchGetItem, Operation::Scan]);
         let writes = of(&[Operation::UpdateItem, Operation::PutItem, Operation::DeleteItem]);
@@ -174,7 +177,7 @@ impl Frugal {
 
     /// Rows are small: a read of one and a write of one cost a unit each.
     fn judge_units(&self, process: &Process, before: &Sent, (was, bound): (Usage, Bound)) {
-        let (sent, faults) = process.tally.so_far().since(before);
+        let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - HEARD_OF_LATER);
         let is = process.dynamo.meter().total();
         let more = FOR_A_FAULT * u64::try_from(faults).unwrap();
         let most = bound.writes + more + TRANSACTION_UNITS * (bound.transactions + more);
@@ -202,9 +205,13 @@ impl Frugal {
         }
         // Until it is empty.
         for _ in 0..8 {
-            if granted(&fresh.client, TOKENS).await.is_none() {
-                self.counted(&fresh, REMEMBERED, granted(&fresh.client, TOKENS)).await;
-                break;
+            match fresh.client.acquire(TOKENS).await {
+                Ok(Outcome::Granted(_)) => {}
+                Ok(_) => {
+                    self.counted(&fresh, REMEMBERED, granted(&fresh.client, TOKENS)).await;
+                    break;
+                }
+                Err(_) => break,
             }
         }
     }

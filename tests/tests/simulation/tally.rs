@@ -44,12 +44,14 @@ impl Tally {
 }
 
 impl Sent {
-    /// What was sent since, by operation, and how many of all met a fault.
-    pub(crate) fn since(&self, before: &Self) -> (BTreeMap<Operation, u64>, usize) {
+    /// What was sent since, by operation, and how many requests met a fault since then or since `doubted_at`, if that is earlier.
+    pub(crate) fn since(&self, before: &Self, doubted_at: Micros) -> (BTreeMap<Operation, u64>, usize) {
         let less = |(operation, count): (&Operation, &u64)| {
             let was = before.by_operation.get(operation).copied().unwrap_or(0);
             (*count > was).then_some((*operation, count - was))
         };
-        (self.by_operation.iter().filter_map(less).collect(), self.faults.len() - before.faults.len())
+        let earlier = before.faults.iter().filter(|at| **at >= doubted_at).count();
+        let faults = self.faults.len() - before.faults.len() + earlier;
+        (self.by_operation.iter().filter_map(less).collect(), faults)
     }
 }
