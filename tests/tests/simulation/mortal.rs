@@ -2,7 +2,7 @@
 //! callers hold grants of the one before, wait in line for it, carry its tickets, and settle.
 //!
 //! Promised, and judged here: each life of a rate bucket holds its window bound by itself, from the moment on at which it was made (calls
-//! count for the life whose tokens they took, told by the write); a ticket of one life is not granted in another; a bucket is unknown for
+//! count for the life whose tokens they took, told by the write, and tickets for the life that they were booked in); a bucket is unknown for
 //! two seconds at most after it was made; every call returns within its bound. The rest is the ledger's (`ledger/births.rs`).
 
 use std::collections::VecDeque;
@@ -285,7 +285,8 @@ impl Caller {
             self.universe.count("a ticket of a bucket that is gone");
         }
         match self.watch(Public::Redeem).on(self.process.client.redeem(ticket)).await {
-            Ok(Redeemed::Granted(grant)) if before == Some(*life) => {
+            // Of a bucket before, too: its start was booked there, and counts there.
+            Ok(Redeemed::Granted(grant)) => {
                 let (now, start_at) = (self.universe.time(), grant.start_at().micros());
                 let (asked_at, need) = (*asked_at, Need::of(&name_of_life(bucket, *life), *cost));
                 let grip = Grip { asked_at, start_at, lease_ends: 0, booked: false, redeemed: true, transacted: false };
@@ -293,9 +294,6 @@ impl Caller {
                 let id = self.universe.record(|record| record.granted(name, &need, now, grip, asked_at));
                 let (bucket, cost, life) = (bucket.clone(), *cost, *life);
                 self.hold(&bucket, cost, Some((id, life)), grant).await;
-            }
-            Ok(Redeemed::Granted(_)) => {
-                self.universe.violated(format!("{bucket}: {ticket:?} of its life {life} was granted in {before:?}"));
             }
             Ok(Redeemed::RetryIn(retry)) if retry.ticket().is_some() => self.queue.lock().unwrap().push_back(carried),
             _ => {}
