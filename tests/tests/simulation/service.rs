@@ -61,6 +61,9 @@ struct Demand {
 impl Demand {
     fn drawn(universe: &Universe, customers: u32, rng: &mut Rng) -> Self {
         let (capacity, per_second) = (rng.u32(1..=5), rng.u32(2..=12));
+        // Who is slower than a bucket fills up is overtaken by those who are not (docs/semantics.md, *What cannot be promised*).
+        let meanwhile = universe.scenario.conditions.slack(2).mul_f64(per_second.into()).as_secs_f64().ceil();
+        let capacity = capacity.max(meanwhile as u32);
         let whole = Amount::from_tokens(capacity.try_into().unwrap());
         let refill = Rate::per(whole, Duration::from_secs(capacity.into()) / per_second).unwrap();
         let slots = rng.u32(1..=3).min(customers);
