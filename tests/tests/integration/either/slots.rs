@@ -207,7 +207,8 @@ async fn a_cool_down_that_fits_into_the_wait_is_waited_for() {
         world.put(row).await;
         let began = Instant::now();
         world.client().slot(name).run(async |_| ok(())).await.unwrap();
-        assert_eq!(began.elapsed().as_millis() / 10, 700);
+        // Looks are spread over 10 ms after its end.
+        assert!((7_000..7_020).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     }
 }
 

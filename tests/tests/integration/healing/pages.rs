@@ -91,7 +91,8 @@ fn ended_of_others(world: &World, buckets: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn ended_leases_that_hold_no_slots_cost_their_buckets_one_reading() {
-    let world = World::with_slots(SLOTS, 1).await;
+    let world = World::embedded().await;
+    world.slots(SLOTS, 1).await;
     world.rate("some#rpm", 10, 60).await;
     let rate = world.client_with(|settings| settings.leases(Leases::All));
     std::mem::forget(take(&rate, "some#rpm").await);
@@ -113,7 +114,8 @@ async fn ended_leases_that_hold_no_slots_cost_their_buckets_one_reading() {
 /// Slow reads: 320 buckets in the time of a turn. Before the page there are others, so that it is not the last.
 #[tokio::test(start_paused = true)]
 async fn a_page_of_more_buckets_than_a_turn_has_time_for_is_done_in_parts() {
-    let world = World::with_slots(SLOTS, 20).await;
+    let world = World::embedded().await;
+    world.slots(SLOTS, 20).await;
     crash(&world, 20).await;
     world.pass_lease();
     ended_of_others(&world, 3_000);
