@@ -258,9 +258,10 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
     Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
 }
 
-/// The bucket's row is gone.
+/// A write found no row of the bucket. Whoever comes next reads it: how long a write was on its way is not known here, and the
+/// bucket may have been made since.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
-    entry.unknown(inner.now(), inner.store.longest_request());
+    entry.gone();
     unknown_dimension(inner, entry)
 }
 

@@ -262,10 +262,10 @@ impl Entry {
         metrics::gone(self);
     }
 
-    /// The table does not have the bucket: for a moment, nobody asks it again. A request takes `request` at most.
-    pub(crate) fn unknown(&self, now: Timestamp, request: Duration) {
+    /// A read of `asked_at` found no row: for a moment, nobody asks the table again.
+    pub(crate) fn missed(&self, asked_at: Timestamp) {
         self.gone();
-        self.presence.missed(now, request);
+        self.presence.missed(asked_at);
     }
 
     /// Whether the table was seen not to have it a moment ago.

@@ -86,6 +86,23 @@ async fn a_late_reply_of_before_a_bucket_was_made_does_not_make_it_unknown() {
     let _ = take(&client, RPM).await;
 }
 
+/// The process stands still while the reply is on its way, and another makes the bucket meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_reply_of_long_ago_does_not_make_a_bucket_unknown() {
+    let world = World::embedded().await;
+    let client = world.client();
+    world.dynamo.faults().next(Operation::GetItem, Fault::DelayReply(Duration::from_millis(100)));
+    let early = tokio::spawn({
+        let client = client.clone();
+        async move { is_unknown(&client, RPM).await }
+    });
+    sleep(Duration::from_millis(50)).await;
+    world.client().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    world.pass(Duration::from_secs(4));
+    assert!(early.await.unwrap());
+    let _ = take(&client, RPM).await;
+}
+
 /// Those who judge by a reading that is young.
 #[tokio::test(start_paused = true)]
 async fn many_who_want_a_young_reading_of_a_bucket_that_is_gone_read_it_once() {

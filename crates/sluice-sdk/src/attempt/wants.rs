@@ -124,8 +124,11 @@ pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) ->
 
 /// Reads the bucket, whatever is known of it.
 pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
-    let row = inner.store.read(entry.dimension.as_str()).await?;
-    let row = row.ok_or_else(|| unknown(inner, entry))?;
+    let asked_at = inner.now();
+    let Some(row) = inner.store.read(entry.dimension.as_str()).await? else {
+        entry.missed(asked_at);
+        return Err(unknown_dimension(inner, entry));
+    };
     saw(inner, entry, &row)?;
     entry.reading().ok_or_else(|| unknown(inner, entry))
 }

@@ -17,19 +17,20 @@ pub(super) struct Presence(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When the table was last seen not to have it.
+    /// When it was asked for, and the table did not have it.
     missed_at: Option<Timestamp>,
     /// When this process last made it, or found it made.
     made_at: Option<Timestamp>,
 }
 
 impl Presence {
-    /// A reply of `now` shows no row. If this process made the bucket within `request`, the longest time of a request, the reply may
-    /// be to a request that was sent before, and is not remembered.
-    pub(super) fn missed(&self, now: Timestamp, request: Duration) {
+    /// A read of `asked_at` shows no row. It counts from the question on: the reply may have come long after it, since the process
+    /// stood still, and the bucket may have been made since. What this process made after it asked is there.
+    pub(super) fn missed(&self, asked_at: Timestamp) {
         let mut seen = locked(&self.0);
-        if !seen.made_at.is_some_and(|at| is_within(request, at, now)) {
-            seen.missed_at = Some(now);
+        // One made later still finds this forgotten.
+        if !seen.made_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, asked_at, at)) {
+            seen.missed_at = Some(asked_at);
         }
     }
 
