@@ -13,7 +13,8 @@
 //!   [`FutureAnchor::Repair`]: a machine that lags by an hour would take every anchor for one of the future. (One that has just resumed
 //!   from a snapshot, and does not know it, sees no anchor of the future: what it remembers of the bucket is as old as its clock, and
 //!   the reply that shows it anything younger tells it the time.)
-//! - *The bound holds again from the wrong write on.* After it, and until the repair, the line does not rise: all take from T. After the
+//! - *The bound holds again from the wrong write on.* After it, and until the repair, the line rises for the wrong clock alone (what it
+//!   takes there beyond T is its gain, and T is below zero after that): all others take from T. After the
 //!   repair it rises from r, so that writes that take effect by u have taken at most `T + (u - r) * R`, and T is C at most. That
 //!   is the bound of `line.rs`, with r as the earliest effect. The condition `T >= T as read` keeps others from taking between the
 //!   repair's clock and its arrival, however long it is on its way: else r would lie before their effects, and the window gain the
@@ -24,7 +25,8 @@
 //! # At most one repair in C / R
 //!
 //! A wrong write finds the bucket full, and leaves it at C less what it takes: it gains C, and what is booked at that moment. After it the
-//! anchor lies ahead, and the same clock finds the line where it left it. A repair lets it find the bucket full again. So a client that
+//! anchor lies ahead, and the same clock finds the line where it left it. What another clock took early by its error is forgotten with
+//! the anchor that it had left: such errors count once more. A repair lets it find the bucket full again. So a client that
 //! keeps writing such anchors would gain C with each repair; the row says when the last one was made (`repaired_at`), and a repair asks
 //! that it was C / R ago. What such a client gains is then R a second more, on the average. Until the next repair callers are served from
 //! what the bucket holds, and told to come back when it may be repaired.
