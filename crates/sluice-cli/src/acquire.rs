@@ -59,18 +59,18 @@ pub(crate) async fn run(options: Options) -> Ended {
         request = request.ticket_within(within);
     }
     match client.acquire(request).await? {
-        Outcome::Granted(grant) => hold_and_release(grant, options.hold, options.json).await,
+        Outcome::Granted(grant) => hold_and_release(&client, grant, options.hold, options.json).await,
         Outcome::RetryIn(retry) => refuse(&client, &retry, options.json).await,
     }
 }
 
 /// Says what was granted, holds it, and says how its release ended.
-pub(crate) async fn hold_and_release(grant: Grant, time: Duration, json: bool) -> Ended {
+pub(crate) async fn hold_and_release(client: &Client, grant: Grant, time: Duration, json: bool) -> Ended {
     let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
     if !json {
         anstream::println!("{}granted{} {}", GREEN.render(), GREEN.render_reset(), names.join(", "));
     }
-    let grant = hold(grant, time).await;
+    let grant = hold(client, grant, time).await;
     let released = grant.release().await?;
     let note = match released {
         Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
@@ -110,12 +110,13 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ende
 }
 
 /// Holds the grant, renewing its leases before they end. A renewal that fails is tried again; a lease that is gone is told.
-async fn hold(mut grant: Grant, time: Duration) -> Grant {
+async fn hold(client: &Client, mut grant: Grant, time: Duration) -> Grant {
     let until = Instant::now() + time.min(LONGEST_HOLD);
     let mut stop = pin!(stop_requested());
     let mut told = false;
     loop {
-        let now = sluice_sdk::Clock::system().now();
+        // A lease ends by the table's time: this machine's clock may be off by hours.
+        let now = client.now();
         let renew_at = grant.lease_ends().map(|ends| Instant::now() + (ends.since(now) / 2).max(RENEW_PAUSE));
         tokio::select! {
             () = sleep_until(renew_at.map_or(until, |renew_at| renew_at.min(until))) => {}
@@ -129,6 +130,46 @@ async fn hold(mut grant: Grant, time: Duration) -> Grant {
         {
             let error = error.to_string();
             anstream::eprintln!("{}{}{}", YELLOW.render(), output::plain(&error), YELLOW.render_reset());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_sdk::core::{Amount, Cost, Dimension, Limit};
+    use sluice_testkit::EmbeddedDynamo;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SLOT: &str = "elevenlabs#concurrent";
+    const HOLD: Duration = Duration::from_secs(300);
+    const DAY_MICROS: i64 = 86_400_000_000;
+
+    /// With a lease of 60 s. Another process asks for the slot each second.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_keeps_its_lease_on_a_clock_that_is_a_day_off() {
+        for off_by in [-DAY_MICROS, 0, DAY_MICROS] {
+            let dynamo = EmbeddedDynamo::with_table("table").await.unwrap();
+            let limit = Limit::concurrent(Amount::from_tokens(1), Cost::ONE).unwrap();
+            dynamo.client("table").apply_limit(&Dimension::new(SLOT).unwrap(), &limit).await.unwrap();
+            let machine = dynamo.metered();
+            let client = machine.client_off_by(Client::builder("table"), off_by);
+            let grant = client.acquire(SLOT).await.unwrap().granted().unwrap();
+            let holder = tokio::spawn(async move { hold(&client, grant, HOLD).await });
+            let other = dynamo.client("table");
+            for second in 1..HOLD.as_secs() {
+                sleep(Duration::from_secs(1)).await;
+                let outcome = other.acquire(SLOT).await.unwrap();
+                assert!(matches!(outcome, Outcome::RetryIn(_)), "{off_by}: {second} s: {outcome:?}");
+            }
+            let released = holder.await.unwrap().release().await.unwrap();
+            assert_eq!(released, Released::GivenBack, "{off_by}");
+            let requests = machine.meter().total().requests;
+            assert!(
+                requests <= 25,
+                "{off_by}: {requests} requests: a renewal takes place once in half of a lease's time"
+            );
         }
     }
 }

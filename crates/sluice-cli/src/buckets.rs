@@ -258,9 +258,11 @@ impl BucketLine {
 }
 
 async fn list(client: &Client, json: bool) -> Result<(), Failure> {
-    let now = sluice_sdk::Clock::system().now();
     let (mut lines, mut faults) = (Vec::new(), Vec::new());
-    for BucketRow { key, bucket } in client.buckets().await? {
+    let rows = client.buckets().await?;
+    // After the replies, which tell the table's time.
+    let now = client.now();
+    for BucketRow { key, bucket } in rows {
         match bucket {
             Ok(bucket) => lines.push(BucketLine::new(&bucket, now)),
             Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
@@ -294,7 +296,7 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
 async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     let dimension = Dimension::new(name)?;
     let bucket = client.bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
-    let now = sluice_sdk::Clock::system().now();
+    let now = client.now();
     let line = BucketLine::new(&bucket, now);
     if json {
         return output::json(&line);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_sdk::{Clock, CoolDown};
+use sluice_sdk::CoolDown;
 
 use crate::arguments::duration;
 use crate::connect::client;
@@ -34,8 +34,9 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 pub(crate) async fn run(options: Options) -> Ended {
     let name = &options.dimension;
-    let set = client().await?.cool_down(name, options.pause).await?;
-    let ends = output::relative(set.until(), Clock::system().now());
+    let client = client().await?;
+    let set = client.cool_down(name, options.pause).await?;
+    let ends = output::relative(set.until(), client.now());
     match set {
         CoolDown::LongerAlready(_) => println!("{name} cools down for longer already: it ends {ends}"),
         _ => println!("{name} grants nothing: its cool-down ends {ends}"),

@@ -52,7 +52,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         tokio::net::TcpListener::bind(options.listen).await.map_err(|error| cannot(options.listen, &error))?;
     let address = listener.local_addr()?;
     let access = Access::new(token(options.token)?, address)?;
-    let watcher = Arc::new(Watcher::new(&table)?);
+    let watcher = Arc::new(Watcher::new(client.clone())?);
     let reading = tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(client, options.interval)));
     announce(&table, address, &access);
     // A request that is cut off has changed nothing, so nothing is waited for.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use sluice_sdk::core::schema::table_name;
-use sluice_sdk::core::{Bucket, Load, Timestamp};
-use sluice_sdk::{Client, Clock, StoreError, Survey};
+use sluice_sdk::core::{Bucket, Load};
+use sluice_sdk::{Client, StoreError, Survey};
 
 use crate::arguments::duration;
 use crate::connect::client;
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let endpoint = std::env::var("SLUICE_ENDPOINT_URL").ok();
     let place = Place::of(client.table(), endpoint.as_deref());
-    let findings = finding::sorted(examine(&client, place, Clock::system().now(), options.watch_for).await);
+    let findings = finding::sorted(examine(&client, place, options.watch_for).await);
     if options.json {
         output::json(&findings)?;
     } else {
@@ -69,10 +69,10 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Duration) -> Vec<Finding> {
+async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Finding> {
     let (buckets, of_rows) = match client.survey_within(MOST_PAGES).await {
         Ok(survey) => {
-            let findings = of_survey(&survey, client.table(), place, now);
+            let findings = of_survey(&survey, client.table(), place);
             (survey.buckets.into_iter().filter_map(|row| row.bucket.ok()).collect(), findings)
         }
         Err(error) => match unread(client.table(), &error) {
@@ -92,8 +92,9 @@ async fn examine(client: &Client, place: Place, now: Timestamp, watch_for: Durat
     of_table.into_iter().chain(of_rows).chain(of_rights).chain(of_way).chain(of_watched).collect()
 }
 
-/// What the rows say.
-fn of_survey(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Vec<Finding> {
+/// What the rows say, at the table's time of the survey.
+fn of_survey(survey: &Survey, table: &str, place: Place) -> Vec<Finding> {
+    let now = survey.at;
     let mut findings: Vec<Finding> = in_part(survey, table).into_iter().collect();
     findings.extend(buckets::examine(survey, table, now));
     findings.extend(leases::examine(&survey.leases, table, place, now));

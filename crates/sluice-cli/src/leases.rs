@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use sluice_sdk::LeaseRow;
 use sluice_sdk::core::{Dimension, Lease};
-use sluice_sdk::{Clock, LeaseRow};
 
 use crate::connect::client;
 use crate::failure::Ended;
@@ -37,9 +37,11 @@ struct Line {
 pub(crate) async fn run(options: Options) -> Ended {
     let only = options.dimension.as_deref().map(Dimension::new).transpose()?;
     let client = client().await?;
-    let now = Clock::system().now();
     let (mut leases, mut faults) = (Vec::new(), Vec::new());
-    for LeaseRow { key, lease, is_inline } in client.leases().await? {
+    let rows = client.leases().await?;
+    // After the replies, which tell the table's time.
+    let now = client.now();
+    for LeaseRow { key, lease, is_inline } in rows {
         match lease {
             Ok(lease) if only.as_ref().is_none_or(|only| lease.dimension() == only) => leases.push((lease, is_inline)),
             Ok(_) => {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use sluice_history::{Event, Kind, Limit};
 use sluice_sdk::core::{Bucket, Dimension, LimitType};
-use sluice_sdk::{AcquireError, Client, Clock};
+use sluice_sdk::{AcquireError, Client, Clock, ClockOffset};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
@@ -55,6 +55,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     crate::acquire::request(&options.dimensions)?;
     let buckets = buckets(&client, &options.dimensions).await?;
     let limits = buckets.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+    if options.history.is_some() {
+        can_be_judged(client.clock_offset())?;
+    }
     let parts = options.history.as_ref().map(|file| Parts::beside(file, options.processes)).transpose()?;
     let start = Clock::system().now().after(START_UP);
     let stop = stop_requested();
@@ -88,6 +91,19 @@ pub(crate) async fn run(options: Options) -> Ended {
         summary.print();
     }
     Ok(summary.verdict.as_ref().map_or(ExitCode::SUCCESS, history::exit_code))
+}
+
+/// A history tells starts and ends of leases by the table's time, and all else by this machine's clock, which all processes share. Both
+/// have to be one time.
+fn can_be_judged(offset: Option<ClockOffset>) -> Result<(), Failure> {
+    match offset.filter(|offset| offset.exceeds(Duration::ZERO)) {
+        Some(offset) => Err(Failure::new(format!(
+            "this machine's clock is at least {} ms off DynamoDB's, so that a history cannot be judged: set it by NTP (chrony), or leave \
+             out --history",
+            offset.millis().abs()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The buckets to stress, each as it is now.

@@ -18,5 +18,6 @@ pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, has
 #[cfg(test)]
 pub(crate) use history::Used;
 pub(crate) use history::{Point, Series, Total};
+pub(crate) use number::seconds;
 pub(crate) use picture::{Cost, FaultView, Picture, RowKind, View};
 pub(crate) use reader::{MOST_PAGES, Reader, Reading, interval};

@@ -57,14 +57,13 @@ pub(crate) async fn run(options: Options) -> Ended {
         return Err(Failure::new("the output is no terminal: `sluice watch --once` prints one frame and stops"));
     }
     let client = client().await?;
-    let table = client.table().to_owned();
-    let reader = Reader::new(client, options.interval);
+    let reader = Reader::new(client.clone(), options.interval);
     let screen = Screen::new(options.filter, options.sort);
     if options.once {
         let form = if options.json { Form::Json } else { Form::Frame };
-        once::print(&table, reader, screen, form).await?;
+        once::print(client.table(), reader, screen, form).await?;
     } else {
-        live::watch(&table, reader, screen).await?;
+        live::watch(&client, reader, screen).await?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse as _, Json, Response};
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
-use sluice_sdk::Clock;
 
 use super::access::{Access, Refused};
 use super::columns::{Columns, STEP_SECS, column};
@@ -88,7 +87,7 @@ struct Known {
 struct Answer<'a> {
     #[serde(flatten)]
     view: &'a View,
-    /// This process's clock, in seconds since the epoch: what the instants of the picture are compared with.
+    /// The table's time, in seconds since the epoch: what the instants of the picture are compared with.
     now: f64,
     instance: &'a str,
     step_secs: f64,
@@ -111,19 +110,13 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
     let total = |bucket: &BucketView| view.series(&bucket.name)?.total(at, MINUTE_SECS);
     let last_minute = buckets().filter_map(|bucket| Some((bucket.name.as_str(), total(bucket)?))).collect();
     let newest = view.picture.as_ref().map_or(since, |picture| column(picture.at));
-    let (now, instance, step_secs) = (unix_secs(), watcher.instance(), STEP_SECS);
+    let (now, instance, step_secs) = (watcher.now(), watcher.instance(), STEP_SECS);
     Json(Answer { view: &view, now, instance, step_secs, newest, series: series.collect(), last_minute })
         .into_response()
 }
 
 /// Of the minute that a card tells of.
 const MINUTE_SECS: f64 = 60.0;
-
-/// By the system's clock.
-#[allow(clippy::cast_precision_loss)]
-fn unix_secs() -> f64 {
-    Clock::system().now().micros() as f64 / 1e6
-}
 
 async fn what_if(State(watcher): State<Arc<Watcher>>, Query(question): Query<Question>) -> Response {
     if !question.makes_sense() {

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sluice_sdk::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::page::nonce;
 use crate::failure::Failure;
-use crate::view::{Reader, View};
+use crate::view::{Reader, View, seconds};
 
 /// One who has not asked for so long does not look any more, and the table is left alone.
 const WATCHED_FOR: Duration = Duration::from_secs(60);
@@ -18,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What was read.
 #[derive(Debug)]
 pub(super) struct Watcher {
+    client: Client,
     view: Mutex<View>,
     /// When somebody asked last.
     asked: watch::Sender<Option<Instant>>,
@@ -27,9 +29,15 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn new(table: &str) -> Result<Self, Failure> {
+    pub(super) fn new(client: Client) -> Result<Self, Failure> {
         let (asked, read) = (watch::Sender::new(None), watch::Sender::new(None));
-        Ok(Self { view: Mutex::new(View::new(table)), asked, read, instance: nonce()? })
+        let view = Mutex::new(View::new(client.table()));
+        Ok(Self { client, view, asked, read, instance: nonce()? })
+    }
+
+    /// The table's time, in seconds since the epoch.
+    pub(super) fn now(&self) -> f64 {
+        seconds(self.client.now())
     }
 
     /// Tells this process from one before it, whose series a page may still show.
@@ -76,8 +84,9 @@ mod tests {
 
     async fn watched() -> (EmbeddedDynamo, Arc<Watcher>) {
         let dynamo = EmbeddedDynamo::with_table("limits").await.unwrap();
-        let watcher = Arc::new(Watcher::new("limits").unwrap());
-        tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(dynamo.client("limits"), SECOND)));
+        let client = dynamo.client("limits");
+        let watcher = Arc::new(Watcher::new(client.clone()).unwrap());
+        tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(client, SECOND)));
         (dynamo, watcher)
     }
 

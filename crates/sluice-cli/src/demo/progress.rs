@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sluice_sdk::Client;
 use sluice_sdk::core::Dimension;
-use sluice_sdk::{Client, Clock};
 use tokio::time::{Instant, interval};
 
 use super::crew::Tally;
@@ -93,13 +93,13 @@ impl Progress {
     }
 
     async fn draw(&self, per_sec: [usize; 3]) {
-        let now = Clock::system().now();
         let waiting = |of: usize| -> u64 {
             self.tally.with(|reports| reports.last.iter().map(|report| report.waiting[of]).sum())
         };
         for (of, name, bar) in &self.bars.buckets {
             let Ok(dimension) = Dimension::new(name) else { continue };
             let Ok(Some(bucket)) = self.client.bucket(&dimension).await else { continue };
+            let now = self.client.now();
             let (level, capacity) = (bucket.level(now), bucket.limit().capacity());
             bar.set_length(u64::try_from(capacity.micros()).unwrap_or(1));
             bar.set_position(u64::try_from(level.micros()).unwrap_or(0));

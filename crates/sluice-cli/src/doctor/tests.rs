@@ -40,8 +40,7 @@ async fn findings(dynamo: &EmbeddedDynamo) -> Vec<Finding> {
 }
 
 async fn found(dynamo: &EmbeddedDynamo, place: Place) -> Vec<Finding> {
-    let now = dynamo.clock().now();
-    finding::sorted(examine(&dynamo.client(TABLE), place, now, WATCHED).await)
+    finding::sorted(examine(&dynamo.client(TABLE), place, WATCHED).await)
 }
 
 /// The one finding of a check that is not as it should be, or `None`.
@@ -124,6 +123,6 @@ async fn a_clock_that_is_off_is_told() {
     assert_eq!(amiss(&findings(&dynamo).await, Check::Clock), None);
     // A date tells whole seconds: of three that the clock is behind, two are certain.
     let client = dynamo.client_off_by(Client::builder(TABLE), -3_000_000);
-    let found = examine(&client, Place { is_sandbox: false }, dynamo.clock().now(), WATCHED).await;
+    let found = examine(&client, Place { is_sandbox: false }, WATCHED).await;
     assert_amiss(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);
 }

@@ -15,6 +15,6 @@ pub(super) fn per_second(rate: Rate) -> f64 {
 
 /// Seconds since the epoch.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn seconds(at: Timestamp) -> f64 {
+pub(crate) fn seconds(at: Timestamp) -> f64 {
     at.micros() as f64 / 1e6
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use sluice_sdk::core::Timestamp;
-use sluice_sdk::{Client, Clock, StoreError, Survey};
+use sluice_sdk::{Client, StoreError, Survey};
 use tokio::time::Instant;
 
 use crate::arguments::duration;
@@ -24,7 +24,7 @@ pub(crate) struct Reader {
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) survey: Result<Survey, StoreError>,
-    /// When it ended.
+    /// When it ended, by the table's time.
     pub(crate) at: Timestamp,
     /// From the beginning of this survey to that of the next.
     pub(crate) every: Duration,
@@ -71,7 +71,7 @@ impl Reader {
             Err(_) => begun.elapsed() + after_failure(self.interval, self.failed),
         };
         self.next = begun + every;
-        Reading { survey, at: Clock::system().now(), every }
+        Reading { survey, at: self.client.now(), every }
     }
 }
 

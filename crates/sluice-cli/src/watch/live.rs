@@ -7,37 +7,42 @@ use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::style::Color;
-use sluice_sdk::Clock;
+use sluice_sdk::Client;
 use tokio::sync::mpsc;
 
 use super::screen::{Screen, Then};
 use crate::failure::Failure;
 use crate::signals::stop_requested;
-use crate::view::{Reader, Reading, View};
+use crate::view::{Reader, Reading, View, seconds};
 
 /// Times that a frame shows pass without a reading too.
 const TICK: Duration = Duration::from_secs(1);
 /// How long the thread that reads keys waits before it looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(super) async fn watch(table: &str, reader: Reader, screen: Screen) -> Result<(), Failure> {
+pub(super) async fn watch(client: &Client, reader: Reader, screen: Screen) -> Result<(), Failure> {
     // It restores the terminal at a panic too, before the message.
     let terminal =
         ratatui::try_init().map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
-    let ended = show(terminal, table, reader, screen).await;
+    let ended = show(terminal, client, reader, screen).await;
     ratatui::restore();
     ended
 }
 
-async fn show(mut terminal: DefaultTerminal, table: &str, reader: Reader, mut screen: Screen) -> Result<(), Failure> {
+async fn show(
+    mut terminal: DefaultTerminal,
+    client: &Client,
+    reader: Reader,
+    mut screen: Screen,
+) -> Result<(), Failure> {
     let mut stop = std::pin::pin!(stop_requested());
     let mut readings = read(reader);
     let mut keys = listen();
     let mut tick = tokio::time::interval(TICK);
-    let mut view = View::new(table);
+    let mut view = View::new(client.table());
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     loop {
-        let now = now();
+        let now = seconds(client.now());
         terminal.draw(|frame| {
             let area = frame.area();
             screen.draw(frame.buffer_mut(), area, &view, now);
@@ -61,11 +66,6 @@ async fn show(mut terminal: DefaultTerminal, table: &str, reader: Reader, mut sc
             () = &mut stop => return Ok(()),
         }
     }
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn now() -> f64 {
-    Clock::system().now().micros() as f64 / 1e6
 }
 
 /// Reads on its own task: keys are answered while the table is read.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// `sluice dashboard` of a sandbox, or what else of it serves pages. Dropped, it is killed.
-struct Dashboard {
+pub(crate) struct Dashboard {
     process: Child,
     port: u16,
 }
@@ -34,7 +34,7 @@ impl Dashboard {
         Self { process, port }
     }
 
-    fn of(sandbox: &Sandbox) -> Self {
+    pub(crate) fn of(sandbox: &Sandbox) -> Self {
         Self::start(sandbox.command(&["dashboard", "--listen", "127.0.0.1:0"]))
     }
 
@@ -58,7 +58,7 @@ impl Dashboard {
         self.ask("GET", path, &[])
     }
 
-    fn json(&self, path: &str) -> Value {
+    pub(crate) fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);

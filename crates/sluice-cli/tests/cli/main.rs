@@ -11,6 +11,7 @@ use serde_json::Value;
 
 mod buckets;
 mod calls;
+mod clock;
 mod dashboard;
 mod operations;
 mod rules;
