@@ -251,9 +251,11 @@ impl<Q: Patient, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Line<Q, A> {
-    /// Whether somebody is in line who must not be passed.
+    /// Whether somebody is in line who must not be passed. One that does not wait has just come, and is being served: nobody hears from
+    /// it what those who give back wait for.
     fn has_takers(&self) -> bool {
-        self.waiting.iter().any(|turn| !turn.is_left() && turn.ask.takes())
+        let waits = |turn: &Turn<Q, A>| turn.ask.takes() && turn.ask.stays_until().is_some();
+        self.waiting.iter().any(|turn| !turn.is_left() && waits(turn))
     }
 }
 

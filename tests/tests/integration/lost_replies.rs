@@ -7,6 +7,7 @@ use sluice_sdk::{Leases, Released, Request, SweepOptions};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
+use crate::kind::Kind;
 use crate::world::{World, settle, take};
 
 const RPM: &str = "openai#rpm";
@@ -102,4 +103,24 @@ async fn tokens_of_a_grant_that_was_found_in_the_table_do_not_come_back() {
     let level: f64 = world.level(RPM).await.parse().unwrap();
     let most = 10.0 - 5.0 - 3.0 + began.elapsed().as_secs_f64();
     assert!(level <= most, "{level}, at most {most}");
+}
+
+/// A reading that was on its way while the slot was taken says nothing of its lease, and neither its version nor its time says so to
+/// whoever releases.
+#[tokio::test(start_paused = true)]
+async fn a_release_after_a_reading_from_before_its_take_gives_the_slot_back() {
+    let world = World::embedded().await.with(Kind::Inline);
+    world.slots(SLOTS, 2).await;
+    let client = world.client();
+    take(&client, SLOTS).await.release().await.unwrap();
+    world.dynamo.faults().next(Operation::GetItem, Fault::DelayReply(Duration::from_millis(50)));
+    let reads = {
+        let client = client.clone();
+        tokio::spawn(async move { client.penalize(SLOTS, 0.5).await })
+    };
+    sleep(Duration::from_millis(10)).await;
+    let held = take(&client, SLOTS).await;
+    let _ = reads.await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!(world.free(SLOTS).await, "2");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_core::schema::{CROWD, CROWD_PERIOD, KEY};
 use sluice_core::{Load, NOTE_EVERY};
 use sluice_sdk::{Client, RetryReason};
-use sluice_testkit::Fault;
+use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -102,4 +102,25 @@ async fn processes_that_wait_for_the_end_of_a_cool_down_do_not_ask_in_the_same_i
     let (first, last) = (began.iter().min().unwrap(), began.iter().max().unwrap());
     let spread = *last - *first;
     assert!((5..=100).contains(&spread.as_millis()), "{spread:?}");
+}
+
+/// The line stands still for releases alone: the first who comes goes on at once, and so do all who come beside it.
+#[tokio::test(start_paused = true)]
+async fn all_who_come_while_only_releases_wait_are_served_at_once() {
+    for later in 0..20 {
+        let world = World::embedded().await.with(Kind::Inline);
+        world.slots(SLOTS, 5).await;
+        let client = world.client();
+        let held = take(&client, SLOTS).await;
+        world.dynamo.faults().always(Operation::UpdateItem, Fault::throttled());
+        let releasing = tokio::spawn(async move { held.release().await });
+        sleep(Duration::from_millis(600 + 17 * later)).await;
+        // In the pause after a round, or in the next.
+        world.dynamo.faults().clear();
+        let asking = (0..3).map(|_| client.acquire(SLOTS));
+        for answer in futures_util::future::join_all(asking).await {
+            assert!(answer.unwrap().granted().is_some(), "{later}");
+        }
+        releasing.await.unwrap().unwrap();
+    }
 }

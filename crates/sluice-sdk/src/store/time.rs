@@ -27,10 +27,11 @@ enum Role {
 }
 
 impl Learning {
-    fn role(&self) -> Role {
+    /// Whoever `has_waited` in vain reads: the reader may be one that nobody drives any more.
+    fn role(&self, has_waited: bool) -> Role {
         let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // That of a caller that left is closed without an outcome.
-        let shared = under_way.as_ref().filter(|read| matches!(read.has_changed(), Ok(false)));
+        let shared = under_way.as_ref().filter(|read| !has_waited && matches!(read.has_changed(), Ok(false)));
         if let Some(read) = shared {
             return Role::Waits(read.clone());
         }
@@ -50,10 +51,10 @@ impl Store {
         if let Some(now) = self.clock.known() {
             return Ok(now);
         }
-        let mut asked_at = i64::MAX;
+        let (mut asked_at, mut has_waited) = (i64::MAX, false);
         for _ in 0..ROUNDS {
             asked_at = self.clock.steady_micros();
-            let outcome = match self.learning.role() {
+            let outcome = match self.learning.role(has_waited) {
                 Role::Reads(tells) => {
                     // A refusal tells the time too.
                     let outcome = self.read(DIRECTORY_KEY).await.map(drop);
@@ -62,7 +63,9 @@ impl Store {
                 }
                 Role::Waits(mut read) => {
                     let told = async { read.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone()) };
-                    timeout(self.longest_request(), told).await.ok().flatten()
+                    let told = timeout(self.longest_request(), told).await;
+                    has_waited = told.is_err();
+                    told.ok().flatten()
                 }
             };
             match (self.clock.known(), outcome) {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::load::Item;
-use crate::world::take;
+use crate::world::{begin, take};
 
 /// A time server was wrong, and the clocks of all machines are set at once: each caller would read the table.
 #[tokio::test(start_paused = true)]
@@ -61,6 +61,25 @@ async fn a_caller_that_leaves_while_it_asks_for_the_time_keeps_nobody() {
     let began = Instant::now();
     take(&client, "openai#tpm").await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+/// The one that reads may be polled no more, and not dropped either: a future that its program keeps and does not drive.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_not_polled_while_it_asks_for_the_time_keeps_nobody_longer_than_a_request() {
+    let (world, machine) = (World::embedded().await, Machine::default());
+    for name in ["openai#rpm", "openai#tpm"] {
+        rate(&world, name, 60, "1").await;
+    }
+    let client = machine.client(&world, |settings| settings);
+    for name in ["openai#rpm", "openai#tpm"] {
+        take(&client, name).await;
+    }
+    machine.set_clock_by(HOUR);
+    world.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(5))));
+    let _kept = begin(client.acquire("openai#rpm")).await;
+    let began = Instant::now();
+    take(&client, "openai#tpm").await;
+    assert!(began.elapsed() < Duration::from_millis(4_300), "{:?}", began.elapsed());
 }
 
 /// Whatever it shows: two programs set it, each to its own time. Its steady clock goes on.

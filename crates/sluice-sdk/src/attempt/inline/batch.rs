@@ -44,6 +44,12 @@ struct Draft {
     at: Timestamp,
 }
 
+impl Draft {
+    fn finds_leases_gone(&self) -> bool {
+        self.plan.releases.contains(&ReleaseAnswer::Gone)
+    }
+}
+
 impl round::Batch for Batch<'_> {
     fn dimension(&self) -> &Dimension {
         &self.entry.dimension
@@ -67,11 +73,11 @@ impl round::Batch for Batch<'_> {
         let began = Instant::now();
         let Some(update) = &draft.plan.update else {
             let is_refused = draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
-            if is_refused && !has_read && !reading.may_refuse(now) {
+            if !has_read && (draft.finds_leases_gone() || is_refused && !reading.may_refuse(now)) {
                 // A read costs less than a write that fails, and disturbs nobody.
                 return refresh(self.inner, self.entry).await.map(|_| Step::Read);
             }
-            return Ok(self.settle(draft, Duration::ZERO));
+            return Ok(self.settle(draft, has_read, Duration::ZERO));
         };
         // A second application fails, and finds in the row what the first one did.
         let mut in_doubt = false;
@@ -83,7 +89,7 @@ impl round::Batch for Batch<'_> {
             Written::Applied(row) => {
                 let bucket = parse(&self.entry.dimension, &row)?;
                 self.entry.wrote(Arc::new(bucket), self.inner.now());
-                Ok(self.settle(draft, began.elapsed()))
+                Ok(self.settle(draft, has_read, began.elapsed()))
             }
             Written::ConditionFailed(Some(row)) => saw(self.inner, self.entry, &row).map(|_| Step::Overtaken),
             Written::ConditionFailed(None) => {
@@ -137,8 +143,9 @@ impl Batch<'_> {
     }
 
     /// Hands out what the plan says, of which the write, if there was one, is applied. A lease that has ended by now counts as a try in
-    /// vain.
-    fn settle(&mut self, draft: Draft, took: Duration) -> Step {
+    /// vain. That a lease is gone counts once this round `has_read` the row: a reading that was on its way while the slot was taken does not
+    /// show it, and the slot would be out until the lease ends.
+    fn settle(&mut self, draft: Draft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
         let mut turns: Vec<Option<InlineTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
@@ -146,6 +153,7 @@ impl Batch<'_> {
             let released = match answer {
                 ReleaseAnswer::GivenBack => Released::GivenBack,
                 ReleaseAnswer::Capped => Released::AlreadyCapped,
+                ReleaseAnswer::Gone if !has_read => continue,
                 // The answer of its own write was lost, perhaps: nothing says that anyone else was there.
                 ReleaseAnswer::Gone if turns[*at].as_ref().is_some_and(is_doubted) => Released::GivenBack,
                 ReleaseAnswer::Gone => Released::LeaseGone,
