@@ -72,3 +72,4 @@ mod together;
 mod tracker;
 mod vendors;
 mod world;
+mod wrong_costs;

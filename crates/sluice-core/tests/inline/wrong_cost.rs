@@ -130,16 +130,16 @@ fn leases_that_say_too_much_leave_a_row_that_can_be_read() {
 /// ends, and no longer; nobody has them a second time.
 #[test]
 fn a_late_first_send_of_a_take_parks_its_slots_until_its_lease_ends_and_no_longer() {
-    let mut item = holding(2, &["other"]);
+    let mut item = holding(3, &["other"]);
     let late = InlinePlanner::new(&item.bucket()).plan(&[take("mine", 1)], &[], NOW).update.unwrap();
     let retry = late.clone();
     assert!(item.apply(&retry));
-    assert!(!item.apply(&late), "it is there");
+    assert!(!item.apply(&late), "it is there, and there is room for another");
     let release = InlineRelease { id: id("mine"), cost: cost(1) };
     let back = InlinePlanner::new(&item.bucket()).plan(&[], &[release], NOW).update.unwrap();
     assert!(item.apply(&back));
     assert!(item.apply(&late), "and here it is gone");
-    let next = |at| InlinePlanner::new(&item.bucket()).plan(&[take("next", 1)], &[], at).takes;
+    let next = |at| InlinePlanner::new(&item.bucket()).plan(&[take("next", 2)], &[], at).takes;
     assert!(matches!(next(NOW.after(Duration::from_secs(62)))[..], [InlineAnswer::Refused(_)]));
     assert_eq!(next(NOW.after(Duration::from_secs(63))), [InlineAnswer::Granted]);
 }
