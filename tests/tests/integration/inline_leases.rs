@@ -94,8 +94,11 @@ fn take(world: &World, id: &str, slots: i32) -> InlineTake {
 async fn serve(world: &World, takes: &[(&str, i32)], releases: &[&str]) -> (Vec<InlineAnswer>, Vec<ReleaseAnswer>) {
     let bucket = world.bucket(SLOTS).await;
     let takes: Vec<_> = takes.iter().map(|(id, slots)| take(world, id, *slots)).collect();
-    let most = Cost::new(Amount::from_tokens(100)).unwrap();
-    let release = |id: &&str| InlineRelease { id: LeaseId::new((*id).into()).unwrap(), cost: most };
+    let release = |text: &&str| {
+        let id = LeaseId::new((*text).into()).unwrap();
+        let cost = bucket.inline().unwrap().get(&id).unwrap().cost;
+        InlineRelease { id, cost }
+    };
     let releases: Vec<_> = releases.iter().map(release).collect();
     let plan = InlinePlanner::new(&bucket).plan(&takes, &releases, world.dynamo.clock().now());
     let update = plan.update.as_ref().unwrap();

@@ -20,14 +20,12 @@ use tokio::time::{Instant, sleep};
 use crate::conditions::stream;
 use crate::process::{Process, Role};
 use crate::row::Micros;
+use crate::sweeps;
 use crate::tally::Sent;
 use crate::universe::Universe;
 
-/// What the names of its processes begin with.
+/// What the names of its processes begin with. They are metered.
 pub(crate) const NAMES: &str = "frugal-";
-
-/// Processes of this prefix are metered.
-pub(crate) const FRUGAL: &str = "frugal-";
 
 /// The process that sweeps, for others too.
 pub(crate) const HEALS: &str = "frugal-heals";
@@ -93,7 +91,7 @@ const TABLE: [Bound; 10] =
 
 /// What must have been judged in a run of many seeds.
 pub(crate) fn judged() -> impl Iterator<Item = &'static str> {
-    TABLE.into_iter().map(|bound| bound.name).chain([WAITED, HEALED])
+    TABLE.into_iter().map(|bound| bound.name).chain([WAITED, HEALED, sweeps::JUDGED])
 }
 
 /// Founds its buckets, and begins.
@@ -228,6 +226,7 @@ impl Frugal {
         let (waits, heals) = (self.waits.clone(), self.heals.clone());
         let gave_back = self.universe.ledger(|ledger| ledger.gave_back(HEALS));
         let (waits_before, heals_before, began) = (waits.tally.so_far(), heals.tally.so_far(), Instant::now());
+        let (waits_units, heals_units) = (waits.dynamo.meter().total(), heals.dynamo.meter().total());
         let lasts = Duration::from_millis(self.rng.u64(1_000..=12_000));
         let slot = waits.client.slot(ROWS).timeout(lasts).run(async |_| Ok::<_, std::io::Error>(()));
         let asks = async {
@@ -238,7 +237,9 @@ impl Frugal {
         };
         drop(tokio::join!(slot, asks));
         let seconds = began.elapsed().as_secs() + 1;
-        self.judge(&waits, &waits_before, bound(WAITED, 10 + seconds * LOOKS_A_SECOND, 2 + seconds, seconds + 2));
+        let waited = bound(WAITED, 10 + seconds * LOOKS_A_SECOND, 2 + seconds, seconds + 2);
+        self.judge(&waits, &waits_before, waited);
+        self.judge_units(&waits, &waits_before, (waits_units, waited));
         let heals_now = 1 + (seconds * HEALS_A_MINUTE).div_ceil(60);
         let scans = 4 * u64::from(self.universe.scenario.conditions.pages() + 1);
         let asked = seconds * 2 + 2;
@@ -247,7 +248,9 @@ impl Frugal {
         let gave_back = self.universe.ledger(|ledger| ledger.gave_back(HEALS)) - gave_back;
         let given = FOR_A_LEASE * gave_back + LOST_IN_A_TURN * heals_now;
         let writes = 4 + seconds + heals_now * (scans + 2) + given;
-        self.judge(&heals, &heals_before, bound(HEALED, reads, writes, 2 * asked + given));
+        let healed = bound(HEALED, reads, writes, 2 * asked + given);
+        self.judge(&heals, &heals_before, healed);
+        self.judge_units(&heals, &heals_before, (heals_units, healed));
         let _ = grant.release().await;
     }
 }

@@ -33,6 +33,7 @@ mod row;
 mod run;
 mod scenario;
 mod service;
+mod sweeps;
 mod tally;
 mod times;
 mod universe;

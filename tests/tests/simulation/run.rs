@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_history::Event;
-use sluice_sdk::{Client, Leases, OnUnavailable, ReservationConfig, SweepOptions};
+use sluice_sdk::{Client, Leases, OnUnavailable, ReservationConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -18,7 +18,7 @@ use crate::process::{Process, Role};
 use crate::scenario::{BucketPlan, Scenario};
 use crate::universe::Universe;
 use crate::vandal;
-use crate::{cost, disturbances, foreign, frail, lone, mortal, service};
+use crate::{cost, disturbances, foreign, frail, lone, mortal, service, sweeps};
 
 /// Everything is over by then: calls, waits, late requests.
 const WIND_DOWN: Duration = Duration::from_secs(200);
@@ -222,17 +222,7 @@ async fn quiet(universe: &Arc<Universe>, processes: &[Process]) {
     } else {
         universe.dynamo.clock().advance(ALL_LEASES_ENDED);
     }
-    let lost = universe.ledger(|ledger| ledger.gaps.values().any(|gap| *gap != 0) || ledger.has_wrong_leases());
-    // A loss that no lease tells of is noted by one sweep and put right by the next, once both know the bucket.
-    let sweeps = if lost { 4 } else { 2 };
-    let sweeper = universe.process("last sweeper", Role::Sweeper, |client| client);
-    for _ in 0..sweeps {
-        universe.dynamo.clock().advance(Duration::from_secs(300));
-        universe.ledger(|ledger| ledger.sweep_begins(&sweeper.name, universe.time()));
-        if let Err(error) = sweeper.client.sweep(SweepOptions::default()).await {
-            universe.violated(format!("a sweep of a quiet table failed: {error}"));
-        }
-    }
+    sweeps::last(universe).await;
     nothing_is_left(universe).await;
 }
 

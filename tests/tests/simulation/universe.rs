@@ -23,6 +23,7 @@ use crate::process::{Process, Role};
 use crate::record::Record;
 use crate::row::Micros;
 use crate::scenario::{START, Scenario};
+use crate::sweeps;
 use crate::tally::Tally;
 use crate::vendors::Vendors;
 
@@ -133,7 +134,8 @@ impl Universe {
         faults.watch(move |answered| universe.see((&who, role), answered, &its));
         faults.refuse_signatures_off_by(SIGNATURES);
         let dynamo = self.dynamo.apart(faults);
-        let dynamo = if name.starts_with(cost::FRUGAL) { dynamo.metered() } else { dynamo };
+        let is_metered = name.starts_with(cost::NAMES) || &*name == sweeps::LAST;
+        let dynamo = if is_metered { dynamo.metered() } else { dynamo };
         let (time, shows) = (self.dynamo.clock().clone(), machine.clone());
         let clock = Clock::from_fn(move || Timestamp::from_micros(shows.shows(time.now().micros())));
         let (time, steady) = (self.dynamo.clock().clone(), machine.clone());

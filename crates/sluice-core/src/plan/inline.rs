@@ -57,7 +57,7 @@ pub struct InlineTake {
 pub struct InlineRelease {
     /// The lease's id.
     pub id: LeaseId,
-    /// The slots that it took. Where the row says less, that comes back.
+    /// The slots that it took. They come back, whatever the row says.
     pub cost: Cost,
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_core::schema::{CAPACITY, CAPPED};
 use sluice_core::{
-    Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineTake, LeaseId, ReleaseAnswer, Timestamp,
+    Amount, Bucket, CLOCK_ERROR, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, ReleaseAnswer,
+    Timestamp,
 };
 
 use super::table::Item;
-use super::{NOW, amount, back, cost, drift, id, item};
+use super::{NOW, amount, cost, drift, id, item};
 
 const CAPACITY_AT_FIRST: i32 = 6;
 const PROCESSES: usize = 3;
@@ -145,7 +146,8 @@ impl World {
             (costs.iter().map(take).collect(), process.held.iter().take(releases).cloned().collect())
         });
         let bucket = process.reading.clone().unwrap_or_else(|| self.item.bucket());
-        let asked: Vec<_> = releases.iter().map(|id| back(id.as_str())).collect();
+        let took = |id: &LeaseId| bucket.inline().and_then(|all| all.get(id)).map_or(cost(1), |lease| lease.cost);
+        let asked: Vec<_> = releases.iter().map(|id| InlineRelease { id: id.clone(), cost: took(id) }).collect();
         let plan = InlinePlanner::new(&bucket).plan(&takes, &asked, self.now);
         let before = self.item.bucket();
         let is_applied = match &plan.update {

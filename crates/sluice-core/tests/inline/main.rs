@@ -30,8 +30,9 @@ fn cost(tokens: i32) -> Cost {
 }
 
 /// The release of whatever the row says.
+/// Of a slot.
 fn back(text: impl ToString) -> InlineRelease {
-    InlineRelease { id: id(text), cost: cost(1_000) }
+    InlineRelease { id: id(text), cost: cost(1) }
 }
 
 fn id(text: impl ToString) -> LeaseId {

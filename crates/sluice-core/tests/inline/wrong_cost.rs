@@ -37,6 +37,19 @@ fn a_holder_gives_back_what_it_took_whatever_the_row_says_of_its_lease() {
     }
 }
 
+/// A slot would be neither free nor held until two recounts had found it.
+#[test]
+fn a_holder_gives_back_what_it_took_also_where_the_row_says_less() {
+    let mut item = item(8);
+    let plan = InlinePlanner::new(&item.bucket()).plan(&[take("wrong", 3)], &[], NOW);
+    assert!(item.apply(&plan.update.unwrap()));
+    item.put_lease("wrong", entry(1, 60));
+    let release = InlineRelease { id: id("wrong"), cost: cost(3) };
+    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[release], NOW);
+    assert!(item.apply(&plan.update.unwrap()));
+    assert_eq!(item.bucket().tokens(), amount(8));
+}
+
 #[test]
 fn a_sweep_gives_back_no_slot_that_others_hold() {
     for says in [2, 3, 8, 100, i32::MAX] {

@@ -37,6 +37,8 @@ struct Claim {
     bucket: String,
     took: Micros,
     says: Micros,
+    /// The most that it ever said: a sweep gives back what it read, and someone may have written since.
+    most_said: Micros,
 }
 
 /// Where a lease stands.
@@ -70,8 +72,10 @@ impl Damage {
     }
 
     fn claimed(&mut self, key: &str, bucket: &str, took: Micros, says: Micros) {
-        let took = self.claims.get(key).map_or(took, |claim| claim.took);
-        self.claims.insert(key.to_owned(), Claim { bucket: bucket.to_owned(), took, says });
+        let before = self.claims.get(key);
+        let took = before.map_or(took, |claim| claim.took);
+        let most_said = before.map_or(took, |claim| claim.most_said).max(says);
+        self.claims.insert(key.to_owned(), Claim { bucket: bucket.to_owned(), took, says, most_said });
     }
 
     /// What the leases of a bucket say beyond what they took.
@@ -137,8 +141,8 @@ impl Ledger {
         // The row of a bucket knows nothing of what lease rows hold beside its own leases.
         let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
         let beyond = |(claim, kind): &(Claim, Kind)| match kind {
-            Kind::Row => (claim.says - claim.took).max(0),
-            Kind::Inline => (claim.says - claim.took).clamp(0, rows),
+            Kind::Row => claim.most_said - claim.took,
+            Kind::Inline => (claim.most_said - claim.took).min(rows),
         };
         let most: Micros = gone.iter().map(beyond).sum::<Micros>().min(self.held(bucket));
         gap >= before.min(0) - most

@@ -22,13 +22,6 @@ pub(super) struct Removed<'a> {
     pub(super) back: Amount,
 }
 
-impl<'a> Removed<'a> {
-    /// A lease of which `most` at most is given back, whatever its cost.
-    fn new(id: &'a LeaseId, lease: &'a InlineLease, most: Amount) -> Self {
-        Self { id, lease, back: lease.cost.amount().min(most) }
-    }
-}
-
 /// A write as it comes about.
 pub(super) struct Draft<'a, 't> {
     pub(super) bucket: &'a Bucket,
@@ -53,7 +46,8 @@ impl<'a, 't> Draft<'a, 't> {
         if self.changes_left() == 0 {
             return ReleaseAnswer::Later;
         }
-        self.released.push(Removed::new(id, lease, release.cost.amount()));
+        // What its holder took, whatever its row says.
+        self.released.push(Removed { id, lease, back: release.cost.amount() });
         ReleaseAnswer::GivenBack
     }
 
@@ -108,7 +102,12 @@ impl<'a, 't> Draft<'a, 't> {
         let free = |id: &LeaseId| !self.removes(id) && !wanted.iter().any(|take| take.id == *id);
         let ended = self.leases.into_iter().flat_map(move |all| all.ended(cutoff));
         let counted = most_counted(self.bucket.limit().capacity());
-        ended.filter(move |(id, _)| free(id)).take(most).map(move |(id, lease)| Removed::new(id, lease, counted))
+        let back = move |lease: &InlineLease| lease.cost.amount().min(counted);
+        ended.filter(move |(id, _)| free(id)).take(most).map(move |(id, lease)| Removed {
+            id,
+            lease,
+            back: back(lease),
+        })
     }
 
     pub(super) fn take_over(&mut self, wanted: &[InlineTake], most: usize, cutoff: Timestamp) {
