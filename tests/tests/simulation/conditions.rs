@@ -97,9 +97,26 @@ impl Conditions {
         self == self.calm()
     }
 
+    /// Those of [`KINDS`] that a run has.
+    pub(crate) fn kinds(self) -> impl Iterator<Item = &'static str> {
+        let latency = match self.latency {
+            Latency::Usual => KINDS[0],
+            Latency::Near => KINDS[1],
+            Latency::Steady(_) => KINDS[2],
+            Latency::CrossRegion => KINDS[3],
+            Latency::Ragged => KINDS[4],
+        };
+        [latency].into_iter().chain(self.page.map(|_| KINDS[5]))
+    }
+
     /// How much longer so many requests, one after the other, take than at the usual latency.
     pub(crate) fn slack(self, requests: u32) -> Duration {
         self.latency.longest().saturating_sub(Latency::Usual.longest()) * requests
+    }
+
+    /// The longest that so many requests take, one after the other, that are answered in time.
+    pub(crate) fn longest(self, requests: u32) -> Duration {
+        self.latency.longest() * requests
     }
 
     /// Requests that a scan of the table takes, one after the other.
@@ -107,6 +124,10 @@ impl Conditions {
         self.page.map_or(1, |rows| (FOREIGN_ROWS + 60) / rows + 1)
     }
 }
+
+/// Latencies, and the length of tables, as they are counted.
+pub(crate) const KINDS: [&str; 6] =
+    ["latency: usual", "latency: near", "latency: steady", "latency: across Regions", "latency: ragged", "many pages"];
 
 /// Rows of others in a table of many pages.
 pub(crate) const FOREIGN_ROWS: u32 = 120;

@@ -46,11 +46,14 @@ const HEARD_OF_LATER: Micros = 10_000_000;
 /// Reads of a process in line, in a second: every 5 to 100 ms, half of the longest pause on average, and some at the beginning.
 const LOOKS_A_SECOND: u64 = 30;
 
-/// A process that is refused scans the table, in four parts, every 8 s.
+/// A process that is refused scans the table, page by page, every 8 s.
 const HEALS_A_MINUTE: u64 = 9;
 
 /// Writes for a lease that a process gave back for others: its own, and tries that others were faster with.
 const FOR_A_LEASE: u64 = 6;
+
+/// Reads of the operation before that may still be on their way when it ends: the one that tells of changed limits.
+const LATE_READS: u64 = 1;
 
 /// Leases of which a scan may find that others were faster, in a turn.
 const LOST_IN_A_TURN: u64 = 30;
@@ -173,7 +176,7 @@ impl Frugal {
         }
     }
 
-    /// Rows are small: a read of one and a write of one cost a unit each.
+    /// Rows are small: a read of one and a write of one cost a unit each. What was sent for the operation before may arrive during this one.
     fn judge_units(&self, process: &Process, before: &Sent, (was, bound): (Usage, Bound)) {
         let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - HEARD_OF_LATER);
         let is = process.dynamo.meter().total();
@@ -181,7 +184,7 @@ impl Frugal {
         let most = bound.writes + more + TRANSACTION_UNITS * (bound.transactions + more);
         let (writes, reads) = (is.write_units - was.write_units, is.read_units - was.read_units);
         self.universe.count("cost: units judged");
-        if writes > most || reads > (bound.reads + more) as f64 {
+        if writes > most || reads > (bound.reads + more + LATE_READS) as f64 {
             let name = &process.name;
             self.universe.violated(format!(
                 "{name}: {bound:?}, and with {faults} faults {sent:?} cost {writes} write units and {reads} read units"

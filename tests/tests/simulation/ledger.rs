@@ -187,7 +187,7 @@ impl Ledger {
         }
         for dimension in touched {
             self.live_on(&dimension, now);
-            self.slots_add_up(writer, &dimension, taking)?;
+            self.slots_add_up(writer, &dimension, taking, now)?;
         }
         Ok(())
     }

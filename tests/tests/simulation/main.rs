@@ -120,6 +120,7 @@ fn simulation_keeps_every_promise() {
     let silent: Vec<&str> = faults::KINDS
         .into_iter()
         .chain(ACTS.iter().copied())
+        .chain(conditions::KINDS)
         .chain(liveness::JUDGED)
         .chain(cost::judged())
         .chain([times::JUDGED, lone::JUDGED, waits::JUDGED])

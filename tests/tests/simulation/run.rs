@@ -80,6 +80,7 @@ fn another_runtime(universe: &Arc<Universe>, runtime: Runtime) -> Runtime {
 async fn busy(scenario: Scenario) -> (Arc<Universe>, Vec<Process>) {
     let universe = Universe::new(scenario).await;
     let scenario = &universe.scenario;
+    scenario.conditions.kinds().for_each(|kind| universe.count(kind));
     let mut rng = Rng::with_seed(scenario.seed);
     let operator = universe.process("founder", Role::Operator, |client| client);
     universe.found(&operator).await;

@@ -61,8 +61,9 @@ struct Demand {
 impl Demand {
     fn drawn(universe: &Universe, customers: u32, rng: &mut Rng) -> Self {
         let (capacity, per_second) = (rng.u32(1..=5), rng.u32(2..=12));
-        // Who is slower than a bucket fills up is overtaken by those who are not (docs/semantics.md, *What cannot be promised*).
-        let meanwhile = universe.scenario.conditions.slack(2).mul_f64(per_second.into()).as_secs_f64().ceil();
+        // Who is slower than a bucket fills up is overtaken by those who are not. Twice what flows back during the slowest requests is
+        // enough (docs/semantics.md, *What cannot be promised*).
+        let meanwhile = universe.scenario.conditions.longest(2).mul_f64(per_second.into()).as_secs_f64().ceil();
         let capacity = capacity.max(meanwhile as u32);
         let whole = Amount::from_tokens(capacity.try_into().unwrap());
         let refill = Rate::per(whole, Duration::from_secs(capacity.into()) / per_second).unwrap();

@@ -39,11 +39,13 @@ impl Wait {
     ) {
         let waited = self.began.elapsed();
         let Err(error) = came else { return };
-        universe.count(JUDGED);
         if waited + LAST_LOOK >= self.patience {
             return;
         }
+        universe.count(JUDGED);
         let why = match error {
+            // The process's own share may be used up.
+            SlotError::Refused(retry) if answers_alone && retry.reason() == RetryReason::NoFreeSlot => return,
             SlotError::Refused(retry)
                 if !matches!(retry.reason(), RetryReason::Exhausted | RetryReason::CoolingDown) =>
             {

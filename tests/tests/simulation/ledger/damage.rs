@@ -127,25 +127,43 @@ impl Ledger {
     }
 
     /// Whether a write that changed what is neither free nor held, from `before` to `gap`, did what wrong rows may lead to.
-    pub(super) fn follows_from_wrong_rows(&mut self, bucket: &str, before: Micros, gap: Micros) -> bool {
+    pub(super) fn follows_from_wrong_rows(
+        &mut self,
+        writer: Writer<'_>,
+        bucket: &str,
+        (before, gap): (Micros, Micros),
+        now: Micros,
+    ) -> bool {
         if !bucket.starts_with(FRAIL) {
             return false;
         }
         let (was, is) = self.look_at_what_rows_say(bucket);
         let gone: Vec<_> = std::mem::take(&mut self.damage.reclaimed);
         if gone.is_empty() {
+            // A correction rests on two readings, and someone may have written since the second.
+            if matches!(writer, Writer::Sweeper(_)) && self.damaged_at(bucket).is_some_and(|at| at >= now - SWEPT) {
+                return true;
+            }
             let has_claims = self.damage.claims.values().any(|claim| claim.bucket == bucket);
             return has_claims && is.abs() <= was.abs() && (is == 0 || is.signum() == was.signum());
         }
         self.judgements.push("judged: a lease that said more than it took");
-        // The row of a bucket knows nothing of what lease rows hold beside its own leases.
+        // The row of a bucket knows nothing of what lease rows hold beside its own leases, nor what those took that say more than there is.
         let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
+        let unknown: Micros = self.overstating(bucket).map(|claim| claim.took).sum();
         let beyond = |(claim, kind): &(Claim, Kind)| match kind {
             Kind::Row => claim.most_said - claim.took,
-            Kind::Inline => (claim.most_said - claim.took).min(rows),
+            Kind::Inline => (claim.most_said - claim.took).min(rows + unknown),
         };
         let most: Micros = gone.iter().map(beyond).sum::<Micros>().min(self.held(bucket));
         gap >= before.min(0) - most
+    }
+
+    /// Leases in the row of a bucket that say more than it has.
+    fn overstating(&self, bucket: &str) -> impl Iterator<Item = &Claim> {
+        let capacity = self.buckets.get(bucket).map_or(0, |row| row.capacity);
+        let inline = self.damage.claims.iter().filter(|(key, _)| !key.starts_with("lease#")).map(|(_, claim)| claim);
+        inline.filter(move |claim| claim.bucket == bucket && claim.says > capacity)
     }
 
     /// Whether someone wrote wrong numbers into a bucket or its leases lately, or a lease still says one.

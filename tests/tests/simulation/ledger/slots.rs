@@ -18,13 +18,19 @@ impl Ledger {
     }
 
     /// A slot is free or a lease holds it, and no write of the SDK makes that less true.
-    pub(super) fn slots_add_up(&mut self, writer: Writer<'_>, dimension: &str, taking: bool) -> Result<(), String> {
+    pub(super) fn slots_add_up(
+        &mut self,
+        writer: Writer<'_>,
+        dimension: &str,
+        taking: bool,
+        now: Micros,
+    ) -> Result<(), String> {
         let Some(gap) = self.gap(dimension) else { return Ok(()) };
         let known = self.gaps.entry(dimension.to_owned()).or_default();
         let before = *known;
         *known = gap;
         let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
-        let follows = self.follows_from_wrong_rows(dimension, before, gap);
+        let follows = self.follows_from_wrong_rows(writer, dimension, (before, gap), now);
         if !better && !follows && writer != Writer::Vandal {
             let what = if gap > before { "lost" } else { "minted" };
             let by = writer.name();
