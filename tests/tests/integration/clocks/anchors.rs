@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_core::Timestamp;
 use sluice_core::schema::{KEY, LAST_REFILL_AT, TOKENS};
-use sluice_sdk::{Applied, Outcome, RetryReason};
+use sluice_sdk::{Applied, Outcome, Request, RetryReason};
 use sluice_testkit::Fault;
 
 use super::{HOUR, Machine, rate};
@@ -110,20 +110,29 @@ async fn a_bucket_that_was_left_empty_in_the_future_refuses_for_as_long_as_its_r
     }
 }
 
-/// Its own clock lags by an hour, and every anchor seems to lie in the future until the table has told the time.
+/// Its own clock lags by an hour, and every anchor seems to lie in the future until the table has told the time. Whoever finds too little
+/// moves such an anchor back, so others have taken everything each time that it asks.
 #[tokio::test(start_paused = true)]
 async fn a_machine_whose_clock_lags_by_an_hour_moves_no_anchor_back() {
     let world = World::embedded().await;
     rate(&world, RPM, 60, "1").await;
+    let others = world.client();
+    let all = others.acquire(Request::from(RPM).cost(RPM, 60)).await.unwrap();
+    assert!(all.granted().is_some());
     let before = world.bucket(RPM).await.anchor();
     let machine = Machine::default();
     machine.set_clock_by(-HOUR);
     let client = machine.client(&world, |settings| settings);
     world.pass(Duration::from_millis(10));
-    let _granted = take(&client, RPM).await;
+    refusal(&client, RPM).await;
+    assert!(world.bucket(RPM).await.anchor() >= before);
+    // What it remembers of the refusal ends, and others take what came in the meantime.
+    world.pass(Duration::from_secs(1));
+    let _granted = take(&others, RPM).await;
+    let before = world.bucket(RPM).await.anchor();
     machine.set_clock_by(-HOUR);
     world.pass(Duration::from_millis(10));
-    let _granted = take(&client, RPM).await;
+    refusal(&client, RPM).await;
     assert!(world.bucket(RPM).await.anchor() >= before);
 }
 
