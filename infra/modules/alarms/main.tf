@@ -84,7 +84,7 @@ locals {
 
     # A sweep reports the least that its clock is off by, so that one finding is no accident of a slow reply.
     clock-offset = {
-      description = "The reconciler's clock and DynamoDB's differ by more than the threshold. Sweeps allow for two seconds, and each caller's own offset widens what a rate bucket may grant. Lambda's clock is AWS's to mend: if it lasts, run `sluice doctor` on the machines of callers, and see that they take their time from NTP (chrony)."
+      description = "The reconciler's clock and DynamoDB's differ by more than the threshold. Sluice corrects it, so that limits and leases hold: sweeps allow for two seconds, and what is left of each caller's own offset after the correction widens what a rate bucket may grant. Lambda's clock is AWS's to mend: if it lasts, run `sluice doctor` on the machines of callers, and see that they take their time from NTP (chrony)."
       namespace   = "Sluice"
       metric      = "ClockOffset"
       dimensions  = local.of_environment
