@@ -96,6 +96,9 @@ async fn waiting_processes_write_one_unit_each_in_eight_seconds() {
         let writes = world.dynamo.meter().of(Operation::UpdateItem).write_units;
         // A note each, a try more where the period begins, and the mark.
         let most = u64::from(periods + 1) * u64::from(processes + 2 + processes / 10);
+        // And as many notes as periods that lie in this time whole.
+        let least = u64::from(periods - 1) * u64::from(processes);
         assert!(writes <= most, "{processes} processes: {writes} write units, {most} are stated");
+        assert!(writes >= least, "{processes} processes: {writes} write units, {least} are their notes alone");
     }
 }
