@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sluice_core::CLOCK_ERROR;
 use sluice_sdk::{Leases, Released, Request, SweepOptions};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;
-use crate::world::{World, settle, take};
+use crate::world::{LEASE_TTL, World, refusal, settle, take};
 
 const RPM: &str = "openai#rpm";
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -123,4 +124,36 @@ async fn a_release_after_a_reading_from_before_its_take_gives_the_slot_back() {
     let _ = reads.await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::GivenBack);
     assert_eq!(world.free(SLOTS).await, "2");
+}
+
+/// The first send was thought lost, its retry was applied and released. The slot of the late one is out until its lease ends, and nobody
+/// has it a second time.
+#[tokio::test(start_paused = true)]
+async fn a_late_first_send_of_an_inline_take_parks_its_slot_until_its_lease_ends_and_no_longer() {
+    let world = World::embedded().await.with(Kind::Inline);
+    world.slots(SLOTS, 2).await;
+    let (client, others) = (world.client(), world.client_with(|settings| settings.lease_ttl(LEASE_TTL * 10)));
+    let _other = take(&others, SLOTS).await;
+    let late = Duration::from_secs(2);
+    world.dynamo.faults().next(Operation::UpdateItem, Fault::Late(late));
+    let began = Instant::now();
+    let held = take(&client, SLOTS).await;
+    assert_eq!(held.release().await.unwrap(), Released::GivenBack);
+    assert_eq!(world.free(SLOTS).await, "1");
+    assert!(began.elapsed() < late, "it was granted by a retry");
+    sleep(late).await;
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 2), "and here it arrives");
+    for _ in 0..(LEASE_TTL.as_secs() - late.as_secs()) {
+        world.pass(Duration::from_secs(1));
+        for process in [&client, &others] {
+            refusal(process, SLOTS).await;
+        }
+    }
+    // What clocks may differ by, and the second that the lease's end is rounded to.
+    world.pass(CLOCK_ERROR + Duration::from_secs(1));
+    let _next = take(&others, SLOTS).await;
+    for process in [&client, &others] {
+        refusal(process, SLOTS).await;
+    }
+    assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("0", 2));
 }
