@@ -286,7 +286,7 @@ impl Caller {
     }
 
     /// A call that finds too little before an anchor of the future moves it back, once in the time in which the bucket fills up, unless
-    /// a request of its process met a fault.
+    /// a request of its process met a fault. A repair that fails since others take keeps no call from its answer: the next one repairs.
     fn is_repaired(&self, bucket: &str, asked_at: Micros) {
         let (now, error) = (self.universe.time(), Micros::from(self.universe.scenario.clock_error));
         let (row, damaged_at) =
@@ -298,6 +298,10 @@ impl Caller {
         }
         let fills_in = row.capacity * 1_000_000_000_000 / row.rate;
         if row.repaired_at.is_some_and(|at| at + fills_in >= had_read) {
+            return;
+        }
+        let failed_at = self.universe.ledger(|ledger| ledger.failed_to_repair_at(&self.process.name, bucket));
+        if failed_at.is_some_and(|at| at >= asked_at) {
             return;
         }
         self.universe.count("judged: no anchor of the future stays");

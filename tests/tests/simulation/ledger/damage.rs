@@ -30,6 +30,8 @@ pub(super) struct Damage {
     nominal: BTreeMap<String, Micros>,
     /// When a bucket or a lease of it was damaged last.
     at: BTreeMap<String, Micros>,
+    /// When a process last tried in vain to repair the anchor of a bucket, since others wrote.
+    failed_repairs: BTreeMap<(String, String), Micros>,
 }
 
 #[derive(Clone, Debug)]
@@ -175,6 +177,16 @@ impl Ledger {
     /// When someone last wrote a wrong number into a bucket.
     pub(crate) fn damaged_at(&self, bucket: &str) -> Option<Micros> {
         self.damage.at.get(bucket).copied()
+    }
+
+    /// A process could not repair the anchor of a bucket, since others wrote.
+    pub(crate) fn repair_failed(&mut self, process: &str, bucket: &str, now: Micros) {
+        self.damage.failed_repairs.insert((process.to_owned(), bucket.to_owned()), now);
+    }
+
+    /// When that was last.
+    pub(crate) fn failed_to_repair_at(&self, process: &str, bucket: &str) -> Option<Micros> {
+        self.damage.failed_repairs.get(&(process.to_owned(), bucket.to_owned())).copied()
     }
 
     /// Whether some lease says more or less than it took.

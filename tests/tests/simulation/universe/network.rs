@@ -101,6 +101,9 @@ impl Universe {
         if is_give_back(call) {
             record.return_arrived(who, &keys[0], now);
         }
+        if answered.status != 200 && what.contains("repaired_at = :t") {
+            ledger.repair_failed(who, &keys[0], now);
+        }
         if answered.status != 200 {
             if role == Role::Process && is_give_back(call) {
                 // Refused: others booked behind it, or the bucket was full meanwhile.
