@@ -1,18 +1,22 @@
 //! The longest time of every public call, as `docs/semantics.md` states it, while requests hang at one stage.
 
 use std::future::IntoFuture as _;
+use std::num::NonZeroUsize;
 
+use sluice_core::OnLowerLimit;
 use sluice_sdk::{Grant, Reply, Request, Ticket};
 
+use super::gives_back::Held;
 use super::*;
 
 const TPM: &str = "openai#tpm";
 const BOOKED: &str = "cohere#rpm";
+const REMOVED: &str = "groq#rpm";
 /// One slot each.
 const FULL: &str = "rime#concurrent";
 const HEALED: &str = "cartesia#concurrent";
 /// Four attempts of a page, each five times as long, and the waits between them.
-const PAGE: Duration = Duration::from_millis(4 * 500 + 175);
+const PAGE: Duration = Duration::from_millis(4 * 5 * 250 + 175);
 
 /// What the calls need that was made before DynamoDB hangs.
 struct Before {
@@ -22,11 +26,12 @@ struct Before {
     observed: Grant,
     renewed: Grant,
     ticket: Ticket,
+    held: Held,
     _full: Grant,
     _healed: Grant,
 }
 
-async fn granted<'a>(client: &Client, request: impl Into<Request<'a>>) -> Grant {
+pub(super) async fn granted<'a>(client: &Client, request: impl Into<Request<'a>>) -> Grant {
     client.acquire(request).await.unwrap().granted().expect("granted")
 }
 
@@ -37,6 +42,7 @@ impl Before {
         let healing = healing.connect_with(&sdk_config());
         client.apply_limit(&dimension(TPM), &requests(1_000_000, 60)).await.unwrap();
         client.apply_limit(&dimension(BOOKED), &requests(10, 10)).await.unwrap();
+        client.apply_limit(&dimension(REMOVED), &requests(10, 10)).await.unwrap();
         for full in [FULL, HEALED] {
             let slot = Limit::concurrent(Amount::from_tokens(1), Cost::ONE).unwrap();
             client.apply_limit(&dimension(full), &slot).await.unwrap();
@@ -51,6 +57,7 @@ impl Before {
             observed: granted(&client, RATE).await,
             renewed: granted(&client, HELD).await,
             ticket: booked.ticket().expect("a ticket").clone(),
+            held: Held::new(network, &client).await,
             _full: granted(&client, FULL).await,
             _healed: granted(&healing, HEALED).await,
             client,
@@ -93,6 +100,23 @@ async fn single_calls(before: &mut Before) {
     assert!(bucket.is_err() && survey.is_err(), "{bucket:?} {survey:?}");
 }
 
+/// The calls that change a bucket's row, or read the table, as `sluice` and the reconciler make them.
+async fn table_calls(client: &Client) {
+    let (rate, removed, two) = (dimension(RATE), dimension(REMOVED), NonZeroUsize::new(2).unwrap());
+    let adopt = within(REQUEST, "on_lower_limit", client.on_lower_limit(&rate, OnLowerLimit::Adopt));
+    let remove = within(REQUEST, "remove_bucket", client.remove_bucket(&removed));
+    let warm_up = within(REQUEST, "warm_up", client.warm_up());
+    let buckets = within(PAGE, "buckets", client.buckets());
+    let leases = within(PAGE, "leases", client.leases());
+    let survey = within(PAGE, "survey_within", client.survey_within(two));
+    let sweep = within(PAGE, "sweep without a budget", client.sweep(SweepOptions::default()));
+    let (adopt, remove, warm_up) = tokio::join!(adopt, remove, warm_up);
+    assert!(adopt.is_err() && remove.is_err() && warm_up.is_err(), "{adopt:?} {remove:?} {warm_up:?}");
+    let (buckets, leases, survey, sweep) = tokio::join!(buckets, leases, survey, sweep);
+    assert!(buckets.is_err() && leases.is_err(), "{buckets:?} {leases:?}");
+    assert!(survey.is_err() && sweep.is_err(), "{survey:?} {sweep:?}");
+}
+
 /// Callers who do not wait, in lanes with company: behind one who waits, and among more than a write takes.
 async fn acquires(client: &Client) {
     let waiting = client.slot(FULL).timeout(Duration::from_secs(60));
@@ -113,7 +137,9 @@ async fn every_call_hangs_at(stage: Stage) {
     let mut before = Before::new(&network).await;
     network.proxy.set(stage).await;
     single_calls(&mut before).await;
-    acquires(&before.client).await;
+    let Before { client, held, .. } = before;
+    tokio::join!(table_calls(&client), held.give_back());
+    acquires(&client).await;
 }
 
 #[tokio::test]
