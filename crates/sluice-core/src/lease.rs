@@ -160,6 +160,12 @@ impl Lease {
         &self.dimension
     }
 
+    /// The same lease, with what it took as its cost, whatever its row says.
+    #[must_use]
+    pub fn that_took(self, cost: Cost) -> Self {
+        Self { cost, ..self }
+    }
+
     /// What it holds.
     #[must_use]
     pub const fn cost(&self) -> Cost {

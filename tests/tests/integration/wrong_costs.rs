@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sluice_core::schema::COST;
 use sluice_sdk::{Grant, Released};
+use sluice_testkit::{Fault, Operation};
+use tokio::time::sleep;
 
 use crate::recount::{SLOTS, known_to_sweeps, sweep};
 use crate::world::{World, number, take};
@@ -27,6 +29,28 @@ async fn a_holder_gives_back_what_it_took_whatever_its_lease_row_says() {
         let (world, wrong, _others) = with_wrong(says).await;
         assert_eq!(wrong.release().await.unwrap(), Released::GivenBack);
         assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 2), "{says}");
+    }
+}
+
+/// The reply to its take is lost, the row is edited before it asks again, and DynamoDB does not know its token any more.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_finds_its_lease_in_the_table_gives_back_what_it_took() {
+    for says in ["2", "100"] {
+        let world = known_to_sweeps(4).await;
+        let client = world.client();
+        let _other = take(&client, SLOTS).await;
+        for fault in [Fault::DelayReply(Duration::from_secs(2)), Fault::NewToken] {
+            world.dynamo.faults().next(Operation::TransactWriteItems, fault);
+        }
+        let taking = tokio::spawn(async move { take(&client, SLOTS).await });
+        sleep(Duration::from_millis(500)).await;
+        for lease in world.client().leases().await.unwrap() {
+            let mut row = world.row(&lease.key).await.unwrap();
+            row.insert(COST.to_owned(), number(says));
+            world.put(row).await;
+        }
+        assert_eq!(taking.await.unwrap().release().await.unwrap(), Released::GivenBack);
+        assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 1), "{says}");
     }
 }
 

@@ -7,6 +7,8 @@ use super::*;
 const START: i64 = 1_709_550_000_000_000;
 const SECOND: i64 = 1_000_000;
 const HOUR: i64 = 3_600 * SECOND;
+/// The error after one reply: a `Date` is cut to seconds, the way takes two milliseconds, and hosts are up to 10 ms off.
+const FIRST: i64 = SECOND + 12_000;
 
 /// A machine, and the true time.
 #[derive(Clone, Default)]
@@ -65,7 +67,7 @@ fn one_reply_tells_the_time_to_a_second_and_twenty_to_a_tenth_whatever_the_machi
         let (machine, clock) = Machine::off_by(off);
         assert_eq!(clock.known(), None, "before the first reply");
         machine.ask(&clock);
-        assert!(machine.error(&clock).unwrap() <= SECOND + 2_000, "off by {off}: {:?}", machine.error(&clock));
+        assert!(machine.error(&clock).unwrap() <= FIRST, "off by {off}: {:?}", machine.error(&clock));
         for _ in 0..19 {
             machine.pass(370_000);
             machine.ask(&clock);
@@ -84,7 +86,7 @@ fn a_clock_that_was_set_tells_nothing_before_the_next_reply() {
         machine.set_clock_by(jump);
         assert_eq!(clock.known(), None, "set by {jump}");
         machine.ask(&clock);
-        assert!(machine.error(&clock).unwrap() <= SECOND + 2_000, "set by {jump}");
+        assert!(machine.error(&clock).unwrap() <= FIRST, "set by {jump}");
     }
 }
 
@@ -97,7 +99,7 @@ fn a_machine_that_resumes_from_a_snapshot_knows_nothing_before_the_next_reply() 
     machine.stood.store(600 * SECOND, Ordering::SeqCst);
     assert_eq!(clock.known(), None);
     machine.ask(&clock);
-    assert!(machine.error(&clock).unwrap() <= SECOND + 2_000);
+    assert!(machine.error(&clock).unwrap() <= FIRST);
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn a_reply_to_a_request_from_before_a_freeze_tells_nothing() {
     clock.replied(Some(date), sent);
     assert_eq!(clock.known(), None);
     machine.ask(&clock);
-    assert!(machine.error(&clock).unwrap() <= SECOND + 2_000);
+    assert!(machine.error(&clock).unwrap() <= FIRST);
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn an_endpoint_that_tells_no_date_is_taken_to_agree_with_the_machine() {
     // As soon as one tells it, it counts; a proxy's reply without one changes nothing.
     machine.ask(&clock);
     let error = machine.error(&clock).unwrap();
-    assert!(error <= SECOND + 2_000);
+    assert!(error <= FIRST);
     clock.replied(None, clock.sent());
     assert_eq!(machine.error(&clock), Some(error));
 }
@@ -152,9 +154,9 @@ fn a_reply_from_before_a_stop_does_not_turn_the_time_back() {
     machine.set_clock_by(-600 * SECOND);
     machine.stood.store(600 * SECOND, Ordering::SeqCst);
     machine.ask(&clock);
-    assert!(machine.error(&clock).unwrap() <= SECOND + 2_000);
+    assert!(machine.error(&clock).unwrap() <= FIRST);
     clock.replied(Some(date), sent);
-    assert!(machine.error(&clock).unwrap() <= SECOND + 2_000);
+    assert!(machine.error(&clock).unwrap() <= FIRST);
 }
 
 #[test]
@@ -167,11 +169,11 @@ fn a_reply_without_a_date_after_a_jump_tells_nothing_where_others_tell_it() {
 }
 
 #[test]
-fn a_reply_that_took_longer_than_three_seconds_tells_nothing() {
+fn a_reply_that_took_about_three_seconds_tells_nothing() {
     let (machine, clock) = Machine::off_by(HOUR);
     let sent = clock.sent();
     let date = Timestamp::from_micros(machine.time());
-    machine.pass(3 * SECOND + 1);
+    machine.pass(3 * SECOND - 20_000 + 1);
     clock.replied(Some(date), sent);
     assert_eq!(clock.known(), None);
 }

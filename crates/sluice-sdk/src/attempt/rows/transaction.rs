@@ -37,14 +37,14 @@ impl<'a> Applied<'a> {
         Self { place, leases: Cow::Borrowed(&place.leases), is_whole: true }
     }
 
-    /// Its leases end when their rows say so, which is earlier than this transaction would have them. One that is not there any
-    /// more, or cannot be read, makes the whole a try in vain.
+    /// Its leases end when their rows say so, which is earlier than this transaction would have them; their cost is what was taken,
+    /// whatever someone has written there since. One that is not there any more, or cannot be read, makes the whole a try in vain.
     pub(super) fn before(place: &'a Place, own: &[Cancelled]) -> Self {
         let mut rows =
             own.iter().map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
         let mut is_whole = true;
         let mut found = |planned: &Lease| match rows.next().flatten() {
-            Some(there) => there,
+            Some(there) => there.that_took(planned.cost()),
             None => {
                 is_whole = false;
                 planned.clone()
