@@ -59,7 +59,7 @@ impl ClockOffset {
     /// The lowest and the highest offset that are possible and within [`CLOCK_ERROR`] of every possible one, in microseconds: with any
     /// in between this machine's clock tells DynamoDB's time to that error. `None` if the bounds are too far apart.
     ///
-    /// Bounds are one second, twice [`HOST_ERROR`] and the round trip apart after one reply, so a reply within 2.98 s is enough.
+    /// Bounds are one second, twice what a host may be off by, and the round trip apart after one reply, so a reply within 2.98 s is enough.
     #[must_use]
     pub fn usable_micros(self) -> Option<(i64, i64)> {
         let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap_or(i64::MAX);
