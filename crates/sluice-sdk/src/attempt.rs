@@ -258,8 +258,8 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
     Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
 }
 
-/// A write found no row of the bucket. Whoever comes next reads it: how long a write was on its way is not known here, and the
-/// bucket may have been made since.
+/// A reply shows no row of the bucket. The next caller reads it: how long the request was on its way is not known here, and the bucket
+/// may have been made since.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
     entry.gone();
     unknown_dimension(inner, entry)

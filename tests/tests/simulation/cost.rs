@@ -52,7 +52,7 @@ const HEALS_A_MINUTE: u64 = 9;
 /// Writes for a lease that a process gave back for others: its own, and tries that others were faster with.
 const FOR_A_LEASE: u64 = 6;
 
-/// Reads of the operation before that may still be on their way when it ends: the one that tells of changed limits.
+/// Reads that were counted as sent before an operation, and reach the table during it.
 const LATE_READS: u64 = 1;
 
 /// Leases of which a scan may find that others were faster, in a turn.

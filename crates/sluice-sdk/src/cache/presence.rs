@@ -28,7 +28,7 @@ impl Presence {
     /// stood still, and the bucket may have been made since. What this process made after it asked is there.
     pub(super) fn missed(&self, asked_at: Timestamp) {
         let mut seen = locked(&self.0);
-        // One made later still finds this forgotten.
+        // If it was made later than that, the memory of this read is over already.
         if !seen.made_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, asked_at, at)) {
             seen.missed_at = Some(asked_at);
         }

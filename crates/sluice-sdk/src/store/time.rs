@@ -27,11 +27,13 @@ enum Role {
 }
 
 impl Learning {
-    /// Whoever `has_waited` in vain reads: the reader may be one that nobody drives any more.
-    fn role(&self, has_waited: bool) -> Role {
+    /// A caller that has `waited` in vain for the read that is under way begins another: nobody may drive that one any more. Others who
+    /// waited for it share the new one.
+    fn role(&self, waited: Option<&watch::Receiver<Option<Outcome>>>) -> Role {
         let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // That of a caller that left is closed without an outcome.
-        let shared = under_way.as_ref().filter(|read| !has_waited && matches!(read.has_changed(), Ok(false)));
+        let is_stuck = |read: &watch::Receiver<_>| waited.is_some_and(|waited| waited.same_channel(read));
+        let shared = under_way.as_ref().filter(|read| !is_stuck(read) && matches!(read.has_changed(), Ok(false)));
         if let Some(read) = shared {
             return Role::Waits(read.clone());
         }
@@ -51,10 +53,10 @@ impl Store {
         if let Some(now) = self.clock.known() {
             return Ok(now);
         }
-        let (mut asked_at, mut has_waited) = (i64::MAX, false);
+        let (mut asked_at, mut waited) = (i64::MAX, None);
         for _ in 0..ROUNDS {
             asked_at = self.clock.steady_micros();
-            let outcome = match self.learning.role(has_waited) {
+            let outcome = match self.learning.role(waited.as_ref()) {
                 Role::Reads(tells) => {
                     // A refusal tells the time too.
                     let outcome = self.read(DIRECTORY_KEY).await.map(drop);
@@ -64,7 +66,7 @@ impl Store {
                 Role::Waits(mut read) => {
                     let told = async { read.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone()) };
                     let told = timeout(self.longest_request(), told).await;
-                    has_waited = told.is_err();
+                    waited = told.is_err().then_some(read);
                     told.ok().flatten()
                 }
             };

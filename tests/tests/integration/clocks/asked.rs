@@ -12,11 +12,10 @@ use super::*;
 use crate::load::Item;
 use crate::world::{begin, take};
 
-/// A time server was wrong, and the clocks of all machines are set at once: each caller would read the table.
-#[tokio::test(start_paused = true)]
-async fn callers_that_find_the_clock_set_share_one_read() {
+/// So many buckets that a client has taken from, whose machine's clock is then set: it does not know the time.
+async fn with_clock_set(buckets: usize) -> (World, Client, Vec<String>) {
     let (world, machine) = (World::embedded().await, Machine::default());
-    let names: Vec<String> = (0..20).map(|at| format!("openai#rpm{at}")).collect();
+    let names: Vec<String> = (0..buckets).map(|at| format!("openai#rpm{at}")).collect();
     for name in &names {
         rate(&world, name, 60, "1").await;
     }
@@ -25,6 +24,13 @@ async fn callers_that_find_the_clock_set_share_one_read() {
         take(&client, name).await;
     }
     machine.set_clock_by(HOUR);
+    (world, client, names)
+}
+
+/// A time server was wrong, and the clocks of all machines are set at once: each caller would read the table.
+#[tokio::test(start_paused = true)]
+async fn callers_that_find_the_clock_set_share_one_read() {
+    let (world, client, names) = with_clock_set(20).await;
     let slow = |operation| (operation == Operation::GetItem).then_some(Fault::DelayReply(Duration::from_millis(20)));
     world.dynamo.faults().draw(move |call| slow(call.operation));
     world.dynamo.meter().reset();
@@ -40,46 +46,46 @@ async fn callers_that_find_the_clock_set_share_one_read() {
 /// The one that reads may leave. Those who wait for its read do not wait for ever.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_while_it_asks_for_the_time_keeps_nobody() {
-    let (world, machine) = (World::embedded().await, Machine::default());
-    for name in ["openai#rpm", "openai#tpm"] {
-        rate(&world, name, 60, "1").await;
-    }
-    let client = machine.client(&world, |settings| settings);
-    for name in ["openai#rpm", "openai#tpm"] {
-        take(&client, name).await;
-    }
-    machine.set_clock_by(HOUR);
+    let (world, client, _) = with_clock_set(2).await;
     let (is_first, hangs) = (AtomicBool::new(true), Fault::Hang);
     world.dynamo.faults().draw(move |call| {
         let is_read = call.operation == Operation::GetItem;
         (is_read && is_first.swap(false, Ordering::SeqCst)).then(|| hangs.clone())
     });
     let leaves = client.clone();
-    let leaves = tokio::spawn(async move { leaves.cool_down("openai#rpm", Duration::from_secs(1)).await });
+    let leaves = tokio::spawn(async move { leaves.cool_down("openai#rpm0", Duration::from_secs(1)).await });
     sleep(Duration::from_millis(100)).await;
     leaves.abort();
     let began = Instant::now();
-    take(&client, "openai#tpm").await;
+    take(&client, "openai#rpm1").await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 /// The one that reads may be polled no more, and not dropped either: a future that its program keeps and does not drive.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_is_not_polled_while_it_asks_for_the_time_keeps_nobody_longer_than_a_request() {
-    let (world, machine) = (World::embedded().await, Machine::default());
-    for name in ["openai#rpm", "openai#tpm"] {
-        rate(&world, name, 60, "1").await;
-    }
-    let client = machine.client(&world, |settings| settings);
-    for name in ["openai#rpm", "openai#tpm"] {
-        take(&client, name).await;
-    }
-    machine.set_clock_by(HOUR);
+    let (world, client, _) = with_clock_set(2).await;
     world.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(5))));
-    let _kept = begin(client.acquire("openai#rpm")).await;
+    let _kept = begin(client.acquire("openai#rpm0")).await;
     let began = Instant::now();
-    take(&client, "openai#tpm").await;
+    take(&client, "openai#rpm1").await;
     assert!(began.elapsed() < Duration::from_millis(4_300), "{:?}", began.elapsed());
+}
+
+/// Each of them waits in vain for the same reader, and they share the next read.
+#[tokio::test(start_paused = true)]
+async fn all_who_waited_for_a_caller_that_is_not_polled_share_another_read() {
+    let (world, client, names) = with_clock_set(20).await;
+    world.dynamo.faults().draw(|_| Some(Fault::Delay(Duration::from_millis(5))));
+    let _kept = begin(client.acquire("openai#rpm0")).await;
+    world.dynamo.meter().reset();
+    let mut callers = JoinSet::new();
+    for name in names.into_iter().skip(1) {
+        let client = client.clone();
+        callers.spawn(async move { take(&client, &name).await });
+    }
+    assert_eq!(callers.join_all().await.len(), 19);
+    assert_eq!(world.dynamo.meter().of(Operation::GetItem).requests, 1);
 }
 
 /// Whatever it shows: two programs set it, each to its own time. Its steady clock goes on.

@@ -102,12 +102,11 @@ impl<'a, 't> Draft<'a, 't> {
         let free = |id: &LeaseId| !self.removes(id) && !wanted.iter().any(|take| take.id == *id);
         let ended = self.leases.into_iter().flat_map(move |all| all.ended(cutoff));
         let counted = most_counted(self.bucket.limit().capacity());
-        let back = move |lease: &InlineLease| lease.cost.amount().min(counted);
-        ended.filter(move |(id, _)| free(id)).take(most).map(move |(id, lease)| Removed {
-            id,
-            lease,
-            back: back(lease),
-        })
+        let removed = move |(id, lease): (&'a LeaseId, &'a InlineLease)| {
+            // Whatever its cost says, no more than is counted.
+            Removed { id, lease, back: lease.cost.amount().min(counted) }
+        };
+        ended.filter(move |(id, _)| free(id)).take(most).map(removed)
     }
 
     pub(super) fn take_over(&mut self, wanted: &[InlineTake], most: usize, cutoff: Timestamp) {
