@@ -107,6 +107,14 @@ impl Lives {
         gone.filter(|gone| (from..=to).contains(gone)).max()
     }
 
+    /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by then: when each was born,
+    /// by its id.
+    pub(super) fn long_lives(&self, bucket: &str, from: Micros, to: Micros, long: Micros) -> Vec<(String, Micros)> {
+        let lives = self.leases.get(bucket).into_iter().flatten();
+        let is_long = |life: &&Life| life.gone >= from && life.born <= to && life.gone.min(to) - life.born > long;
+        lives.filter(is_long).map(|life| (life.id.clone(), life.born)).collect()
+    }
+
     /// Whether some lease held slots of a bucket at every moment from `from` to `to`.
     pub(super) fn was_held(&self, bucket: &str, from: Micros, to: Micros) -> bool {
         let mut held_until = from;
@@ -138,6 +146,12 @@ impl Ledger {
             ));
         }
         Ok(())
+    }
+
+    /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by then: when each was born,
+    /// by its id.
+    pub(crate) fn long_lives(&self, bucket: &str, from: Micros, to: Micros, long: Micros) -> Vec<(String, Micros)> {
+        self.lives.long_lives(bucket, from, to, long)
     }
 
     /// Notes how a concurrency bucket and its leases are after a write.
