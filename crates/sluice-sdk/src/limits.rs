@@ -182,7 +182,7 @@ impl Client {
                         // It was unknown until now.
                         let entry = self.inner.entry(dimension);
                         entry.forget();
-                        entry.is_made(self.inner.now());
+                        entry.is_made();
                         return Ok(Applied::Created);
                     }
                     Written::ConditionFailed(_) => known = self.bucket(dimension).await?,
@@ -204,7 +204,7 @@ impl Client {
             }
             if from == *limit {
                 // Perhaps by a send of it whose reply was lost, and unknown until now.
-                self.inner.entry(dimension).is_made(self.inner.now());
+                self.inner.entry(dimension).is_made();
                 // It, or a send of it whose reply was lost.
                 let is_repaired = repaired == Some(bucket.anchor());
                 return Ok(if is_repaired { Applied::Repaired } else { Applied::Unchanged });
@@ -214,7 +214,9 @@ impl Client {
             // After a lost reply the second try meets the new limits and finds nothing to do.
             match store.update(&update, IfAmbiguous::SendAgain).await? {
                 Written::Applied(_) => {
-                    self.inner.entry(dimension).forget();
+                    let entry = self.inner.entry(dimension);
+                    entry.forget();
+                    entry.is_made();
                     return Ok(Applied::Changed { from });
                 }
                 // At once, from the row as it was a moment ago: callers of a full bucket move its anchor at every call.

@@ -6,7 +6,7 @@
 //! counts no more when the two clocks of the machine moved apart (its clock was set, or it resumed from a snapshot and the steady clock
 //! had stood still), and when the last reply is long past: then nothing that carries an instant is written before the next reply.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ pub(crate) struct TableClock {
     apart: AtomicI64,
     /// When that was, by the steady clock.
     heard_at: AtomicI64,
+    /// During how many requests the two clocks moved apart so far.
+    moved_apart: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +58,8 @@ struct Heard {
     estimate: OffsetEstimate,
     /// Whether a reply ever told its `Date`. From then on one without does not make this machine's clock DynamoDB's.
     has_told: bool,
+    /// Whether the clocks moved apart during the request of the last reply.
+    is_doubted: bool,
     warned_at: Option<Instant>,
     told_at: Option<Timestamp>,
 }
@@ -65,6 +69,8 @@ struct Heard {
 pub(crate) struct SentAt {
     local: Timestamp,
     steady: i64,
+    /// How often the clocks had moved apart by then.
+    moved_apart: u32,
 }
 
 impl TableClock {
@@ -76,6 +82,7 @@ impl TableClock {
             highest: AtomicI64::new(i64::MAX),
             apart: AtomicI64::new(NEVER),
             heard_at: AtomicI64::new(NEVER),
+            moved_apart: AtomicU32::new(0),
         }
     }
 
@@ -123,7 +130,8 @@ impl TableClock {
 
     /// To be asked right before a request is sent.
     pub(crate) fn sent(&self) -> SentAt {
-        SentAt { local: self.local.now(), steady: self.local.steady_micros() }
+        let moved_apart = self.moved_apart.load(Ordering::Acquire);
+        SentAt { local: self.local.now(), steady: self.local.steady_micros(), moved_apart }
     }
 
     /// Takes in the `Date` of a reply that has just come; `None` where it has none that can be read.
@@ -140,6 +148,9 @@ impl TableClock {
         }
         match date {
             Some(date) => {
+                if self.doubts(&mut heard, sent, (received, steady)) {
+                    return;
+                }
                 // By the clock that makes the way longer: one may have been set, the other stood still while the process was frozen.
                 let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
                 let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
@@ -165,6 +176,19 @@ impl TableClock {
         self.heard_at.store(steady, Ordering::Release);
         self.apart.store(apart, Ordering::Release);
         self.tell(heard, received, apart);
+    }
+
+    /// Whether a reply tells nothing, since the two clocks moved apart during its request: perhaps the machine was stopped, uncounted by
+    /// the steady clock, and its clock was set, to whatever time. The reply to the next request is believed though they moved apart
+    /// again: a clock that is set during each request must not hide the time for ever.
+    fn doubts(&self, heard: &mut Heard, sent: SentAt, (received, steady): (Timestamp, i64)) -> bool {
+        let (local_way, steady_way) = (received.micros_since(sent.local), steady.saturating_sub(sent.steady));
+        let was_doubted = std::mem::replace(&mut heard.is_doubted, local_way.abs_diff(steady_way) > micros(JUMP));
+        if !heard.is_doubted {
+            return false;
+        }
+        let so_far = self.moved_apart.fetch_add(1, Ordering::AcqRel);
+        !was_doubted || sent.moved_apart < so_far
     }
 
     /// What the local clock shows, moved into the bracket around the steady one.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluice_sdk::core::OnLowerLimit;
 use sluice_sdk::{AcquireError, Applied, Client, Released};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
@@ -82,7 +83,46 @@ async fn a_late_reply_of_before_a_bucket_was_made_does_not_make_it_unknown() {
     });
     sleep(Duration::from_millis(100)).await;
     client.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    // Who comes before that reply does not share it.
+    let _ = take(&client, RPM).await;
     assert!(early.await.unwrap());
+    let _ = take(&client, RPM).await;
+}
+
+/// Another process makes the bucket, and this one sees it, while the reply is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_late_reply_without_a_row_empties_no_line() {
+    let world = World::embedded().await;
+    let (client, other) = (world.client(), world.client());
+    // The time is known from the first reply on.
+    assert!(is_unknown(&client, RPM).await);
+    world.dynamo.faults().next(Operation::GetItem, Fault::DelayReply(Duration::from_millis(500)));
+    let late = tokio::spawn({
+        let client = client.clone();
+        async move { client.on_lower_limit(&dimension(SLOTS), OnLowerLimit::Report).await }
+    });
+    sleep(Duration::from_millis(100)).await;
+    world.slots(SLOTS, 1).await;
+    let held = take(&other, SLOTS).await;
+    let waits = tokio::spawn({
+        let client = client.clone();
+        async move { client.slot(SLOTS).max_wait(Duration::from_secs(30)).run(async |_| Ok::<_, ()>(())).await }
+    });
+    assert!(!late.await.unwrap().unwrap(), "the row that another reply showed counts");
+    sleep(Duration::from_secs(2)).await;
+    held.release().await.unwrap();
+    waits.await.unwrap().unwrap();
+}
+
+/// Its first question is dated by a clock that the reply corrects.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_another_makes_is_known_after_a_second_also_to_a_clock_that_was_ahead() {
+    let world = World::embedded().await;
+    let client = world.client_with(|settings| settings.clock(world.dynamo.clock().off_by(10_000_000)));
+    assert!(client.on_lower_limit(&dimension(RPM), OnLowerLimit::Report).await.is_err());
+    world.pass(Duration::from_secs(5));
+    world.rate(RPM, 10, 60).await;
+    world.pass(Duration::from_millis(4_500));
     let _ = take(&client, RPM).await;
 }
 

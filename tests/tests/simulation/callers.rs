@@ -37,6 +37,12 @@ const NO_HANG: Duration = Duration::from_secs(120);
 /// Refused, a call gives back what it took within this time.
 const REFILLED_SOON: Micros = 2_000_000;
 
+/// What a reply says of the time counts for so long.
+const KNOWN_FOR: Micros = 60_000_000;
+
+/// The time of a process is off by no more.
+const CLOCK_ERROR: Micros = 2_000_000;
+
 /// A call's needs: buckets, and what it takes of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
@@ -167,8 +173,12 @@ impl Caller {
     /// Books a grant that its caller has in hand; returns its name in the history.
     fn granted(&self, need: &Need, grip: Grip) -> String {
         let (now, error) = (self.universe.time(), self.universe.error_of(&self.process));
-        // By a time that is behind, before a reply has told it, a start may lie before its asking: as if it had been asked for then.
-        let is_behind = self.process.machine.behind(now) > 0;
+        // By a time that is behind, before a reply has told it, a start may lie before its asking: as if it had been asked for then. After a
+        // reply of which a freeze took a part, the time is known to two seconds, and a clock that is exact is moved by as much.
+        let since = grip.asked_at - KNOWN_FOR;
+        let is_wide = self.universe.jumped_since(since) || self.process.ice.was_frozen_since(since);
+        let is_behind = self.process.machine.behind(now) > 0
+            || is_wide && Micros::from(grip.start_at) >= grip.asked_at - CLOCK_ERROR;
         let asked_at = if is_behind { grip.asked_at.min(grip.start_at.into()) } else { grip.asked_at };
         let grip = Grip { asked_at, ..grip };
         let (mut shared, mut taken_at) = (false, grip.asked_at);

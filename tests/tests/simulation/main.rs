@@ -84,7 +84,11 @@ fn simulation_keeps_every_promise() {
             }
             let ran = run::run(Scenario::of(seed, steps));
             if let Err(violation) = ran.verdict {
-                println!("seed {seed} fails: {}", violation.lines().next().unwrap_or_default());
+                println!(
+                    "seed {seed} fails: {}\n{}",
+                    violation.lines().next().unwrap_or_default(),
+                    replay(seed, steps)
+                );
                 failures.lock().unwrap().push((seed, violation));
             }
             let mut total = total.lock().unwrap();

@@ -5,8 +5,9 @@
 //! third of the time. What is asked for counts as served where it is had within `PATIENCE` of the moment at which it was due.
 //!
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
-//! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults. Nothing
-//! else is excused: not what other processes met, no clock that is wrong or set, no time that jumps.
+//! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
+//! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
+//! who came back from an outage. Nothing else is excused: not what other processes met, no clock that is wrong or set, no time that jumps.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -151,7 +152,8 @@ impl Customer {
             sleep_until(due).await;
             let since = self.universe.time();
             let is_served = self.token(due + PATIENCE).await;
-            self.counts(since, due, is_served, false);
+            let is_excused = !is_served && self.was_used_up(due);
+            self.counts(since, due, is_served, is_excused);
             due += self.demand.every.mul_f64(0.5 + self.rng.f64());
         }
         self.judge(TOKENS);
@@ -174,6 +176,13 @@ impl Customer {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Whether others took nearly all that flowed back since then, or for as long as this customer is patient.
+    fn was_used_up(&self, due: Instant) -> bool {
+        let (now, long) = (self.universe.time(), due.elapsed().max(PATIENCE));
+        let from = now - Micros::try_from(long.as_micros()).unwrap();
+        self.universe.ledger(|ledger| ledger.was_used_up(TOKENS, from, now))
     }
 
     async fn waits_for_slots(mut self) {

@@ -64,6 +64,8 @@ struct State {
     /// Attributes that someone spoiled: what they should be, and what they are, by key.
     spoiled: BTreeMap<String, Spoilt>,
     disturbances: Disturbances,
+    /// When time jumped last.
+    jumped_at: Option<Micros>,
 }
 
 /// An attribute that makes no sense, and the value that it had.
@@ -89,6 +91,7 @@ impl Universe {
             violation: None,
             spoiled: BTreeMap::new(),
             disturbances: Disturbances::of(scenario.seed),
+            jumped_at: None,
         };
         let vendors = Mutex::new(Vendors::new(&scenario.buckets));
         Arc::new(Self {
@@ -247,6 +250,17 @@ impl Universe {
 
     pub(crate) fn disturbances<T>(&self, look: impl FnOnce(&mut Disturbances) -> T) -> T {
         look(&mut self.locked().disturbances)
+    }
+
+    /// Time jumped, for all alike.
+    pub(crate) fn jumped(&self) {
+        let now = self.time();
+        self.locked().jumped_at = Some(now);
+    }
+
+    /// Whether time jumped since.
+    pub(crate) fn jumped_since(&self, at: Micros) -> bool {
+        self.locked().jumped_at.is_some_and(|jumped| jumped >= at)
     }
 
     /// Keeps the first violation, and ends the run.

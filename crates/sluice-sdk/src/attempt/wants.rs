@@ -90,8 +90,10 @@ async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Read
         if let Some(failure) = loading.as_deref().and_then(|loading| loading.failure_since(came)) {
             return Err(failure);
         }
+        let asked = Instant::now();
         let read = refresh(inner, entry).await;
-        if let (Some(loading), Err(error)) = (&mut loading, &read) {
+        // Whoever came after the bucket was made asks again.
+        if let (Some(loading), Err(error), false) = (&mut loading, &read, entry.was_made_since(asked)) {
             loading.failed(error);
         }
         read
@@ -124,10 +126,14 @@ pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) ->
 
 /// Reads the bucket, whatever is known of it.
 pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
-    let asked_at = inner.now();
+    let clock = inner.store.clock();
+    let (asked, asked_at, steady) = (Instant::now(), clock.known(), clock.steady_micros());
     let Some(row) = inner.store.read(entry.dimension.as_str()).await? else {
-        entry.missed(asked_at);
-        return Err(unknown_dimension(inner, entry));
+        // A clock that this reply corrected does not tell when it was asked.
+        let way = u64::try_from(clock.steady_micros().saturating_sub(steady)).unwrap_or(0);
+        let asked_at = asked_at.unwrap_or_else(|| inner.now().before(Duration::from_micros(way)));
+        entry.missed(asked, asked_at);
+        return entry.reading().ok_or_else(|| unknown_dimension(inner, entry));
     };
     saw(inner, entry, &row)?;
     entry.reading().ok_or_else(|| unknown(inner, entry))

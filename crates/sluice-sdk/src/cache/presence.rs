@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use sluice_core::Timestamp;
+use tokio::time::Instant;
 
 use super::locked;
 
@@ -17,21 +18,17 @@ pub(super) struct Presence(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When it was asked for, and the table did not have it.
+    /// When it was asked for, and the table did not have it, by the time of the table.
     missed_at: Option<Timestamp>,
     /// When this process last made it, or found it made.
-    made_at: Option<Timestamp>,
+    made_at: Option<Instant>,
 }
 
 impl Presence {
     /// A read of `asked_at` shows no row. It counts from the question on: the reply may have come long after it, since the process
-    /// stood still, and the bucket may have been made since. What this process made after it asked is there.
+    /// stood still, and the bucket may have been made since.
     pub(super) fn missed(&self, asked_at: Timestamp) {
-        let mut seen = locked(&self.0);
-        // If it was made later than that, the memory of this read is over already.
-        if !seen.made_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, asked_at, at)) {
-            seen.missed_at = Some(asked_at);
-        }
+        locked(&self.0).missed_at = Some(asked_at);
     }
 
     /// Whether the table was seen not to have it a moment ago.
@@ -39,8 +36,13 @@ impl Presence {
         locked(&self.0).missed_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, at, now))
     }
 
-    pub(super) fn made(&self, now: Timestamp) {
-        *locked(&self.0) = Seen { missed_at: None, made_at: Some(now) };
+    pub(super) fn made(&self) {
+        *locked(&self.0) = Seen { missed_at: None, made_at: Some(Instant::now()) };
+    }
+
+    /// Whether this process has made it since, or found it made.
+    pub(super) fn was_made_since(&self, asked: Instant) -> bool {
+        locked(&self.0).made_at.is_some_and(|at| at >= asked)
     }
 
     /// The next who asks reads the row.

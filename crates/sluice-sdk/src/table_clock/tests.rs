@@ -159,6 +159,44 @@ fn a_reply_from_before_a_stop_does_not_turn_the_time_back() {
     assert!(machine.error(&clock).unwrap() <= FIRST);
 }
 
+/// The machine is stopped for ten seconds. Its steady clock does not count them, and its other clock is set as it goes on: back, or
+/// forward by less than the time of the stop.
+#[test]
+fn a_reply_from_before_a_stop_tells_nothing_however_the_clock_was_set() {
+    for net in [-78 * SECOND, -400_000, 400_000, 2 * SECOND] {
+        let (machine, clock) = Machine::off_by(0);
+        machine.ask(&clock);
+        let (before, also_before) = (clock.sent(), clock.sent());
+        let date = Timestamp::from_micros(machine.time());
+        machine.pass(10 * SECOND);
+        machine.stood.store(10 * SECOND, Ordering::SeqCst);
+        machine.set_clock_by(net - 10 * SECOND);
+        for sent in [before, also_before] {
+            clock.replied(Some(date), sent);
+            assert_eq!(clock.known(), None, "set by {net}");
+        }
+        machine.ask(&clock);
+        assert!(machine.error(&clock).unwrap() <= FIRST, "set by {net}");
+    }
+}
+
+/// A stop is no explanation for it: two of them would have to fall into two requests, one after the other.
+#[test]
+fn a_clock_that_is_set_during_each_request_is_told_by_the_second() {
+    let (machine, clock) = Machine::off_by(0);
+    for asked in 1..=6 {
+        let sent = clock.sent();
+        machine.pass(1_000);
+        let date = machine.time() - machine.time().rem_euclid(SECOND);
+        machine.set_clock_by(-3 * SECOND);
+        machine.pass(1_000);
+        clock.replied(Some(Timestamp::from_micros(date)), sent);
+        let error = machine.error(&clock);
+        assert!(if asked == 1 { error.is_none() } else { error.unwrap() <= FIRST }, "{asked}: {error:?}");
+        machine.pass(370_000);
+    }
+}
+
 #[test]
 fn a_reply_without_a_date_after_a_jump_tells_nothing_where_others_tell_it() {
     let (machine, clock) = Machine::off_by(0);

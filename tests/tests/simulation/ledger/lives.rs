@@ -85,8 +85,9 @@ impl Lives {
         (0..stands.len()).filter(in_window).map(|at| stands[at]).collect()
     }
 
-    /// The least and the most that leases held which a reading within the window may have found living.
-    pub(super) fn held(&self, bucket: &str, window: Window) -> (Micros, Micros) {
+    /// The least and the most that leases held which a reading within the window may have found living. One from before the limit was
+    /// lowered counts as the whole `capacity` at least.
+    pub(super) fn held(&self, bucket: &str, window: Window, capacity: Micros) -> (Micros, Micros) {
         let Window { from, to, error } = window;
         let lives = || self.leases.get(bucket).into_iter().flatten();
         // Through all of it, and with an end that no clock had passed by then.
@@ -98,7 +99,7 @@ impl Lives {
             let latest = life.ends.iter().map(|(_, ends)| *ends).max().unwrap_or_default();
             life.born <= to && life.gone >= from && latest >= from - error - super::CLOCK_ERROR
         });
-        (surely.map(|life| life.cost).sum(), perhaps.map(|life| life.cost).sum())
+        (surely.map(|life| life.cost.min(capacity)).sum(), perhaps.map(|life| life.cost).sum())
     }
 
     /// When a lease of a bucket went last, from `from` on and until `to`.

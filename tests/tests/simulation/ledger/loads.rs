@@ -152,7 +152,7 @@ impl Ledger {
         let (Some(smallest), Some(largest)) = (capacities().min(), capacities().max()) else {
             return wrong(&format!("what it never was, only {stood:?}"));
         };
-        let (least, most) = self.lives.held(bucket, window);
+        let (least, most) = self.lives.held(bucket, window, smallest);
         // What is spoiled is no lease to a sweep.
         if after.pending > most || (after.pending < least && !self.is_vandalized) {
             return wrong(&format!("what is pending wrong, between {least} and {most} were"));

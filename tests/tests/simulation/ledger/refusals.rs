@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::rates::taken;
 use super::{Ledger, Writer};
 use crate::row::{BucketRow, Micros};
 use crate::wire::Purpose;
@@ -46,14 +47,14 @@ pub(super) struct Stood(BTreeMap<String, VecDeque<Standing>>);
 struct Standing {
     since: Micros,
     row: BucketRow,
-    /// Where the write took: the process, and the time that it was planned for.
-    taken: Option<(String, Micros)>,
+    /// Where the write took: the process, the time that it was planned for, and how much.
+    taken: Option<(String, Micros, Micros)>,
 }
 
 impl Standing {
     /// Whether the process took it by a time that it knows by now to lie ahead.
     fn was_taken_ahead(&self, refused: &Refused<'_>) -> bool {
-        let Some((process, planned)) = &self.taken else { return false };
+        let Some((process, planned, _)) = &self.taken else { return false };
         let asked = refused.asked_at..=refused.now;
         process == refused.process && asked.contains(&self.since) && *planned > self.since + refused.off
     }
@@ -68,7 +69,10 @@ impl Stood {
     pub(super) fn written(&mut self, bucket: &str, (by, purpose): (Writer<'_>, Purpose), row: &BucketRow, now: Micros) {
         let rows = self.0.entry(bucket.to_owned()).or_default();
         let taken = match purpose {
-            Purpose::Take { now: planned, .. } => Some((by.name().to_owned(), planned)),
+            Purpose::Take { now: planned, .. } => {
+                let amount = rows.back().map_or(0, |before| taken(purpose, &before.row, row));
+                Some((by.name().to_owned(), planned, amount))
+            }
             _ => None,
         };
         rows.push_back(Standing { since: now, row: row.clone(), taken });
@@ -80,6 +84,15 @@ impl Stood {
 }
 
 impl Ledger {
+    /// Whether writes took at least nine tenths of what flows back into a bucket from `from` to `now`.
+    pub(crate) fn was_used_up(&self, bucket: &str, from: Micros, now: Micros) -> bool {
+        let Some(rows) = self.stood.0.get(bucket) else { return false };
+        let Some(last) = rows.back() else { return false };
+        let since = rows.iter().filter(|standing| standing.since >= from);
+        let amounts: Micros = since.filter_map(|standing| standing.taken.as_ref()).map(|(.., amount)| amount).sum();
+        amounts * 10 >= last.row.flows_back_in(now - from) * 9
+    }
+
     /// A caller was refused for want of tokens.
     pub(crate) fn refused(&mut self, bucket: &str, refused: Refused<'_>) -> Result<(), String> {
         let Some(rows) = self.stood.0.get(bucket).filter(|_| !self.is_vandalized) else { return Ok(()) };
