@@ -150,6 +150,12 @@ impl Customer {
         let mut due = Instant::now() + self.demand.every.mul_f64(self.rng.f64());
         while !self.universe.is_over() {
             sleep_until(due).await;
+            if due.elapsed() > PATIENCE {
+                // Time jumped, or the call before took so long, which counts by itself: nobody asks for what is no use any more.
+                self.served.excused += 1;
+                due += self.demand.every.mul_f64(0.5 + self.rng.f64());
+                continue;
+            }
             let since = self.universe.time();
             let is_served = self.token(due + PATIENCE).await;
             let is_excused = !is_served && self.was_used_up(due);
