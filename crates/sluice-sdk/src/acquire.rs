@@ -79,7 +79,8 @@ impl Client {
     /// them it is one transaction. A refusal that the process remembers costs no request.
     ///
     /// Takes at most twice the time of a request (4.2 s) while DynamoDB does not answer: the writes that are under way, and its own. With
-    /// several dimensions of which one answers, a second comes on top, for the return of what was granted. If every try is answered late
+    /// several dimensions of which one answers, a second comes on top, for the return of what was granted. With
+    /// [`ticket_within`](Request::ticket_within) and a start to book it may take two requests more, for the ticket's row. If every try is answered late
     /// and with a conflict, it takes at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Tickets: a start that is booked here and redeemed there, once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit, LimitType, Rate};

@@ -131,14 +131,17 @@ fn a_caller_with_an_exact_clock_is_served_beside_one_whose_clock_is_ahead() {
     let cases = [(2, "58.8", 100), (10, "10", 2_000), (60, "1", 240_000), (2, "58.8", 240_000)];
     for (capacity, rate, ahead_ms) in cases {
         let percent = served(&limit(capacity, rate), Duration::from_millis(ahead_ms), 20);
-        assert!(percent >= 95, "{capacity} at {rate} a second beside +{ahead_ms} ms: {percent} % served");
+        assert!(percent >= 99, "{capacity} at {rate} a second beside +{ahead_ms} ms: {percent} % served");
     }
 }
 
 /// What a flat line does not mend: who is ahead takes the refill first.
 #[test]
 fn a_small_bucket_that_is_asked_for_nearly_all_it_has_serves_the_clock_that_is_ahead_first() {
-    assert!(served(&limit(2, "58.8"), Duration::from_millis(100), 45) < 80, "the corrected clock has to help here");
+    let percent = served(&limit(2, "58.8"), Duration::from_millis(100), 45);
+    assert!((50..=60).contains(&percent), "{percent} %: the corrected clock has to help here");
+    let percent = served(&limit(60, "1"), Duration::from_secs(240), 45);
+    assert!(percent >= 98, "{percent} %");
 }
 
 /// `buckets apply` warns where the error that is left of corrected clocks is above C / R.

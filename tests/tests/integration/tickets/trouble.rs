@@ -67,6 +67,25 @@ async fn a_redemption_that_arrives_twice_is_one_and_keeps_others_out() {
     assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent));
 }
 
+/// All that follows the booking hangs: the write of the row, and the return of what was booked.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_whose_row_hangs_keeps_its_caller_for_two_requests() {
+    let world = drained().await;
+    let client = world.client();
+    let _ = client.acquire(RPM).await.unwrap();
+    let is_out = AtomicBool::new(false);
+    world.dynamo.faults().draw(move |call| {
+        is_out.fetch_or(call.operation == Operation::PutItem, Ordering::SeqCst);
+        is_out.load(Ordering::SeqCst).then_some(Fault::Hang)
+    });
+    let began = tokio::time::Instant::now();
+    assert_eq!(refused(&client, booking()).await.ticket(), None);
+    // Four attempts of a second, and the pauses between them.
+    let request = Duration::from_millis(4_175);
+    let took = began.elapsed();
+    assert!(took > request && took <= request * 2, "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_ticket_whose_row_cannot_be_made_is_a_refusal_and_its_booking_goes_back() {
     for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::throttled()] {
