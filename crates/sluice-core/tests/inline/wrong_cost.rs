@@ -112,6 +112,25 @@ fn a_reclaim_that_is_on_its_way_while_another_releases_fails_and_is_planned_agai
     assert_eq!(item.bucket().tokens(), amount(4));
 }
 
+/// Others gave back and took meanwhile, so that as much is free as before, and they hold more in the row. Found by a seed of the simulation
+/// (1795401779530): three slots, of which a lease row held one, which the bucket's row does not know.
+#[test]
+fn a_reclaim_of_too_much_that_is_on_its_way_while_others_change_hands_fails_and_is_planned_again() {
+    let mut item = holding(3, &["wrong", "a"]);
+    item.put_lease("wrong", entry(9, -60));
+    item.add_tokens(amount(-1));
+    let late = InlinePlanner::new(&item.bucket()).reclaim(NOW.before(CLOCK_ERROR)).unwrap();
+    item.add_tokens(amount(1));
+    let plan = InlinePlanner::new(&item.bucket()).plan(&[], &[InlineRelease { id: id("a"), cost: cost(1) }], NOW);
+    assert!(item.apply(&plan.update.unwrap()));
+    let plan = InlinePlanner::new(&item.bucket()).plan(&[take("b", 2)], &[], NOW);
+    assert!(item.apply(&plan.update.unwrap()));
+    assert_eq!(item.bucket().tokens(), Amount::ZERO, "as it was");
+    assert!(!item.apply(&late.update));
+    assert!(reclaim(&mut item));
+    assert_eq!(item.bucket().tokens(), amount(1), "another holds two of three");
+}
+
 #[test]
 fn a_lease_of_more_than_a_capacity_that_was_lowered_comes_back_whole() {
     let mut item = item(8);

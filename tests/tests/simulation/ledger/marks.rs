@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use sluice_core::schema::HEAL_KEY;
+use sluice_core::schema::{HEAL_KEY, HEAL_POSITION};
 
 use super::{CLOCK_ERROR, Ledger, Touched, Writer};
 use crate::row::{MarkRow, Micros};
@@ -23,6 +23,10 @@ pub(super) struct Marks {
     row: MarkRow,
     /// Who marked the table last.
     last: Option<Marked>,
+    /// Whether the next turn begins in the middle of the table, since the last one ended there.
+    is_in_the_middle: bool,
+    /// Whether the last one began there: what lies before waits for the next.
+    began_in_the_middle: bool,
 }
 
 #[derive(Debug)]
@@ -46,8 +50,11 @@ impl Ledger {
         }
         let after = MarkRow::read(change.row.as_ref().ok_or_else(|| format!("{by} removed {HEAL_KEY}"))?);
         let before = std::mem::replace(&mut self.marks.row, after.clone());
+        let is_in_the_middle = change.row.as_ref().is_some_and(|row| row.get(HEAL_POSITION).is_some());
+        let was_in_the_middle = std::mem::replace(&mut self.marks.is_in_the_middle, is_in_the_middle);
         let expected = match change.purpose {
             Purpose::Mark { now: at, until } => {
+                self.marks.began_in_the_middle = was_in_the_middle;
                 self.marked(by, &before, at, (now, error))?;
                 if !PUT_OFF_BY.contains(&(until - at)) {
                     return Err(format!("{by} marked the table at {at} until {until}"));
@@ -99,6 +106,12 @@ impl Ledger {
             Some(last) if last.by == by => Ok(()),
             last => Err(format!("{by} wrote of a mark that is not its own: {last:?}")),
         }
+    }
+
+    /// By how much later a lease may be found, since a turn does not read the table from its beginning.
+    pub(super) fn found_later(&self) -> Micros {
+        let Marks { is_in_the_middle, began_in_the_middle, .. } = self.marks;
+        if is_in_the_middle || began_in_the_middle { HEAL_EVERY } else { 0 }
     }
 
     /// A process gave back a lease row that had ended.

@@ -103,7 +103,8 @@ impl Ledger {
         let (since, until) = self.recovery.asked.get(bucket)?;
         // Whatever happened within a spacing before its end may show after it.
         let excused = self.recovery.excused(ends - ONE_MORE);
-        let by = (ends + MARKED_BY + error).max(*since) + ASKED_AND_SWEPT + self.recovery.slack + excused;
+        let found_later = excused + self.found_later();
+        let by = (ends + MARKED_BY + error).max(*since) + ASKED_AND_SWEPT + self.recovery.slack + found_later;
         (*until >= now && !self.is_vandalized).then_some(now - by)
     }
 
@@ -112,7 +113,7 @@ impl Ledger {
         if self.late(bucket, ends, now, error).is_none() {
             return;
         }
-        if self.recovery.excused(ends - ONE_MORE) > 0 {
+        if self.recovery.excused(ends - ONE_MORE) + self.found_later() > 0 {
             self.judgements.push("a slot came back where a delay was excused");
             return;
         }
