@@ -6,7 +6,7 @@
 //! | release   | remove `leases.#id`, T += k                     | `attribute_exists(leases.#id)`                          |
 //! | take over | remove `leases.#dead`, T += its cost            | `leases.#dead.t` = :seen, and no T > C - H - costs      |
 //! | any that leaves more free | T += d                          | capacity = :c and no T > C - d                          |
-//! | the same without room | T = C (or C - H), capped += the rest | capacity = :c, T and version as seen                   |
+//! | the same without room | T = C (or C - H), capped += the rest | capacity = :c and T as seen; version, of dead leases    |
 //! | first in a row | `leases` = {..}                            | `attribute_not_exists(leases)`                          |
 //! | renew     | `leases.#id.t`                                  | `leases.#id.t` <= :new (so it exists)                   |
 //!

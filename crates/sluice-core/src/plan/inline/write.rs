@@ -105,8 +105,10 @@ impl Draft<'_, '_> {
     ///   millionth, the noise of a client that counts in floats, takes no room, since a reading does not show it).
     /// - the same of every write that takes over or reclaims, with what others hold left out of the room: a lease that has ended says
     ///   more than it took, and its slots would be theirs a second time.
-    /// - `#C = :c AND #T < :above AND #T >= :seen AND #v = :v`, where there is no room for all: slots were taken or given back since
-    ///   the reading, and the room is another (T); or both, by others, so that T is the same and what they hold is not (v).
+    /// - `#C = :c AND #T < :above AND #T >= :seen`, where there is no room for all: slots were taken or given back since the
+    ///   reading, and the room is another (T).
+    /// - `#v = :v`, where there is no room for all of what is taken over or reclaimed: others gave back and took since the reading, so
+    ///   that T is the same, and what they hold is not.
     fn slots(&self, wording: &mut Wording) {
         let moved = self.moved();
         let (tokens, capacity) = (self.bucket.tokens(), self.bucket.capacity_as_read());
@@ -132,9 +134,12 @@ impl Draft<'_, '_> {
         wording.number(":c", capacity);
         wording.condition.push_str(" AND #C = :c AND #T < :above");
         let most = if moved.capped > Amount::ZERO {
-            wording.condition.push_str(" AND #T >= :seen AND #v = :v");
+            wording.condition.push_str(" AND #T >= :seen");
             wording.number(":seen", tokens);
-            wording.number(":v", self.bucket.version());
+            if !self.dead.is_empty() {
+                wording.condition.push_str(" AND #v = :v");
+                wording.number(":v", self.bucket.version());
+            }
             tokens
         } else {
             self.highest()
