@@ -39,7 +39,8 @@ pub enum Starts {
 pub struct Batch {
     /// The one write. Where nobody is granted anything it is `None`, but for a repair of the anchor.
     pub write: Option<Planned>,
-    /// For each caller in order; `Write` holds S, the tokens taken for it and for all before it.
+    /// For each caller in order; `Write` holds S, the tokens taken for it and for all before it. Shorter than the line if a caller has
+    /// to be the first of a write: it and those behind it are for the next one.
     pub answers: Vec<Plan<Amount>>,
     /// What the write takes.
     pub total: Amount,
@@ -69,6 +70,9 @@ impl<'a> RatePlanner<'a> {
         let mut batch = self.batch(now, starts);
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
+            if batch.is_closed_to(*claim) {
+                break;
+            }
             let answer = batch.judge(*claim);
             if let Plan::Write(upto) = answer {
                 batch.take(*claim, upto);
@@ -95,6 +99,13 @@ impl<'a> RatePlanner<'a> {
 }
 
 impl RateBatch<'_> {
+    /// Whether `claim` has to be the first of another write. A large call that may be booked moves the anchor, so that what was taken before
+    /// it does not come back beside its start (`RateReceipt`). What the same write took for others before it would.
+    #[must_use]
+    pub fn is_closed_to(&self, claim: Claim) -> bool {
+        self.total > Amount::ZERO && self.planner.anchor_for(claim) == Anchor::Moves
+    }
+
     /// Whether `claim` fits behind those that it has; `Write` holds S.
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {

@@ -245,3 +245,26 @@ fn returns_out_of_order_are_never_lifted_above_the_brim() {
     shared.take(1, 0);
     assert!(!shared.give_back(&second));
 }
+
+/// Found by a seed of the simulation (1795406039851): 227 and 295 were booked in one write, the 227 came back unused, and the 295 and the 275 that
+/// were booked after that return started within 342 ms of a bucket of 300.
+#[test]
+fn a_large_booked_call_is_the_first_of_its_write_so_that_nothing_before_it_comes_back() {
+    let limit = Limit::rate(LimitType::Tokens, Amount::from_tokens(300), "190".parse().unwrap(), Cost::ONE).unwrap();
+    let (now, dimension) = start();
+    let mut item = Item::of(&Bucket::full(dimension, limit, now));
+    let claim =
+        |tokens| Claim { cost: Cost::new(Amount::from_tokens(tokens)).unwrap(), patience: Duration::from_secs(6) };
+    let plan = |item: &Item, claims: &[Claim]| {
+        RatePlanner::new(&item.bucket()).plan_batch(claims, now, Starts::InReply, Amount::ZERO)
+    };
+    let first = plan(&item, &[claim(227), claim(295), claim(5)]);
+    assert_eq!(first.answers.len(), 1, "the others are for the next write");
+    assert!(item.apply(&first.write.unwrap().update));
+    let unused = RateReceipt::new(item.bucket(), claim(227).cost);
+    let second = plan(&item, &[claim(295), claim(5)]);
+    assert_eq!(second.answers.len(), 2);
+    assert!(item.apply(&second.write.unwrap().update));
+    let later = now.after(Duration::from_millis(90));
+    assert!(unused.give_back(later).is_none_or(|back| !item.apply(&back)), "its anchor has moved");
+}

@@ -108,10 +108,14 @@ impl Batch<'_> {
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         let mut served = Vec::new();
         for (at, turn) in self.turns.iter().enumerate() {
+            let patience = turn.ask.terms.patience();
+            if shares.iter().zip(&turn.ask.costs).any(|(share, cost)| share.is_closed_to(*cost, patience)) {
+                break;
+            }
             match judge(&shares, &turn.ask, now) {
                 Ok(upto) => {
                     for ((share, upto), cost) in shares.iter_mut().zip(&upto).zip(&turn.ask.costs) {
-                        share.take(*cost, turn.ask.terms.patience(), *upto);
+                        share.take(*cost, patience, *upto);
                     }
                     let leases = self.leases(readings, &turn.ask, now);
                     served.push(Place { turn: at, upto, leases });

@@ -85,6 +85,11 @@ impl<'a> Share<'a> {
         }
     }
 
+    /// Whether a caller who asks for so much has to be the first of another transaction.
+    pub(super) fn is_closed_to(&self, cost: Cost, patience: Duration) -> bool {
+        matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
+    }
+
     pub(super) fn take(&mut self, cost: Cost, patience: Duration, upto: Amount) {
         match self {
             Self::Slots { total, .. } => *total = upto,
