@@ -16,6 +16,9 @@ use crate::wire::Purpose;
 /// Rows of buckets of this prefix, and of their leases, get wrong numbers.
 pub(crate) const FRAIL: &str = "frail#";
 
+/// A write is on its way for so long at most: the time of a request and its tries.
+const UNDERWAY: Micros = 6_000_000;
+
 /// A sweep is over by then.
 const SWEPT: Micros = 60_000_000;
 
@@ -150,8 +153,9 @@ impl Ledger {
             return has_claims && is.abs() <= was.abs() && (is == 0 || is.signum() == was.signum());
         }
         self.judgements.push("judged: a lease that said more than it took");
-        // The row of a bucket knows nothing of what lease rows hold beside its own leases, nor what those took that say more than there is.
-        let rows: Micros = self.leases.values().filter(|lease| lease.dimension == bucket).map(|lease| lease.cost).sum();
+        // The row of a bucket knows nothing of what lease rows hold beside its own leases, nor what those took that say more than there is. What
+        // they held when the write was planned may have been given back since.
+        let rows = self.lives.held_by_rows(bucket, now - UNDERWAY);
         let unknown: Micros = self.overstating(bucket).map(|claim| claim.took).sum();
         let beyond = |(claim, kind): &(Claim, Kind)| match kind {
             Kind::Row => claim.most_said - claim.took,

@@ -108,6 +108,12 @@ impl Lives {
         gone.filter(|gone| (from..=to).contains(gone)).max()
     }
 
+    /// What lease rows of a bucket held since.
+    pub(super) fn held_by_rows(&self, bucket: &str, since: Micros) -> Micros {
+        let lives = self.leases.get(bucket).into_iter().flatten();
+        lives.filter(|life| life.id.starts_with("lease#") && life.gone >= since).map(|life| life.cost).sum()
+    }
+
     /// The leases of a bucket that lived at some moment from `from` on until `to`, and longer than `long` by then: when each was born,
     /// by its id.
     pub(super) fn long_lives(&self, bucket: &str, from: Micros, to: Micros, long: Micros) -> Vec<(String, Micros)> {
