@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sluice_core::{Bucket, Cost, Dimension, Limit, Remaining, Timestamp};
-use tokio::time::Instant;
 
 use crate::admission::Watched;
 use crate::attempt::inline::InlineLane;
@@ -261,31 +260,6 @@ impl Entry {
     pub(crate) fn gone(&self) {
         self.forget();
         metrics::gone(self);
-    }
-
-    /// A read that was sent at `asked`, which was `asked_at`, found no row: for a moment, nobody asks the table again. If the bucket was made
-    /// since, or another reply showed it, this one is of before and tells nothing.
-    pub(crate) fn missed(&self, asked: Instant, asked_at: Timestamp) {
-        let was_seen = self.reading().is_some_and(|reading| reading.is_read_since(asked_at));
-        if !was_seen && !self.was_made_since(asked) {
-            self.gone();
-            self.presence.missed(asked_at);
-        }
-    }
-
-    /// Whether the table was seen not to have it a moment ago.
-    pub(crate) fn is_unknown(&self, now: Timestamp) -> bool {
-        self.presence.is_missing(now)
-    }
-
-    /// This process has made the bucket, or found it made.
-    pub(crate) fn is_made(&self) {
-        self.presence.made();
-    }
-
-    /// Whether it has since.
-    pub(crate) fn was_made_since(&self, asked: Instant) -> bool {
-        self.presence.was_made_since(asked)
     }
 
     /// The bucket is made, has other limits, or is gone: nothing that was known of it counts.

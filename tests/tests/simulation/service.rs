@@ -7,7 +7,9 @@
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
 //! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
 //! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
-//! who came back from an outage. Nothing else is excused: not what other processes met, no clock that is wrong or set, no time that jumps.
+//! who came back from an outage. Calls for tokens that are overdue before they are asked for are not made, and count as excused: time
+//! jumped, or the call before took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock that is
+//! wrong or set.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_core::Timestamp;
 use tokio::time::Instant;
 
-use super::locked;
+use super::{Entry, locked};
 
 /// How long a bucket that the table does not have is unknown without a read. Larger hears later of one that another process makes;
 /// smaller costs those who ask for it all the time more reads.
@@ -48,6 +48,33 @@ impl Presence {
     /// The next who asks reads the row.
     pub(super) fn doubt(&self) {
         locked(&self.0).missed_at = None;
+    }
+}
+
+impl Entry {
+    /// A read that was sent at `asked`, which was `asked_at`, found no row: for a moment, nobody asks the table again. If the bucket was made
+    /// since, or another reply showed it, this one is of before and tells nothing.
+    pub(crate) fn missed(&self, asked: Instant, asked_at: Timestamp) {
+        let was_seen = self.reading().is_some_and(|reading| reading.is_read_since(asked_at));
+        if !was_seen && !self.was_made_since(asked) {
+            self.gone();
+            self.presence.missed(asked_at);
+        }
+    }
+
+    /// Whether the table was seen not to have it a moment ago.
+    pub(crate) fn is_unknown(&self, now: Timestamp) -> bool {
+        self.presence.is_missing(now)
+    }
+
+    /// This process has made the bucket, or found it made.
+    pub(crate) fn is_made(&self) {
+        self.presence.made();
+    }
+
+    /// Whether it has since.
+    pub(crate) fn was_made_since(&self, asked: Instant) -> bool {
+        self.presence.was_made_since(asked)
     }
 }
 
