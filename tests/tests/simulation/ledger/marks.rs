@@ -25,8 +25,8 @@ pub(super) struct Marks {
     last: Option<Marked>,
     /// Whether the next turn begins in the middle of the table, since the last one ended there.
     is_in_the_middle: bool,
-    /// Whether the last one began there: what lies before waits for the next.
-    began_in_the_middle: bool,
+    /// Turns in a row, up to the last one, that began there: what lies before waits for the next.
+    began_in_the_middle: Micros,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,8 @@ impl Ledger {
         let was_in_the_middle = std::mem::replace(&mut self.marks.is_in_the_middle, is_in_the_middle);
         let expected = match change.purpose {
             Purpose::Mark { now: at, until } => {
-                self.marks.began_in_the_middle = was_in_the_middle;
+                let so_far = self.marks.began_in_the_middle;
+                self.marks.began_in_the_middle = if was_in_the_middle { so_far + 1 } else { so_far.min(1) };
                 self.marked(by, &before, at, (now, error))?;
                 if !PUT_OFF_BY.contains(&(until - at)) {
                     return Err(format!("{by} marked the table at {at} until {until}"));
@@ -111,7 +112,7 @@ impl Ledger {
     /// By how much later a lease may be found, since a turn does not read the table from its beginning.
     pub(super) fn found_later(&self) -> Micros {
         let Marks { is_in_the_middle, began_in_the_middle, .. } = self.marks;
-        if is_in_the_middle || began_in_the_middle { HEAL_EVERY } else { 0 }
+        HEAL_EVERY * (began_in_the_middle + Micros::from(is_in_the_middle))
     }
 
     /// A process gave back a lease row that had ended.
