@@ -7,9 +7,9 @@
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
 //! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
 //! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
-//! who came back from an outage. Calls for tokens that are overdue before they are asked for are not made, and count as excused: time
-//! jumped, or the call before took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock that is
-//! wrong or set.
+//! who came back from an outage. Calls for tokens that fell due before time jumped, or that are overdue before they are asked for, are not made,
+//! and count as excused: the call before took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock
+//! that is wrong or set.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -152,15 +152,15 @@ impl Customer {
         let mut due = Instant::now() + self.demand.every.mul_f64(self.rng.f64());
         while !self.universe.is_over() {
             sleep_until(due).await;
-            if due.elapsed() > PATIENCE {
-                // Time jumped, or the call before took so long, which counts by itself: nobody asks for what is no use any more.
+            // Nobody asks for what is no use any more. Where all stood still, what fell due meanwhile would be more than flows back.
+            if due.elapsed() > PATIENCE || self.has_jumped_since(due) {
                 self.served.excused += 1;
                 due += self.demand.every.mul_f64(0.5 + self.rng.f64());
                 continue;
             }
             let since = self.universe.time();
             let is_served = self.token(due + PATIENCE).await;
-            let is_excused = !is_served && self.was_used_up(due);
+            let is_excused = !is_served && (self.was_used_up(due) || self.has_jumped_since(due));
             self.counts(since, due, is_served, is_excused);
             due += self.demand.every.mul_f64(0.5 + self.rng.f64());
         }
@@ -184,6 +184,12 @@ impl Customer {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Whether time jumped for all after that.
+    fn has_jumped_since(&self, due: Instant) -> bool {
+        let waited = Micros::try_from(due.elapsed().as_micros()).unwrap();
+        waited > 0 && self.universe.jumped_since(self.universe.time() - waited)
     }
 
     /// Whether others took nearly all that flowed back since then, or for as long as this customer is patient.
