@@ -1,7 +1,7 @@
 //! The ledger: it sees every write in the order in which the engine applied it, and says at once which of them no promise
 //! allows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
@@ -77,6 +77,8 @@ pub(crate) struct Ledger {
     pub(crate) accounts: BTreeMap<(String, String), Account>,
     /// Slots lost (above zero) or minted by hand, or with a lease that DynamoDB's TTL deleted, by bucket.
     pub(crate) gaps: BTreeMap<String, Micros>,
+    /// What someone edited by hand of late: the bucket, when, and how many slots.
+    edits: VecDeque<(String, Micros, Micros)>,
     /// Leases of each process that others gave back, and how many it had left to them.
     pub(crate) swept: BTreeMap<String, u64>,
     pub(crate) abandoned: BTreeMap<String, u64>,

@@ -3,6 +3,9 @@
 use super::{Ledger, Writer};
 use crate::row::Micros;
 
+/// A sweep's second reading is no older than that when its correction arrives.
+const READ_BEFORE: Micros = 60_000_000;
+
 impl Ledger {
     /// What the leases of a bucket hold.
     pub(crate) fn held(&self, bucket: &str) -> Micros {
@@ -30,7 +33,11 @@ impl Ledger {
         let before = *known;
         *known = gap;
         let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
-        let follows = self.follows_from_wrong_rows(writer, dimension, (before, gap), now);
+        if writer == Writer::Vandal && gap != before {
+            self.edits.push_back((dimension.to_owned(), now, (gap - before).abs()));
+        }
+        let follows = self.follows_from_wrong_rows(writer, dimension, (before, gap), now)
+            || matches!(writer, Writer::Sweeper(_)) && self.may_correct_an_edit_too(dimension, (before, gap), now);
         if !better && !follows && writer != Writer::Vandal {
             let what = if gap > before { "lost" } else { "minted" };
             let by = writer.name();
@@ -46,6 +53,15 @@ impl Ledger {
             return Err(format!("{dimension}: leases hold {live} of {}", row.capacity));
         }
         Ok(())
+    }
+
+    /// A correction rests on two readings: what someone edited since the second is corrected too.
+    fn may_correct_an_edit_too(&mut self, bucket: &str, (before, gap): (Micros, Micros), now: Micros) -> bool {
+        self.edits.retain(|(_, at, _)| *at >= now - READ_BEFORE);
+        let edited: Micros = self.edits.iter().filter(|(name, ..)| name == bucket).map(|(.., by)| by).sum();
+        let is_beyond = edited > 0 && gap.abs() <= edited && gap.signum() != before.signum();
+        self.judgements.extend(is_beyond.then_some("a correction of what was edited meanwhile"));
+        is_beyond
     }
 
     /// DynamoDB's TTL deleted rows: `lives` says which are left.
