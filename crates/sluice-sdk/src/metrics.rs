@@ -67,42 +67,44 @@ impl Source {
 
 /// One call was granted out of stock. Nothing is registered and nothing allocated: this is most of what a busy process does.
 pub(crate) fn granted_from_stock(entry: &Entry, began: Instant, now: Timestamp) {
-    granted_in(entry, Source::Stock, began.elapsed(), now);
+    granted_in(entry, Source::Stock, (began, Instant::now()), || now);
 }
 
-fn granted_in(entry: &Entry, source: Source, took: Duration, now: Timestamp) {
-    let handles = Meters::of(entry, now);
+fn granted_in(entry: &Entry, source: Source, (began, at): (Instant, Instant), now: impl FnOnce() -> Timestamp) {
+    let handles = Meters::of(entry, at, now);
     handles.granted(source).increment(1);
-    handles.acquired_granted().record(took);
+    handles.acquired_granted().record(at - began);
 }
 
 /// An acquire was answered: what was asked for, when, and the answer.
 pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, AcquireError>) {
-    let took = began.elapsed();
+    let at = Instant::now();
     match answer {
         Ok(Outcome::Granted(grant)) => {
-            let now = inner.now();
-            grant.parts().iter().for_each(|part| granted_in(&part.entry, Source::of(part), took, now));
+            let parts = grant.parts().iter();
+            parts.for_each(|part| granted_in(&part.entry, Source::of(part), (began, at), || inner.now()));
         }
         Ok(Outcome::RetryIn(retry)) => {
             refused(inner, retry);
-            with_entry(inner, &retry.dimension, |entry| Meters::of(entry, inner.now()).acquired_refused().record(took));
+            let record = |entry: &Entry| Meters::of(entry, at, || inner.now()).acquired_refused().record(at - began);
+            with_entry(inner, &retry.dimension, record);
         }
-        Err(_) => names::ACQUIRE_DURATION.histogram([OTHER.into(), "error".into()]).record(took),
+        Err(_) => names::ACQUIRE_DURATION.histogram([OTHER.into(), "error".into()]).record(at - began),
     }
 }
 
 /// A call may be made: counted for each bucket that it took from.
 pub(crate) fn granted(inner: &Inner, grant: &Grant, source: Option<Source>) {
-    let now = inner.now();
+    let at = Instant::now();
     for part in grant.parts() {
-        Meters::of(&part.entry, now).granted(source.unwrap_or_else(|| Source::of(part))).increment(1);
+        Meters::of(&part.entry, at, || inner.now()).granted(source.unwrap_or_else(|| Source::of(part))).increment(1);
     }
 }
 
 /// A caller was told to come back later.
 pub(crate) fn refused(inner: &Inner, retry: &RetryIn) {
-    with_entry(inner, &retry.dimension, |entry| Meters::of(entry, inner.now()).refused(retry.reason).increment(1));
+    let count = |entry: &Entry| Meters::of(entry, Instant::now(), || inner.now()).refused(retry.reason).increment(1);
+    with_entry(inner, &retry.dimension, count);
 }
 
 /// A slot's closure began, so long after it was asked for.

@@ -194,6 +194,7 @@ const ACTS: &[&str] = &[
     "judged: a return",
     "judged: a settle",
     "judged: a slot came back in time",
+    "judged: a start that is given up",
     "judged: a vendor's reply",
     "judged: an idle bucket keeps its rate",
     "judged: no anchor of the future stays",

@@ -11,8 +11,8 @@ use crate::row::{Micros, number};
 pub(crate) enum Purpose {
     /// Tokens or slots for callers, planned for the moment `now` by the clock of the client; `from_line` where it was not full.
     Take { now: Micros, from_line: bool },
-    /// Tokens that were not used go back to the line of this anchor.
-    Return { line: Micros },
+    /// Tokens that were not used go back to the line of this anchor; `left` where their start is still to come, with the level that their take left.
+    Return { line: Micros, left: Option<Micros> },
     /// Calls are settled that used less: so much is returned.
     Settle { line: Micros, returned: Micros },
     /// A vendor's reply lowers the bucket; it is of the call that the write of this version was for. `from_line` where the reckoning
@@ -50,7 +50,8 @@ impl Purpose {
         }
         let line = read(":a", 6);
         if let (Some(line), true) = (line, has(":most")) {
-            return read(":r", 6).map_or(Self::Return { line }, |returned| Self::Settle { line, returned });
+            return read(":r", 6)
+                .map_or(Self::Return { line, left: read(":left", 6) }, |returned| Self::Settle { line, returned });
         }
         if let (Some(by), Some(version)) = (read(":d", 6), read(":g", 0)) {
             return Self::Observe { by, version, from_line: !has(":lo") && !has(":hi") };
@@ -61,7 +62,7 @@ impl Purpose {
     /// The anchor of the line to which tokens are given back.
     pub(crate) const fn returned_to(self) -> Option<Micros> {
         match self {
-            Self::Return { line } | Self::Settle { line, .. } => Some(line),
+            Self::Return { line, .. } | Self::Settle { line, .. } => Some(line),
             _ => None,
         }
     }

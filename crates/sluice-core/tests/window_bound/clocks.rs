@@ -62,6 +62,30 @@ proptest! {
         }
     }
 
+    /// What a bucket has whenever is not refused, by whatever clock; and nothing else is said to be.
+    #[test]
+    fn what_a_bucket_has_at_whatever_time_nobody_is_refused(
+        limit in tight_limits(), taken in -2_000_000..5_000_000_i64, wanted in 1..6_000_000_i64, off in -200_000_000_i64..200_000_000,
+    ) {
+        let (now, dimension) = start();
+        let mut item = Item::of(&Bucket::full(dimension, limit, now));
+        let whole = limit.capacity().micros();
+        let take = Take { cost: cost(taken.clamp(1, whole)), now, patience: Duration::ZERO };
+        if let Plan::Write(planned) = RatePlanner::new(&item.bucket()).plan(take) {
+            prop_assert!(item.apply(&planned.update));
+        }
+        let (bucket, wanted) = (item.bucket(), cost(wanted));
+        let at = Timestamp::from_micros(now.micros() + off);
+        let claim = Claim { cost: wanted, patience: Duration::ZERO };
+        if bucket.has_whenever(wanted) {
+            prop_assert_eq!(RatePlanner::new(&bucket).refusal(claim, at), None);
+            let take = Take { cost: wanted, now: at, patience: Duration::ZERO };
+            prop_assert!(matches!(RatePlanner::new(&bucket).plan(take), Plan::Write(_)));
+        } else if wanted.amount() <= limit.capacity() {
+            prop_assert!(RatePlanner::new(&bucket).refusal(claim, now.before(Duration::from_secs(200))).is_some());
+        }
+    }
+
     /// A refusal tells the exact wait, wherever the anchor lies.
     #[test]
     fn a_refused_caller_whose_clock_lags_behind_the_anchor_is_granted_when_it_comes_back_at_its_time(

@@ -138,11 +138,15 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
     if terms.until.is_some() {
         return None;
     }
-    let now = inner.store.clock().known()?;
+    let mut clock = None;
     // What is in stock, or was left by another caller, is there whatever the bucket's level.
     let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
     longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {
-        let reading = want.entry.reading().filter(|reading| reading.may_refuse(now))?;
+        let reading = want.entry.reading().filter(|reading| !reading.bucket.has_whenever(want.cost))?;
+        let now = (*clock.get_or_insert_with(|| inner.store.clock().known()))?;
+        if !reading.may_refuse(now) {
+            return None;
+        }
         // Its lane may move the anchor back, and then it is another wait.
         if reading.bucket.is_anchored_far_ahead(now) {
             return None;

@@ -85,7 +85,7 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
         let began = Instant::now();
         let span = span::acquire(black_box(&request));
         requested(&units, Operation::UpdateItem, Instant::now(), &consumed);
-        metrics::granted_in(black_box(&entry), Source::Table, began.elapsed(), now);
+        metrics::granted_in(black_box(&entry), Source::Table, (began, Instant::now()), || now);
         drop(black_box(span));
     });
     assert_little("metrics and spans of a grant by the table and its request", nanos);

@@ -3,29 +3,32 @@
 use std::array;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use ::metrics::{Counter, Histogram, SharedString};
 use sluice_core::Timestamp;
+use tokio::time::Instant;
 
 use super::{Source, names};
 use crate::cache::Entry;
 use crate::outcome::RetryReason;
 use crate::seldom::Seldom;
 
-/// How long handles are kept, in microseconds: so long after it was installed a recorder hears nothing of a busy bucket. Longer
+/// How long handles are kept: so long after it was installed a recorder hears nothing of a busy bucket. Longer
 /// would let a recorder that forgets idle metrics miss more; shorter would register more often.
-const KEPT_MICROS: i64 = 1_000_000;
+const KEPT: Duration = Duration::from_secs(1);
 
 /// The handles of one bucket, and which of its gauges stand in a recorder.
 #[derive(Default)]
 pub(crate) struct Meters {
-    kept: Mutex<Option<(Timestamp, Arc<Handles>)>>,
+    kept: Mutex<Option<Arc<Handles>>>,
     level_is_told: AtomicBool,
     load_is_told: AtomicBool,
 }
 
 /// Each is registered when it is first used: what never happened is not told.
 pub(super) struct Handles {
+    made_at: Instant,
     label: SharedString,
     granted: [OnceLock<Counter>; Source::ALL.len()],
     refused: Seldom<Box<[OnceLock<Counter>; RetryReason::ALL.len()]>>,
@@ -34,20 +37,19 @@ pub(super) struct Handles {
 }
 
 impl Meters {
-    /// The handles of a bucket. Made anew they also tell its level: a bucket in use needs no task for that.
-    pub(super) fn of(entry: &Entry, now: Timestamp) -> Arc<Handles> {
+    /// The handles of a bucket at that instant. Made anew they also tell its level of `now`: a bucket in use needs no task for that.
+    pub(super) fn of(entry: &Entry, at: Instant, now: impl FnOnce() -> Timestamp) -> Arc<Handles> {
         let mut kept = entry.meters.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // A clock that went back counts as a second that passed.
-        if let Some((made_at, handles)) = kept.as_ref()
-            && (0..KEPT_MICROS).contains(&now.micros_since(*made_at))
+        if let Some(handles) = kept.as_ref()
+            && at.saturating_duration_since(handles.made_at) < KEPT
         {
             return Arc::clone(handles);
         }
-        let handles = Arc::new(Handles::new(entry.label()));
-        *kept = Some((now, Arc::clone(&handles)));
+        let handles = Arc::new(Handles::new(entry.label(), at));
+        *kept = Some(Arc::clone(&handles));
         drop(kept);
         if let Some(reading) = entry.reading() {
-            super::level(entry, reading.bucket.level(now), reading.bucket.limit().capacity());
+            super::level(entry, reading.bucket.level(now()), reading.bucket.limit().capacity());
         }
         handles
     }
@@ -72,8 +74,9 @@ impl Meters {
 }
 
 impl Handles {
-    fn new(label: SharedString) -> Self {
+    fn new(label: SharedString, made_at: Instant) -> Self {
         Self {
+            made_at,
             label,
             granted: array::from_fn(|_| OnceLock::new()),
             refused: Seldom::default(),

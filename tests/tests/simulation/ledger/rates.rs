@@ -81,7 +81,14 @@ impl Ledger {
                 account.returned += returned;
                 account.settled(process, key, returned)?;
             }
-            Purpose::Return { .. } => {
+            Purpose::Return { left, .. } => {
+                self.judgements.extend(left.map(|_| "judged: a start that is given up"));
+                // Whoever booked behind it keeps a start, and the next caller would be given that very start.
+                if let Some(left) = left.filter(|left| *left != before.tokens) {
+                    return Err(format!(
+                        "{key}: {process} gave up a start that left {left}, from under others: {before:?}"
+                    ));
+                }
                 self.given_back.push((name, -taken));
                 account.returned -= taken;
                 // What flowed back by itself meanwhile is not returned.
