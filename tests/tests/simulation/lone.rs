@@ -3,6 +3,9 @@
 //! One process asks for tokens of a bucket that nobody else asks for, until it is refused; it comes back after exactly the wait that it
 //! was told. Not judged is a wait before which a request of the process met a fault (the tokens may have been taken twice, as late as
 //! that), and counted apart one that is not over by the process's own time: replies corrected it backwards meanwhile, or its clock was set.
+//!
+//! While it waits it may ask for the same tokens together with others that are there. It is refused, and what it took of the others is
+//! back soon, unless a request of the process met a fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +19,29 @@ use tokio::time::sleep;
 use crate::conditions::stream;
 use crate::liveness::{Public, Stopwatch};
 use crate::process::{Process, Role};
-use crate::row::Micros;
+use crate::row::{BucketRow, Micros};
 use crate::times;
 use crate::universe::Universe;
 
 const TOKENS: &str = "lone#rpm";
 
+/// What it takes beside, of a bucket that has enough.
+const OTHERS: &str = "lone#tpm";
+
+/// So soon is back what was taken beside a refusal.
+const BACK_SOON: Duration = Duration::from_secs(3);
+
+/// What rounding may cost, in millionths.
+const ROUNDING: Micros = 10_000;
+
+/// A reading that is older refuses nobody by itself.
+const REMEMBERED: Duration = Duration::from_millis(1_100);
+
 /// What a fault leaves on its way may arrive so much later.
 const LATE: Micros = 12_000_000;
 
 /// What must have been judged in a run of many seeds.
-pub(crate) const JUDGED: &str = "judged: a lone caller's wait";
+pub(crate) const JUDGED: [&str; 2] = ["judged: a lone caller's wait", "judged: what was taken beside a refusal"];
 
 /// Founds its bucket, and begins.
 pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &mut JoinSet<()>) {
@@ -39,7 +54,11 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let whole = Amount::from_tokens(capacity);
     let refill = Rate::per(whole, Duration::from_millis(rng.u64(300..=8_000))).unwrap();
     let limit = Limit::rate(LimitType::Requests, whole, refill, Cost::ONE).unwrap();
-    universe.undisturbed(operator.client.apply_limit(&Dimension::new(TOKENS).unwrap(), &limit)).await.unwrap();
+    let (hundred, long) = (Amount::from_tokens(100), Duration::from_secs(100));
+    let enough = Limit::rate(LimitType::Tokens, hundred, Rate::per(hundred, long).unwrap(), Cost::ONE).unwrap();
+    for (name, limit) in [(TOKENS, &limit), (OTHERS, &enough)] {
+        universe.undisturbed(operator.client.apply_limit(&Dimension::new(name).unwrap(), limit)).await.unwrap();
+    }
     let process = universe.process("lone", Role::Customer, |client| client);
     let most = universe.scenario.clock_error;
     process.set_clock_error(rng.i64(-most..=most));
@@ -83,14 +102,45 @@ impl Lone {
                     }
                     Ok(Outcome::RetryIn(told)) => {
                         let (told_at, wait) = (self.own_time(), told.wait());
-                        waited = Some(Waited { asked_at, told_at, told });
-                        sleep(wait).await;
+                        let may_ask_beside = wait > REMEMBERED + BACK_SOON && self.rng.u32(0..3) == 0;
+                        waited = (!may_ask_beside).then_some(Waited { asked_at, told_at, told });
+                        if may_ask_beside {
+                            sleep(REMEMBERED).await;
+                            self.asks_for_others_too(cost).await;
+                        } else {
+                            sleep(wait).await;
+                        }
                     }
                     Err(_) => sleep(Duration::from_millis(200)).await,
                 }
             }
             sleep(Duration::from_millis(self.rng.u64(0..1_000))).await;
         }
+    }
+
+    async fn asks_for_others_too(&mut self, cost: i32) {
+        let taken = self.rng.i32(1..=20);
+        let (asked_at, before) = (self.universe.time(), self.others());
+        let request = Request::from([TOKENS, OTHERS]).cost(TOKENS, cost).cost(OTHERS, taken);
+        let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire);
+        if !matches!(ask.on(self.process.client.acquire(request)).await, Ok(Outcome::RetryIn(_))) {
+            return;
+        }
+        sleep(BACK_SOON).await;
+        let now = self.universe.time();
+        if self.process.tally.met_fault(asked_at - LATE, now) || self.process.machine.changed_since(asked_at - LATE) {
+            return;
+        }
+        self.universe.count(JUDGED[1]);
+        let (had, has) = (before.line(now).min(before.capacity), self.others().line(now));
+        if has < had - ROUNDING {
+            self.universe
+                .violated(format!("lone was refused, and of {taken} that it took beside {} are gone", had - has));
+        }
+    }
+
+    fn others(&self) -> BucketRow {
+        self.universe.ledger(|ledger| ledger.bucket(OTHERS).cloned()).expect("it was founded")
     }
 
     fn own_time(&self) -> Micros {
@@ -106,7 +156,7 @@ impl Lone {
         }
         let wait = Micros::try_from(told.wait().as_micros()).unwrap();
         let is_over = begins - told_at >= wait && !self.process.machine.changed_since(*asked_at);
-        self.universe.count(if is_over { JUDGED } else { "a lone caller's time was corrected in its wait" });
+        self.universe.count(if is_over { JUDGED[0] } else { "a lone caller's time was corrected in its wait" });
         if is_over && !matches!(answer, Some(Outcome::Granted(_))) {
             self.universe.violated(format!("lone was told to come back after {told:?}, did, and heard {answer:?}"));
         }
