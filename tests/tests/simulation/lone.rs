@@ -5,7 +5,7 @@
 //! that), and counted apart one that is not over by the process's own time: replies corrected it backwards meanwhile, or its clock was set.
 //!
 //! While it waits it may ask for the same tokens together with others that are there. It is refused, and what it took of the others is
-//! back soon, unless a request of the process met a fault.
+//! back soon, unless a request of the process met a fault, time jumped, or its machine's clock was set or stood.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,14 +128,18 @@ impl Lone {
         }
         sleep(BACK_SOON).await;
         let now = self.universe.time();
-        if self.process.tally.met_fault(asked_at - LATE, now) || self.process.machine.changed_since(asked_at - LATE) {
+        let has_changed =
+            self.process.machine.changed_since(asked_at - LATE) || self.universe.jumped_since(asked_at - LATE);
+        if has_changed || self.process.tally.met_fault(asked_at - LATE, now) {
             return;
         }
         self.universe.count(JUDGED[1]);
         let (had, has) = (before.line(now).min(before.capacity), self.others().line(now));
         if has < had - ROUNDING {
-            self.universe
-                .violated(format!("lone was refused, and of {taken} that it took beside {} are gone", had - has));
+            self.universe.violated(format!(
+                "lone was refused, and of {taken} tokens that it took beside {} millionths are gone",
+                had - has
+            ));
         }
     }
 

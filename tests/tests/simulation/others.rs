@@ -224,8 +224,8 @@ pub(crate) async fn fate(
                 let by = Duration::from_millis(rng.u64(10..=5_000));
                 universe.act("time jumps", &format!("{by:?}, as for a process that was frozen"));
                 universe.dynamo.clock().advance(by);
-                universe.jumped();
                 let micros = by.as_micros().try_into().unwrap();
+                universe.jumped(micros);
                 universe.ledger(|ledger| ledger.stood_still(universe.time(), micros));
             }
             _ => ttl_sweep(&universe),

@@ -7,9 +7,8 @@
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
 //! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
 //! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
-//! who came back from an outage. Calls for tokens that fell due before time jumped, or that are overdue before they are asked for, are not made,
-//! and count as excused: the call before took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock
-//! that is wrong or set.
+//! who came back from an outage. Calls for tokens that are overdue before they are asked for are not made, and count as excused: the call before
+//! took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock that is wrong or set.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -152,15 +151,15 @@ impl Customer {
         let mut due = Instant::now() + self.demand.every.mul_f64(self.rng.f64());
         while !self.universe.is_over() {
             sleep_until(due).await;
-            // Nobody asks for what is no use any more. Where all stood still, what fell due meanwhile would be more than flows back.
-            if due.elapsed() > PATIENCE || self.has_jumped_since(due) {
+            if due.elapsed() > PATIENCE {
+                // The call before took so long, which counts by itself: nobody asks for what is no use any more.
                 self.served.excused += 1;
                 due += self.demand.every.mul_f64(0.5 + self.rng.f64());
                 continue;
             }
             let since = self.universe.time();
             let is_served = self.token(due + PATIENCE).await;
-            let is_excused = !is_served && (self.was_used_up(due) || self.has_jumped_since(due));
+            let is_excused = !is_served && self.was_used_up(due);
             self.counts(since, due, is_served, is_excused);
             due += self.demand.every.mul_f64(0.5 + self.rng.f64());
         }
@@ -186,17 +185,20 @@ impl Customer {
         }
     }
 
-    /// Whether time jumped for all after that.
-    fn has_jumped_since(&self, due: Instant) -> bool {
-        let waited = Micros::try_from(due.elapsed().as_micros()).unwrap();
-        waited > 0 && self.universe.jumped_since(self.universe.time() - waited)
-    }
-
     /// Whether others took nearly all that flowed back since then, or for as long as this customer is patient.
     fn was_used_up(&self, due: Instant) -> bool {
-        let (now, long) = (self.universe.time(), due.elapsed().max(PATIENCE));
-        let from = now - Micros::try_from(long.as_micros()).unwrap();
-        self.universe.ledger(|ledger| ledger.was_used_up(TOKENS, from, now))
+        let long = due.elapsed().max(PATIENCE);
+        // Where all stand still, nobody takes anything, and no more flows back than the bucket holds.
+        let jumps = self.universe.jumps_since(Instant::now() - long);
+        let long = Micros::try_from(long.as_micros()).unwrap();
+        let from = self.universe.time() - long - jumps.iter().sum::<Micros>();
+        self.universe.ledger(|ledger| ledger.was_used_up(TOKENS, from, (long, &jumps)))
+    }
+
+    /// The true time then.
+    fn time_at(&self, then: Instant) -> Micros {
+        let waited = Micros::try_from(then.elapsed().as_micros()).unwrap();
+        self.universe.time() - waited - self.universe.jumps_since(then).iter().sum::<Micros>()
     }
 
     async fn waits_for_slots(mut self) {
@@ -234,9 +236,7 @@ impl Customer {
     }
 
     fn counts(&mut self, since: Micros, due: Instant, is_served: bool, is_excused: bool) {
-        let waited = Micros::try_from(due.elapsed().as_micros()).unwrap();
-        let now = self.universe.time();
-        if is_excused || self.process.tally.met_fault(since.min(now - waited) - AFTER, now) {
+        if is_excused || self.process.tally.met_fault(since.min(self.time_at(due)) - AFTER, self.universe.time()) {
             self.served.excused += 1;
             return;
         }

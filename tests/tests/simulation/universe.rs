@@ -10,6 +10,7 @@ use serde_json::Value;
 use sluice_core::Timestamp;
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{EmbeddedDynamo, Fault, Faults, TestClock};
+use tokio::time::Instant;
 
 use crate::callers::Message;
 use crate::conditions::stream;
@@ -64,8 +65,8 @@ struct State {
     /// Attributes that someone spoiled: what they should be, and what they are, by key.
     spoiled: BTreeMap<String, Spoilt>,
     disturbances: Disturbances,
-    /// When time jumped last.
-    jumped_at: Option<Micros>,
+    /// When time jumped, by its timers and by the clock after the jump, and by how much.
+    jumps: Vec<(Instant, Micros, Micros)>,
 }
 
 /// An attribute that makes no sense, and the value that it had.
@@ -91,7 +92,7 @@ impl Universe {
             violation: None,
             spoiled: BTreeMap::new(),
             disturbances: Disturbances::of(scenario.seed),
-            jumped_at: None,
+            jumps: Vec::new(),
         };
         let vendors = Mutex::new(Vendors::new(&scenario.buckets));
         Arc::new(Self {
@@ -252,15 +253,20 @@ impl Universe {
         look(&mut self.locked().disturbances)
     }
 
-    /// Time jumped, for all alike.
-    pub(crate) fn jumped(&self) {
+    /// Time jumped by so much, for all alike. Timers do not notice.
+    pub(crate) fn jumped(&self, by: Micros) {
         let now = self.time();
-        self.locked().jumped_at = Some(now);
+        self.locked().jumps.push((Instant::now(), now, by));
     }
 
     /// Whether time jumped since.
     pub(crate) fn jumped_since(&self, at: Micros) -> bool {
-        self.locked().jumped_at.is_some_and(|jumped| jumped >= at)
+        self.locked().jumps.last().is_some_and(|(_, jumped, _)| *jumped >= at)
+    }
+
+    /// By how much it jumped since, each time.
+    pub(crate) fn jumps_since(&self, then: Instant) -> Vec<Micros> {
+        self.locked().jumps.iter().filter(|(at, ..)| *at >= then).map(|(.., by)| *by).collect()
     }
 
     /// Keeps the first violation, and ends the run.

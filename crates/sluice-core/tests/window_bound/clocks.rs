@@ -62,9 +62,9 @@ proptest! {
         }
     }
 
-    /// What a bucket has whenever is not refused, by whatever clock; and nothing else is said to be.
+    /// Nobody is refused what a bucket has at whatever time, whatever the clock shows.
     #[test]
-    fn what_a_bucket_has_at_whatever_time_nobody_is_refused(
+    fn nobody_is_refused_what_a_bucket_has_at_whatever_time(
         limit in tight_limits(), taken in -2_000_000..5_000_000_i64, wanted in 1..6_000_000_i64, off in -200_000_000_i64..200_000_000,
     ) {
         let (now, dimension) = start();

@@ -156,7 +156,7 @@ async fn a_recorder_that_is_installed_late_hears_of_a_busy_bucket_a_second_later
     };
     let _ = take(&client, RPM).await;
     assert_eq!(grants(&listening), 0, "by handles of before");
-    world.pass(Duration::from_secs(1));
+    tokio::time::advance(Duration::from_secs(1)).await;
     let _ = take(&client, RPM).await;
     assert_eq!(grants(&listening), 1);
 }

@@ -44,6 +44,11 @@ impl Ledger {
         }
     }
 
+    /// When a sweeper began its last sweep.
+    pub(super) fn last_sweep(&self, sweeper: &str) -> Option<Micros> {
+        self.loads.begun.get(sweeper)?.back().copied()
+    }
+
     /// Someone spoiled a row, or mended it.
     pub(crate) fn spoiled(&mut self, key: &str, now: Micros) {
         self.is_vandalized = true;

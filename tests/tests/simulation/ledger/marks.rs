@@ -14,6 +14,9 @@ const HEAL_EVERY: Micros = 8_000_000;
 /// It puts off the next by that at least, and a quarter of an hour at most.
 const PUT_OFF_BY: RangeInclusive<Micros> = HEAL_EVERY..=900_000_000;
 
+/// No table takes more turns, unless faults keep it from being read.
+const MOST_TURNS: Micros = 6;
+
 /// A mark that arrives so late was given up by its sender: what others did meanwhile it cannot know.
 const LATE: Micros = 1_500_000;
 
@@ -27,6 +30,8 @@ pub(super) struct Marks {
     is_in_the_middle: bool,
     /// Turns in a row, up to the last one, that began there: what lies before waits for the next.
     began_in_the_middle: Micros,
+    /// The same of the time before, until a turn that began at the start of the table has come to its end.
+    before_that: Micros,
 }
 
 #[derive(Debug)]
@@ -54,8 +59,11 @@ impl Ledger {
         let was_in_the_middle = std::mem::replace(&mut self.marks.is_in_the_middle, is_in_the_middle);
         let expected = match change.purpose {
             Purpose::Mark { now: at, until } => {
-                let so_far = self.marks.began_in_the_middle;
-                self.marks.began_in_the_middle = if was_in_the_middle { so_far + 1 } else { so_far.min(1) };
+                if was_in_the_middle {
+                    self.marks.began_in_the_middle += 1;
+                } else {
+                    self.marks.before_that = std::mem::take(&mut self.marks.began_in_the_middle);
+                }
                 self.marked(by, &before, at, (now, error))?;
                 if !PUT_OFF_BY.contains(&(until - at)) {
                     return Err(format!("{by} marked the table at {at} until {until}"));
@@ -111,8 +119,8 @@ impl Ledger {
 
     /// By how much later a lease may be found, since a turn does not read the table from its beginning.
     pub(super) fn found_later(&self) -> Micros {
-        let Marks { is_in_the_middle, began_in_the_middle, .. } = self.marks;
-        HEAL_EVERY * (began_in_the_middle + Micros::from(is_in_the_middle))
+        let Marks { is_in_the_middle, began_in_the_middle, before_that, .. } = self.marks;
+        HEAL_EVERY * (began_in_the_middle.max(before_that) + Micros::from(is_in_the_middle)).min(MOST_TURNS)
     }
 
     /// A process gave back a lease row that had ended.

@@ -84,13 +84,15 @@ impl Stood {
 }
 
 impl Ledger {
-    /// Whether writes took at least nine tenths of what flows back into a bucket from `from` to `now`.
-    pub(crate) fn was_used_up(&self, bucket: &str, from: Micros, now: Micros) -> bool {
+    /// Whether writes took since `from` at least nine tenths of what flowed back into a bucket: in `long`, and in each of the jumps of time as
+    /// much as it holds.
+    pub(crate) fn was_used_up(&self, bucket: &str, from: Micros, (long, jumps): (Micros, &[Micros])) -> bool {
         let Some(rows) = self.stood.0.get(bucket) else { return false };
         let Some(last) = rows.back() else { return false };
         let since = rows.iter().filter(|standing| standing.since >= from);
         let amounts: Micros = since.filter_map(|standing| standing.taken.as_ref()).map(|(.., amount)| amount).sum();
-        amounts * 10 >= last.row.flows_back_in(now - from) * 9
+        let meanwhile = jumps.iter().map(|by| last.row.flows_back_in(*by).min(last.row.capacity));
+        amounts * 10 >= (last.row.flows_back_in(long) + meanwhile.sum::<Micros>()) * 9
     }
 
     /// A caller was refused for want of tokens.

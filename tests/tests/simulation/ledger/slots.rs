@@ -3,8 +3,8 @@
 use super::{Ledger, Writer};
 use crate::row::Micros;
 
-/// A sweep's second reading is no older than that when its correction arrives.
-const READ_BEFORE: Micros = 60_000_000;
+/// No sweep takes longer.
+const LONGEST_SWEEP: Micros = 120_000_000;
 
 impl Ledger {
     /// What the leases of a bucket hold.
@@ -34,10 +34,10 @@ impl Ledger {
         *known = gap;
         let better = gap.abs() <= before.abs() && (gap == 0 || gap.signum() == before.signum());
         if writer == Writer::Vandal && gap != before {
-            self.edits.push_back((dimension.to_owned(), now, (gap - before).abs()));
+            self.edits.push_back((dimension.to_owned(), now, gap - before));
         }
         let follows = self.follows_from_wrong_rows(writer, dimension, (before, gap), now)
-            || matches!(writer, Writer::Sweeper(_)) && self.may_correct_an_edit_too(dimension, (before, gap), now);
+            || self.may_correct_an_edit_too(writer, dimension, gap, now);
         if !better && !follows && writer != Writer::Vandal {
             let what = if gap > before { "lost" } else { "minted" };
             let by = writer.name();
@@ -55,13 +55,19 @@ impl Ledger {
         Ok(())
     }
 
-    /// A correction rests on two readings: what someone edited since the second is corrected too.
-    fn may_correct_an_edit_too(&mut self, bucket: &str, (before, gap): (Micros, Micros), now: Micros) -> bool {
-        self.edits.retain(|(_, at, _)| *at >= now - READ_BEFORE);
-        let edited: Micros = self.edits.iter().filter(|(name, ..)| name == bucket).map(|(.., by)| by).sum();
-        let is_beyond = edited > 0 && gap.abs() <= edited && gap.signum() != before.signum();
-        self.judgements.extend(is_beyond.then_some("a correction of what was edited meanwhile"));
-        is_beyond
+    /// A correction rests on two readings of its sweep: what someone edited since the second is corrected too.
+    fn may_correct_an_edit_too(&mut self, writer: Writer<'_>, bucket: &str, gap: Micros, now: Micros) -> bool {
+        self.edits.retain(|(_, at, _)| *at >= now - LONGEST_SWEEP);
+        let Writer::Sweeper(sweeper) = writer else { return false };
+        let began = self.last_sweep(sweeper).unwrap_or(now);
+        let since = self.edits.iter().rev().filter(|(name, at, _)| name == bucket && *at >= began);
+        let sums = since.scan(0, |sum, (.., by)| {
+            *sum += by;
+            Some(*sum)
+        });
+        let follows = sums.into_iter().any(|sum: Micros| gap.signum() == sum.signum() && gap.abs() <= sum.abs());
+        self.judgements.extend(follows.then_some("a correction of what was edited meanwhile"));
+        follows
     }
 
     /// DynamoDB's TTL deleted rows: `lives` says which are left.
