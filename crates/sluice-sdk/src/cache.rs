@@ -85,7 +85,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) bucket: Arc<Bucket>,
-    /// When a reply last showed the row, or a write of ours told what it must be.
+    /// When a reply last showed the row, unless it is doubted since.
     seen_at: Timestamp,
     /// When a reply last showed the row.
     read_at: Timestamp,
@@ -186,12 +186,12 @@ impl Entry {
         heard.then(|| metrics::cool_down_heard(self));
     }
 
-    /// After a transaction on a rate bucket, which shows no row: what it must be.
-    pub(crate) fn predicted(&self, bucket: Arc<Bucket>, now: Timestamp) {
+    /// After a transaction on a rate bucket, which shows no row: what it must be, at most. What is known of the bucket grows no
+    /// younger by that: others may have given back.
+    pub(crate) fn predicted(&self, bucket: Arc<Bucket>) {
         let mut reading = locked(&self.reading);
         if let Some(known) = reading.as_mut().filter(|known| known.bucket.version() <= bucket.version()) {
             known.bucket = bucket;
-            known.seen_at = now;
         }
     }
 

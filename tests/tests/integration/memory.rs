@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_sdk::core::OnLowerLimit;
-use sluice_sdk::{AcquireError, Applied, Client, Released};
+use sluice_sdk::{AcquireError, Applied, Client, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
 
 use crate::world::{World, dimension, requests, take};
 
 const RPM: &str = "openai#rpm";
+
+const TPM: &str = "openai#tpm";
 
 const SLOTS: &str = "elevenlabs#concurrent";
 
@@ -223,4 +225,26 @@ async fn a_grant_outlives_any_number_of_other_names() {
         assert_eq!(held.release().await.unwrap(), Released::GivenBack);
         let _ = take(&client, "elevenlabs#concurrent").await.release().await.unwrap();
     }
+}
+
+/// A transaction shows no row. By its own it would know for ever what the bucket was before another gave back.
+#[tokio::test(start_paused = true)]
+async fn what_another_gives_back_is_seen_within_a_second_beside_transactions_too() {
+    let world = World::embedded().await;
+    world.tokens(TPM, 1_000, 1_000_000).await;
+    world.slots(SLOTS, 100).await;
+    let (here, elsewhere) = (world.client(), world.client());
+    let asks = |tokens| Request::from(TPM).cost(TPM, tokens);
+    let mut theirs = elsewhere.acquire(asks(600)).await.unwrap().granted().unwrap();
+    for _ in 0..4 {
+        let both = here.acquire(Request::from([TPM, SLOTS]).cost(TPM, 90)).await.unwrap();
+        assert!(both.granted().is_some());
+        if world.whole_level(TPM).await == "310" {
+            theirs.settle(TPM, 1).await.unwrap();
+        }
+        world.pass(Duration::from_millis(400));
+    }
+    assert_eq!(world.whole_level(TPM).await, "639");
+    let granted = here.acquire(asks(500)).await.unwrap().granted();
+    assert!(granted.is_some(), "they gave back 1.6 s ago");
 }

@@ -223,12 +223,11 @@ impl Batch<'_> {
 
     /// Hands out what the transaction took. Who was passed over stays.
     fn granted(&mut self, sent: &Sent, took: Duration) -> Step {
-        let now = self.inner.now();
         for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
             match (after.limit().is_concurrent(), Cost::new(*total)) {
                 (true, Ok(total)) => entry.slots_taken(total),
                 (true, Err(_)) => {}
-                (false, _) => entry.predicted(Arc::clone(after), now),
+                (false, _) => entry.predicted(Arc::clone(after)),
             }
         }
         let everyone = sent.served.iter().map(Applied::now).collect();
