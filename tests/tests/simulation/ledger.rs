@@ -123,6 +123,8 @@ pub(crate) struct Touched {
     pub(crate) reclaims: Vec<String>,
     /// Whether the write replaced what someone had spoiled.
     pub(crate) was_spoiled: bool,
+    /// Whether its reply shows the row: that of a transaction does not.
+    pub(crate) is_shown: bool,
 }
 
 impl Ledger {
@@ -315,7 +317,7 @@ impl Ledger {
         }
         if !after.concurrent {
             self.heard.written(key, change.purpose, &before, &after);
-            self.stood.written(key, (writer, change.purpose), &after, now);
+            self.stood.written(key, (writer, change.purpose, change.is_shown), &after, now);
             self.is_within_the_brim(writer, change, &before, &after)?;
             self.rate_changed(writer, change, &before, &after, latest)?;
         }

@@ -76,7 +76,7 @@ impl Ledger {
             self.judgements.extend((before.concurrent != row.concurrent).then_some("a bucket changes its type"));
         }
         if !row.concurrent {
-            self.stood.written(key, (writer, Purpose::Other), row, now);
+            self.stood.written(key, (writer, Purpose::Other, true), row, now);
             if key.starts_with(MORTAL) || key.starts_with(FRAIL) {
                 self.changed.push((self.name_in_history(key), row.clone()));
             }

@@ -109,7 +109,7 @@ impl Ledger {
         self.filled.remove(key);
         self.heard.forget(key);
         self.stood.forget(key);
-        self.stood.written(key, (Writer::Vandal, Purpose::Other), &row, now);
+        self.stood.written(key, (Writer::Vandal, Purpose::Other, true), &row, now);
         // Its bound begins anew.
         self.births.goes_on_as_another(key, now);
         self.changed.push((self.name_in_history(key), row));

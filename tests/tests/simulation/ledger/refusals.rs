@@ -2,7 +2,7 @@
 //! moment that the process may have gone by, the refusal is wrong.
 //!
 //! Excused: nothing. What a process may go by reaches further back where its clock was set back, and by the time of a reply, and it may be
-//! any row that stood while it asked. Not judged are a process that stood still meanwhile, one that answers by itself while DynamoDB is
+//! any row that stood while it asked, less what it took since by transactions, whose replies show no row. Not judged are a process that stood still meanwhile, one that answers by itself while DynamoDB is
 //! out, and rows that someone spoils. Counted apart is a process that took tokens while this caller asked, by a time that the reply then
 //! corrected backwards: their start lies ahead, so that they are given back, and the caller is refused (a process that is new does so).
 
@@ -49,9 +49,15 @@ struct Standing {
     row: BucketRow,
     /// Where the write took: the process, the time that it was planned for, and how much.
     taken: Option<(String, Micros, Micros)>,
+    /// Whether the reply of the write showed the row.
+    is_shown: bool,
 }
 
 impl Standing {
+    fn was_taken_by(&self, process: &str) -> bool {
+        self.taken.as_ref().is_some_and(|(by, ..)| by == process)
+    }
+
     /// Whether the process took it by a time that it knows by now to lie ahead.
     fn was_taken_ahead(&self, refused: &Refused<'_>) -> bool {
         let Some((process, planned, _)) = &self.taken else { return false };
@@ -66,7 +72,13 @@ impl Stood {
         self.0.remove(bucket);
     }
 
-    pub(super) fn written(&mut self, bucket: &str, (by, purpose): (Writer<'_>, Purpose), row: &BucketRow, now: Micros) {
+    pub(super) fn written(
+        &mut self,
+        bucket: &str,
+        (by, purpose, is_shown): (Writer<'_>, Purpose, bool),
+        row: &BucketRow,
+        now: Micros,
+    ) {
         let rows = self.0.entry(bucket.to_owned()).or_default();
         let taken = match purpose {
             Purpose::Take { now: planned, .. } => {
@@ -75,7 +87,7 @@ impl Stood {
             }
             _ => None,
         };
-        rows.push_back(Standing { since: now, row: row.clone(), taken });
+        rows.push_back(Standing { since: now, row: row.clone(), taken, is_shown });
         // The one before still stood at the beginning of what is kept.
         while rows.get(1).is_some_and(|next| next.since < now - KEPT) {
             rows.pop_front();
@@ -101,11 +113,19 @@ impl Ledger {
         let Refused { cost, asked_at, now, error, .. } = refused;
         let since = asked_at - REMEMBERED - REPLY - 2 * error;
         let until = |at: usize| rows.get(at + 1).map_or(Micros::MAX, |next| next.since);
-        let gone_by =
-            (0..rows.len()).filter(|at| rows[*at].since <= now && until(*at) >= since).map(|at| &rows[at].row);
-        let room = |row: &BucketRow| {
-            let at = asked_at - error;
-            let level = row.line(at).min(row.capacity);
+        let gone_by = (0..rows.len()).filter(|at| rows[*at].since <= now && until(*at) >= since);
+        // What the process took since by a transaction, whose reply showed no later row.
+        let unseen = |at: usize| -> Micros {
+            let its = |standing: &&Standing| !standing.is_shown && standing.was_taken_by(refused.process);
+            rows.range(at + 1..)
+                .filter(its)
+                .filter_map(|standing| standing.taken.as_ref())
+                .map(|(.., amount)| amount)
+                .sum()
+        };
+        let room = |at: usize| {
+            let (row, when) = (&rows[at].row, asked_at - error);
+            let level = row.line(when).min(row.capacity) - unseen(at);
             level - cost - row.flows_back_in(HEADROOM) - 2
         };
         let Some(least) = gone_by.map(room).min() else { return Ok(()) };

@@ -118,7 +118,9 @@ impl Universe {
             }
             return;
         }
-        let rows = wire::changes(call).into_iter().map(|change| self.touched(change, spoiled)).collect();
+        let is_shown = call.operation != Operation::TransactWriteItems;
+        let touched = |change| Touched { is_shown, ..self.touched(change, spoiled) };
+        let rows = wire::changes(call).into_iter().map(touched).collect();
         let error = Micros::from(self.scenario.clock_error) + machine.behind(now);
         let judged = ledger.applied(role.writer(who), rows, now, error);
         if what.contains("if_not_exists(lots") {
@@ -155,7 +157,7 @@ impl Universe {
                 spoiled.remove(&key);
             }
         }
-        Touched { key, row, purpose, reclaims, was_spoiled }
+        Touched { key, row, purpose, reclaims, was_spoiled, is_shown: true }
     }
 }
 
