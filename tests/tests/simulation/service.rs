@@ -7,8 +7,8 @@
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
 //! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
 //! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
-//! who came back from an outage. Calls for tokens that are overdue before they are asked for are not made, and count as excused: the call before
-//! took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock that is wrong or set.
+//! who came back from an outage. Calls for tokens that are overdue before they are asked for (by a second after faults, else by `PATIENCE`) are not
+//! made, and count as excused: the call before took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock that is wrong or set.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,6 +32,9 @@ const SLOTS: &str = "customer#concurrent";
 
 /// What is had so long after it was due was had in time.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What was due so long ago, and met faults, is not asked for: together it would be more than flows back.
+const OVERDUE: Duration = Duration::from_secs(1);
 
 /// A fault excuses what is due or asked for so long after it.
 const AFTER: Micros = 2_000_000;
@@ -151,7 +154,9 @@ impl Customer {
         let mut due = Instant::now() + self.demand.every.mul_f64(self.rng.f64());
         while !self.universe.is_over() {
             sleep_until(due).await;
-            if due.elapsed() > PATIENCE {
+            let is_old = due.elapsed() > OVERDUE
+                && self.process.tally.met_fault(self.time_at(due) - AFTER, self.universe.time());
+            if is_old || due.elapsed() > PATIENCE {
                 // The call before took so long, which counts by itself: nobody asks for what is no use any more.
                 self.served.excused += 1;
                 due += self.demand.every.mul_f64(0.5 + self.rng.f64());
