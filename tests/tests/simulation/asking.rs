@@ -78,6 +78,7 @@ impl Asking {
         let mut wait = pin!(wait);
         loop {
             tokio::select! {
+                biased;
                 _ = &mut wait => return,
                 () = sleep(Duration::from_millis(200)) => {}
             }
