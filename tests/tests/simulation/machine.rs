@@ -21,6 +21,9 @@ const HOURS: i64 = 6 * 3_600 * 1_000_000;
 /// A write that was planned before the first reply after a resume may be sent so much later: the time of a request and its tries.
 const UNNOTICED: i64 = 6_000_000;
 
+/// A process does not notice that its two clocks moved apart by so little.
+const UNSEEN: u64 = 250_000;
+
 /// The clocks of a process. Clones are one machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine(Arc<Mutex<State>>);
@@ -35,6 +38,8 @@ struct State {
     stood: i64,
     /// Since when both clocks stand, in true time.
     stands_since: Option<i64>,
+    /// How far its two clocks were apart when it last stopped.
+    apart_before: i64,
     /// When one of them was set, or went on, for the last time, in true time.
     changed_at: Option<i64>,
     /// When its clock was set within what a process may err, for the last time, in true time.
@@ -52,6 +57,13 @@ pub(crate) enum Resumed {
     Unset,
     /// The steady one counts the time in which the machine stood; the other one goes on from where it stood.
     Counted,
+}
+
+impl State {
+    /// How far its clock is ahead of the steady one, but for where that began.
+    const fn apart(&self) -> i64 {
+        self.error + self.off + self.stood
+    }
 }
 
 impl Machine {
@@ -73,6 +85,7 @@ impl Machine {
     /// Both clocks stand from now on.
     pub(crate) fn stop(&self, now: i64) {
         let mut state = self.state();
+        state.apart_before = state.apart();
         state.stands_since.get_or_insert(now);
     }
 
@@ -87,7 +100,8 @@ impl Machine {
         if resumed != Resumed::Set {
             state.off -= time;
         }
-        if resumed == Resumed::Unset {
+        // Its clock may have been set in the meantime by as much as it is set now, the other way.
+        if resumed == Resumed::Unset || state.apart().abs_diff(state.apart_before) <= UNSEEN {
             state.behind = Some((time, now));
         }
         state.changed_at = Some(now);
