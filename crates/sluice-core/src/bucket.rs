@@ -318,12 +318,6 @@ impl Bucket {
         !self.limit.is_concurrent() && self.line().is_far_ahead(now)
     }
 
-    /// Whether `cost` is there at whatever time: no line is lower than at its anchor, and no cool-down stands in the row.
-    #[must_use]
-    pub fn has_whenever(&self, cost: Cost) -> bool {
-        self.blocked_until.is_none() && cost.amount() <= self.tokens.min(self.limit.capacity())
-    }
-
     /// Its line, not capped.
     pub(crate) const fn line(&self) -> Line {
         Line::new(self.tokens, self.anchor.get(), self.limit.refill_rate())

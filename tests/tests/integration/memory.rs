@@ -227,7 +227,7 @@ async fn a_grant_outlives_any_number_of_other_names() {
     }
 }
 
-/// A transaction shows no row. By its own it would know for ever what the bucket was before another gave back.
+/// The reply to a transaction shows no row, so it tells nothing of what others gave back.
 #[tokio::test(start_paused = true)]
 async fn what_another_gives_back_is_seen_within_a_second_beside_transactions_too() {
     let world = World::embedded().await;

@@ -85,8 +85,9 @@ impl Machine {
     /// Both clocks stand from now on.
     pub(crate) fn stop(&self, now: i64) {
         let mut state = self.state();
-        state.apart_before = state.apart();
-        state.stands_since.get_or_insert(now);
+        if state.stands_since.is_none() {
+            (state.stands_since, state.apart_before) = (Some(now), state.apart());
+        }
     }
 
     /// The clocks go on.
@@ -100,7 +101,7 @@ impl Machine {
         if resumed != Resumed::Set {
             state.off -= time;
         }
-        // Its clock may have been set in the meantime by as much as it is set now, the other way.
+        // Someone may have set its clock back, while it stood, by as much as it is set forward now.
         if resumed == Resumed::Unset || state.apart().abs_diff(state.apart_before) <= UNSEEN {
             state.behind = Some((time, now));
         }

@@ -7,8 +7,9 @@
 //! Excused, and counted apart, is what was due or asked for within `AFTER` of a fault that a request of the same process met, and waits
 //! for slots while a lease that nobody uses holds one: its take was delivered after its caller had gone, or its release met faults; and
 //! waits for tokens in which nine tenths of what flowed back was taken: by takes whose replies were lost and that took twice, or by those
-//! who came back from an outage. Calls for tokens that are overdue before they are asked for (by a second after faults, else by `PATIENCE`) are not
-//! made, and count as excused: the call before took so long, which counts by itself. Nothing else is excused: not what other processes met, no clock that is wrong or set.
+//! who came back from an outage. A call for tokens that is overdue before it is asked for (by a second after faults, else by `PATIENCE`) is
+//! not made, and counts as excused: the call before took so long, which counts by itself. Nothing else is excused: not what other processes
+//! met, no clock that is wrong or set.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +34,7 @@ const SLOTS: &str = "customer#concurrent";
 /// What is had so long after it was due was had in time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was due so long ago, and met faults, is not asked for: together it would be more than flows back.
+/// What fell due so long ago, while requests met faults, is not asked for: all of it together would be more than flows back.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// A fault excuses what is due or asked for so long after it.

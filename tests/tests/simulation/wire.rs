@@ -11,7 +11,8 @@ use crate::row::{Micros, number};
 pub(crate) enum Purpose {
     /// Tokens or slots for callers, planned for the moment `now` by the clock of the client; `from_line` where it was not full.
     Take { now: Micros, from_line: bool },
-    /// Tokens that were not used go back to the line of this anchor; `left` where their start is still to come, with the level that their take left.
+    /// Tokens that were not used go back to the line of this anchor. `left` is the level that their take left, if their start is still
+    /// to come.
     Return { line: Micros, left: Option<Micros> },
     /// Calls are settled that used less: so much is returned.
     Settle { line: Micros, returned: Micros },

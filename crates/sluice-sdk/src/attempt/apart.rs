@@ -138,21 +138,22 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
     if terms.until.is_some() {
         return None;
     }
+    // Read once, by the first bucket that may refuse.
     let mut clock = None;
     // What is in stock, or was left by another caller, is there whatever the bucket's level.
     let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
     longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {
-        let reading = want.entry.reading().filter(|reading| !reading.bucket.has_whenever(want.cost))?;
+        let reading = want.entry.reading()?;
+        let planner = RatePlanner::new(&reading.bucket);
+        if planner.never_refuses(want.cost) {
+            return None;
+        }
         let now = (*clock.get_or_insert_with(|| inner.store.clock().known()))?;
-        if !reading.may_refuse(now) {
+        // Where the anchor is far ahead its lane may move it back, and then it is another wait.
+        if !reading.may_refuse(now) || reading.bucket.is_anchored_far_ahead(now) {
             return None;
         }
-        // Its lane may move the anchor back, and then it is another wait.
-        if reading.bucket.is_anchored_far_ahead(now) {
-            return None;
-        }
-        let claim = Claim { cost: want.cost, patience: Duration::ZERO };
-        let refusal = RatePlanner::new(&reading.bucket).refusal(claim, now)?;
+        let refusal = planner.refusal(Claim { cost: want.cost, patience: Duration::ZERO }, now)?;
         Some(refused(&want.entry.dimension, refusal))
     }))
 }
