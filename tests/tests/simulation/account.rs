@@ -31,6 +31,8 @@ pub(crate) struct Booking {
     pub(crate) taken: Micros,
     /// Starts that callers were told.
     told: Vec<Told>,
+    /// The ticket that it came with, if another process or this one booked it before.
+    ticket: Option<String>,
 }
 
 /// A start that a caller was told at `now`.
@@ -69,7 +71,14 @@ const MOVES: u32 = 2;
 
 impl Booking {
     pub(crate) const fn new(planned: Micros, latest: Micros, after: BucketRow, taken: Micros) -> Self {
-        Self { planned, latest, after, taken, told: Vec::new() }
+        Self { planned, latest, after, taken, told: Vec::new(), ticket: None }
+    }
+
+    /// The part of it that a ticket carries: `cost`, where the line stood at `tokens` behind it.
+    fn carried_by(&self, ticket: &str, tokens: Micros, cost: Micros) -> Self {
+        let after = BucketRow { tokens, ..self.after.clone() };
+        let ticket = Some(ticket.to_owned());
+        Self { planned: after.reaches_zero(), latest: self.latest, after, taken: cost, told: Vec::new(), ticket }
     }
 
     /// When the last of it is there.
@@ -184,6 +193,21 @@ impl Account {
             return Err(format!("{bucket}: {process} settled more than its calls had left, or twice: {self:?}"));
         }
         Ok(())
+    }
+
+    /// What a ticket carries of a write of this process that left the line at `tokens`, or further down for callers behind it.
+    pub(crate) fn carried_by(&self, ticket: &str, (anchor, tokens): (Micros, Micros), cost: Micros) -> Option<Booking> {
+        let was_written = |booking: &&Booking| {
+            let after = &booking.after;
+            after.anchor == anchor && (after.tokens..=after.tokens + booking.taken).contains(&tokens)
+        };
+        let written = self.bookings.iter().rev().find(was_written)?;
+        Some(written.carried_by(ticket, tokens, cost))
+    }
+
+    /// The start that came with this ticket is its caller's, or nobody's any more.
+    pub(crate) fn ticket_is_gone(&mut self, ticket: &str) {
+        self.bookings.retain(|booking| booking.ticket.as_deref() != Some(ticket));
     }
 
     pub(crate) fn booked(&mut self, booking: Booking) {

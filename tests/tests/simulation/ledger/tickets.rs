@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Ledger, Writer};
+use crate::account::Booking;
 use crate::row::{Micros, number};
 
 /// A ticket's row.
@@ -11,10 +12,19 @@ pub(super) struct TicketRow {
     /// Who took what it holds: by its booking, or by a claim that was taken back.
     taken_by: String,
     /// What it holds, by bucket.
-    parts: Vec<(String, Micros)>,
+    parts: Vec<Part>,
     is_redeemed: bool,
     /// Who wrote that it is.
     redeemed_by: String,
+}
+
+/// What a ticket holds of one bucket.
+#[derive(Clone, Debug)]
+struct Part {
+    bucket: String,
+    cost: Micros,
+    /// Its part of the write that took it, as far as the ledger still has that.
+    booking: Option<Booking>,
 }
 
 impl Ledger {
@@ -28,10 +38,21 @@ impl Ledger {
             };
         };
         let entries = row["booked"]["M"].as_object().into_iter().flatten();
-        let parts = entries.filter_map(|(name, part)| Some((name.clone(), number(&part["M"], "cost", 6)?)));
+        let parts = entries.filter_map(|(name, part)| {
+            let part = &part["M"];
+            let (cost, line) =
+                (number(part, "cost", 6)?, (number(part, "last_refill_at", 6)?, number(part, "tokens", 6)?));
+            let known = before.iter().flat_map(|ticket| &ticket.parts).find(|known| known.bucket == *name);
+            let booking = match known {
+                Some(known) => known.booking.clone(),
+                None => self.account(by, name).carried_by(key, line, cost),
+            };
+            Some(Part { bucket: name.clone(), cost, booking })
+        });
+        let parts = parts.collect();
         let mut after = TicketRow {
             taken_by: before.as_ref().map_or(by, |ticket| &ticket.taken_by).to_owned(),
-            parts: parts.collect(),
+            parts,
             is_redeemed: row["redeemed_by"]["S"].is_string(),
             redeemed_by: by.to_owned(),
         };
@@ -45,17 +66,19 @@ impl Ledger {
                 }
                 self.judgements.push("a claim of a ticket is taken back");
                 by.clone_into(&mut after.taken_by);
+                before.parts.iter().for_each(|part| self.account(by, &part.bucket).ticket_is_gone(key));
             }
             Some(before) if before.is_redeemed => {
                 return Err(format!("{by} redeemed {key}, which was redeemed before: {row}"));
             }
             Some(before) => {
                 self.judgements.push("a ticket is redeemed");
-                // What one process took another has from now on.
-                for (bucket, cost) in before.parts {
+                // What one process took another has from now on: for the caller that redeemed it, or, if that left, for the next.
+                for Part { bucket, cost, booking } in before.parts {
                     self.account(&before.taken_by, &bucket).taken -= cost;
                     let account = self.account(by, &bucket);
                     (account.taken, account.excused) = (account.taken + cost, account.excused + cost);
+                    booking.into_iter().for_each(|booking| account.booked(booking));
                 }
             }
         }
@@ -66,6 +89,10 @@ impl Ledger {
     /// A caller was granted a ticket: the only one.
     pub(crate) fn took_up(&mut self, key: &str) -> Result<(), String> {
         if self.taken_up.insert(key.to_owned()) {
+            if let Some(ticket) = self.tickets.get(key).cloned() {
+                let buckets = ticket.parts.iter().map(|part| &part.bucket);
+                buckets.for_each(|bucket| self.account(&ticket.redeemed_by, bucket).ticket_is_gone(key));
+            }
             return Ok(());
         }
         Err(format!("{key} was granted twice"))
