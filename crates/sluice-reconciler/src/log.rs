@@ -16,6 +16,7 @@ pub fn log_to_stdout() {
     let level = level.unwrap_or(LevelFilter::INFO);
     let targets = Targets::new()
         .with_target("sluice_sdk", level)
+        .with_target("sluice_table", level)
         .with_target("sluice_reconciler", level)
         .with_target(REPORT_TARGET, LevelFilter::OFF)
         // It would log every error of a run a second time, in full.

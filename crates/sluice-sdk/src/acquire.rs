@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::prefetch;
 use crate::request::{Request, RequestError};
 use crate::span;
-use crate::store::StoreError;
+use sluice_table::StoreError;
 use crate::ticket;
 
 /// Why an acquire could not be judged.

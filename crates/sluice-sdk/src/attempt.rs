@@ -18,8 +18,8 @@ use crate::load;
 use crate::metrics;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::Ask;
-use crate::retry::Backoff;
-use crate::store::{Attributes, Item, StoreError};
+use sluice_table::Backoff;
+use sluice_table::{Attributes, Item, StoreError};
 use crate::waiting::{Patience, Setback};
 
 mod apart;
@@ -232,7 +232,7 @@ fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer {
 /// What a caller hears whose patience has ended, and that stands in line no more. `why` is of the last look. If the next one has been under
 /// way for `looks_for`, longer than an attempt, nothing is known of the bucket as it is: what was full then may not be now.
 fn too_late(inner: &Arc<Inner>, wants: &[Want], why: Option<Setback>, looks_for: Option<Duration>) -> Answer {
-    let is_unanswered = looks_for.is_some_and(|time| time >= inner.store.attempt().0);
+    let is_unanswered = looks_for.is_some_and(|time| time >= inner.store.attempt().of_rows());
     let why = why.filter(|why| !is_unanswered || matches!(why, Setback::Out(_) | Setback::Final(_)));
     let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).told()?;
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);

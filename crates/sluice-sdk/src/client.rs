@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_sdk_dynamodb::config::Builder as DynamoConfig;
 use sluice_core::{Bucket, Dimension, FutureAnchor, RatePlanner, Timestamp};
 
 use crate::admission::AdmissionMode;
 use crate::cache::{Cache, Entry};
-use crate::clock::Clock;
+use sluice_table::Clock;
 use crate::config::{
     Config, ConfigError, LONGEST, LONGEST_ATTEMPT, Leases, MOST_RETRIES, OnUnavailable, SHORTEST_ATTEMPT,
 };
@@ -17,8 +15,8 @@ use crate::fallback::Fallback;
 use crate::gauges::Publishing;
 use crate::heal::{HealBudget, Healing};
 use crate::lease_ids::LeaseIds;
-use crate::metrics::describe_metrics;
-use crate::store::{Store, StoreError};
+use sluice_table::metric::describe_metrics;
+use sluice_table::{DynamoClient, SdkConfig, Settings, Store, StoreError, client_of, environment};
 use crate::tracker::Trackers;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
@@ -121,7 +119,7 @@ impl Client {
 
     /// The DynamoDB client under it.
     #[must_use]
-    pub fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {
+    pub fn dynamodb(&self) -> &DynamoClient {
         self.inner.store.dynamo()
     }
 
@@ -296,12 +294,7 @@ impl ClientBuilder {
     ///
     /// Makes no request.
     pub async fn connect(self) -> Client {
-        let region = Region::new(self.config.region.clone());
-        let mut loader = aws_config::defaults(BehaviorVersion::latest()).region(region).http_client(http_client());
-        if let Some(url) = &self.config.endpoint_url {
-            loader = loader.endpoint_url(url);
-        }
-        let shared = loader.load().await;
+        let shared = environment(self.config.region.clone(), self.config.endpoint_url.as_deref()).await;
         self.connect_with(&shared)
     }
 
@@ -309,34 +302,21 @@ impl ClientBuilder {
     /// Timeouts, retries and stalled-stream protection are the client's own.
     #[must_use]
     pub fn connect_with(self, shared: &SdkConfig) -> Client {
-        let mut dynamo = DynamoConfig::from(shared);
-        if let Some(url) = &self.config.endpoint_url {
-            dynamo = dynamo.endpoint_url(url);
-        }
-        self.dynamodb(aws_sdk_dynamodb::Client::from_conf(dynamo.build()))
+        let dynamo = client_of(shared, self.config.endpoint_url.as_deref());
+        self.dynamodb(dynamo)
     }
 
     /// Uses the connection of this DynamoDB client: its HTTP client, endpoint, Region and credentials. Timeouts, retries and
     /// stalled-stream protection are replaced by the client's own, so that no configuration lets a call wait without end.
     #[must_use]
-    pub fn dynamodb(self, dynamo: aws_sdk_dynamodb::Client) -> Client {
+    pub fn dynamodb(self, dynamo: DynamoClient) -> Client {
         describe_metrics();
-        let store = Store::new(&dynamo, &self.config, http_client);
+        let Config { table, max_retries, attempt_timeout, clock, .. } = self.config.clone();
+        let store = Store::new(&dynamo, Settings { table, max_retries, attempt_timeout, clock });
         let (cache, fallback) =
             (Cache::new(self.config.prefetch.clone(), self.config.max_buckets), Fallback::default());
         let (trackers, publishing, healing) = (Trackers::default(), Publishing::default(), Healing::default());
         let config = self.config;
         Client { inner: Arc::new(Inner { store, cache, fallback, healing, trackers, publishing, config }) }
     }
-}
-
-/// Pooled connections idle for longer are closed: a Lambda that thaws must not write to a socket that died while it was frozen.
-const IDLE_CONNECTION: Duration = Duration::from_secs(20);
-
-fn http_client() -> aws_sdk_dynamodb::config::SharedHttpClient {
-    use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
-    aws_smithy_http_client::Builder::new()
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https()
 }

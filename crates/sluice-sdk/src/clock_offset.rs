@@ -1,18 +1,8 @@
-//! The `Date` of DynamoDB's replies, on its way to the table's clock: no request is made for it.
+//! How far this machine's clock is from DynamoDB's, for whoever asks.
 
-use std::sync::{Arc, OnceLock};
-
-use aws_sdk_dynamodb::config::interceptors::{
-    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
-};
-use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
-use aws_sdk_dynamodb::error::BoxError;
-use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
-use aws_smithy_types::config_bag::{Storable, StoreReplace};
 use sluice_core::{ClockOffset, Timestamp};
 
 use crate::client::Client;
-use crate::table_clock::{SentAt, TableClock};
 
 impl Client {
     /// DynamoDB's clock less this process's, as its replies of the last one to two minutes bound it; `None` before the first.
@@ -28,101 +18,5 @@ impl Client {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.inner.now()
-    }
-}
-
-/// Reads the `Date` of each reply.
-#[derive(Clone, Debug)]
-pub(crate) struct DateReader {
-    clock: Arc<TableClock>,
-    server: Arc<OnceLock<String>>,
-}
-
-impl DateReader {
-    pub(crate) fn new(clock: Arc<TableClock>) -> Self {
-        Self { clock, server: Arc::default() }
-    }
-
-    /// The host that requests go to, once one went there.
-    pub(crate) fn server(&self) -> Option<&str> {
-        self.server.get().map(String::as_str)
-    }
-}
-
-/// When a request left.
-#[derive(Debug)]
-struct Sent(SentAt);
-
-impl Storable for Sent {
-    type Storer = StoreReplace<Self>;
-}
-
-impl Intercept for DateReader {
-    fn name(&self) -> &'static str {
-        "SluiceDateReader"
-    }
-
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.server.get_or_init(|| host(context.request().uri()).to_owned());
-        config.interceptor_state().store_put(Sent(self.clock.sent()));
-        Ok(())
-    }
-
-    /// A `Date` that is missing or cannot be read says nothing: no request fails for it.
-    fn read_after_transmit(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let reply = context.response();
-        // What a proxy or a gateway answers in place of DynamoDB has a clock of its own. Engines for development may leave the id out,
-        // not so DynamoDB.
-        if reply.headers().get("x-amzn-requestid").is_none() && !reply.status().is_success() {
-            return Ok(());
-        }
-        let date = reply.headers().get("date").and_then(date_of);
-        if let Some(Sent(sent)) = config.load::<Sent>() {
-            self.clock.replied(date, *sent);
-        }
-        Ok(())
-    }
-}
-
-fn date_of(text: &str) -> Option<Timestamp> {
-    let date = DateTime::from_str(text, DateTimeFormat::HttpDate).ok()?;
-    Some(Timestamp::from_micros(date.secs().checked_mul(1_000_000)?))
-}
-
-/// The host of a URL.
-fn host(url: &str) -> &str {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = authority.split(['/', '?']).next().unwrap_or_default();
-    match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_is_told_without_its_port() {
-        let hosts = ["http://127.0.0.1:8000/", "https://dynamodb.eu-central-1.amazonaws.com/", "http://[::1]:8000"];
-        assert_eq!(hosts.map(host), ["127.0.0.1", "dynamodb.eu-central-1.amazonaws.com", "::1"]);
-    }
-
-    #[test]
-    fn a_date_is_read_as_http_writes_it_and_nothing_else() {
-        assert_eq!(date_of("Mon, 04 Mar 2024 11:00:02 GMT"), Some(Timestamp::from_secs(1_709_550_002)));
-        assert_eq!(date_of("yesterday"), None);
-        assert_eq!(date_of(""), None);
     }
 }

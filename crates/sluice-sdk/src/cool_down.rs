@@ -10,7 +10,7 @@ use crate::attempt::{parse, refresh, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::request::RequestError;
-use crate::store::{IfAmbiguous, Written};
+use sluice_table::{IfAmbiguous, Written};
 
 /// What setting a cool-down did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::metrics;
-use crate::store::{Attributes, Item, StoreError, value_text};
+use sluice_table::{Attributes, Item, StoreError, value_text};
 
 /// Between two readings, at least: a slip of the unit must not read the table all the time.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -80,7 +80,7 @@ async fn publish(client: Weak<Inner>, every: Duration) {
 async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     metrics::trackers(inner.trackers.totals());
     if let Some(offset) = inner.store.clock().offset() {
-        metrics::clock_offset(offset);
+        sluice_table::tell_clock_offset(offset);
     }
     let mut entries = inner.cache.entries();
     entries.retain(|entry| entry.own_label().is_some());

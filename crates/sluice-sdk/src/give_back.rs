@@ -15,7 +15,7 @@ use crate::lane::{Lane, NoAnswer, Seat, Service};
 use crate::metrics;
 use crate::outlived;
 use crate::settle::settle_charged;
-use crate::store::{Attributes, IfAmbiguous, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, StoreError, Written};
 
 mod carry_out;
 

@@ -22,7 +22,7 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::metrics;
 use crate::outcome::{RetryIn, RetryReason};
-use crate::store::StoreError;
+use sluice_table::StoreError;
 use crate::sweep::heal_inline;
 
 mod budget;

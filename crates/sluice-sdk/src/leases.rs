@@ -1,11 +1,10 @@
 //! Listing leases: who holds what, since when, until when.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
-use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, RowError, inline_key};
+use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, Operand, RowError, inline_key};
 
 use crate::client::Client;
-use crate::store::{Attributes, Consistency, Item, Scan, StoreError, value_text};
+use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 /// A lease as it was listed.
 #[derive(Debug)]
@@ -34,8 +33,8 @@ impl Client {
             consistency: Consistency::Eventual,
             names: &[("#pk", KEY), ("#l", LIMIT_TYPE), ("#L", LEASES)],
             values: vec![
-                (":lease".into(), AttributeValue::S(LEASE_PREFIX.into())),
-                (":concurrent".into(), AttributeValue::S(LimitType::Concurrent.to_string())),
+                (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
+                (":concurrent".into(), Operand::Text(LimitType::Concurrent.to_string())),
             ],
             projection: None,
             page: None,

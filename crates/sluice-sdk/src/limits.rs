@@ -1,11 +1,8 @@
 //! Declaring, listing and removing buckets: what an operator does, and the CLI for them.
 
-use std::collections::HashMap;
-
-use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit, Operand,
     on_lower_limit,
 };
 
@@ -13,7 +10,7 @@ use crate::acquire::AcquireError;
 use crate::attempt::{parse, refresh, saw, unknown};
 use crate::client::Client;
 use crate::config::Leases;
-use crate::store::{Consistency, IfAmbiguous, Scan, StoreError, Written};
+use sluice_table::{Consistency, IfAmbiguous, Scan, StoreError, Written};
 
 /// What applying a limit did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,9 +120,9 @@ impl Client {
             consistency: Consistency::Eventual,
             names: &[("#pk", KEY)],
             values: vec![
-                (":lease".into(), AttributeValue::S(LEASE_PREFIX.into())),
-                (":load".into(), AttributeValue::S(LOAD_PREFIX.into())),
-                (":ticket".into(), AttributeValue::S(TICKET_PREFIX.into())),
+                (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
+                (":load".into(), Operand::Text(LOAD_PREFIX.into())),
+                (":ticket".into(), Operand::Text(TICKET_PREFIX.into())),
             ],
             projection: None,
             page: None,
@@ -256,7 +253,7 @@ impl Client {
         let Some(row) = removed else { return Ok(false) };
         // Nothing rests on the load row, and none is told without its bucket ([`Survey::loads`](crate::Survey::loads)): whether it can
         // be deleted, or a sweep that is under way writes it anew, the bucket is gone.
-        if crate::store::value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
+        if sluice_table::value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
             && let Err(error) = self.inner.store.delete_row(&Load::key(dimension)).await
         {
             tracing::debug!(event = "load.left", %dimension, %error);
@@ -265,11 +262,11 @@ impl Client {
     }
 }
 
-pub(crate) fn bucket_row(row: &HashMap<String, AttributeValue>) -> BucketRow {
-    let key = crate::store::value_text(row, KEY);
+pub(crate) fn bucket_row(row: &sluice_table::Item) -> BucketRow {
+    let key = sluice_table::value_text(row, KEY);
     let read = || {
         let dimension = Dimension::new(&key)?;
-        Ok(Bucket::read(&dimension, &crate::store::Attributes(row))?)
+        Ok(Bucket::read(&dimension, &sluice_table::Attributes(row))?)
     };
     BucketRow { bucket: read(), key }
 }

@@ -11,8 +11,8 @@ use crate::attempt::refused;
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::outcome::{RetryIn, RetryReason};
-use crate::retry::Backoff;
-use crate::store::{Attributes, Item};
+use sluice_table::Backoff;
+use sluice_table::{Attributes, Item};
 
 /// A load row that was seen longer ago says nothing: two sweeps have measured anew since.
 const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);

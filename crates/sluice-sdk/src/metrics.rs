@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, ClockOffset, Dimension, Rate, Timestamp};
+use sluice_core::{Amount, Dimension, Rate, Timestamp};
 use tokio::time::Instant;
 
 use crate::acquire::AcquireError;
@@ -23,14 +23,10 @@ mod cost;
 mod fleet;
 mod label;
 mod meters;
-pub(crate) mod requests;
-mod table;
 
 pub(crate) use label::{BucketLabel, Named, OTHER};
 pub(crate) use meters::Meters;
-pub use table::{METRICS, Metric, MetricKind, MetricSource, describe_metrics};
-
-use table as names;
+use sluice_table::metric as names;
 
 /// Where the tokens or slots of a grant came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,11 +204,6 @@ pub(crate) fn swept(report: &SweepReport, outcome: &'static str) {
 /// A sweep, or a healing scan, gave back leases of a bucket.
 pub(crate) fn restored(label: ::metrics::SharedString, leases: usize) {
     names::SWEEP_RESTORED.counter([label]).increment(u64::try_from(leases).unwrap_or(u64::MAX));
-}
-
-/// How far DynamoDB's clock is from this process's.
-pub(crate) fn clock_offset(offset: ClockOffset) {
-    names::CLOCK_OFFSET.gauge([]).set(number(Amount::from_micros(offset.micros())));
 }
 
 /// A cool-down that this process did not know of.

@@ -17,7 +17,7 @@ use crate::client::{Client, Inner};
 use crate::grant::{Grant, Hold, Part};
 use crate::metrics;
 use crate::request::RequestError;
-use crate::store::{IfAmbiguous, Written};
+use sluice_table::{IfAmbiguous, Written};
 
 /// What a reply of the vendor said of one bucket, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::cache::Entry;
 use crate::client::Inner;
 use crate::metrics;
-use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// A holder that is alive found its lease gone. It happens rarely, and the caller does not wait for the write; one that is lost is
 /// one count fewer.

@@ -7,7 +7,7 @@ use crate::attempt::{refresh, saw, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::request::RequestError;
-use crate::store::{IfAmbiguous, StoreError, Written};
+use sluice_table::{IfAmbiguous, StoreError, Written};
 
 /// What a penalty left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::outcome::RetryReason;
-use crate::retry::{Backoff, random_up_to};
+use sluice_table::{Backoff, random_up_to};
 use crate::waiting::Setback;
 
 /// The shortest pause between two looks at a full bucket.

@@ -9,7 +9,7 @@ use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
 use crate::grant::{Grant, Part};
-use crate::store::{Attributes, IfAmbiguous, Written};
+use sluice_table::{Attributes, IfAmbiguous, Written};
 
 /// Tokens of one bucket that were taken ahead.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use crate::client::Inner;
 use crate::grant::{Grant, Hold, Holding, Part, Parts};
 use crate::metrics;
 use crate::outlived;
-use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Why a lease could not be renewed.
 #[derive(Debug, thiserror::Error)]

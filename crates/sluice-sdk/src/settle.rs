@@ -15,7 +15,7 @@ use crate::grant::{Grant, Hold, Part};
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
 use crate::metrics;
 use crate::request::Quantity;
-use crate::store::{IfAmbiguous, StoreError, Written};
+use sluice_table::{IfAmbiguous, StoreError, Written};
 
 /// What settling a call did to its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use crate::acquire::AcquireError;
 use crate::grant::Grant;
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::store::Operation;
 
 /// Around an acquire, to its answer.
 pub(crate) fn acquire(request: &Request<'_>) -> Span {
@@ -38,25 +37,6 @@ pub(crate) fn slot(request: &Request<'_>) -> Span {
 /// Around a release, which goes on without its caller.
 pub(crate) fn release(grant: &Grant) -> Span {
     tracing::debug_span!("sluice.release", sluice.dimensions = %grant.names(), sluice.outcome = Empty)
-}
-
-/// Around one request to DynamoDB, as OpenTelemetry has it for databases and for DynamoDB
-/// (<https://opentelemetry.io/docs/specs/semconv/db/dynamodb/>).
-pub(crate) fn request(operation: Operation, table: &str, server: Option<&str>, attempt: u32) -> Span {
-    tracing::debug_span!(
-        "sluice.request",
-        otel.name = %format_args!("{} {table}", operation.as_str()),
-        otel.kind = "client",
-        db.system.name = "aws.dynamodb",
-        db.operation.name = operation.as_str(),
-        db.collection.name = table,
-        server.address = server,
-        http.request.resend_count = attempt,
-        aws.request_id = Empty,
-        db.response.status_code = Empty,
-        error.type = Empty,
-        otel.status_code = Empty,
-    )
 }
 
 /// Around a sweep.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::leases::{LeaseRow, inline};
 use crate::limits::{BucketFault, BucketRow, bucket_row};
-use crate::store::{Attributes, Consistency, Item, Scan, StoreError, value_text};
+use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 /// All that a table holds, as one scan saw it. The scan is eventually consistent and no snapshot: rows may be a second old, and
 /// those that were read first are older than the last.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::Operand;
 use sluice_core::schema::DIRECTORY_KEY;
 use tokio::time::Instant;
 
@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use crate::client::Client;
 use crate::metrics;
 use crate::span;
-use crate::store::{Store, StoreError};
+use sluice_table::{Store, StoreError};
 
 mod heal;
 mod log;
@@ -169,6 +169,6 @@ fn no_answer() -> StoreError {
 }
 
 /// A value that a condition compares with.
-fn text(value: impl ToString) -> AttributeValue {
-    AttributeValue::S(value.to_string())
+fn text(value: impl ToString) -> Operand {
+    Operand::Text(value.to_string())
 }

@@ -14,7 +14,7 @@ use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Hold, Part, Parts};
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::Ask;
-use crate::store::{Attributes, Written};
+use sluice_table::{Attributes, Written};
 
 pub(crate) mod redeem;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use sluice_core::Timestamp;
 
 use crate::client::Client;
-use crate::clock::Clock;
+use sluice_table::Clock;
 use crate::grant::Grant;
-use crate::store::Store;
+use sluice_table::Store;
 
 mod cleaning;
 mod index;

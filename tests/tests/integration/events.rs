@@ -40,7 +40,9 @@ pub(crate) fn listen() {
     LOG.set(Some(Vec::new()));
     INSTALLED.call_once(|| {
         let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(|| ThreadLog);
-        let targets = Targets::new().with_target("sluice_sdk", LevelFilter::DEBUG);
+        let targets = Targets::new()
+            .with_target("sluice_sdk", LevelFilter::DEBUG)
+            .with_target("sluice_table", LevelFilter::DEBUG);
         let subscriber = tracing_subscriber::registry().with(targets).with(lines).with(ThreadSpans);
         tracing::subscriber::set_global_default(subscriber).unwrap();
     });

@@ -13,7 +13,7 @@ use crate::acquire::AcquireError;
 use crate::attempt::{is_not_missing, known_since, refresh, saw};
 use crate::cache::{Entry, Reading};
 use crate::client::Inner;
-use crate::store::{Item, value_text};
+use sluice_table::{Item, value_text};
 
 /// A bucket that was read longer ago is read again before it is judged by. Smaller reads more; larger judges by what was.
 const YOUNG: Duration = Duration::from_secs(1);

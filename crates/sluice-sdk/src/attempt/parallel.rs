@@ -2,7 +2,7 @@
 
 use tokio::task::JoinError;
 
-use crate::store::StoreError;
+use sluice_table::StoreError;
 
 /// The runtime that ran them was shut down. Whoever asked may still be polled: `Handle::block_on` goes on when its runtime ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

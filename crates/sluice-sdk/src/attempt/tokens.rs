@@ -18,7 +18,7 @@ use crate::grant::{Part, Parts};
 use crate::lane::{Lane, NoAnswer, Patient, Seat, Service, Turn, Waiting, stay};
 use crate::poll::Poll;
 use crate::prefetch;
-use crate::store::{IfAmbiguous, Item, Written};
+use sluice_table::{IfAmbiguous, Item, Written};
 use crate::waiting::Setback;
 
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;

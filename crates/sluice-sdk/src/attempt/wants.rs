@@ -13,7 +13,7 @@ use crate::client::Inner;
 use crate::config::Leases;
 use crate::poll::{Company, Poll};
 use crate::request::Ask;
-use crate::store::StoreError;
+use sluice_table::StoreError;
 use crate::waiting::Setback;
 
 /// Looks up the bucket of every dimension, reading those never seen before.

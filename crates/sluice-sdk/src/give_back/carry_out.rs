@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Returned, Verdict, Write};
 
-use crate::store::{Attributes, Cancelled, Store, StoreError, Transacted, Transaction, Written};
+use sluice_table::{Attributes, Cancelled, Store, StoreError, Transacted, Transaction, Written};
 
 use super::Released;
 

@@ -5,7 +5,7 @@ use sluice_core::{clear_refusals, note, note_again};
 
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Tries of one note, each planned from the row that the last one found: processes that begin a period at
 /// once fail each other, and a spoiled count takes one try more.

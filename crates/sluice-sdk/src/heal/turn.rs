@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::budget::HealBudget;
 use crate::client::Inner;
 use crate::metrics;
-use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 use crate::sweep::{HealPage, HealedPage, Next, ROWS_PER_PAGE};
 
 /// All processes that want slots wait for the same instant. They try within so many milliseconds after it,

@@ -1,11 +1,10 @@
 //! What a process heals: a page of the table, whichever buckets its leases are of, and the inline leases of
 //! one bucket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
 use sluice_core::{Bucket, CLOCK_ERROR, Dimension, HEAL_EVERY, InlineLeases, Lease, Timestamp};
 use tokio::task::JoinSet;
@@ -15,7 +14,7 @@ use super::scan::{MOST_UNITS, Query};
 use super::{Deadlines, is_over};
 use crate::client::Inner;
 use crate::metrics;
-use crate::store::{StoreError, value_text};
+use sluice_table::{StoreError, row_key, value_text};
 
 /// Buckets that are given back to at once: fewer disturb callers less.
 const AT_ONCE: usize = 4;
@@ -74,7 +73,7 @@ impl HealPage<'_> {
             Err(error) => return HealedPage::unread(error),
         };
         let query = Query::of_ended(now);
-        let from = self.from.map(|key| HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]));
+        let from = self.from.map(row_key);
         let read = match inner.store.scan_once(&query.ended(from, self.rows)).await {
             Ok(read) => read,
             Err(error) => return HealedPage::unread(error),

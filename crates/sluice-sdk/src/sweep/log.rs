@@ -8,7 +8,7 @@ use sluice_core::{Amount, Dimension, SweepLog, SweepRecord};
 
 use super::GRACE;
 use super::report::SweepReport;
-use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// Sweeps that end at once try as often to add their lines.
 const TRIES: u32 = 3;

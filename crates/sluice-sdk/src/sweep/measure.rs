@@ -7,7 +7,7 @@ use sluice_core::{Amount, Before, Bucket, CLOCK_ERROR, Census, Dimension, Load, 
 use tokio::task::JoinSet;
 
 use super::report::{SweepOptions, SweepReport};
-use crate::store::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
+use sluice_table::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
 
 /// The load rows as they were before the scan.
 #[derive(Debug, Default)]

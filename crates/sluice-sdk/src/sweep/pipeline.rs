@@ -12,7 +12,7 @@ use super::recount::Recount;
 use super::report::{SweepOptions, SweepReport};
 use super::scan::{self, Found, Page, Query};
 use super::{Deadlines, is_over};
-use crate::store::{Store, StoreError};
+use sluice_table::{Store, StoreError};
 
 /// Ended leases that wait here before the scan has to: a sweep of any number of leases takes the memory of these (some 8 MB).
 const MOST_WAITING: usize = 25_000;

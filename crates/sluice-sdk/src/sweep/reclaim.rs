@@ -6,7 +6,7 @@ use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease,
 
 use super::{Deadlines, is_over};
 use crate::give_back::{Tally, carry_out};
-use crate::store::{Attributes, IfAmbiguous, Store, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// Conflicts that a lease is waited for before it is left to the next sweep: at most half a second.
 const TRIES: u32 = 5;

@@ -8,7 +8,7 @@ use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, Load,
 
 use super::measure::Loads;
 use super::report::{SweepOptions, SweepReport};
-use crate::store::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
+use sluice_table::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
 
 /// A recount under way.
 #[derive(Debug)]

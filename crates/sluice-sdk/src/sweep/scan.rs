@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
-use sluice_core::{CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, ReadAt, Timestamp, inline_key};
+use sluice_core::{CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, Timestamp, inline_key};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{Deadlines, MOST_LOGGED, SweepOptions, is_over, text};
-use crate::store::{self, Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
+use sluice_table::{Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
 
 const NAMES: &[(&str, &str)] = &[
     ("#pk", KEY),
@@ -143,7 +142,7 @@ impl Query {
     fn scan(&self, segment: i32, segments: i32) -> Scan {
         let mut values = vec![
             (":lease".into(), text(LEASE_PREFIX)),
-            (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
+            (":cutoff".into(), Operand::Number(self.cutoff.to_string())),
             (":n".into(), text("N")),
             (":s".into(), text("S")),
             (":concurrent".into(), text(LimitType::Concurrent)),
@@ -190,7 +189,7 @@ impl Query {
             names: NAMES_OF_ENDED,
             values: vec![
                 (":lease".into(), text(LEASE_PREFIX)),
-                (":cutoff".into(), AttributeValue::N(self.cutoff.to_string())),
+                (":cutoff".into(), Operand::Number(self.cutoff.to_string())),
             ],
             projection: Some("#pk, #e, #d, #k, #c, #L"),
             page: i32::try_from(rows).ok(),
@@ -198,7 +197,7 @@ impl Query {
         }
     }
 
-    pub(super) fn read(&self, read: &store::Page) -> Page {
+    pub(super) fn read(&self, read: &sluice_table::Page) -> Page {
         let mut page = Page {
             rows_scanned: read.scanned,
             read_units: read.read_units.map_or(MOST_UNITS, whole),

@@ -12,7 +12,7 @@ use crate::client::{Client, Inner};
 use crate::grant::{Grant, Part, Uncalled};
 use crate::metrics::{self, Source};
 use crate::outcome::{RetryIn, RetryReason};
-use crate::store::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// What came of a ticket.
 #[derive(Debug)]

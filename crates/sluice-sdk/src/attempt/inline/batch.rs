@@ -22,7 +22,7 @@ use crate::heal;
 use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::outcome::RetryIn;
-use crate::store::{IfAmbiguous, Written};
+use sluice_table::{IfAmbiguous, Written};
 use crate::waiting::Setback;
 
 /// The callers of one write, in order.

@@ -20,7 +20,7 @@ use crate::heal;
 use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::outcome::RetryIn;
-use crate::store::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
+use sluice_table::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
 use crate::waiting::Setback;
 
 /// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.

@@ -8,7 +8,7 @@ use sluice_core::{Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, SlotPlann
 
 use super::RowAsk;
 use crate::client::Inner;
-use crate::store::{Attributes, Cancelled};
+use sluice_table::{Attributes, Cancelled};
 
 /// What a transaction takes from one bucket.
 pub(super) enum Share<'a> {

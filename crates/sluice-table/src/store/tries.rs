@@ -8,14 +8,15 @@ use super::Store;
 
 /// At most so many tries, of which none begins after the longest time of one request: with the last, they end within two.
 #[derive(Debug)]
-pub(crate) struct Tries {
+pub struct Tries {
     left: u32,
     until: Instant,
 }
 
 impl Store {
     /// Up to `most` tries, from now.
-    pub(crate) fn tries(&self, most: u32) -> Tries {
+    #[must_use]
+    pub fn tries(&self, most: u32) -> Tries {
         Tries::within(self.longest_request(), most)
     }
 }
@@ -26,7 +27,7 @@ impl Tries {
     }
 
     /// Whether there is another one.
-    pub(crate) fn next(&mut self) -> bool {
+    pub fn next(&mut self) -> bool {
         let is_left = self.left > 0 && Instant::now() < self.until;
         self.left = self.left.saturating_sub(1);
         is_left

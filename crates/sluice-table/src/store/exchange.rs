@@ -28,11 +28,11 @@ use http_body_util::{BodyExt as _, Limited};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long an attempt of a request for rows may take, unless the client says otherwise.
-pub(crate) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long credentials may take. A machine's metadata service answers in milliseconds, a role that is assumed in tenths of
 /// a second, and a login helper in seconds. The AWS SDK allows each of its attempts 6.2 s.
-pub(crate) const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
+const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A page of a scan and a batch of rows carry up to some megabytes of JSON: over a line of 10 Mbit/s that is seconds, where
 /// a row is milliseconds.
@@ -43,16 +43,18 @@ const MOST_BYTES: usize = 32 * 1_024 * 1_024;
 
 /// How long one attempt may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AttemptTimeout(pub(crate) Duration);
+pub struct AttemptTimeout(pub(crate) Duration);
 
 impl AttemptTimeout {
     /// A request that reads or writes rows by name.
-    pub(crate) const fn of_rows(self) -> Duration {
+    #[must_use]
+    pub const fn of_rows(self) -> Duration {
         self.0
     }
 
     /// A page of a scan, or a batch.
-    pub(crate) const fn of_many(self) -> Duration {
+    #[must_use]
+    pub const fn of_many(self) -> Duration {
         self.0.saturating_mul(TIMES_FOR_MANY)
     }
 

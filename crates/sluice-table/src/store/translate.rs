@@ -18,7 +18,8 @@ use super::read::{Consistency, Scan};
 use super::{Item, TOLD};
 
 /// A row of the AWS SDK, for core to read.
-pub(crate) struct Attributes<'a>(pub(crate) &'a Item);
+#[derive(Debug)]
+pub struct Attributes<'a>(pub &'a Item);
 
 impl Row for Attributes<'_> {
     fn field(&self, name: &str) -> Option<Field<'_>> {
@@ -41,8 +42,9 @@ impl Row for Attributes<'_> {
     }
 }
 
-/// The key of a row, for messages about it.
-pub(crate) fn value_text(row: &Item, attribute: &str) -> String {
+/// An attribute of a row as text, for messages about it; `?` if it is not there.
+#[must_use]
+pub fn value_text(row: &Item, attribute: &str) -> String {
     match row.get(attribute) {
         Some(AttributeValue::S(text) | AttributeValue::N(text)) => text.clone(),
         _ => String::from("?"),
@@ -69,8 +71,14 @@ fn names(statement: &Statement) -> Option<HashMap<String, String>> {
     Some(statement.names.iter().map(|(short, name)| (short.to_owned(), name.to_owned())).collect())
 }
 
+/// The key of a row.
+#[must_use]
+pub fn row_key(key: &str) -> Item {
+    HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))])
+}
+
 fn key(key: &str) -> Option<Item> {
-    Some(HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]))
+    Some(row_key(key))
 }
 
 pub(super) fn update(dynamo: &Dynamo, table: &str, update: &Update) -> UpdateItemFluentBuilder {
@@ -119,7 +127,8 @@ pub(super) fn batch(dynamo: &Dynamo, table: &str, keys: &[String]) -> BatchGetIt
 
 pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
     let names: HashMap<_, _> = scan.names.iter().map(|(short, name)| ((*short).into(), (*name).into())).collect();
-    let values: HashMap<_, _> = scan.values.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
+    let values: HashMap<_, _> =
+        scan.values.iter().map(|(name, operand)| (name.clone().into(), value(operand))).collect();
     // DynamoDB refuses an expression that is empty, and names and values of none.
     dynamo
         .scan()

@@ -51,38 +51,42 @@ pub(crate) fn classify_answer(code: &str, status: u16) -> Fate {
 ///
 /// Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     base: Duration,
     cap: Duration,
 }
 
 impl Backoff {
-    pub(crate) const DEFAULT: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(200) };
+    /// Between two tries of a request.
+    pub const DEFAULT: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(200) };
     /// Between two looks at a full concurrency bucket: reads, at a fifth of a write's price.
-    pub(crate) const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(100) };
+    pub const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(100) };
 
     /// Between two tries of one who waits for a slot, while others are in the way.
-    pub(crate) const CROWD: Self = Self { base: Duration::from_millis(200), cap: Duration::from_secs(1) };
+    pub const CROWD: Self = Self { base: Duration::from_millis(200), cap: Duration::from_secs(1) };
 
     /// The longest wait.
-    pub(crate) const fn cap(self) -> Duration {
+    #[must_use]
+    pub const fn cap(self) -> Duration {
         self.cap
     }
 
     /// The longest wait after `attempt` failures (0 for the first).
-    pub(crate) fn ceiling(self, attempt: u32) -> Duration {
+    #[must_use]
+    pub fn ceiling(self, attempt: u32) -> Duration {
         self.base.saturating_mul(1 << attempt.min(16)).min(self.cap)
     }
 
     /// The wait after `attempt` failures; `below` draws a number from 0 up to and with its argument.
-    pub(crate) fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
+    pub fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
         Duration::from_micros(below(u64::try_from(self.ceiling(attempt).as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
 impl Backoff {
     /// The longest that its first `waits` waits take together.
-    pub(crate) fn longest_sum(self, waits: u32) -> Duration {
+    #[must_use]
+    pub fn longest_sum(self, waits: u32) -> Duration {
         (0..waits).fold(Duration::ZERO, |sum, attempt| sum.saturating_add(self.ceiling(attempt)))
     }
 }
@@ -94,8 +98,9 @@ pub(crate) fn longest_request(attempt_timeout: Duration, retries: u32) -> Durati
     attempts.saturating_add(Backoff::DEFAULT.longest_sum(retries))
 }
 
-/// The random source of the client.
-pub(crate) fn random_up_to(most: u64) -> u64 {
+/// A random number from 0 up to and with `most`.
+#[must_use]
+pub fn random_up_to(most: u64) -> u64 {
     fastrand::u64(..=most)
 }
 

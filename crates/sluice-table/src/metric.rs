@@ -107,21 +107,24 @@ impl Metric {
         self.description
     }
 
-    pub(super) fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
+    /// Its counter with these labels, by the recorder that there is.
+    pub fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
         counter(&self.key(values))
     }
 
-    pub(super) fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
+    /// Its gauge with these labels, by the recorder that there is.
+    pub fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
         let key = self.key(values);
         with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
     }
 
-    pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
+    /// Its histogram with these labels, by the recorder that there is.
+    pub fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
         histogram(&self.key(values))
     }
 
     /// The metric with these labels, to be kept where it is counted often.
-    pub(super) fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
+    pub fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
         debug_assert_eq!(self.labels.len(), N, "{}", self.name);
         let labels: Vec<Label> = self.labels.iter().zip(values).map(|(name, value)| Label::new(*name, value)).collect();
         Key::from_parts(self.name, labels)
@@ -129,16 +132,16 @@ impl Metric {
 }
 
 /// The counter of a key, by the recorder that there is.
-pub(super) fn counter(key: &Key) -> Counter {
+pub fn counter(key: &Key) -> Counter {
     with_recorder(|recorder| recorder.register_counter(key, &METADATA))
 }
 
 /// The histogram of a key, by the recorder that there is.
-pub(super) fn histogram(key: &Key) -> Histogram {
+pub fn histogram(key: &Key) -> Histogram {
     with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
 }
 
-static METADATA: Metadata<'static> = Metadata::new("sluice_sdk", Level::INFO, Some(module_path!()));
+static METADATA: Metadata<'static> = Metadata::new("sluice", Level::INFO, Some(module_path!()));
 
 /// Tells the recorder what each metric is: its unit and its description. Every client that is made does so; a program that
 /// installs its recorder later calls it after that.
@@ -156,7 +159,8 @@ pub fn describe_metrics() {
 
 macro_rules! metrics {
     ($($ident:ident: $source:ident $kind:ident $name:literal $unit:ident [$($label:literal),*] $description:literal;)*) => {
-        $(pub(crate) static $ident: Metric = Metric {
+        $(#[doc = $description]
+        pub static $ident: Metric = Metric {
             name: $name,
             kind: MetricKind::$kind,
             unit: Unit::$unit,

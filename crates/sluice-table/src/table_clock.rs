@@ -14,7 +14,7 @@ use sluice_core::{ClockOffset, OffsetEstimate, Timestamp};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::metrics;
+use crate::requests;
 
 /// If this machine's clock and its steady clock move apart by more than this, one of them jumped. Smaller takes the pause between
 /// two readings of a busy machine for a jump, which costs a read of the table; larger leaves a longer stop of the steady clock
@@ -39,7 +39,7 @@ const NEVER: i64 = i64::MIN;
 
 /// This machine's clock, corrected by what the replies say.
 #[derive(Debug)]
-pub(crate) struct TableClock {
+pub struct TableClock {
     local: Clock,
     heard: Mutex<Heard>,
     /// The bracket: DynamoDB's time less the steady one, at least and at most, in microseconds.
@@ -88,13 +88,15 @@ impl TableClock {
 
     /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown. What is written goes by
     /// [`known`](Self::known).
-    pub(crate) fn now(&self) -> Timestamp {
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
         self.bracketed(self.local.now(), self.local.steady_micros())
     }
 
     /// DynamoDB's time to within [`CLOCK_ERROR`](sluice_core::CLOCK_ERROR); `None` before the first reply, after a jump of this
     /// machine's clock, and after a long silence.
-    pub(crate) fn known(&self) -> Option<Timestamp> {
+    #[must_use]
+    pub fn known(&self) -> Option<Timestamp> {
         // What the replies said is read before the clock: a reply in between makes it no older.
         let (apart, heard_at) = (self.apart.load(Ordering::Acquire), self.heard_at.load(Ordering::Acquire));
         if apart == NEVER {
@@ -110,7 +112,8 @@ impl TableClock {
     }
 
     /// The steady clock, which nobody sets.
-    pub(crate) fn steady_micros(&self) -> i64 {
+    #[must_use]
+    pub fn steady_micros(&self) -> i64 {
         self.local.steady_micros()
     }
 
@@ -123,7 +126,8 @@ impl TableClock {
     }
 
     /// What the replies say of this machine's clock, as it is now; `None` before the first.
-    pub(crate) fn offset(&self) -> Option<ClockOffset> {
+    #[must_use]
+    pub fn offset(&self) -> Option<ClockOffset> {
         let apart = self.local.now().micros().saturating_sub(self.local.steady_micros());
         self.heard().estimate.offset().map(|offset| offset.of_clock_ahead_by(apart))
     }
@@ -211,7 +215,7 @@ impl TableClock {
         }
         drop(heard);
         if tells {
-            metrics::clock_offset(offset);
+            requests::clock_offset(offset);
         }
         if warns {
             let offset_ms = offset.millis();

@@ -59,8 +59,9 @@ impl Clock {
         }
     }
 
-    /// The steady time, in microseconds.
-    pub(crate) fn steady_micros(&self) -> i64 {
+    /// The time of a clock that nobody sets, in microseconds since any instant.
+    #[must_use]
+    pub fn steady_micros(&self) -> i64 {
         let steady = match &self.0 {
             Source::System => ORIGIN.elapsed(),
             Source::Function { steady: Some(steady), .. } => steady(),

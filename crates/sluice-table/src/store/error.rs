@@ -83,7 +83,8 @@ impl StoreError {
     }
 
     /// The same for one whose own request was never sent.
-    pub(crate) fn unsent(self) -> Self {
+    #[must_use]
+    pub fn unsent(self) -> Self {
         match self {
             Self::Unavailable { operation, message, .. } => {
                 Self::Unavailable { operation, message, maybe_applied: false }

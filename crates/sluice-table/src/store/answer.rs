@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types;
 use sluice_core::{CancellationReason, Verdict};
 
 use super::{Cancelled, Item, StoreError, Written};
-use crate::metrics::requests::Ended;
+use crate::requests::Ended;
 
 /// A request without a plain reply.
 pub(super) enum Failed {

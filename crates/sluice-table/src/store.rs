@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
-use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity, ReturnValue, TransactWriteItem};
 use sluice_core::schema::KEY;
 use sluice_core::{CancellationReason, Delete, Put, Update, Write};
 
-use crate::clock_offset::DateReader;
-use crate::config::Config;
-use crate::metrics::requests::{Units, retried};
+use crate::dates::DateReader;
+use crate::clock::Clock;
+use crate::connect::http_client;
+use crate::requests::{Units, retried};
 use crate::retry::{Backoff, Fate, longest_request, random_up_to};
 use crate::table_clock::TableClock;
 
@@ -31,19 +31,20 @@ mod tries;
 
 use answer::{Answer, Failed, cancelled};
 pub use error::StoreError;
-pub(crate) use exchange::{ATTEMPT_TIMEOUT, AttemptTimeout};
+pub use exchange::{ATTEMPT_TIMEOUT, AttemptTimeout};
 pub(crate) use operation::Operation;
-pub(crate) use read::{Consistency, Page, Scan};
+pub use read::{Consistency, Page, Scan};
 use request::Reply;
 use time::Learning;
-pub(crate) use translate::{Attributes, value_text};
+pub use translate::{Attributes, row_key, value_text};
+pub use tries::Tries;
 
 /// A row as the AWS SDK returns it.
-pub(crate) type Item = HashMap<String, AttributeValue>;
+pub type Item = HashMap<String, AttributeValue>;
 
 /// One table of one DynamoDB.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
+pub struct Store {
     dynamo: Dynamo,
     table: String,
     max_retries: u32,
@@ -55,9 +56,22 @@ pub(crate) struct Store {
     dates: DateReader,
 }
 
+/// Which table, and how long a request for it may take.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the table.
+    pub table: String,
+    /// How often a request is sent again.
+    pub max_retries: u32,
+    /// How long one attempt of a request for rows may take.
+    pub attempt_timeout: Duration,
+    /// This machine's clock.
+    pub clock: Clock,
+}
+
 /// The answer to a conditional write.
 #[derive(Debug)]
-pub(crate) enum Written {
+pub enum Written {
     /// Applied; the row as it is now.
     Applied(Item),
     /// The condition was false; the row as it is, if there is one.
@@ -66,7 +80,7 @@ pub(crate) enum Written {
 
 /// Whether a write may be sent a second time when it is not known whether the first was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfAmbiguous {
+pub enum IfAmbiguous {
     /// Its condition, or its harmlessness, makes a second application safe.
     SendAgain,
     /// Applying it twice would be wrong.
@@ -75,28 +89,33 @@ pub(crate) enum IfAmbiguous {
 
 /// Writes that are applied together or not at all, under a token that stays the same however often they are sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Transaction {
+pub struct Transaction {
     items: Vec<TransactWriteItem>,
     token: String,
 }
 
 /// The answer to a transaction.
 #[derive(Debug)]
-pub(crate) enum Transacted {
+pub enum Transacted {
+    /// All of its writes were applied.
     Committed,
     /// Nothing was applied; one entry for each action, in order.
     Cancelled(Vec<Cancelled>),
 }
 
+/// Why an action of a transaction was not applied.
 #[derive(Debug)]
-pub(crate) struct Cancelled {
-    pub(crate) reason: CancellationReason,
+pub struct Cancelled {
+    /// What DynamoDB says of it.
+    pub reason: CancellationReason,
     /// The row whose condition was false, where there is one.
-    pub(crate) row: Option<Item>,
+    pub row: Option<Item>,
 }
 
 impl Transaction {
-    pub(crate) fn new(writes: &[Write]) -> Self {
+    /// These writes, at most 100, under a new token.
+    #[must_use]
+    pub fn new(writes: &[Write]) -> Self {
         Self {
             items: writes.iter().map(translate::action).collect(),
             token: uuid::Uuid::now_v7().hyphenated().to_string(),
@@ -105,14 +124,15 @@ impl Transaction {
 }
 
 impl Store {
-    /// The table that `config` names, by way of `dynamo` or of an HTTP client of `http_client`'s where it has none.
-    pub(crate) fn new(dynamo: &Dynamo, config: &Config, http_client: impl FnOnce() -> SharedHttpClient) -> Self {
-        let clock = Arc::new(TableClock::new(config.clock.clone()));
+    /// The table that `settings` name, by way of `dynamo`. If `dynamo` has no HTTP client, one is made.
+    #[must_use]
+    pub fn new(dynamo: &Dynamo, settings: Settings) -> Self {
+        let Settings { table, max_retries, attempt_timeout, clock } = settings;
+        let clock = Arc::new(TableClock::new(clock));
         let dates = DateReader::new(Arc::clone(&clock));
-        let attempt = AttemptTimeout(config.attempt_timeout);
+        let attempt = AttemptTimeout(attempt_timeout);
         let bounded = exchange::bounded(dynamo, attempt, http_client);
         let dynamo = Dynamo::from_conf(bounded.interceptor(dates.clone()).build());
-        let (table, max_retries) = (config.table.clone(), config.max_retries);
         Self {
             dynamo,
             table,
@@ -127,20 +147,26 @@ impl Store {
     }
 
     /// The same table, with its requests counted from nothing.
-    pub(crate) fn counting_anew(&self) -> Self {
+    #[must_use]
+    pub fn counting_anew(&self) -> Self {
         Self { requests: Arc::default(), ..self.clone() }
     }
 
     /// Requests sent so far, the repeated ones among them.
-    pub(crate) fn requests(&self) -> u64 {
+    #[must_use]
+    pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    pub(crate) const fn dynamo(&self) -> &Dynamo {
+    /// The client that requests go through.
+    #[must_use]
+    pub const fn dynamo(&self) -> &Dynamo {
         &self.dynamo
     }
 
-    pub(crate) fn clock(&self) -> &TableClock {
+    /// The time of the table.
+    #[must_use]
+    pub fn clock(&self) -> &TableClock {
         &self.clock
     }
 
@@ -149,32 +175,44 @@ impl Store {
         self.dates.server()
     }
 
-    pub(crate) fn table(&self) -> &str {
+    /// The name of the table.
+    #[must_use]
+    pub fn table(&self) -> &str {
         &self.table
     }
 
-    pub(crate) const fn max_retries(&self) -> u32 {
+    /// How often a request is sent again.
+    #[must_use]
+    pub const fn max_retries(&self) -> u32 {
         self.max_retries
     }
 
     /// How long one attempt of a request may take.
-    pub(crate) const fn attempt(&self) -> AttemptTimeout {
+    #[must_use]
+    pub const fn attempt(&self) -> AttemptTimeout {
         self.attempt
     }
 
     /// How long a request for rows may take, with all of its attempts and the waits between them. Where credentials have to be
     /// fetched for it, that comes on top.
-    pub(crate) fn longest_request(&self) -> Duration {
+    #[must_use]
+    pub fn longest_request(&self) -> Duration {
         longest_request(self.attempt.of_rows(), self.max_retries)
     }
 
     /// One conditional write on one row, with the row in either reply.
-    pub(crate) async fn update(&self, update: &Update, if_ambiguous: IfAmbiguous) -> Result<Written, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn update(&self, update: &Update, if_ambiguous: IfAmbiguous) -> Result<Written, StoreError> {
         self.update_noting(update, if_ambiguous, &mut false).await
     }
 
     /// As [`update`](Self::update); notes whether a try before the one that was answered may have been applied.
-    pub(crate) async fn update_noting(
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn update_noting(
         &self,
         update: &Update,
         if_ambiguous: IfAmbiguous,
@@ -188,7 +226,10 @@ impl Store {
     }
 
     /// Makes a row.
-    pub(crate) async fn put(&self, put: &Put) -> Result<Written, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn put(&self, put: &Put) -> Result<Written, StoreError> {
         let request = || translate::put(&self.dynamo, &self.table, put).send();
         match self.retrying(Operation::PutItem, IfAmbiguous::SendAgain, request).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
@@ -197,7 +238,10 @@ impl Store {
     }
 
     /// Removes a row; notes whether a try before the one that was answered may have been applied.
-    pub(crate) async fn delete_noting(&self, delete: &Delete, maybe_applied: &mut bool) -> Result<Written, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn delete_noting(&self, delete: &Delete, maybe_applied: &mut bool) -> Result<Written, StoreError> {
         let request = || translate::delete(&self.dynamo, &self.table, delete).send();
         match self.retrying_noting(Operation::DeleteItem, IfAmbiguous::SendAgain, request, maybe_applied).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
@@ -205,8 +249,11 @@ impl Store {
         }
     }
 
-    /// Removes a row, whatever it holds.
-    pub(crate) async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
+    /// Removes a row, whatever it holds, and returns it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
             let request = self.dynamo.delete_item().table_name(&self.table).return_values(ReturnValue::AllOld);
             let request = request.return_consumed_capacity(TOLD);
@@ -218,12 +265,18 @@ impl Store {
 
     /// Sends a transaction. What never arrived or never answered is sent again under the same token, which makes it one
     /// transaction for DynamoDB; a cancellation comes back with its reasons, for the caller to judge.
-    pub(crate) async fn transact(&self, transaction: &Transaction) -> Result<Transacted, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn transact(&self, transaction: &Transaction) -> Result<Transacted, StoreError> {
         self.transact_noting(transaction, &mut false).await
     }
 
     /// As [`transact`](Self::transact); notes whether a try before the one that was answered may have been applied.
-    pub(crate) async fn transact_noting(
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn transact_noting(
         &self,
         transaction: &Transaction,
         maybe_applied: &mut bool,
@@ -243,7 +296,7 @@ impl Store {
     }
 
     /// Waits before the next try of whatever just met a conflict.
-    pub(crate) async fn back_off(&self, attempt: u32) {
+    pub async fn back_off(&self, attempt: u32) {
         tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
     }
 

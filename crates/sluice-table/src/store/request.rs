@@ -16,7 +16,7 @@ use tracing::{Instrument as _, Span};
 
 use super::error::fate;
 use super::{Answer, Operation, Store};
-use crate::metrics::requests::{Ended, ended};
+use crate::requests::{Ended, ended};
 use crate::retry::Fate;
 use crate::span;
 

@@ -49,7 +49,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer, or its replies take over 3 s.
-    pub(crate) async fn time(&self) -> Result<Timestamp, StoreError> {
+    pub async fn time(&self) -> Result<Timestamp, StoreError> {
         if let Some(now) = self.clock.known() {
             return Ok(now);
         }

@@ -3,42 +3,54 @@
 use std::borrow::Cow;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use sluice_core::Operand;
 use sluice_core::schema::KEY;
 
 use super::{Failed, IfAmbiguous, Item, Operation, Store, StoreError, TOLD, translate, value_text};
 
 /// A page of a scan.
 #[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) rows: Vec<Item>,
-    pub(crate) scanned: usize,
-    pub(crate) next: Option<Item>,
+pub struct Page {
+    /// The rows that passed the filter.
+    pub rows: Vec<Item>,
+    /// How many rows were read for it.
+    pub scanned: usize,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<Item>,
     /// What DynamoDB billed for it, where it says so.
-    pub(crate) read_units: Option<f64>,
+    pub read_units: Option<f64>,
 }
 
 /// Whether a scan sees every write that was answered before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Consistency {
+pub enum Consistency {
     /// It may miss the last second, at half the price.
     Eventual,
+    /// It sees them all.
     Strong,
 }
 
 /// What a scan asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Scan {
-    pub(crate) segment: i32,
-    pub(crate) segments: i32,
+pub struct Scan {
+    /// Which part of the table, from 0.
+    pub segment: i32,
+    /// Into how many parts the table is divided.
+    pub segments: i32,
     /// Empty for every row.
-    pub(crate) filter: Cow<'static, str>,
-    pub(crate) consistency: Consistency,
-    pub(crate) names: &'static [(&'static str, &'static str)],
-    pub(crate) values: Vec<(Cow<'static, str>, AttributeValue)>,
-    pub(crate) projection: Option<&'static str>,
+    pub filter: Cow<'static, str>,
+    /// Which writes it sees.
+    pub consistency: Consistency,
+    /// The attributes that its expressions name, by their placeholders.
+    pub names: &'static [(&'static str, &'static str)],
+    /// The values that its filter names, by their placeholders.
+    pub values: Vec<(Cow<'static, str>, Operand)>,
+    /// The attributes that are returned; `None` for all.
+    pub projection: Option<&'static str>,
     /// Most rows of a page; `None` for the megabyte that DynamoDB reads.
-    pub(crate) page: Option<i32>,
-    pub(crate) from: Option<Item>,
+    pub page: Option<i32>,
+    /// The row after which it begins; `None` for the first.
+    pub from: Option<Item>,
 }
 
 /// The most that DynamoDB takes in a `BatchGetItem`.
@@ -46,7 +58,10 @@ const KEYS_PER_BATCH: usize = 100;
 
 impl Store {
     /// Reads a row, strongly consistent.
-    pub(crate) async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
             let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
             let request = request.return_consumed_capacity(TOLD);
@@ -58,7 +73,10 @@ impl Store {
 
     /// Reads rows, strongly consistent, in no order; those that are not there, or that throttling kept back in every try, are
     /// left out.
-    pub(crate) async fn read_all(&self, keys: &[String]) -> Result<Vec<Item>, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn read_all(&self, keys: &[String]) -> Result<Vec<Item>, StoreError> {
         let mut rows = Vec::with_capacity(keys.len());
         let mut left = keys.to_vec();
         let mut attempt = 0;
@@ -86,12 +104,18 @@ impl Store {
     }
 
     /// Reads a page of the table.
-    pub(crate) async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
         self.scan_within(scan, IfAmbiguous::SendAgain).await
     }
 
     /// Reads a page of the table, and pays for it once at most: a page whose reply is lost is not asked for again.
-    pub(crate) async fn scan_once(&self, scan: &Scan) -> Result<Page, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError`] if no try was answered.
+    pub async fn scan_once(&self, scan: &Scan) -> Result<Page, StoreError> {
         self.scan_within(scan, IfAmbiguous::Stop).await
     }
 

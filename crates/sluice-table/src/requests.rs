@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ::metrics::Key;
 use aws_sdk_dynamodb::types::ConsumedCapacity;
+use sluice_core::ClockOffset;
 
-use super::names;
+use crate::metric as names;
 use crate::store::Operation;
 
 /// What came of one request.
@@ -66,6 +67,12 @@ pub(crate) fn ended(operation: Operation, ended: Ended, took: Duration) {
     if matches!(ended, Ended::Condition | Ended::Conflict | Ended::Throttled) {
         names::CONFLICTS.counter([operation.as_str().into(), ended.as_str().into()]).increment(1);
     }
+}
+
+/// Tells recorders how far DynamoDB's clock is from this process's.
+pub fn clock_offset(offset: ClockOffset) {
+    let size = Duration::from_micros(offset.micros().unsigned_abs()).as_secs_f64();
+    names::CLOCK_OFFSET.gauge([]).set(if offset.micros() < 0 { -size } else { size });
 }
 
 /// A request is sent again.
