@@ -10,14 +10,16 @@ use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::Limit;
 use crate::line::Line;
-use crate::plan::observe::VendorLimit;
 use crate::rate::Rate;
-use crate::recount::Note;
 use crate::schema::{CAPACITY, COST_PER_CALL, Exact, KEY, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
 use crate::statement::{Operand, Put, Statement};
 use crate::timestamp::Timestamp;
+use crate::vendor_limit::VendorLimit;
 
+pub(crate) mod note;
 mod read;
+
+use note::Note;
 
 /// A bucket as one reply of DynamoDB showed it.
 ///

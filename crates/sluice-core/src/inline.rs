@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::amount::{Amount, Cost};
-use crate::lease::LeaseId;
+use crate::dimension::Dimension;
+use crate::lease::{Lease, LeaseId, inline_key};
 use crate::limit::Limit;
 use crate::schema::{self, Exact, Fault, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
 use crate::timestamp::Timestamp;
@@ -25,6 +26,15 @@ pub struct InlineLease {
     pub cost: Cost,
     /// When it ends.
     pub ends: Exact<Timestamp>,
+}
+
+impl Lease {
+    /// An inline lease, for a list of all: its key is no row's.
+    #[must_use]
+    pub fn inline(dimension: Dimension, id: &LeaseId, lease: &InlineLease) -> Self {
+        let InlineLease { cost, ends } = lease.clone();
+        Self::listed(inline_key(&dimension, id.as_str()), dimension, cost, ends)
+    }
 }
 
 /// The leases in one bucket's row.

@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use crate::amount::Cost;
 use crate::dimension::Dimension;
-use crate::inline::InlineLease;
 use crate::schema::{
     self, CALLER, COST, CREATED_AT, DIMENSION, Exact, Field, KEY, LEASE_PREFIX, PURGE_AFTER_SECS, PURGE_AT, Row,
     RowError, TTL,
@@ -73,11 +72,9 @@ impl Lease {
         }
     }
 
-    /// An inline lease, for a list of all: its key is no row's.
-    #[must_use]
-    pub fn inline(dimension: Dimension, id: &LeaseId, lease: &InlineLease) -> Self {
-        let InlineLease { cost, ends } = lease.clone();
-        Self { key: inline_key(&dimension, id.as_str()), dimension, cost, created_at: None, ends, caller: None }
+    /// One that has no row of its own, for a list of all: its key is no row's.
+    pub(crate) const fn listed(key: String, dimension: Dimension, cost: Cost, ends: Exact<Timestamp>) -> Self {
+        Self { key, dimension, cost, created_at: None, ends, caller: None }
     }
 
     /// Reads a lease row. Who holds it and since when may be missing; what is needed to give it back may not.

@@ -48,6 +48,7 @@ mod statement;
 mod sweep_log;
 mod ticket;
 mod timestamp;
+mod vendor_limit;
 
 pub use admission::{Admission, Pressure, ShedReason, Standing, admit, retry_after};
 pub use amount::{Amount, Cost, CostError};
@@ -60,24 +61,25 @@ pub use heal::{HEAL_EVERY, HealMark, HealProgress, LONGEST_HEAL_SPACING, heal_pr
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::warning::LimitWarning;
-pub use limit::{Change, Limit, LimitError, LimitType};
+pub use limit::{Limit, LimitError, LimitType};
 pub use load::{
     Before, LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again,
     note_outlived, note_outlived_anew,
 };
-pub use plan::batch::{Batch, Claim, RateBatch, Starts};
+pub use plan::batch::{Batch, RateBatch, Starts};
+pub use plan::change::Change;
+pub use plan::claim::Claim;
 pub use plan::cool_down::cool_down;
-pub use plan::future_anchor::FutureAnchor;
 pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer,
     renew_inline,
 };
-pub use plan::observe::{Observation, OnLowerLimit, Remaining, VendorLimit, note_limit, on_lower_limit};
+pub use plan::observe::{Observation, OnLowerLimit, Remaining, note_limit, on_lower_limit};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Settle, Settling};
 pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, give_back, renew};
-pub use plan::{Factor, FactorError, NEVER, Plan, Reason, Refusal, Take};
+pub use plan::{Factor, FactorError, FutureAnchor, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};
 pub use rate::Rate;
 pub use reason::{CancellationReason, Verdict};
@@ -89,3 +91,4 @@ pub use sweep_log::{SweepLog, SweepRecord, SweepRecordError};
 pub use ticket::row::{Booked, Judgement, TicketRow};
 pub use ticket::{Ticket, TicketError, TicketId};
 pub use timestamp::{CLOCK_ERROR, CORRECTED_CLOCK_ERROR, Timestamp};
+pub use vendor_limit::VendorLimit;

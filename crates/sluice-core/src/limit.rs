@@ -1,17 +1,12 @@
-//! What a vendor allows, and how a bucket's row follows when that changes.
+//! What a vendor allows.
 
-use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
-use crate::bucket::Bucket;
 use crate::rate::Rate;
-use crate::schema::{CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
-use crate::statement::{Operand, Statement, Update};
-use crate::timestamp::Timestamp;
 
 pub(crate) mod warning;
 
@@ -188,101 +183,5 @@ impl Limit {
     pub fn share(&self, numerator: u32, denominator: u32) -> Option<Self> {
         let capacity = self.capacity.fraction(numerator, denominator);
         Self::checked(Self { capacity, rate: self.rate.fraction(numerator, denominator), ..*self }).ok()
-    }
-}
-
-/// Interleaving that the condition stops: another change of limits, or a caller's re-anchor, lands between the read and this
-/// write; the relative step would then be taken from another line. A spend in between is harmless and must not be in the way,
-/// so the version is not compared.
-static CHANGE_RATE: Statement = Statement::fixed(
-    "SET #T = #T + :d, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
-    "#A = :a AND #R = :r AND #C = :c AND #T <= :hi",
-    CHANGE_NAMES,
-);
-
-/// As above, where the bucket is full: the level is the capacity, whatever the line says.
-static CHANGE_RATE_FULL: Statement = Statement::fixed(
-    "SET #T = :T, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
-    "#A = :a AND #R = :r AND #C = :c AND #T > :hi",
-    CHANGE_NAMES,
-);
-
-const CHANGE_NAMES: &[(&str, &str)] = &[
-    ("#T", TOKENS),
-    ("#A", LAST_REFILL_AT),
-    ("#C", CAPACITY),
-    ("#R", REFILL_RATE),
-    ("#k", COST_PER_CALL),
-    ("#l", LIMIT_TYPE),
-    ("#v", VERSION),
-];
-
-/// Interleavings that the condition stops: two resizes from one reading would add the difference twice (C); the bucket was removed and made
-/// anew as a limit over time since, of the same capacity, and would gain tokens (l).
-static RESIZE: Statement = Statement::fixed(
-    "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#l = :l AND #C = :c",
-    &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
-);
-
-/// A change of a bucket's limits that keeps its level.
-pub struct Change;
-
-impl Change {
-    /// The write that gives `bucket` the limits `to` at `now`: a rate bucket keeps the level it has reached at the old rate
-    /// (re-anchored, relative), a concurrency bucket gains or loses free slots and may go below zero until holders release.
-    ///
-    /// # Errors
-    /// [`LimitError::KindChange`] between rate and concurrency.
-    pub fn plan(bucket: &Bucket, to: &Limit, now: Timestamp) -> Result<Update, LimitError> {
-        let from = bucket.limit();
-        if from.is_concurrent() != to.is_concurrent() {
-            return Err(LimitError::KindChange { from: from.limit_type(), to: to.limit_type() });
-        }
-        Ok(if to.is_concurrent() { Self::resize(bucket, to) } else { Self::rate(bucket, to, now) })
-    }
-
-    fn resize(bucket: &Bucket, to: &Limit) -> Update {
-        Update {
-            key: bucket.key(),
-            statement: Cow::Borrowed(&RESIZE),
-            values: alloc::vec![
-                (":d", Operand::number(to.capacity.minus(bucket.limit().capacity))),
-                (":C", Operand::number(to.capacity)),
-                (":k", Operand::number(to.cost_per_call)),
-                (":c", Operand::number(bucket.capacity_as_read())),
-                (":l", Operand::text(LimitType::Concurrent)),
-                (":0", Operand::number(0)),
-                (":1", Operand::number(1)),
-            ],
-        }
-    }
-
-    fn rate(bucket: &Bucket, to: &Limit, now: Timestamp) -> Update {
-        let from = bucket.limit();
-        // The anchor must move, so that a write planned before this change cannot pass after it.
-        let at = now.max(bucket.anchor().after(Duration::from_micros(1)));
-        let line = bucket.line();
-        let brim = from.capacity.minus(line.accrued_ceil(at));
-        let full = bucket.tokens() > brim;
-        let tokens =
-            if full { (":T", Operand::number(from.capacity)) } else { (":d", Operand::number(line.accrued_floor(at))) };
-        Update {
-            key: bucket.key(),
-            statement: Cow::Borrowed(if full { &CHANGE_RATE_FULL } else { &CHANGE_RATE }),
-            values: alloc::vec![
-                tokens,
-                (":t", Operand::number(at)),
-                (":C", Operand::number(to.capacity)),
-                (":R", Operand::number(to.rate)),
-                (":k", Operand::number(to.cost_per_call)),
-                (":l", Operand::text(to.limit_type)),
-                (":a", Operand::number(bucket.anchor_as_read())),
-                (":r", Operand::number(bucket.rate_as_read())),
-                (":c", Operand::number(bucket.capacity_as_read())),
-                (":hi", Operand::number(brim)),
-                (":1", Operand::number(1)),
-            ],
-        }
     }
 }

@@ -8,6 +8,8 @@ use crate::decimal::{self, DecimalError};
 use crate::timestamp::Timestamp;
 
 pub(crate) mod batch;
+pub(crate) mod change;
+pub(crate) mod claim;
 pub(crate) mod cool_down;
 pub(crate) mod future_anchor;
 pub(crate) mod inline;
@@ -30,6 +32,16 @@ pub struct Take {
     pub now: Timestamp,
     /// How far ahead it is willing to book a start; zero takes nothing that is not there yet.
     pub patience: Duration,
+}
+
+/// What a planner does with an anchor that lies further in the future than the errors of two clocks explain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FutureAnchor {
+    /// It stays: the time that the plan is made with may itself be wrong.
+    #[default]
+    Keep,
+    /// Who finds too little before it moves it back. Only for a time that is known to be DynamoDB's.
+    Repair,
 }
 
 /// What to do for a caller, judged from one reading of the bucket.

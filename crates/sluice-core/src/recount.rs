@@ -34,11 +34,10 @@ use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
+use crate::bucket::note::Note;
 use crate::inline::InlineLeases;
 use crate::limit::LimitType;
-use crate::schema::{
-    CAPACITY, CAPPED, COUNTED, DRIFT, DRIFT_SEEN_AT, Exact, LIMIT_TYPE, Row, TOKENS, VERSION, amount, timestamp,
-};
+use crate::schema::{CAPACITY, CAPPED, COUNTED, DRIFT, DRIFT_SEEN_AT, LIMIT_TYPE, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::Timestamp;
 
@@ -139,35 +138,6 @@ impl Drift {
     }
 }
 
-/// What an earlier sweep found, as it stands in the bucket's row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    drift: Exact<Amount>,
-    seen_at: Exact<Timestamp>,
-}
-
-impl Note {
-    /// One that cannot be read counts as none: what sweeps keep must not keep callers from a bucket. A number that is out of range
-    /// counts as zero, which says nothing and is noted over: the conditions of the recount ask for what stands there.
-    pub(crate) fn read(row: &impl Row) -> Option<Self> {
-        let drift = amount(row, DRIFT).or_else(|_| Exact::unread(row, DRIFT, Amount::ZERO)).ok()?;
-        let seen_at = timestamp(row, DRIFT_SEEN_AT);
-        let never = Timestamp::from_micros(0);
-        Some(Self { drift, seen_at: seen_at.or_else(|_| Exact::unread(row, DRIFT_SEEN_AT, never)).ok()? })
-    }
-
-    pub(crate) const fn drift(&self) -> Amount {
-        self.drift.get()
-    }
-
-    /// Whether it is of the sweep before and goes the same way.
-    fn says(&self, found: Amount, now: Timestamp) -> bool {
-        let noted = self.drift.get();
-        let is_same_way = noted != Amount::ZERO && is_negative(found) == is_negative(noted);
-        is_same_way && self.seen_at.get() >= now.before(OLDEST_NOTE)
-    }
-}
-
 /// What follows from a recount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -248,7 +218,7 @@ impl Correction {
             (None, Some(found)) => Self::Note(Self::note(first, found, now)),
             // Not confirmed, be it that nothing can be said: it takes two sweeps running.
             (Some(note), None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
-            (Some(note), Some(found)) if note.says(found, now) => Self::correct(first, last, note, found),
+            (Some(note), Some(found)) if confirms(note, found, now) => Self::correct(first, last, note, found),
             (Some(note), Some(found)) => {
                 let values = alloc::vec![(":d", Operand::number(found)), (":now", Operand::number(now))];
                 Self::Note(on(first, note, &NOTE_AGAIN, values))
@@ -306,6 +276,13 @@ fn on(first: &Bucket, note: &Note, statement: &'static Statement, mut values: Va
 /// T': slots that no lease with a row of its own holds, as far as the bucket's row says.
 fn free_or_inline(bucket: &Bucket) -> Amount {
     bucket.tokens().plus(bucket.inline().map_or(Amount::ZERO, InlineLeases::held))
+}
+
+/// Whether a note is of the sweep before, and goes the same way as what this one found.
+fn confirms(note: &Note, found: Amount, now: Timestamp) -> bool {
+    let noted = note.drift();
+    let is_same_way = noted != Amount::ZERO && is_negative(found) == is_negative(noted);
+    is_same_way && note.seen_at.get() >= now.before(OLDEST_NOTE)
 }
 
 fn is_negative(amount: Amount) -> bool {

@@ -5,19 +5,19 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::Bucket;
+use super::note::Note;
 use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
-use crate::plan::observe::VendorLimit;
 use crate::rate::Rate;
-use crate::recount::Note;
 use crate::schema::{
     self, ADMITTED, ADMITTED_INLINE, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED,
     LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError,
     TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::timestamp::Timestamp;
+use crate::vendor_limit::VendorLimit;
 
 impl Bucket {
     /// Reads a bucket row.

@@ -5,24 +5,14 @@
 //! condition that each of them still starts within its patience: `T >= S - x - patience * R` for every S.
 
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
-use crate::bucket::Bucket;
 use crate::line::Line;
+use crate::plan::Plan;
+use crate::plan::claim::{Claim, judge};
 use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner};
-use crate::plan::{NEVER, Plan, Reason, Refusal};
 use crate::prefetch::LEAST_CALLS;
 use crate::timestamp::Timestamp;
-
-/// One caller of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Tokens.
-    pub cost: Cost,
-    /// How far ahead it is willing to book a start; zero takes nothing that is not there yet.
-    pub patience: Duration,
-}
 
 /// What a write promises of the starts that it books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,23 +159,4 @@ fn worth_a_lot(amount: Amount, call: Cost) -> Amount {
         ..LEAST_CALLS => Amount::ZERO,
         calls => Amount::from_micros(calls * call),
     }
-}
-
-/// Whether the tokens of `line` up to `upto`, of which `claim` is the last, are there within its patience.
-pub(super) fn judge(bucket: &Bucket, line: Line, claim: Claim, upto: Amount, now: Timestamp) -> Plan<Amount> {
-    let capacity = bucket.limit().capacity();
-    if claim.cost.amount() > capacity {
-        return Plan::NeverSatisfiable { capacity };
-    }
-    if let Some(wait) = bucket.cooling_down(now) {
-        return Plan::Refuse(Refusal { wait, reason: Reason::CoolingDown });
-    }
-    if line.has(upto, now) {
-        return Plan::Write(upto);
-    }
-    let wait = line.reaches(upto).map_or(NEVER, |at| at.since(now));
-    if wait > claim.patience {
-        return Plan::Refuse(Refusal { wait, reason: Reason::Exhausted });
-    }
-    Plan::Write(upto)
 }

@@ -10,7 +10,7 @@
 //!
 //! - *Honest clocks never meet one.* Two clocks that err by `CLOCK_ERROR` at most differ by twice that at most, and an anchor is a clock:
 //!   where `A > now + 2 * CLOCK_ERROR`, the clock that set it, or the one that shows `now`, is wrong. The latter is why a repair takes
-//!   [`FutureAnchor::Repair`]: a machine that lags by an hour would take every anchor for one of the future. (One that has just resumed
+//!   [`FutureAnchor::Repair`](crate::FutureAnchor::Repair): a machine that lags by an hour would take every anchor for one of the future. (One that has just resumed
 //!   from a snapshot, and does not know it, sees no anchor of the future: what it remembers of the bucket is as old as its clock, and
 //!   the reply that shows it anything younger tells it the time.)
 //! - *The bound holds again from the wrong write on.* After it, and until the repair, the line rises for the wrong clock alone (what it
@@ -43,16 +43,6 @@ use crate::plan::{Plan, Reason, Refusal};
 use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, REPAIRED_AT, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
-
-/// What a planner does with an anchor that lies further in the future than the errors of two clocks explain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FutureAnchor {
-    /// It stays: the time that the plan is made with may itself be wrong.
-    #[default]
-    Keep,
-    /// Who finds too little before it moves it back. Only for a time that is known to be DynamoDB's.
-    Repair,
-}
 
 const NAMES: &[(&str, &str)] =
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#o", LOTS), ("#p", REPAIRED_AT)];

@@ -14,7 +14,6 @@
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
-use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::dimension::Dimension;
@@ -27,6 +26,7 @@ use crate::schema::{
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
+use crate::vendor_limit::VendorLimit;
 
 /// Interleavings that the condition stops: the bucket was full since the grant, or has other limits, so that its line is another one
 /// (A); another reply lowered it meanwhile, and this would lower it for the same calls again, or an older reply overwrite a newer
@@ -177,17 +177,6 @@ pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
     let adopts = i32::from(then == OnLowerLimit::Adopt);
     let values = alloc::vec![(":d", Operand::number(adopts))];
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&ADOPT_LIMITS), values }
-}
-
-/// A limit that a vendor reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VendorLimit {
-    /// Requests or tokens in each window; calls at once, for concurrency.
-    pub limit: Amount,
-    /// The window, in whole seconds; nothing, for concurrency.
-    pub window: Duration,
-    /// When it was reported.
-    pub at: Timestamp,
 }
 
 /// The write that notes, in the bucket's row, a limit that the vendor reports and that is lower than the bucket's.

@@ -1,0 +1,27 @@
+//! What the last sweep found amiss in a bucket, as it stands in the bucket's row until the next one confirms it.
+
+use crate::amount::Amount;
+use crate::schema::{DRIFT, DRIFT_SEEN_AT, Exact, Row, amount, timestamp};
+use crate::timestamp::Timestamp;
+
+/// What an earlier sweep found, as it stands in the bucket's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) drift: Exact<Amount>,
+    pub(crate) seen_at: Exact<Timestamp>,
+}
+
+impl Note {
+    /// One that cannot be read counts as none: what sweeps keep must not keep callers from a bucket. A number that is out of range
+    /// counts as zero, which says nothing and is noted over: the conditions of the recount ask for what stands there.
+    pub(crate) fn read(row: &impl Row) -> Option<Self> {
+        let drift = amount(row, DRIFT).or_else(|_| Exact::unread(row, DRIFT, Amount::ZERO)).ok()?;
+        let seen_at = timestamp(row, DRIFT_SEEN_AT);
+        let never = Timestamp::from_micros(0);
+        Some(Self { drift, seen_at: seen_at.or_else(|_| Exact::unread(row, DRIFT_SEEN_AT, never)).ok()? })
+    }
+
+    pub(crate) const fn drift(&self) -> Amount {
+        self.drift.get()
+    }
+}
