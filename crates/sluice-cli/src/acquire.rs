@@ -9,8 +9,8 @@ use serde_json::json;
 use sluice_sdk::{Client, Grant, Outcome, Released, Request, RetryIn};
 use tokio::time::{Instant, sleep_until};
 
-use crate::arguments::duration;
 use crate::connect::client;
+use crate::duration::duration;
 use crate::failure::{Ended, Failure, TRY_AGAIN};
 use crate::output::{self, GREEN, YELLOW};
 use crate::signals::stop_requested;

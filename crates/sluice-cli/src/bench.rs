@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Ended, Failure};
 
+mod buckets;
 mod chart;
 pub(crate) mod engine;
 mod histogram;

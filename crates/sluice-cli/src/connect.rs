@@ -31,7 +31,11 @@ pub(crate) fn log(asked_for: Option<&'static str>) {
     let level = level.as_deref().and_then(sluice_sdk::log_level).and_then(|level| level.parse().ok());
     let silent = asked_for.filter(|_| level.is_none()).map(|target| (target, LevelFilter::ERROR));
     let level = level.unwrap_or(LevelFilter::WARN);
-    let targets = Targets::new().with_target("sluice_sdk", level).with_target("sluice_table", level).with_target("sluice_cli", level).with_targets(silent);
+    let targets = Targets::new()
+        .with_target("sluice_sdk", level)
+        .with_target("sluice_table", level)
+        .with_target("sluice_cli", level)
+        .with_targets(silent);
     let registry = tracing_subscriber::registry().with(targets);
     if std::io::stderr().is_terminal() {
         registry.with(lines(std::io::stderr)).init();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use sluice_sdk::CoolDown;
 
-use crate::arguments::duration;
 use crate::connect::client;
+use crate::duration::duration;
 use crate::failure::Ended;
 use crate::output;
 

@@ -8,8 +8,8 @@ use sluice_sdk::core::schema::table_name;
 use sluice_sdk::core::{Bucket, Load};
 use sluice_sdk::{Client, StoreError, Survey};
 
-use crate::arguments::duration;
 use crate::connect::client;
+use crate::duration::duration;
 use crate::failure::Ended;
 use crate::output;
 use crate::view::MOST_PAGES;

@@ -8,7 +8,7 @@ use clap::Args;
 use sluice_history::{BucketFigures, Verdict, check_files};
 use sluice_sdk::core::Amount;
 
-use crate::arguments::duration;
+use crate::duration::duration;
 use crate::failure::Ended;
 use crate::output::{self, Align, GREEN, RED};
 

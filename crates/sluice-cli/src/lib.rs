@@ -10,6 +10,7 @@ mod cool_down;
 mod dashboard;
 mod demo;
 mod doctor;
+mod duration;
 mod failure;
 mod figures;
 mod history;

@@ -7,8 +7,8 @@ use clap::Args;
 use sluice_sdk::core::Amount;
 use sluice_sdk::{SweepOptions, SweepReport};
 
-use crate::arguments::duration;
 use crate::connect::client;
+use crate::duration::duration;
 use crate::failure::{Ended, Failure};
 use crate::output;
 use crate::signals::stop_requested;

@@ -8,8 +8,8 @@ use serde_json::json;
 use sluice_sdk::{Redeemed, Ticket};
 
 use crate::acquire::{hold_and_release, refuse};
-use crate::arguments::duration;
 use crate::connect::client;
+use crate::duration::duration;
 use crate::failure::Ended;
 use crate::output::{self, YELLOW};
 

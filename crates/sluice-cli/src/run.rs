@@ -8,8 +8,8 @@ use clap::Args;
 use sluice_sdk::SlotError;
 use tokio::process::Command;
 
-use crate::arguments::duration;
 use crate::connect::client;
+use crate::duration::duration;
 use crate::failure::{Ended, Failure, TRY_AGAIN};
 use crate::output::YELLOW;
 use crate::signals::{interrupted, terminated};

@@ -13,6 +13,7 @@ use crate::view::{Reader, interval};
 mod alerts;
 mod detail;
 mod figure;
+mod lines;
 mod list;
 mod live;
 mod once;

@@ -10,7 +10,7 @@ use sluice_testkit::EmbeddedDynamo;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::world::{many, plenty};
+use super::buckets::{many, plenty};
 use crate::failure::{Ended, Failure};
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedHttpC
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::Serialize;
 use sluice_sdk::core::schema::{self, KEY, table_name};
-use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Plan, Rate, RatePlanner, Take, Timestamp};
+use sluice_sdk::core::{Amount, Cost, Dimension, Limit, Plan, RatePlanner, Take, Timestamp};
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, metered};
 
@@ -186,28 +186,4 @@ pub(crate) fn sluice_at(endpoint: &str, meter: &Meter) -> ClientAt {
 pub(crate) struct ClientAt {
     pub(crate) settings: ClientBuilder,
     pub(crate) dynamo: aws_sdk_dynamodb::Client,
-}
-
-/// A requests limit of 600 a minute whose capacity no run uses up.
-pub(crate) fn plenty() -> Result<Limit, Failure> {
-    let capacity = Amount::from_tokens(1_000_000_000);
-    per_minute(LimitType::Requests, 600, capacity)
-}
-
-/// As much as `plenty` holds in the beginning: not full, so that the bucket is neither refused nor spilling over.
-pub(crate) const PLENTY: Amount = Amount::from_tokens(900_000_000);
-
-pub(crate) fn per_minute(limit_type: LimitType, tokens: i32, capacity: Amount) -> Result<Limit, Failure> {
-    let rate = Rate::per(Amount::from_tokens(tokens), Duration::from_secs(60));
-    let rate = rate.ok_or_else(|| Failure::new("no such rate"))?;
-    Ok(Limit::rate(limit_type, capacity, rate, Cost::ONE)?)
-}
-
-pub(crate) fn slots(slots: i32) -> Result<Limit, Failure> {
-    Ok(Limit::concurrent(Amount::from_tokens(slots), Cost::ONE)?)
-}
-
-/// The name of one of many buckets.
-pub(crate) fn many(n: usize) -> Result<Dimension, Failure> {
-    Ok(Dimension::new(&format!("vendor{n}#rpm"))?)
 }

@@ -7,7 +7,7 @@ use sluice_sdk::core::Timestamp;
 use sluice_sdk::{Client, StoreError, Survey};
 use tokio::time::Instant;
 
-use crate::arguments::duration;
+use crate::duration::duration;
 
 /// Surveys the table, again and again.
 #[derive(Debug)]

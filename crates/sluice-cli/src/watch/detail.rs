@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
+use super::lines::lines;
 use super::list::{remarks, used};
-use super::screen::lines;
 use super::words::{self, amount, count, cut, id, rate, relative, span};
 use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, View};
 

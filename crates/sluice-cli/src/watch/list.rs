@@ -6,8 +6,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
-use super::screen::{Screen, lines};
-use super::sort::{shown, wait};
+use super::lines::lines;
+use super::sort::{Sort, shown, wait};
 use super::words::{self, Cut, amount, rate};
 use crate::view::{BucketView, Picture, View};
 
@@ -55,26 +55,37 @@ impl Widths {
     }
 }
 
+/// Which buckets the list shows, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'a> {
+    pub(super) filter: &'a str,
+    pub(super) sort: Sort,
+    /// The bucket under the cursor.
+    pub(super) selected: Option<&'a str>,
+    /// A frame as text has no cursor.
+    pub(super) is_live: bool,
+}
+
 fn level(bucket: &BucketView) -> String {
     format!("{}/{}", amount(bucket.level), amount(bucket.capacity))
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, picture: &Picture, screen: &Screen, now: f64) {
-    let buckets = shown(&picture.buckets, &screen.filter, screen.sort, now);
-    let widths = Widths::of(area.width, &buckets, screen.is_live);
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, picture: &Picture, rows: &Rows<'_>, now: f64) {
+    let Rows { filter, sort, selected, is_live } = *rows;
+    let buckets = shown(&picture.buckets, filter, sort, now);
+    let widths = Widths::of(area.width, &buckets, is_live);
     let [head, body] = [Rect { height: area.height.min(1), ..area }, below(area)];
     lines(buffer, head, [header(widths)]);
     if buckets.is_empty() {
-        lines(buffer, body, [Line::styled(empty(picture, &screen.filter), FAINT)]);
+        lines(buffer, body, [Line::styled(empty(picture, filter), FAINT)]);
         return;
     }
-    let at =
-        screen.selected.as_ref().and_then(|name| buckets.iter().position(|bucket| bucket.name == *name)).unwrap_or(0);
+    let at = selected.and_then(|name| buckets.iter().position(|bucket| bucket.name == name)).unwrap_or(0);
     // The cursor stays on the screen.
     let first = (at + 1).saturating_sub(usize::from(body.height));
     let rows = buckets.iter().enumerate().skip(first).map(|(n, bucket)| {
-        let selected = n == at && screen.is_live;
-        row(view, bucket, widths, selected, picture.at, now)
+        let is_selected = n == at && is_live;
+        row(view, bucket, widths, is_selected, picture.at, now)
     });
     lines(buffer, body, rows);
 }

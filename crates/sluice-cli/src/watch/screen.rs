@@ -6,6 +6,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::figure::{FAINT, STRONG};
+use super::lines::{line, lines};
+use super::list::Rows;
 use super::sort::{Sort, shown};
 use super::{alerts, detail, list};
 use crate::view::{Picture, View};
@@ -86,7 +88,7 @@ impl Screen {
         match (&self.page, &view.picture) {
             (Page::Help, _) => help(buffer, page),
             (_, None) => line(buffer, page, &Line::styled(" reading the table …", FAINT)),
-            (Page::List, Some(picture)) => list::draw(buffer, page, view, picture, self, now),
+            (Page::List, Some(picture)) => list::draw(buffer, page, view, picture, &self.list(), now),
             (Page::Bucket(name), Some(picture)) => detail::draw(buffer, page, view, picture, name, self.scrolled, now),
         }
         if let Some(picture) = &view.picture {
@@ -95,6 +97,12 @@ impl Screen {
         if self.is_live {
             line(buffer, keys, &self.keys());
         }
+    }
+
+    /// Which rows the list shows.
+    fn list(&self) -> Rows<'_> {
+        let Self { filter, sort, selected, is_live, .. } = self;
+        Rows { filter, sort: *sort, selected: selected.as_deref(), is_live: *is_live }
     }
 
     fn keys(&self) -> Line<'static> {
@@ -223,24 +231,4 @@ fn help(buffer: &mut Buffer, area: Rect) {
     let rows =
         HELP.iter().map(|(key, what)| Line::from_iter([Span::styled(format!("  {key:<12} "), STRONG), (*what).into()]));
     lines(buffer, area, rows);
-}
-
-/// Draws one line at the top of `area`, and says where it is cut off.
-pub(super) fn line(buffer: &mut Buffer, area: Rect, line: &Line<'_>) {
-    if area.is_empty() {
-        return;
-    }
-    buffer.set_line(area.x, area.y, line, area.width);
-    if line.width() > usize::from(area.width)
-        && let Some(last) = buffer.cell_mut((area.right() - 1, area.y))
-    {
-        last.set_symbol("…");
-    }
-}
-
-/// Draws as many lines as there is room for.
-pub(super) fn lines<'a>(buffer: &mut Buffer, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
-    for (row, one) in (area.y..area.bottom()).zip(lines) {
-        buffer.set_line(area.x, row, &one, area.width);
-    }
 }

@@ -1,6 +1,7 @@
 use super::*;
+use crate::bench::buckets::{PLENTY, plenty, slots};
 use crate::bench::measure::{Case, compare};
-use crate::bench::world::{PLENTY, World, plenty, slots};
+use crate::bench::world::World;
 
 const LENGTH: Duration = Duration::from_millis(1_500);
 

@@ -6,10 +6,11 @@ use sluice_sdk::{ClientBuilder, Leases};
 
 use super::processes::case_name;
 use super::{Plan, in_virtual_time};
+use crate::bench::buckets::slots;
 use crate::bench::load::{Contestant, Load, WhenRefused};
 use crate::bench::measure::{Case, Measure, compare};
 use crate::bench::system::{InLine, Sluice};
-use crate::bench::world::{Stage, World, slots};
+use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
 
 const CALLERS: usize = 64;

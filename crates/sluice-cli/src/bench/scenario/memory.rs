@@ -14,10 +14,11 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::Plan;
+use crate::bench::buckets::many;
 use crate::bench::engine::Engine;
 use crate::bench::measure::{Case, Measure, Used};
 use crate::bench::process::resident_kb;
-use crate::bench::world::{ClientAt, Stage, many, sluice_at};
+use crate::bench::world::{ClientAt, Stage, sluice_at};
 use crate::failure::{Ended, Failure};
 
 /// Buckets that one client is made to know.

@@ -7,11 +7,12 @@ use governor::{Quota, RateLimiter};
 use tokio::time::Instant;
 
 use super::{Plan, on_one_thread};
+use crate::bench::buckets::{PLENTY, plenty};
 use crate::bench::histogram::Histogram;
 use crate::bench::measure::{Case, Measure, Used};
 use crate::bench::process::processor_time;
 use crate::bench::system::{Answer, System};
-use crate::bench::world::{PLENTY, Stage, World, plenty};
+use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
 
 const CASE: Case<'static> = Case { scenario: "prefetch", name: "1 caller on one core", callers: 1 };

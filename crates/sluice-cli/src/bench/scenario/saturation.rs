@@ -10,11 +10,12 @@ use sluice_sdk::core::{Amount, LimitType, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::{Plan, in_virtual_time};
+use crate::bench::buckets::per_minute;
 use crate::bench::load::Tally;
 use crate::bench::measure::{Case, Measure, Used};
 use crate::bench::reference::Reference;
 use crate::bench::system::{Answer, Sluice, System};
-use crate::bench::world::{Stage, World, per_minute};
+use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
 
 /// Tokens a minute, processes, callers in each.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{Plan, in_virtual_time};
+use crate::bench::buckets::{PLENTY, plenty};
 use crate::bench::load::{Contestant, Load, WhenRefused};
 use crate::bench::measure::{Case, Measure, compare};
-use crate::bench::world::{PLENTY, World, plenty};
+use crate::bench::world::World;
 use crate::failure::Failure;
 
 const CALLERS: usize = 64;
