@@ -14,8 +14,8 @@ use crate::outcome::Outcome;
 use crate::prefetch;
 use crate::request::{Request, RequestError};
 use crate::span;
-use sluice_table::StoreError;
 use crate::ticket;
+use sluice_table::StoreError;
 
 /// Why an acquire could not be judged.
 #[derive(Clone, Debug, thiserror::Error)]

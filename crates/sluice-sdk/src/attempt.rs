@@ -18,9 +18,9 @@ use crate::load;
 use crate::metrics;
 use crate::outcome::{Outcome, RetryIn, RetryReason};
 use crate::request::Ask;
+use crate::waiting::{Patience, Setback};
 use sluice_table::Backoff;
 use sluice_table::{Attributes, Item, StoreError};
-use crate::waiting::{Patience, Setback};
 
 mod apart;
 mod fresh;

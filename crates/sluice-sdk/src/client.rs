@@ -7,7 +7,6 @@ use sluice_core::{Bucket, Dimension, FutureAnchor, RatePlanner, Timestamp};
 
 use crate::admission::AdmissionMode;
 use crate::cache::{Cache, Entry};
-use sluice_table::Clock;
 use crate::config::{
     Config, ConfigError, LONGEST, LONGEST_ATTEMPT, Leases, MOST_RETRIES, OnUnavailable, SHORTEST_ATTEMPT,
 };
@@ -15,9 +14,10 @@ use crate::fallback::Fallback;
 use crate::gauges::Publishing;
 use crate::heal::{HealBudget, Healing};
 use crate::lease_ids::LeaseIds;
+use crate::tracker::Trackers;
+use sluice_table::Clock;
 use sluice_table::metric::describe_metrics;
 use sluice_table::{DynamoClient, SdkConfig, Settings, Store, StoreError, client_of, environment};
-use crate::tracker::Trackers;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
 ///

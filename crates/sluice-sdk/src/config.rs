@@ -7,10 +7,10 @@ use sluice_core::schema::{ENVIRONMENTS, table_name};
 use sluice_core::{Dimension, Factor};
 
 use crate::admission::AdmissionMode;
-use sluice_table::Clock;
 use crate::heal::HealBudget;
 use crate::lease_ids::LeaseIds;
 use sluice_table::ATTEMPT_TIMEOUT;
+use sluice_table::Clock;
 
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);

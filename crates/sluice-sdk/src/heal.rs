@@ -22,8 +22,8 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::metrics;
 use crate::outcome::{RetryIn, RetryReason};
-use sluice_table::StoreError;
 use crate::sweep::heal_inline;
+use sluice_table::StoreError;
 
 mod budget;
 mod due;

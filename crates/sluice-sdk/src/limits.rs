@@ -2,8 +2,8 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit, Operand,
-    on_lower_limit,
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
+    Operand, on_lower_limit,
 };
 
 use crate::acquire::AcquireError;

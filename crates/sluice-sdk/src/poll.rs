@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::outcome::RetryReason;
-use sluice_table::{Backoff, random_up_to};
 use crate::waiting::Setback;
+use sluice_table::{Backoff, random_up_to};
 
 /// The shortest pause between two looks at a full bucket.
 const SHORTEST: Duration = Duration::from_millis(5);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use sluice_core::Timestamp;
 
 use crate::client::Client;
-use sluice_table::Clock;
 use crate::grant::Grant;
+use sluice_table::Clock;
 use sluice_table::Store;
 
 mod cleaning;

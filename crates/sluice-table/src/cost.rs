@@ -7,9 +7,9 @@ use sluice_core::Timestamp;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::operation::Operation;
 use crate::requests::{self, Ended, Units};
 use crate::span;
-use crate::store::Operation;
 use crate::table_clock::TableClock;
 
 /// The most that a request may pay for being counted where nobody listens, in nanoseconds.

@@ -11,6 +11,7 @@ mod cost;
 mod create;
 mod dates;
 pub mod metric;
+mod operation;
 mod requests;
 mod retry;
 mod span;
@@ -23,7 +24,7 @@ pub use create::{CreateTableError, create_table};
 pub use requests::clock_offset as tell_clock_offset;
 pub use retry::{Backoff, random_up_to};
 pub use store::{
-    ATTEMPT_TIMEOUT, AttemptTimeout, Attributes, Cancelled, Consistency, IfAmbiguous, Item, Page, Scan, Settings, Store, StoreError,
-    Transacted, Transaction, Tries, Written, row_key, value_text,
+    ATTEMPT_TIMEOUT, AttemptTimeout, Attributes, Cancelled, Consistency, IfAmbiguous, Item, Page, Scan, Settings,
+    Store, StoreError, Transacted, Transaction, Tries, Written, row_key, value_text,
 };
 pub use table_clock::TableClock;

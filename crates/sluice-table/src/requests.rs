@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::ConsumedCapacity;
 use sluice_core::ClockOffset;
 
 use crate::metric as names;
-use crate::store::Operation;
+use crate::operation::Operation;
 
 /// What came of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

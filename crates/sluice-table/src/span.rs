@@ -3,7 +3,7 @@
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::store::Operation;
+use crate::operation::Operation;
 
 /// Around one request to DynamoDB, as OpenTelemetry has it for databases and for DynamoDB
 /// (<https://opentelemetry.io/docs/specs/semconv/db/dynamodb/>).

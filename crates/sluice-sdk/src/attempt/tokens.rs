@@ -18,8 +18,8 @@ use crate::grant::{Part, Parts};
 use crate::lane::{Lane, NoAnswer, Patient, Seat, Service, Turn, Waiting, stay};
 use crate::poll::Poll;
 use crate::prefetch;
-use sluice_table::{IfAmbiguous, Item, Written};
 use crate::waiting::Setback;
+use sluice_table::{IfAmbiguous, Item, Written};
 
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
 type TokenTurn = Turn<TokenAsk, Answer>;

@@ -13,8 +13,8 @@ use crate::client::Inner;
 use crate::config::Leases;
 use crate::poll::{Company, Poll};
 use crate::request::Ask;
-use sluice_table::StoreError;
 use crate::waiting::Setback;
+use sluice_table::StoreError;
 
 /// Looks up the bucket of every dimension, reading those never seen before.
 pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {

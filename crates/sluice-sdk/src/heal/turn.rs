@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::budget::HealBudget;
 use crate::client::Inner;
 use crate::metrics;
-use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 use crate::sweep::{HealPage, HealedPage, Next, ROWS_PER_PAGE};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// All processes that want slots wait for the same instant. They try within so many milliseconds after it,
 /// and most of them find that another has begun its turn.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
-use sluice_core::{CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, Timestamp, inline_key};
+use sluice_core::{
+    CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, Timestamp, inline_key,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 

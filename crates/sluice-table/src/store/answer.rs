@@ -10,7 +10,8 @@ use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types;
 use sluice_core::{CancellationReason, Verdict};
 
-use super::{Cancelled, Item, StoreError, Written};
+use super::error::StoreError;
+use super::written::{Cancelled, Item, Written};
 use crate::requests::Ended;
 
 /// A request without a plain reply.

@@ -14,8 +14,10 @@ use aws_sdk_dynamodb::types::ConsumedCapacity;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use super::answer::Answer;
+use super::connection::Store;
 use super::error::fate;
-use super::{Answer, Operation, Store};
+use crate::operation::Operation;
 use crate::requests::{Ended, ended};
 use crate::retry::Fate;
 use crate::span;

@@ -1,47 +1,16 @@
 //! DynamoDB's time for what is about to be written: at once if it is known, else after a read that all callers share.
 
-use std::sync::{Mutex, PoisonError};
-
 use sluice_core::Timestamp;
 use sluice_core::schema::DIRECTORY_KEY;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{Store, StoreError};
+use super::connection::Store;
+use super::error::StoreError;
+use super::learning::Role;
 
 /// Rounds that are tried, of a read of this caller or another's. One is enough, unless this machine's clock is set right after the reply,
 /// the reply takes too long, or the caller that reads leaves.
 const ROUNDS: u32 = 3;
-
-/// The read that is under way to learn the time, if one is. When the clocks of a fleet are set at once, each of its processes asks once.
-#[derive(Debug, Default)]
-pub(super) struct Learning(Mutex<Option<watch::Receiver<Option<Outcome>>>>);
-
-/// What became of a read: an error that told no time.
-type Outcome = Result<(), StoreError>;
-
-/// What a caller does for the time.
-enum Role {
-    Reads(watch::Sender<Option<Outcome>>),
-    Waits(watch::Receiver<Option<Outcome>>),
-}
-
-impl Learning {
-    /// A caller that has `waited` in vain for the read that is under way begins another: nobody may drive that one any more. Others who
-    /// waited for it share the new one.
-    fn role(&self, waited: Option<&watch::Receiver<Option<Outcome>>>) -> Role {
-        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // That of a caller that left is closed without an outcome.
-        let is_stuck = |read: &watch::Receiver<_>| waited.is_some_and(|waited| waited.same_channel(read));
-        let shared = under_way.as_ref().filter(|read| !is_stuck(read) && matches!(read.has_changed(), Ok(false)));
-        if let Some(read) = shared {
-            return Role::Waits(read.clone());
-        }
-        let (tells, read) = watch::channel(None);
-        *under_way = Some(read);
-        Role::Reads(tells)
-    }
-}
 
 impl Store {
     /// DynamoDB's time, for what is about to be written. At once, unless it is not known: then after a read of the table. Callers

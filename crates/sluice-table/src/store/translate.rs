@@ -9,13 +9,17 @@ use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeysAndAttributes, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    AttributeValue, KeysAndAttributes, ReturnConsumedCapacity, ReturnValue, ReturnValuesOnConditionCheckFailure,
+    TransactWriteItem,
 };
 use sluice_core::schema::{Field, KEY, Row};
 use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
 
-use super::read::{Consistency, Scan};
-use super::{Item, TOLD};
+use super::scan::{Consistency, Scan};
+use super::written::Item;
+
+/// What each reply tells of the units that it cost.
+pub(super) const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
 
 /// A row of the AWS SDK, for core to read.
 #[derive(Debug)]

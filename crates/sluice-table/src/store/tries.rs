@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Store;
+use super::connection::Store;
 
 /// At most so many tries, of which none begins after the longest time of one request: with the last, they end within two.
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use crate::heal;
 use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::outcome::RetryIn;
-use sluice_table::{IfAmbiguous, Written};
 use crate::waiting::Setback;
+use sluice_table::{IfAmbiguous, Written};
 
 /// The callers of one write, in order.
 pub(super) struct Batch<'a> {

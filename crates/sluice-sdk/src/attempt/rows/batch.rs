@@ -20,8 +20,8 @@ use crate::heal;
 use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::outcome::RetryIn;
-use sluice_table::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
 use crate::waiting::Setback;
+use sluice_table::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
 
 /// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;

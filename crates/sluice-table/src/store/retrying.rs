@@ -1,0 +1,82 @@
+//! The one loop that sends a request again.
+
+use std::sync::atomic::Ordering;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+use super::answer::{Answer, Failed};
+use super::connection::Store;
+use super::error;
+use super::request::Reply;
+use super::written::IfAmbiguous;
+use crate::operation::Operation;
+use crate::requests::retried;
+use crate::retry::{Backoff, Fate, random_up_to};
+
+impl Store {
+    /// Waits before the next try of whatever just met a conflict.
+    pub async fn back_off(&self, attempt: u32) {
+        tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
+    }
+
+    pub(super) async fn retrying<T, E, Send>(
+        &self,
+        operation: Operation,
+        if_ambiguous: IfAmbiguous,
+        send: impl Fn() -> Send,
+    ) -> Result<T, Failed>
+    where
+        Send: Future<Output = Result<T, SdkError<E>>>,
+        T: Reply,
+        E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
+    {
+        self.retrying_noting(operation, if_ambiguous, send, &mut false).await
+    }
+
+    /// The one loop that sends a request again.
+    pub(super) async fn retrying_noting<T, E, Send>(
+        &self,
+        operation: Operation,
+        if_ambiguous: IfAmbiguous,
+        send: impl Fn() -> Send,
+        maybe_applied: &mut bool,
+    ) -> Result<T, Failed>
+    where
+        Send: Future<Output = Result<T, SdkError<E>>>,
+        T: Reply,
+        E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
+    {
+        // A request that was signed by a wrong clock is not counted as a try: its reply tells the time.
+        let mut was_skewed = false;
+        for attempt in 0.. {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            // On the heap: it is large, and nested deeper than the compiler takes in the futures of those who call it.
+            let error = match self.send_once(operation, attempt, Box::pin(send())).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            if let SdkError::ServiceError(context) = &error
+                && let Some(answer) = context.err().answer()
+            {
+                return Err(answer);
+            }
+            if !was_skewed && error::is_clock_skew(&error) {
+                was_skewed = true;
+                retried(operation);
+                continue;
+            }
+            let fate = error::fate(&error);
+            *maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
+            let stop = !fate.is_transient()
+                || attempt >= self.max_retries + u32::from(was_skewed)
+                || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
+            if stop {
+                return Err(Failed::Store(error::describe(operation.as_str(), &self.table, *maybe_applied, error)));
+            }
+            retried(operation);
+            tracing::debug!(event = "dynamodb.retry", operation = operation.as_str(), attempt, ?fate);
+            self.back_off(attempt).await;
+        }
+        unreachable!("the loop returns")
+    }
+}
