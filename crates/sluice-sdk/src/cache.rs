@@ -1,9 +1,10 @@
 //! What the process last saw of each bucket. It saves reads, and may refuse; it never grants.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Bucket, Cost, Dimension, Limit, Remaining, Timestamp};
 
 use crate::admission::Watched;
@@ -324,7 +325,7 @@ impl Entry {
 
 /// The data under these locks is replaced whole, so that a panic elsewhere cannot leave it half done.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

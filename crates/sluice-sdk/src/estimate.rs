@@ -1,13 +1,13 @@
 //! What a call will most likely use, from what calls of its kind used.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod histogram;
 #[cfg(test)]
 mod tests;
 
 use histogram::Histogram;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Settings of a [`TokenEstimator`].
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl TokenEstimator {
 
     /// Nothing under the lock can panic half way.
     fn kinds(&self) -> MutexGuard<'_, Kinds> {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kinds.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! What is granted while DynamoDB is out, if anything: a share of each limit, counted in the process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_core::{Bucket, Cost, Dimension, Factor, Plan, RatePlanner, RateReceipt, SlotPlanner, Take, Timestamp};
 
 use crate::attempt::refused;
@@ -40,7 +41,7 @@ impl Fallback {
         now: Timestamp,
         patience: Duration,
     ) -> Option<Outcome> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() >= inner.config.max_buckets {
             // A full one is as one that was never met.
             buckets.retain(|_, bucket| bucket.level(now) < bucket.limit().capacity());
@@ -80,7 +81,7 @@ impl Fallback {
 
     /// A holder is done: its slots are free again. Rate tokens stay spent.
     pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if let Some(bucket) = buckets.get_mut(dimension)
             && bucket.limit().is_concurrent()
         {

@@ -1,9 +1,10 @@
 //! Gauges of buckets that nobody uses just now: a task that reads their rows and tells what they hold.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_core::schema::KEY;
 use sluice_core::{Bucket, Load};
 use tokio::task::JoinHandle;
@@ -49,7 +50,7 @@ impl Client {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn publish_gauges(&self, every: Duration) -> Gauges {
-        let mut publishing = self.inner.publishing.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut publishing = self.inner.publishing.0.lock();
         // A task that went down with its runtime does not count.
         if let Some(task) = publishing.upgrade().filter(|task| !task.0.is_finished()) {
             return Gauges { _task: task };

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::sync::{Arc, AtomicBool, Instant, Mutex, MutexGuard, Notify, Ordering, PoisonError, oneshot, timeout_at};
+use crate::sync::{Arc, AtomicBool, Instant, Mutex, MutexGuard, Notify, Ordering, oneshot, timeout_at};
 use crate::waiting::Setback;
 
 mod alone;
@@ -225,7 +225,7 @@ impl<Q, A> Lane<Q, A> {
 
     /// No panic while it is locked leaves it half done.
     fn line(&self) -> MutexGuard<'_, Line<Q, A>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock()
     }
 }
 

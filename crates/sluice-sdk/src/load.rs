@@ -1,9 +1,10 @@
 //! What the process knows of the load of a concurrency bucket: its load row as last seen, and who waits here.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_core::{Amount, Bucket, Cost, Load, NO_SLOT_WAIT, Reason, Refusal, Timestamp};
 use tokio::time::Instant;
 
@@ -46,27 +47,27 @@ pub(crate) struct InLine {
 impl LoadSeen {
     /// The load row as seen within `span`.
     pub(crate) fn within(&self, span: Duration, now: Timestamp) -> Option<Arc<Load>> {
-        let seen = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.row.lock();
         let (load, seen_at) = seen.as_ref()?;
         (now.since(*seen_at) <= span).then(|| Arc::clone(load))
     }
 
     /// The load row as last seen, however long ago.
     pub(crate) fn last(&self) -> Option<Arc<Load>> {
-        let seen = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.row.lock();
         seen.as_ref().map(|(load, _)| Arc::clone(load))
     }
 
     /// How many processes of the fleet wait for slots of the bucket, or were refused of late, this one among them. `None` if this
     /// process has not noted itself within [`CROWD_KNOWN_FOR`], as with `SLUICE_SELF_HEAL=off` or without the right to.
     pub(crate) fn crowd(&self) -> Option<u32> {
-        let (crowd, at) = (*self.crowd.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (crowd, at) = (*self.crowd.lock())?;
         (at.elapsed() <= CROWD_KNOWN_FOR).then_some(crowd)
     }
 
     /// Takes in the crowd that a note of this process found.
     pub(crate) fn saw_crowd(&self, crowd: u32) {
-        *self.crowd.lock().unwrap_or_else(PoisonError::into_inner) = Some((crowd, Instant::now()));
+        *self.crowd.lock() = Some((crowd, Instant::now()));
     }
 
     /// What those want who wait in this process.
@@ -81,7 +82,7 @@ impl Entry {
     pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
         let load =
             Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
-        let mut seen = self.load.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.load.row.lock();
         *seen = Some((Arc::clone(&load), now));
         load
     }

@@ -1,9 +1,10 @@
 //! Prefetch: a process keeps some tokens in stock, so that most grants take no request and no line.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE_BY};
 
 use crate::cache::{Entry, Reading};
@@ -63,7 +64,7 @@ impl Stock {
 
     /// No panic while it is locked leaves it half done.
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

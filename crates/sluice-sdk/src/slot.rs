@@ -1,9 +1,10 @@
 //! Slots: book a start, wait for it, run the call, and give back what it held however that ends.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_core::{Amount, Dimension, Timestamp};
 use sluice_vendors::Headers;
 use tokio::time::{Instant, timeout_at};
@@ -98,7 +99,7 @@ impl Slot {
             return Err(SettleError::Concurrency(slots.clone()));
         }
         let mark = self.mark(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
-        self.state.used.lock().unwrap_or_else(PoisonError::into_inner).push((mark.dimension.clone(), used));
+        self.state.used.lock().push((mark.dimension.clone(), used));
         Ok(())
     }
 
@@ -279,7 +280,7 @@ impl SlotBuilder {
             () = grant.keep_alive(self.holding, &lease_lost) => None,
         };
         let names = grant.names();
-        let used = std::mem::take(&mut *state.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let used = std::mem::take(&mut *state.used.lock());
         used.iter().for_each(|(dimension, used)| grant.charge(dimension.as_str(), *used));
         if matches!(called, Some(Err(_))) {
             grant.charge_failure();

@@ -1,7 +1,9 @@
 //! What a lane is built on. `tests/interleavings` compiles the lane on a concurrency checker's primitives in place of these.
 
+pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::sync::{Notify, oneshot};

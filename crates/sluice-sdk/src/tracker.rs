@@ -4,9 +4,10 @@
 //! background task renews the leases of what it holds. What a crashed process held comes back with its leases.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_core::Timestamp;
 
 use crate::client::Client;
@@ -293,7 +294,7 @@ impl Shared {
     /// The lock is never held over an await, nor while a grant is dropped. No panic leaves the index half changed: there is
     /// none in it.
     fn index(&self) -> MutexGuard<'_, Index<Kept>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 
     fn take_stale(&self) -> Vec<Tracked> {

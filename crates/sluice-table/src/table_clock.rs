@@ -7,9 +7,9 @@
 //! had stood still), and when the last reply is long past: then nothing that carries an instant is written before the next reply.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{ClockOffset, OffsetEstimate, Timestamp};
 use tokio::time::Instant;
 
@@ -228,7 +228,7 @@ impl TableClock {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 }
 

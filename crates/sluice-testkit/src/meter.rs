@@ -1,10 +1,11 @@
 //! What AWS would bill: requests and capacity units, by operation.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dynoxide::Database;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::engine;
@@ -97,7 +98,7 @@ impl Meter {
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<Operation, Usage>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }
 

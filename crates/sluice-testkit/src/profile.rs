@@ -2,9 +2,10 @@
 //! item can take. Modelled, not measured on AWS; meant for tokio's paused clock, where a minute of it takes seconds.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use crate::faults::Fault;
@@ -177,7 +178,7 @@ impl DynamoProfile {
     }
 
     fn locked(&self) -> MutexGuard<'_, Service> {
-        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+        self.service.lock()
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::pin::pin;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 pub(crate) use shuttle::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
-pub(crate) use std::sync::PoisonError;
+pub(crate) use shuttle::sync::{Arc, MutexGuard};
 pub(crate) use tokio::sync::oneshot;
 
 // All tasks of a run share one thread.
@@ -29,6 +29,20 @@ pub(crate) fn begin() {
 
 pub(crate) fn lose_wake_ups() {
     LOSES_WAKE_UPS.set(true);
+}
+
+/// A lock of the checker that no panic poisons, as the SDK's.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(shuttle::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// As tokio's, with a point before and after each use at which another task may go on.

@@ -1,8 +1,9 @@
 //! Reads the table while somebody looks, and keeps what it read.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_sdk::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -65,7 +66,7 @@ impl Watcher {
     }
 
     fn locked(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+        self.view.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The caller processes: started, listened to, one killed.
 
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_sdk::core::Timestamp;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
@@ -48,7 +49,7 @@ pub(crate) struct Reports {
 impl Tally {
     /// Looks at the reports so far.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Reports) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.0.lock())
     }
 }
 

@@ -3,11 +3,12 @@
 //! They behave as their namesakes do: Anthropic's limits are a window's, OpenAI's flow back evenly, ElevenLabs counts calls at
 //! once; each answers with the headers that it is known for.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::routing::post;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -115,5 +116,5 @@ fn unix_micros() -> u64 {
 }
 
 fn locked<B>(books: &Mutex<B>) -> MutexGuard<'_, B> {
-    books.lock().unwrap_or_else(PoisonError::into_inner)
+    books.lock()
 }

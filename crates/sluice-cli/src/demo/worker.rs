@@ -69,8 +69,8 @@ struct Counts {
     refused: AtomicU64,
     lowered: AtomicU64,
     errors: AtomicU64,
-    last_error: std::sync::Mutex<Option<String>>,
-    acquire_micros: std::sync::Mutex<Vec<u64>>,
+    last_error: parking_lot::Mutex<Option<String>>,
+    acquire_micros: parking_lot::Mutex<Vec<u64>>,
 }
 
 struct Worker {
@@ -138,16 +138,14 @@ fn client(name: &str, meter: &Meter) -> Result<Client, Failure> {
 impl Worker {
     fn report(&self, meter: &Meter) {
         let Counts { waiting, granted, refused, lowered, errors, last_error, acquire_micros } = &self.counts;
-        let taken = |micros: &std::sync::Mutex<Vec<u64>>| {
-            std::mem::take(&mut *micros.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-        };
+        let taken = |micros: &parking_lot::Mutex<Vec<u64>>| std::mem::take(&mut *micros.lock());
         let report = Report {
             waiting: [0, 1, 2].map(|api: usize| waiting[api].load(Relaxed)),
             granted: granted.load(Relaxed),
             refused: refused.load(Relaxed),
             lowered: lowered.load(Relaxed),
             errors: errors.load(Relaxed),
-            last_error: last_error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
+            last_error: last_error.lock().clone(),
             dynamodb_requests: meter.total().requests,
             acquire_micros: taken(acquire_micros),
         };

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sluice_history::{Ending, Event, Granted, Header, Released, Writer};
 use sluice_sdk::core::Timestamp;
@@ -240,5 +241,5 @@ fn now() -> Timestamp {
 
 /// What is under these locks is changed by single steps, so that a panic elsewhere leaves it whole.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -3,9 +3,10 @@
 //! A reading that shows more granted than is there shows that something departed, and it counts as departed at that reading: late
 //! rather than early, since a vendor that is well must not be taken for one that is down.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Amount, Bucket, Load, ShedReason, Standing, Timestamp};
 
 /// After a read that failed, everyone is admitted for so long without another.
@@ -157,6 +158,6 @@ impl Watched {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }

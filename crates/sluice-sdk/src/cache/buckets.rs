@@ -10,9 +10,10 @@
 //! has two entries in one process, and a grant always releases through the entry that its take went through.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use parking_lot::{Mutex, RwLock};
 use sluice_core::{Dimension, Timestamp};
 
 use super::{Entry, locked};
@@ -70,7 +71,7 @@ impl Cache {
 
     /// The bucket, where it is remembered.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         let entry = entries.by_name.get(name)?;
         // Written once for each turn of the queue: a line of memory that all threads write would be shared by none.
         if !entry.is_marked.load(Ordering::Relaxed) {
@@ -84,7 +85,7 @@ impl Cache {
         if let Some(entry) = self.get(dimension.as_str()) {
             return entry;
         }
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write();
         if let Some(entry) = entries.by_name.get(dimension) {
             return Arc::clone(entry);
         }
@@ -105,7 +106,7 @@ impl Cache {
 
     /// All of them, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner).queue.iter().map(Arc::clone).collect()
+        self.entries.read().queue.iter().map(Arc::clone).collect()
     }
 
     /// The lane of a set of dimensions, in the order of their names.

@@ -1,8 +1,8 @@
 //! Whether the table has a bucket, as far as this process knows.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_core::Timestamp;
 use tokio::time::Instant;
 

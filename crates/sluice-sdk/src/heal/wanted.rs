@@ -1,8 +1,8 @@
 //! Whether somebody wants slots, and when this process looked for them last.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use sluice_core::Timestamp;
 use tokio::sync::Notify;
 
@@ -91,6 +91,6 @@ impl Wanted {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

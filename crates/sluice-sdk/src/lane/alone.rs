@@ -3,7 +3,7 @@
 use std::task::Context;
 
 use super::Service;
-use crate::sync::{Handle, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Handle, Mutex, MutexGuard};
 
 /// A service that its only caller runs, until a second one comes.
 pub(super) struct Alone {
@@ -37,7 +37,7 @@ impl Alone {
     }
 
     fn service(&self) -> MutexGuard<'_, Option<Service>> {
-        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+        self.service.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The value of the label `dimension`: a bucket's name, for as many buckets as a recorder should bear.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ::metrics::SharedString;
+use parking_lot::Mutex;
 use sluice_core::Dimension;
 
 /// Buckets of a client whose metrics carry their names; all others are `other`. Each name is a time series of every metric, which
@@ -19,7 +20,7 @@ pub(crate) struct Named(Arc<Mutex<HashSet<Dimension>>>);
 
 impl Named {
     fn has(&self, dimension: &Dimension) -> bool {
-        let mut named = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.0.lock();
         named.contains(dimension) || (named.len() < MOST_NAMED && named.insert(dimension.clone()))
     }
 }

@@ -2,10 +2,11 @@
 
 use std::array;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::metrics::{Counter, Histogram, SharedString};
+use parking_lot::Mutex;
 use sluice_core::Timestamp;
 use tokio::time::Instant;
 
@@ -39,7 +40,7 @@ pub(super) struct Handles {
 impl Meters {
     /// The handles of a bucket at that instant. Made anew they also tell its level of `now`: a bucket in use needs no task for that.
     pub(super) fn of(entry: &Entry, at: Instant, now: impl FnOnce() -> Timestamp) -> Arc<Handles> {
-        let mut kept = entry.meters.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = entry.meters.kept.lock();
         if let Some(handles) = kept.as_ref()
             && at.saturating_duration_since(handles.made_at) < KEPT
         {

@@ -1,8 +1,8 @@
 //! Which refusals are one trouble, and which follow in succession.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_core::Timestamp;
 
 /// Refusals this soon after a pause say that it was too short: the next is longer, and takes more away.
@@ -59,7 +59,7 @@ impl RateLimited {
     /// Counts a refusal at `now` that asks for a pause of `named`. Calls that were in flight together are refused together: a refusal
     /// within the pause of another tells nothing new.
     pub(super) fn count(&self, kind: Kind, now: Timestamp, named: Option<Duration>) -> Counted {
-        let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut troubles = self.0.lock();
         let trouble = troubles.of(kind);
         if let Some(last) = trouble.filter(|last| last.holds(now)) {
             let until = named.map_or(last.until, |named| last.until.max(now.after(named)));

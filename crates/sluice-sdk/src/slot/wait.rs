@@ -1,9 +1,10 @@
 //! Waiting for a start: first for slots, in line; then for tokens, booked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::acquire::AcquireError;
@@ -55,7 +56,7 @@ impl<'a> Waiting<'a> {
 
     /// Time spent in requests so far.
     pub(super) fn acquiring(&self) -> Duration {
-        *self.acquiring.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.acquiring.lock()
     }
 
     /// A grant of all `asks` whose start is reached.
@@ -205,7 +206,7 @@ impl<'a> Waiting<'a> {
     async fn ask(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
         let answer = attempt::submit(self.inner, asks, self.terms(longer)).await;
         if let Ok(Outcome::Granted(grant)) = &answer {
-            *self.acquiring.lock().unwrap_or_else(PoisonError::into_inner) += grant.acquiring();
+            *self.acquiring.lock() += grant.acquiring();
         }
         answer
     }

@@ -1,8 +1,9 @@
 //! The background task: started and stopped any number of times, one at a time.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{Shared, renewing, stale};
@@ -64,8 +65,8 @@ impl Cleaning {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.0.lock()
     }
 }
 

@@ -1,6 +1,8 @@
 //! The trackers of a client, for gauges of what they hold together.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::Shared;
 
@@ -21,14 +23,14 @@ pub(crate) struct Totals {
 
 impl Trackers {
     pub(super) fn add(&self, tracker: &Arc<Shared>) {
-        let mut trackers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trackers = self.0.lock();
         trackers.retain(|tracker| tracker.strong_count() > 0);
         trackers.push(Arc::downgrade(tracker));
     }
 
     pub(crate) fn totals(&self) -> Totals {
         let trackers: Vec<_> = {
-            let trackers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let trackers = self.0.lock();
             trackers.iter().filter_map(Weak::upgrade).collect()
         };
         let mut totals = Totals { trackers: trackers.len(), ..Totals::default() };

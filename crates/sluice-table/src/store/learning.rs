@@ -1,7 +1,6 @@
 //! Who reads the time of the table, and who waits for it.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::error::StoreError;
@@ -23,7 +22,7 @@ impl Learning {
     /// A caller that has `waited` in vain for the read that is under way begins another: nobody may drive that one any more. Others who
     /// waited for it share the new one.
     pub(super) fn role(&self, waited: Option<&watch::Receiver<Option<Outcome>>>) -> Role {
-        let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.0.lock();
         // That of a caller that left is closed without an outcome.
         let is_stuck = |read: &watch::Receiver<_>| waited.is_some_and(|waited| waited.same_channel(read));
         let shared = under_way.as_ref().filter(|read| !is_stuck(read) && matches!(read.has_changed(), Ok(false)));

@@ -82,7 +82,7 @@ async fn applied(callers: usize, length: Duration) -> Vec<Duration> {
     let seen = Arc::clone(&applied);
     dynamo.faults().watch(move |answered| {
         assert_eq!(answered.status, 200);
-        seen.lock().unwrap().push(began.elapsed());
+        seen.lock().push(began.elapsed());
     });
     let callers = (0..callers).map(|_| {
         let client = dynamo.dynamodb();
@@ -98,7 +98,7 @@ async fn applied(callers: usize, length: Duration) -> Vec<Duration> {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap();
     }
-    let applied = applied.lock().unwrap().clone();
+    let applied = applied.lock().clone();
     assert_eq!(dynamo.row(TABLE, HOT).unwrap().unwrap()["tokens"]["N"], applied.len().to_string());
     assert!(dynamo.meter().failed_writes() > 0, "more was asked for than the ceiling");
     applied

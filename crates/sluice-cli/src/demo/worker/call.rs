@@ -1,6 +1,5 @@
 //! One caller: a slot, the call in it, and what the vendor's reply is good for.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ impl Worker {
                     waiting.fetch_sub(1, Relaxed);
                     waits = false;
                     let micros = u64::try_from(slot.acquiring().as_micros()).unwrap_or(u64::MAX);
-                    self.counts.acquire_micros.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
+                    self.counts.acquire_micros.lock().push(micros);
                     if Clock::system().now() >= self.stop {
                         return Ok(());
                     }
@@ -82,7 +81,7 @@ impl Worker {
 
     async fn failed(&self, error: &impl std::fmt::Display) {
         self.counts.errors.fetch_add(1, Relaxed);
-        *self.counts.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        *self.counts.last_error.lock() = Some(error.to_string());
         sleep(AFTER_ERROR).await;
     }
 
