@@ -5,15 +5,15 @@ use sluice_core::{Amount, Cost, Dimension, RowError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::attempt::{self, Terms};
 use crate::client::Client;
-use crate::metrics;
+use crate::counted;
 use crate::outcome::Outcome;
 use crate::prefetch;
 use crate::request::{Request, RequestError};
-use crate::span;
+use crate::telemetry::span;
 use crate::ticket;
 use sluice_table::StoreError;
 
@@ -88,16 +88,16 @@ impl Client {
     /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request, began) = (&self.inner, request.into(), Instant::now());
-        let span = span::acquire(&request);
+        let span = span::acquire(request.dimensions());
         let terms = Terms::at_once(inner.config.lease_ttl);
         let known = request.only().filter(|_| request.ticket_within.is_none());
         let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
         let answer = match (known, request.ticket_within) {
             (Some((entry, cost)), _) => match prefetch::take(inner, &entry, cost) {
                 Some(grant) => {
-                    metrics::granted_from_stock(&entry, began, grant.start_at());
+                    counted::granted_from_stock(&entry, began, grant.start_at());
                     let answer = Ok(Outcome::Granted(grant));
-                    span::answered(&span, &answer);
+                    answered(&span, &answer);
                     return answer;
                 }
                 None => attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await,
@@ -108,8 +108,8 @@ impl Client {
                 Box::pin(ticket::book(inner, request.parse()?, within)).instrument(span.clone()).await
             }
         };
-        metrics::acquired(inner, began, &answer);
-        span::answered(&span, &answer);
+        counted::acquired(inner, began, &answer);
+        answered(&span, &answer);
         answer
     }
 }
@@ -126,6 +126,23 @@ impl Client {
     pub fn longest_acquire(&self) -> Duration {
         attempt::longest_attempt(&self.inner)
     }
+}
+
+/// Notes the answer to an acquire.
+fn answered(span: &Span, answer: &Result<Outcome, AcquireError>) {
+    if span.is_disabled() {
+        return;
+    }
+    match answer {
+        Ok(Outcome::Granted(_)) => span.record("sluice.outcome", "granted"),
+        Ok(Outcome::RetryIn(retry)) => span
+            .record("sluice.outcome", retry.reason().as_str())
+            .record("sluice.refused_by", retry.dimension().as_str()),
+        Err(error) => span
+            .record("sluice.outcome", "error")
+            .record("error.type", error.as_str())
+            .record("otel.status_code", "ERROR"),
+    };
 }
 
 impl AcquireError {

@@ -10,8 +10,8 @@ use crate::acquire::AcquireError;
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::heal;
-use crate::metrics;
 use crate::request::{Quantity, RequestError};
+use crate::telemetry;
 
 mod judge;
 mod look;
@@ -218,7 +218,7 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
     }
     let entry = inner.entry(dimension);
     let Some(verdict) = in_time(inner, &entry, asked).await? else {
-        metrics::admitted(&entry, "unknown", mode.as_str());
+        telemetry::admitted(entry.label(), "unknown", mode.as_str());
         return Ok(Admission::Admitted(Admitted::default()));
     };
     let (wait, reason) = match verdict {
@@ -230,7 +230,7 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         Verdict::Shed { wait, .. } => {
             // What is held without an end may be a crashed holder's: it is looked for.
             heal::admitted_in_doubt(inner, &entry);
-            metrics::admitted(&entry, "admitted", mode.as_str());
+            telemetry::admitted(entry.label(), "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
         }
         Verdict::Admit { wait } => {
@@ -238,11 +238,11 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
             if asked.slo.is_some() {
                 entry.admission.is_up();
             }
-            metrics::admitted(&entry, "admitted", mode.as_str());
+            telemetry::admitted(entry.label(), "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait, would_shed: None }));
         }
     };
-    metrics::admitted(&entry, reason.as_str(), mode.as_str());
+    telemetry::admitted(entry.label(), reason.as_str(), mode.as_str());
     // A vendor that is down is not up sooner for those who have more patience.
     let slo = asked.slo.filter(|_| reason == ShedReason::OverSlo).unwrap_or_default();
     let retry_after = retry_after(wait, slo, fastrand::u32(..));

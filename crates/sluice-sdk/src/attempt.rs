@@ -15,9 +15,10 @@ use crate::config::{Leases, OnUnavailable};
 use crate::grant::Grant;
 use crate::heal;
 use crate::load;
-use crate::metrics;
-use crate::outcome::{Outcome, RetryIn, RetryReason};
+use crate::outcome::Outcome;
+use crate::refusal::{RetryIn, RetryReason};
 use crate::request::Ask;
+use crate::telemetry;
 use crate::waiting::{Patience, Setback};
 use sluice_table::Backoff;
 use sluice_table::{Attributes, Item, StoreError};
@@ -170,12 +171,12 @@ fn told(
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
             match inner.fallback.take(inner, &asks(), terms.patience()) {
                 Some(outcome) => {
-                    metrics::unavailable("local");
+                    telemetry::unavailable("local");
                     tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
                     Ok(outcome)
                 }
                 None => {
-                    metrics::unavailable("error");
+                    telemetry::unavailable("error");
                     Err(AcquireError::Store(error))
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use sluice_core::{Bucket, Cost, Dimension, Limit, Remaining, Timestamp};
+use sluice_core::{Bucket, Cost, Dimension, Limit, Load, Remaining, Timestamp};
 
 use crate::admission::Watched;
 use crate::attempt::inline::InlineLane;
@@ -15,11 +15,11 @@ use crate::give_back::ReleaseLane;
 use crate::grant::Part;
 use crate::heal::Wanted;
 use crate::load::LoadSeen;
-use crate::metrics::{self, BucketLabel, Meters, Named};
 use crate::prefetch::Stock;
 use crate::rate_limited::RateLimited;
 use crate::seldom::Seldom;
 use crate::settle::SettleLane;
+use crate::telemetry::{self, BucketLabel, Meters, Named};
 
 mod buckets;
 mod first_read;
@@ -172,7 +172,36 @@ impl Entry {
 
     /// The same where no other bucket has it: what is so of one bucket must not overwrite what is so of another.
     pub(crate) fn own_label(&self) -> Option<::metrics::SharedString> {
-        Some(self.label()).filter(|label| **label != *metrics::OTHER)
+        Some(self.label()).filter(|label| **label != *telemetry::OTHER)
+    }
+
+    /// Tells recorders what it holds, as last seen and refilled since.
+    pub(crate) fn tell_level(&self, now: Timestamp) {
+        if let Some(reading) = self.reading() {
+            self.tell_level_of(&reading.bucket, now);
+        }
+    }
+
+    /// The same of a row as it was read.
+    pub(crate) fn tell_level_of(&self, bucket: &Bucket, now: Timestamp) {
+        if let Some(label) = self.own_label() {
+            telemetry::level(label, &self.meters, bucket.level(now), bucket.limit().capacity());
+        }
+    }
+
+    /// Tells recorders what its load row says. A bucket that was measured is there, though this process may never have read its row.
+    pub(crate) fn tell_load(&self, load: &Load) {
+        let label = self.swept_label();
+        if *label != *telemetry::OTHER {
+            telemetry::load(label, &self.meters, load.pending(), load.drain_rate());
+        }
+    }
+
+    /// Tells recorders that it is gone.
+    pub(crate) fn untell(&self) {
+        if let Some(label) = self.own_label() {
+            telemetry::gone(label, &self.meters);
+        }
     }
 
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
@@ -184,7 +213,7 @@ impl Entry {
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
         }
         drop(reading);
-        heard.then(|| metrics::cool_down_heard(self));
+        heard.then(|| telemetry::cool_down_heard(self.label()));
     }
 
     /// After a transaction on a rate bucket, which shows no row: what it must be, at most. What is known of the bucket grows no
@@ -209,7 +238,7 @@ impl Entry {
         self.watch(&bucket, now);
         *locked(&self.reading) = Some(Reading { bucket, seen_at: now, read_at: now });
         // By now the bucket has a name in metrics.
-        heard.then(|| metrics::cool_down_heard(self));
+        heard.then(|| telemetry::cool_down_heard(self.label()));
     }
 
     fn watch(&self, bucket: &Bucket, now: Timestamp) {
@@ -260,7 +289,7 @@ impl Entry {
     /// The bucket was removed: nothing that was known of it counts, and its gauges do not stand still at what it was.
     pub(crate) fn gone(&self) {
         self.forget();
-        metrics::gone(self);
+        self.untell();
     }
 
     /// The bucket is made, has other limits, or is gone: nothing that was known of it counts.

@@ -11,7 +11,8 @@ use crate::attempt::refused;
 use crate::client::Inner;
 use crate::config::OnUnavailable;
 use crate::grant::{Basis, Grant, Hold, Part, Parts};
-use crate::outcome::{Outcome, RetryIn};
+use crate::outcome::Outcome;
+use crate::refusal::RetryIn;
 use crate::request::Ask;
 
 /// The process's own buckets, filled the first time that each is needed.

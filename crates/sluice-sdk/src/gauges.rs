@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
-use crate::metrics;
+use crate::telemetry;
 use sluice_table::{Attributes, Item, StoreError, value_text};
 
 /// Between two readings, at least: a slip of the unit must not read the table all the time.
@@ -79,7 +79,10 @@ async fn publish(client: Weak<Inner>, every: Duration) {
 
 /// Tells every gauge once. Where the rows cannot be read, the buckets are told as they were last seen.
 async fn refresh(inner: &Inner) -> Result<(), StoreError> {
-    metrics::trackers(inner.trackers.totals());
+    let trackers = inner.trackers.totals();
+    if trackers.trackers > 0 {
+        telemetry::trackers(trackers.reservations, trackers.capacity, (trackers.stale_entries, trackers.entries));
+    }
     if let Some(offset) = inner.store.clock().offset() {
         sluice_table::tell_clock_offset(offset);
     }
@@ -118,16 +121,14 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
 /// since it may outlive it.
 fn tell(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
     let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) else { return };
-    metrics::level(entry, bucket.level(inner.now()), bucket.limit().capacity());
+    entry.tell_level_of(&bucket, inner.now());
     if bucket.limit().is_concurrent()
         && let Some(load) = load.and_then(|row| Load::read(&entry.dimension, &Attributes(row)).ok())
     {
-        metrics::load(entry, load.pending(), load.drain_rate());
+        entry.tell_load(&load);
     }
 }
 
 fn tell_last_seen(inner: &Inner, entry: &Entry) {
-    if let Some(reading) = entry.reading() {
-        metrics::level(entry, reading.bucket.level(inner.now()), reading.bucket.limit().capacity());
-    }
+    entry.tell_level(inner.now());
 }

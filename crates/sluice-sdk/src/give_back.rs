@@ -12,9 +12,9 @@ use crate::cache::Entry;
 use crate::client::Inner;
 use crate::grant::{Hold, Part, Parts, Slots};
 use crate::lane::{Lane, NoAnswer, Seat, Service};
-use crate::metrics;
 use crate::outlived;
 use crate::settle::settle_charged;
+use crate::telemetry;
 use sluice_table::{Attributes, IfAmbiguous, StoreError, Written};
 
 mod carry_out;
@@ -31,6 +31,16 @@ pub enum Released {
     AlreadyCapped,
     /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to someone else while this holder still called.
     LeaseGone,
+}
+
+/// The end of a release as metrics and spans name it.
+pub(crate) const fn name_of<E>(released: &Result<Released, E>) -> &'static str {
+    match released {
+        Ok(Released::GivenBack) => "given_back",
+        Ok(Released::AlreadyCapped) => "already_capped",
+        Ok(Released::LeaseGone) => "lease_gone",
+        Err(_) => "failed",
+    }
 }
 
 /// Why a release could not be confirmed. The slot comes back when its lease ends.
@@ -103,7 +113,7 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
             Ok(Released::GivenBack)
         }
     };
-    metrics::released(part, &released);
+    telemetry::released(part.entry.label(), name_of(&released));
     if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
         outlived::found(inner, &part.entry);
     }

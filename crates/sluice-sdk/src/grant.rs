@@ -1,5 +1,6 @@
 //! A grant: what a caller holds while it calls the vendor.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -12,10 +13,9 @@ use tracing::Instrument as _;
 use crate::attempt::{Fresh, Stopped, finished, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{ReleaseError, Released, give_back_unused, release};
-use crate::metrics;
+use crate::give_back::{ReleaseError, Released, give_back_unused, name_of, release};
 use crate::request::Ask;
-use crate::span;
+use crate::telemetry::span;
 
 mod part;
 
@@ -157,13 +157,13 @@ impl Grant {
         if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);
         }
-        let span = span::release(&self);
+        let span = span::release(self.display());
         let parts = std::mem::take(&mut self.parts);
         // On its own task: a caller that is dropped here has still released.
         let inner = Arc::clone(&self.inner);
         let released = tokio::spawn(async move { release(&inner, parts).await }.instrument(span.clone())).await;
         let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
-        span.record("sluice.outcome", metrics::name_of(&result));
+        span.record("sluice.outcome", name_of(&result));
         result
     }
 
@@ -205,6 +205,11 @@ impl Grant {
     fn asks(&self) -> Vec<Ask> {
         let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
         self.parts.iter().map(ask).collect()
+    }
+
+    /// The dimensions, with commas between them.
+    fn display(&self) -> impl Display {
+        std::fmt::from_fn(|f| f.write_str(&self.names()))
     }
 
     pub(crate) fn names(&self) -> String {

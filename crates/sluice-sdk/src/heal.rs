@@ -20,9 +20,9 @@ use crate::acquire::AcquireError;
 use crate::attempt::known_since;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::metrics;
-use crate::outcome::{RetryIn, RetryReason};
+use crate::refusal::{RetryIn, RetryReason};
 use crate::sweep::heal_inline;
+use crate::telemetry;
 use sluice_table::StoreError;
 
 mod budget;
@@ -208,7 +208,7 @@ impl Denied {
 
     /// Said once: every try after that is as vain.
     fn deny(&self, error: &StoreError, now: Timestamp) {
-        metrics::healed("denied");
+        telemetry::healed("denied");
         if self.0.swap(now.after(DENIED_FOR).micros(), Ordering::Relaxed) == 0 {
             tracing::warn!(event = "heal.denied", %error, "this process heals no buckets; slots of crashed holders wait for the reconciler");
         }
@@ -265,7 +265,7 @@ async fn scan_table(inner: &Arc<Inner>) -> bool {
     };
     match turn.run(inner).await {
         Ok(healed) => {
-            metrics::healed(if healed.leases > 0 { "restored" } else { "nothing" });
+            telemetry::healed(if healed.leases > 0 { "restored" } else { "nothing" });
             tracing::debug!(event = "heal.complete", ?healed);
             true
         }
@@ -284,7 +284,7 @@ fn is_allowed(inner: &Inner, error: &StoreError) -> bool {
         inner.healing.scans_denied.deny(error, inner.now());
         return false;
     }
-    metrics::healed("failed");
+    telemetry::healed("failed");
     tracing::debug!(event = "heal.failed", %error);
     true
 }

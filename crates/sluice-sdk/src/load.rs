@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::attempt::refused;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::outcome::{RetryIn, RetryReason};
+use crate::refusal::{RetryIn, RetryReason};
 use sluice_table::Backoff;
 use sluice_table::{Attributes, Item};
 

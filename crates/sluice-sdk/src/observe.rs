@@ -15,8 +15,8 @@ use crate::attempt::{known, refresh, saw, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::grant::{Grant, Hold, Part};
-use crate::metrics;
 use crate::request::RequestError;
+use crate::telemetry;
 use sluice_table::{IfAmbiguous, Written};
 
 /// What a reply of the vendor said of one bucket, and what came of it.
@@ -124,7 +124,7 @@ pub(crate) async fn observe(
     let quota = Quota::of(&dimension, limit.limit_type());
     let reading = sluice_vendors::read(Vendor::of(&dimension), quota, headers, inner.now());
     for unreadable in &reading.unreadable {
-        metrics::vendor_unreadable(inner, &dimension);
+        telemetry::vendor_unreadable(entry.label());
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
     // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
@@ -173,7 +173,7 @@ async fn observe_level(
             Written::Applied(row) => {
                 let after = crate::attempt::parse(&entry.dimension, &row)?;
                 entry.wrote(Arc::new(after), inner.now());
-                metrics::vendor_lowered(entry);
+                telemetry::vendor_lowered(entry.label());
                 tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
                 return Ok(ObservedLevel::Lowered(by));
             }
@@ -209,7 +209,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
         let ours = bucket.limit().capacity();
-        metrics::vendor_limit_lower(entry);
+        telemetry::vendor_limit_lower(entry.label());
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }

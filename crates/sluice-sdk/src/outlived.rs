@@ -7,13 +7,13 @@ use tokio::runtime::Handle;
 
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::metrics;
+use crate::telemetry;
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// A holder that is alive found its lease gone. It happens rarely, and the caller does not wait for the write; one that is lost is
 /// one count fewer.
 pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
-    metrics::expired_but_alive(entry);
+    telemetry::expired_but_alive(entry.label());
     if !entry.limit().is_some_and(|limit| limit.is_concurrent()) {
         return;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::outcome::RetryReason;
+use crate::refusal::RetryReason;
 use crate::waiting::Setback;
 use sluice_table::{Backoff, random_up_to};
 

@@ -11,10 +11,10 @@ use crate::attempt::known;
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
 use crate::cool_down::cool_down;
-use crate::metrics;
 use crate::observe::is_same_window;
 use crate::penalize::{PenalizeError, Penalty, penalize};
 use crate::request::{Ask, Request};
+use crate::telemetry;
 
 mod succession;
 
@@ -148,7 +148,7 @@ impl Client {
         let is_alone = all.iter().all(|asked| asked.is_concurrent);
         let asked: Vec<&Asked> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
         tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
-        asked.iter().for_each(|asked| metrics::vendor_refused(&asked.entry, name_of(&refusal)));
+        asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
         // To come back at once is no wait: call and refusal would go round without a pause.
         let named = refusal.retry_after().filter(|wait| !wait.is_zero());
         let wait = match (refusal, named) {
@@ -187,7 +187,7 @@ fn tell_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Rep
         return;
     }
     for unreadable in sluice_vendors::retry_after(reply.headers, reply.body, now).unreadable {
-        metrics::vendor_unreadable(inner, dimension);
+        telemetry::vendor_unreadable(inner.entry(dimension).label());
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
 }

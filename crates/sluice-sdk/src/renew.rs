@@ -8,8 +8,8 @@ use sluice_core::{Bucket, Timestamp, Update};
 
 use crate::client::Inner;
 use crate::grant::{Grant, Hold, Holding, Part, Parts};
-use crate::metrics;
 use crate::outlived;
+use crate::telemetry;
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// Why a lease could not be renewed.
@@ -142,20 +142,20 @@ impl Renewal {
             // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
             // later already.
             let outcome = match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
-                Ok(Written::Applied(_)) => metrics::Renewal::Renewed,
+                Ok(Written::Applied(_)) => telemetry::Renewal::Renewed,
                 Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
-                    metrics::Renewal::Renewed
+                    telemetry::Renewal::Renewed
                 }
                 Ok(Written::ConditionFailed(_)) => {
                     renewed.gone.push(key);
-                    metrics::Renewal::Gone
+                    telemetry::Renewal::Gone
                 }
                 Err(error) => {
                     renewed.failure = Some(error);
-                    metrics::Renewal::Failed
+                    telemetry::Renewal::Failed
                 }
             };
-            metrics::renewal(&part.entry, outcome);
+            telemetry::renewal(part.entry.label(), outcome);
         }
         renewed
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
@@ -124,6 +125,11 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The dimensions, as its caller named them, for messages.
+    pub(crate) fn dimensions(&self) -> impl Display {
+        Named(self)
+    }
+
     /// Its one dimension, and the cost where one is named; `None` for any other request, and for what makes no sense.
     pub(crate) fn only(&self) -> Option<(&str, Option<Cost>)> {
         let [name] = self.names() else { return None };
@@ -183,8 +189,8 @@ impl Quantity {
     }
 }
 
-impl std::fmt::Display for Quantity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Number::Whole(tokens) => tokens.fmt(f),
             Number::Text(text) => f.write_str(text),
@@ -256,6 +262,19 @@ impl<S: AsRef<str>> From<&[S]> for Request<'_> {
 impl<S: AsRef<str>> From<Vec<S>> for Request<'_> {
     fn from(names: Vec<S>) -> Self {
         Self::from(names.as_slice())
+    }
+}
+
+/// The names of a request, with commas between them.
+struct Named<'a>(&'a Request<'a>);
+
+impl Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.0.names().iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{name}")?;
+        }
+        Ok(())
     }
 }
 

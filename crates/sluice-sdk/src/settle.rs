@@ -13,8 +13,8 @@ use crate::client::Inner;
 use crate::give_back::{ReleaseError, Released};
 use crate::grant::{Grant, Hold, Part};
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
-use crate::metrics;
 use crate::request::Quantity;
+use crate::telemetry;
 use sluice_table::{IfAmbiguous, StoreError, Written};
 
 /// What settling a call did to its bucket.
@@ -153,8 +153,18 @@ pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
 
 async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
     let settled = settle_unmeasured(inner, part, used).await;
-    metrics::settled(&part.entry, &settled);
+    telemetry::settled(part.entry.label(), name_of(&settled));
     settled
+}
+
+/// The end of a settlement as metrics name it.
+const fn name_of(settled: &Result<Settled, SettleError>) -> &'static str {
+    match settled {
+        Ok(Settled::AsTaken) => "as_taken",
+        Ok(Settled::Returned(_)) => "returned",
+        Ok(Settled::Owed(_)) => "owed",
+        Err(_) => "failed",
+    }
 }
 
 async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {

@@ -14,13 +14,13 @@ use crate::acquire::AcquireError;
 use crate::attempt::LeaseTerm;
 use crate::client::{Client, Inner};
 use crate::config::LONGEST;
+use crate::counted;
 use crate::grant::{Basis, Grant, Hold, Holding};
-use crate::metrics;
 use crate::observe::{self, Mark, Observed};
-use crate::outcome::RetryIn;
+use crate::refusal::RetryIn;
 use crate::request::{Quantity, Request};
 use crate::settle::{self, SettleError};
-use crate::span;
+use crate::telemetry::span;
 
 mod wait;
 
@@ -215,13 +215,13 @@ impl SlotBuilder {
     /// the timeout, [`SlotError::Call`] with the closure's own error. A release that fails is logged and no error: the sweep
     /// gives the slot back.
     pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
-        let span = span::slot(&self.request);
+        let span = span::slot(self.request.dimensions());
         let inner = Arc::clone(&self.client.inner);
         let ran = self.run_within(&span, call).instrument(span.clone()).await;
         span.record("sluice.outcome", name_of(&ran));
         if let Err(SlotError::Refused(retry)) = &ran {
             span.record("sluice.refused_by", retry.dimension().as_str());
-            metrics::refused(&inner, retry);
+            counted::refused(&inner, retry);
         }
         ran
     }
@@ -245,7 +245,7 @@ impl SlotBuilder {
         let waiting = Waiting::new(&self.client.inner, until, lease, self.holding, &lease_lost);
         // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
         let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
-            metrics::slot_timed_out(&self.client.inner, &asked);
+            counted::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
         };
         let mut grant = match start? {
@@ -256,11 +256,11 @@ impl SlotBuilder {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             // Too late to begin: no call is made that would be cut off at once.
             grant.give_back_unused();
-            metrics::slot_timed_out(&self.client.inner, &asked);
+            counted::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
         }
-        metrics::granted(&self.client.inner, &grant, None);
-        metrics::waited(&grant, asked_at.elapsed());
+        counted::granted(&self.client.inner, &grant, None);
+        counted::waited(&grant, asked_at.elapsed());
         span.record("sluice.waited_ms", millis(asked_at.elapsed()));
         let state = Arc::new(State {
             start_at: grant.start_at(),
@@ -289,7 +289,7 @@ impl SlotBuilder {
         match called {
             Some(called) => called.map_err(SlotError::Call),
             None => {
-                metrics::slot_timed_out(&self.client.inner, &asked);
+                counted::slot_timed_out(&self.client.inner, &asked);
                 tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = self.timeout.as_millis());
                 Err(SlotError::SlotTimeout(self.timeout))
             }

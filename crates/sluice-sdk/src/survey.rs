@@ -15,6 +15,8 @@ use crate::leases::{LeaseRow, inline};
 use crate::limits::{BucketFault, BucketRow, bucket_row};
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
+mod metrics;
+
 /// All that a table holds, as one scan saw it. The scan is eventually consistent and no snapshot: rows may be a second old, and
 /// those that were read first are older than the last.
 #[derive(Debug, Default)]

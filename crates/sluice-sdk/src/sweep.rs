@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::client::Client;
-use crate::metrics;
-use crate::span;
+use crate::telemetry::{self, span};
 use sluice_table::{Store, StoreError};
 
 mod heal;
@@ -113,12 +112,12 @@ impl Client {
 
     fn measure(&self, report: &SweepReport, span: &tracing::Span, outcome: &'static str) {
         span.record("sluice.restored", report.restored).record("sluice.outcome", outcome);
-        metrics::swept(report, outcome);
+        telemetry::swept(report.duration, outcome);
         for (dimension, restored) in &report.dimensions {
-            metrics::restored(self.inner.entry(dimension).swept_label(), restored.leases);
+            telemetry::restored(self.inner.entry(dimension).swept_label(), restored.leases);
         }
         for (dimension, load) in &report.loads {
-            metrics::load(&self.inner.entry(dimension), load.pending(), load.drain_rate());
+            self.inner.entry(dimension).tell_load(load);
         }
     }
 

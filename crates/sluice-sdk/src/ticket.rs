@@ -12,7 +12,8 @@ use crate::client::Inner;
 use crate::config::LONGEST;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Hold, Part, Parts};
-use crate::outcome::{Outcome, RetryIn, RetryReason};
+use crate::outcome::Outcome;
+use crate::refusal::{RetryIn, RetryReason};
 use crate::request::Ask;
 use sluice_table::{Attributes, Written};
 

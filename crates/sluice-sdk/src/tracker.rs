@@ -22,7 +22,7 @@ mod renewing;
 mod stale;
 
 pub use index::{Reservation, ReservationId};
-pub(crate) use registry::{Totals, Trackers};
+pub(crate) use registry::Trackers;
 pub use stale::StaleReport;
 
 use cleaning::Cleaning;

@@ -9,7 +9,7 @@ use sluice_core::Dimension;
 
 use crate::acquire::AcquireError;
 use crate::attempt::{Taken, contended};
-use crate::outcome::RetryIn;
+use crate::refusal::RetryIn;
 use sluice_table::StoreError;
 
 /// Why a caller has no grant yet.

@@ -10,8 +10,8 @@ use super::{Answer, Fresh, Taken, Terms, Want, inline, longest, refused, tokens,
 use crate::acquire::AcquireError;
 use crate::client::Inner;
 use crate::give_back::give_back_unused;
-use crate::outcome::RetryIn;
 use crate::poll::{Company, Poll};
+use crate::refusal::RetryIn;
 use crate::waiting::Setback;
 
 /// A caller that is refused is kept so long by the return of what its other dimensions granted. That goes on by itself.

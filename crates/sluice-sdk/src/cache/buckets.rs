@@ -18,8 +18,8 @@ use sluice_core::{Dimension, Timestamp};
 
 use super::{Entry, locked};
 use crate::attempt::rows::{self, RowLane};
-use crate::metrics::{self, Named};
 use crate::prefetch::Stock;
+use crate::telemetry::Named;
 
 /// Entries that a new one looks at. All of them at once would hold up those who read.
 const LOOKS: usize = 64;
@@ -100,7 +100,7 @@ impl Cache {
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
         // Its gauges would stand still at what it was.
-        forgotten.iter().for_each(|entry| metrics::gone(entry));
+        forgotten.iter().for_each(|entry| entry.untell());
         entry
     }
 

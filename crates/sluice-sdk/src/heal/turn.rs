@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::budget::HealBudget;
 use crate::client::Inner;
-use crate::metrics;
 use crate::sweep::{HealPage, HealedPage, Next, ROWS_PER_PAGE};
+use crate::telemetry;
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// All processes that want slots wait for the same instant. They try within so many milliseconds after it,
@@ -163,7 +163,7 @@ fn read(row: &Item) -> HealMark {
 
 /// Tries again right after the other's time is over, and not a whole time after this try.
 fn leave_to_other(inner: &Inner, row: &Item, now: Timestamp) -> Option<Turn> {
-    metrics::healed("left");
+    telemetry::healed("left");
     let left = read(row).may_be_made_at(now).since(now);
     let apart = Duration::from_millis(fastrand::u64(0..APART_MS));
     inner.healing.table.tried(now, left.max(MOMENT) + apart);

@@ -1,7 +1,7 @@
 use sluice_core::Dimension;
 
 use super::*;
-use crate::outcome::RetryIn;
+use crate::refusal::RetryIn;
 
 fn refused(reason: RetryReason) -> RetryIn {
     RetryIn::new(Duration::from_secs(1), Dimension::new("a#b").unwrap(), reason)

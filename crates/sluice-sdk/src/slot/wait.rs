@@ -14,7 +14,8 @@ use crate::client::Inner;
 use crate::config::OnUnavailable;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Holding, Part, Uncalled};
-use crate::outcome::{Outcome, RetryIn, RetryReason};
+use crate::outcome::Outcome;
+use crate::refusal::{RetryIn, RetryReason};
 use crate::request::{Ask, RequestError};
 use crate::waiting::Setback;
 

@@ -13,7 +13,7 @@ use super::reclaim::{self, Done, Ended, Known};
 use super::scan::{MOST_UNITS, Query};
 use super::{Deadlines, is_over};
 use crate::client::Inner;
-use crate::metrics;
+use crate::telemetry;
 use sluice_table::{StoreError, row_key, value_text};
 
 /// Buckets that are given back to at once: fewer disturb callers less.
@@ -227,7 +227,7 @@ fn finish(inner: &Inner, done: Done) -> Result<usize, StoreError> {
     if restored > 0 {
         let entry = inner.entry(&done.dimension);
         entry.slots_reclaimed();
-        metrics::restored(entry.swept_label(), restored);
+        telemetry::restored(entry.swept_label(), restored);
         tracing::info!(event = "heal.restored", dimension = %done.dimension, leases = restored);
     }
     done.result.map(|()| restored)

@@ -9,9 +9,10 @@ use crate::acquire::AcquireError;
 use crate::attempt::{Stopped, contended, finished, in_parallel, saw, stopped, unknown};
 use crate::cache::Entry;
 use crate::client::{Client, Inner};
+use crate::counted;
 use crate::grant::{Grant, Part, Uncalled};
-use crate::metrics::{self, Source};
-use crate::outcome::{RetryIn, RetryReason};
+use crate::refusal::{RetryIn, RetryReason};
+use crate::telemetry::Source;
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// What came of a ticket.
@@ -113,8 +114,8 @@ impl Client {
             Err(error) => return Err(error),
         };
         match &answer {
-            Redeemed::Granted(grant) => metrics::granted(&self.inner, grant, Some(Source::Ticket)),
-            Redeemed::RetryIn(retry) => metrics::refused(&self.inner, retry),
+            Redeemed::Granted(grant) => counted::granted(&self.inner, grant, Some(Source::Ticket)),
+            Redeemed::RetryIn(retry) => counted::refused(&self.inner, retry),
             _ => {}
         }
         tracing::debug!(event = "ticket.redeem", key = ticket.key(), outcome = answer.as_str());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::attempt::in_parallel;
 use crate::give_back::Released;
-use crate::metrics;
+use crate::telemetry;
 
 use super::Tracked;
 
@@ -72,6 +72,8 @@ async fn release_one(counts: Arc<Counts>, Tracked { reservation, grant }: Tracke
         }
     }
     counts.add(report);
-    metrics::tracker_released(report);
+    for (outcome, grants) in [("given_back", report.given_back), ("late", report.late), ("failed", report.failed)] {
+        telemetry::tracker_released(outcome, grants);
+    }
     report
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::outcome::RetryReason;
+use crate::refusal::RetryReason;
 
 const PATIENT: Patience = Patience { stays: Duration::from_secs(30), answers_locally: false };
 const LOCAL: Patience = Patience { answers_locally: true, ..PATIENT };

@@ -19,7 +19,7 @@ use crate::grant::{Part, Parts};
 use crate::heal;
 use crate::lane::{Waiting, stay};
 use crate::load;
-use crate::outcome::RetryIn;
+use crate::refusal::RetryIn;
 use crate::waiting::Setback;
 use sluice_table::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
 use tokio::time::Instant;
 
-use super::Source;
+use super::{granted_from_stock, granted_in};
 use crate::cache::{Cache, Entry};
-use crate::give_back::Released;
+use crate::give_back::{Released, name_of};
 use crate::request::Request;
-use crate::{metrics, span};
+use crate::telemetry::{self, Source, span};
 
 /// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.
 const MOST_NANOS: u128 = 150;
@@ -53,8 +53,8 @@ fn a_grant_from_stock_pays_little_where_nobody_listens() {
     let request = Request::from("openai#rpm");
     let nanos = shortest(|now| {
         let began = Instant::now();
-        let span = span::acquire(black_box(&request));
-        metrics::granted_from_stock(black_box(&entry), began, now);
+        let span = span::acquire(black_box(&request).dimensions());
+        granted_from_stock(black_box(&entry), began, now);
         drop(black_box(span));
     });
     assert_little("metrics and span of a grant from stock", nanos);
@@ -68,8 +68,8 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
     let request = Request::from("openai#rpm");
     let nanos = shortest(|now| {
         let began = Instant::now();
-        let span = span::acquire(black_box(&request));
-        metrics::granted_in(black_box(&entry), Source::Table, (began, Instant::now()), || now);
+        let span = span::acquire(black_box(&request).dimensions());
+        granted_in(black_box(&entry), Source::Table, (began, Instant::now()), || now);
         drop(black_box(span));
     });
     assert_little("metrics and span of a grant by the table", nanos);
@@ -84,8 +84,8 @@ fn a_release_pays_little_where_nobody_listens() {
     let given_back: Result<Released, ()> = Ok(Released::GivenBack);
     let nanos = shortest(|_| {
         // Its own span, which takes a grant, is as this one where nobody wants it.
-        let span = span::acquire(black_box(&request));
-        metrics::released_of(black_box(&entry), &given_back);
+        let span = span::acquire(black_box(&request).dimensions());
+        telemetry::released(black_box(&entry).label(), name_of(&given_back));
         drop(black_box(span));
     });
     assert_little("metrics and span of a release", nanos);

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use ::metrics::{Counter, Histogram, SharedString};
 use parking_lot::Mutex;
-use sluice_core::Timestamp;
 use tokio::time::Instant;
 
-use super::{Source, names};
-use crate::cache::Entry;
-use crate::outcome::RetryReason;
+use sluice_table::metric as names;
+
+use super::Source;
+use crate::refusal::RetryReason;
 use crate::seldom::Seldom;
 
 /// How long handles are kept: so long after it was installed a recorder hears nothing of a busy bucket. Longer
@@ -28,7 +28,7 @@ pub(crate) struct Meters {
 }
 
 /// Each is registered when it is first used: what never happened is not told.
-pub(super) struct Handles {
+pub(crate) struct Handles {
     made_at: Instant,
     label: SharedString,
     granted: [OnceLock<Counter>; Source::ALL.len()],
@@ -38,21 +38,17 @@ pub(super) struct Handles {
 }
 
 impl Meters {
-    /// The handles of a bucket at that instant. Made anew they also tell its level of `now`: a bucket in use needs no task for that.
-    pub(super) fn of(entry: &Entry, at: Instant, now: impl FnOnce() -> Timestamp) -> Arc<Handles> {
-        let mut kept = entry.meters.kept.lock();
+    /// The handles of the bucket of this label at that instant, and whether they were made anew.
+    pub(crate) fn handles(&self, at: Instant, label: impl FnOnce() -> SharedString) -> (Arc<Handles>, bool) {
+        let mut kept = self.kept.lock();
         if let Some(handles) = kept.as_ref()
             && at.saturating_duration_since(handles.made_at) < KEPT
         {
-            return Arc::clone(handles);
+            return (Arc::clone(handles), false);
         }
-        let handles = Arc::new(Handles::new(entry.label(), at));
+        let handles = Arc::new(Handles::new(label(), at));
         *kept = Some(Arc::clone(&handles));
-        drop(kept);
-        if let Some(reading) = entry.reading() {
-            super::level(entry, reading.bucket.level(now()), reading.bucket.limit().capacity());
-        }
-        handles
+        (handles, true)
     }
 
     pub(super) fn told_level(&self) {
@@ -86,21 +82,21 @@ impl Handles {
         }
     }
 
-    pub(super) fn granted(&self, source: Source) -> &Counter {
+    pub(crate) fn granted(&self, source: Source) -> &Counter {
         let make = || names::GRANTS.counter([self.label.clone(), source.as_str().into()]);
         self.granted[Source::ALL.iter().position(|one| *one == source).unwrap_or(0)].get_or_init(make)
     }
 
-    pub(super) fn refused(&self, reason: RetryReason) -> &Counter {
+    pub(crate) fn refused(&self, reason: RetryReason) -> &Counter {
         let make = || names::REFUSALS.counter([self.label.clone(), reason.as_str().into()]);
         self.refused[RetryReason::ALL.iter().position(|one| *one == reason).unwrap_or(0)].get_or_init(make)
     }
 
-    pub(super) fn acquired_granted(&self) -> &Histogram {
+    pub(crate) fn acquired_granted(&self) -> &Histogram {
         self.acquired_granted.get_or_init(|| self.acquired("granted"))
     }
 
-    pub(super) fn acquired_refused(&self) -> &Histogram {
+    pub(crate) fn acquired_refused(&self) -> &Histogram {
         self.acquired_refused.get_or_init(|| self.acquired("refused"))
     }
 

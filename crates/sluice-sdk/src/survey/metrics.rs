@@ -6,8 +6,10 @@ use std::time::Duration;
 use ::metrics::SharedString;
 use sluice_core::{Amount, Bucket, Dimension, Timestamp};
 
-use super::{names, number};
-use crate::survey::{LoadRow, Survey};
+use sluice_table::metric as names;
+
+use super::{LoadRow, Survey};
+use crate::telemetry::number;
 
 /// A lease that ended so long ago was missed by two sweeps of the five-minute rule.
 const OVERDUE: Duration = Duration::from_secs(11 * 60);

@@ -1,0 +1,195 @@
+//! What is counted, measured and traced: words and numbers. It imports no feature of the client.
+//!
+//! Metrics go through the `metrics` facade and are nearly free without a recorder. Each function here is one event. The names stand in
+//! one table (`sluice_table::metric`), and nothing else names a metric.
+
+use std::time::Duration;
+
+use ::metrics::SharedString;
+use sluice_core::{Amount, Rate};
+use sluice_table::metric as names;
+
+mod label;
+mod meters;
+pub(crate) mod span;
+
+pub(crate) use label::{BucketLabel, Named, OTHER};
+pub(crate) use meters::{Handles, Meters};
+
+/// Where the tokens or slots of a grant came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A write of the table.
+    Table,
+    /// Stock: no request.
+    Stock,
+    /// A ticket, whose start was booked before.
+    Ticket,
+    /// The process's own share, while DynamoDB is out.
+    Local,
+}
+
+impl Source {
+    const ALL: [Self; 4] = [Self::Table, Self::Stock, Self::Ticket, Self::Local];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Stock => "stock",
+            Self::Ticket => "ticket",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// An acquire failed.
+pub(crate) fn acquire_failed(took: Duration) {
+    names::ACQUIRE_DURATION.histogram([OTHER.into(), "error".into()]).record(took);
+}
+
+/// A slot's closure began, so long after it was asked for.
+pub(crate) fn waited(bucket: SharedString, waited: Duration) {
+    names::WAIT.histogram([bucket]).record(waited);
+}
+
+/// A slot ended by its timeout, its closure begun or not.
+pub(crate) fn slot_timed_out(bucket: SharedString) {
+    names::SLOT_TIMEOUTS.counter([bucket]).increment(1);
+}
+
+/// DynamoDB was out: whether a local answer was given.
+pub(crate) fn unavailable(outcome: &'static str) {
+    names::UNAVAILABLE.counter([outcome.into()]).increment(1);
+}
+
+/// A part of a grant was given back, or not.
+pub(crate) fn released(bucket: SharedString, outcome: &'static str) {
+    names::RELEASES.counter([bucket, outcome.into()]).increment(1);
+}
+
+/// A holder that is alive found its lease gone.
+pub(crate) fn expired_but_alive(bucket: SharedString) {
+    names::EXPIRED_BUT_ALIVE.counter([bucket]).increment(1);
+}
+
+/// What became of the renewal of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed,
+    /// The lease had ended and was given back.
+    Gone,
+    /// The table did not answer.
+    Failed,
+}
+
+pub(crate) fn renewal(bucket: SharedString, renewal: Renewal) {
+    let outcome = match renewal {
+        Renewal::Renewed => "renewed",
+        Renewal::Gone => "gone",
+        Renewal::Failed => "failed",
+    };
+    names::RENEWALS.counter([bucket, outcome.into()]).increment(1);
+}
+
+/// A call was charged what it used.
+pub(crate) fn settled(bucket: SharedString, outcome: &'static str) {
+    names::SETTLES.counter([bucket, outcome.into()]).increment(1);
+}
+
+/// A tracker released so many grants that nobody took.
+pub(crate) fn tracker_released(outcome: &'static str, grants: u64) {
+    if grants > 0 {
+        names::TRACKER_RELEASES.counter([outcome.into()]).increment(grants);
+    }
+}
+
+/// What the trackers of a client hold together, and may hold; and which share of the entries in their heaps of ages is of grants that
+/// were taken.
+pub(crate) fn trackers(reservations: usize, capacity: usize, stale: (usize, usize)) {
+    names::TRACKER_RESERVATIONS.gauge([]).set(number(reservations));
+    names::TRACKER_CAPACITY.gauge([]).set(number(capacity));
+    let (stale, entries) = stale;
+    let ratio = if entries == 0 { 0.0 } else { number(stale) / number(entries) };
+    names::TRACKER_STALE_RATIO.gauge([]).set(ratio);
+}
+
+/// A sweep of this process ended.
+pub(crate) fn swept(took: Duration, outcome: &'static str) {
+    names::SWEEP_DURATION.histogram([outcome.into()]).record(took);
+}
+
+/// A sweep, or a healing scan, gave back leases of a bucket.
+pub(crate) fn restored(bucket: SharedString, leases: usize) {
+    names::SWEEP_RESTORED.counter([bucket]).increment(u64::try_from(leases).unwrap_or(u64::MAX));
+}
+
+/// A cool-down that this process did not know of.
+pub(crate) fn cool_down_heard(bucket: SharedString) {
+    names::COOL_DOWNS.counter([bucket]).increment(1);
+}
+
+/// The vendor refused a call.
+pub(crate) fn vendor_refused(bucket: SharedString, reason: &'static str) {
+    names::VENDOR_REFUSALS.counter([bucket, reason.into()]).increment(1);
+}
+
+/// The vendor said less than the bucket counts.
+pub(crate) fn vendor_lowered(bucket: SharedString) {
+    names::VENDOR_LOWERED.counter([bucket]).increment(1);
+}
+
+/// The vendor's limit is below the bucket's.
+pub(crate) fn vendor_limit_lower(bucket: SharedString) {
+    names::VENDOR_LIMIT_LOWER.counter([bucket]).increment(1);
+}
+
+/// A header of the vendor's could not be read.
+pub(crate) fn vendor_unreadable(bucket: SharedString) {
+    names::VENDOR_UNREADABLE.counter([bucket]).increment(1);
+}
+
+/// Admission decided: `admitted`, why it was shed, or `unknown` if the table did not answer; in which mode.
+pub(crate) fn admitted(bucket: SharedString, decision: &'static str, mode: &'static str) {
+    names::ADMISSION.counter([bucket, decision.into(), mode.into()]).increment(1);
+}
+
+/// This process scanned the table for ended leases (`restored`, `nothing`), or left it to another (`left`); or could not (`denied`,
+/// `failed`).
+pub(crate) fn healed(outcome: &'static str) {
+    names::HEALS.counter([outcome.into()]).increment(1);
+}
+
+/// What the load row says of a bucket. A bucket without a rate yet has none.
+pub(crate) fn load(bucket: SharedString, meters: &Meters, pending: Amount, drain_rate: Option<Rate>) {
+    meters.told_load();
+    names::LOAD_PENDING.gauge([bucket.clone()]).set(number(pending));
+    if let Some(rate) = drain_rate {
+        names::LOAD_DRAIN_RATE.gauge([bucket]).set(number(rate));
+    }
+}
+
+/// What a bucket holds, as last seen and refilled since.
+pub(crate) fn level(bucket: SharedString, meters: &Meters, level: Amount, capacity: Amount) {
+    meters.told_level();
+    names::BUCKET_LEVEL.gauge([bucket.clone()]).set(number(level));
+    names::BUCKET_CAPACITY.gauge([bucket]).set(number(capacity));
+}
+
+/// A bucket is not there any more: it holds nothing, of nothing. Told once if it was told before, and then no more, so that a recorder
+/// which forgets idle metrics may forget it.
+pub(crate) fn gone(bucket: SharedString, meters: &Meters) {
+    let (level, load) = meters.take_told();
+    if level {
+        names::BUCKET_LEVEL.gauge([bucket.clone()]).set(0.0);
+        names::BUCKET_CAPACITY.gauge([bucket.clone()]).set(0.0);
+    }
+    if load {
+        names::LOAD_PENDING.gauge([bucket.clone()]).set(0.0);
+        names::LOAD_DRAIN_RATE.gauge([bucket]).set(0.0);
+    }
+}
+
+/// An amount or a rate as a gauge has it: a double. No decision rests on it.
+pub(crate) fn number(exact: impl ToString) -> f64 {
+    exact.to_string().parse().unwrap_or(f64::NAN)
+}
