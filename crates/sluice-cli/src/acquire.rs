@@ -152,7 +152,7 @@ mod tests {
         for off_by in [-DAY_MICROS, 0, DAY_MICROS] {
             let dynamo = EmbeddedDynamo::with_table("table").await.unwrap();
             let limit = Limit::concurrent(Amount::from_tokens(1), Cost::ONE).unwrap();
-            dynamo.client("table").apply_limit(&Dimension::new(SLOT).unwrap(), &limit).await.unwrap();
+            dynamo.client("table").ops().apply_limit(&Dimension::new(SLOT).unwrap(), &limit).await.unwrap();
             let machine = dynamo.metered();
             let client = machine.client_off_by(Client::builder("table"), off_by);
             let grant = client.acquire(SLOT).await.unwrap().granted().unwrap();

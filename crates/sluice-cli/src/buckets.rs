@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use sluice_ops::{Applied, BucketRow};
+use sluice_sdk::Client;
 use sluice_sdk::core::{Amount, Bucket, Dimension, Limit, OnLowerLimit, Timestamp};
-use sluice_sdk::{Applied, BucketRow, Client};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
@@ -76,7 +77,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         Action::Rm { dimension } => {
             let client = client().await?;
             let dimension = Dimension::new(&dimension)?;
-            if !client.remove_bucket(&dimension).await? {
+            if !client.ops().remove_bucket(&dimension).await? {
                 return Err(unknown(&client, &dimension));
             }
             println!("removed {dimension}");
@@ -152,9 +153,11 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<Change
     compare(client, declared).await?;
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
-        let applied = client.apply_limit(dimension, limit).await.map_err(|error| declared.at(dimension, error))?;
+        let applied =
+            client.ops().apply_limit(dimension, limit).await.map_err(|error| declared.at(dimension, error))?;
         let then = declared.on_lower_limit(dimension);
-        let adopts = client.on_lower_limit(dimension, then).await.map_err(|error| declared.at(dimension, error))?;
+        let adopts =
+            client.ops().on_lower_limit(dimension, then).await.map_err(|error| declared.at(dimension, error))?;
         changes.push(change(dimension, limit, &applied, adopts.then_some(then)));
     }
     Ok(changes)
@@ -163,9 +166,9 @@ async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<Change
 async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
-        client.check_limit(dimension, limit).map_err(|error| declared.at(dimension, error))?;
+        client.ops().check_limit(dimension, limit).map_err(|error| declared.at(dimension, error))?;
         let then = declared.on_lower_limit(dimension);
-        let bucket = client.bucket(dimension).await?;
+        let bucket = client.ops().bucket(dimension).await?;
         let adopts = bucket.as_ref().is_some_and(Bucket::adopts_limit) != (then == OnLowerLimit::Adopt);
         let applied = match bucket {
             None => Applied::Created,
@@ -259,7 +262,7 @@ impl BucketLine {
 
 async fn list(client: &Client, json: bool) -> Result<(), Failure> {
     let (mut lines, mut faults) = (Vec::new(), Vec::new());
-    let rows = client.buckets().await?;
+    let rows = client.ops().buckets().await?;
     // After the replies, which tell the table's time.
     let now = client.now();
     for BucketRow { key, bucket } in rows {
@@ -295,7 +298,7 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
 
 async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     let dimension = Dimension::new(name)?;
-    let bucket = client.bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
+    let bucket = client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
     let now = client.now();
     let line = BucketLine::new(&bucket, now);
     if json {

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_ops::SweepOptions;
+use sluice_sdk::Clock;
 use sluice_sdk::core::Timestamp;
-use sluice_sdk::{Clock, SweepOptions};
 use sluice_testkit::EmbeddedDynamo;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
@@ -128,7 +129,7 @@ async fn play(
     }
     sleep_until(end).await;
     crew.finished(WIND_DOWN).await?;
-    dynamo.client(TABLE).sweep(SweepOptions::default()).await?;
+    dynamo.client(TABLE).ops().sweep(SweepOptions::default()).await?;
     Ok(recovery)
 }
 
@@ -161,12 +162,12 @@ async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew, callers: u32) -> Result
 }
 
 async fn held_by_crashed(dynamo: &EmbeddedDynamo) -> Result<usize, Failure> {
-    let leases = dynamo.client(TABLE).leases().await?;
+    let leases = dynamo.client(TABLE).ops().leases().await?;
     let of_first =
-        |row: &sluice_sdk::LeaseRow| row.lease.as_ref().is_ok_and(|lease| lease.caller() == Some(&crew::name(0)));
+        |row: &sluice_ops::LeaseRow| row.lease.as_ref().is_ok_and(|lease| lease.caller() == Some(&crew::name(0)));
     Ok(leases.iter().filter(|row| of_first(row)).count())
 }
 
 async fn leases_left(dynamo: &EmbeddedDynamo) -> Result<usize, Failure> {
-    Ok(dynamo.client(TABLE).leases().await?.len())
+    Ok(dynamo.client(TABLE).ops().leases().await?.len())
 }

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_ops::Survey;
 use sluice_sdk::core::schema::table_name;
 use sluice_sdk::core::{Bucket, Load};
-use sluice_sdk::{Client, StoreError, Survey};
+use sluice_sdk::{Client, StoreError};
 
 use crate::connect::client;
 use crate::duration::duration;
@@ -70,7 +71,7 @@ pub(crate) async fn run(options: Options) -> Ended {
 }
 
 async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Finding> {
-    let (buckets, of_rows) = match client.survey_within(MOST_PAGES).await {
+    let (buckets, of_rows) = match client.ops().survey_within(MOST_PAGES).await {
         Ok(survey) => {
             let findings = of_survey(&survey, client.table(), place);
             (survey.buckets.into_iter().filter_map(|row| row.bucket.ok()).collect(), findings)

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use sluice_sdk::LeaseRow;
+use sluice_ops::LeaseRow;
 use sluice_sdk::core::{Dimension, Lease};
 
 use crate::connect::client;
@@ -38,7 +38,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let only = options.dimension.as_deref().map(Dimension::new).transpose()?;
     let client = client().await?;
     let (mut leases, mut faults) = (Vec::new(), Vec::new());
-    let rows = client.leases().await?;
+    let rows = client.ops().leases().await?;
     // After the replies, which tell the table's time.
     let now = client.now();
     for LeaseRow { key, lease, is_inline } in rows {

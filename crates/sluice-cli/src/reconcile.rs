@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_sdk::core::Amount;
-use sluice_sdk::{SweepOptions, SweepReport};
 
 use crate::connect::client;
 use crate::duration::duration;
@@ -41,7 +41,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) async fn run(options: Options) -> Ended {
     // One listener for all of it: a signal during a sweep is heard too. A sweep may be cut off anywhere.
     let mut stop = std::pin::pin!(stop_requested());
-    let client = client().await?;
+    let ops = client().await?.ops();
     let mut how = SweepOptions::from_env()?;
     how.slowest_call = options.slowest_call.unwrap_or(how.slowest_call);
     if !options.once && !options.json {
@@ -49,7 +49,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     loop {
         let swept = tokio::select! {
-            swept = client.sweep(how.clone()) => swept,
+            swept = ops.sweep(how.clone()) => swept,
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         };
         match swept {

@@ -115,7 +115,7 @@ async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, 
     let mut buckets = Vec::new();
     for name in names {
         let dimension = Dimension::new(name)?;
-        let Some(bucket) = client.bucket(&dimension).await? else {
+        let Some(bucket) = client.ops().bucket(&dimension).await? else {
             return Err(AcquireError::UnknownDimension { dimension, table: client.table().to_owned() }.into());
         };
         buckets.push(bucket);

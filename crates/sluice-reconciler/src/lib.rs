@@ -1,7 +1,7 @@
-//! The reconciler: a Lambda function on a schedule that runs the sweep of `sluice-sdk` and says what it did.
+//! The reconciler: a Lambda function on a schedule that runs the sweep of `sluice-ops` and says what it did.
 //!
 //! Its log is one JSON object a line: `reconciler.complete` for each run, metrics in CloudWatch's Embedded Metric Format, and
-//! what the SDK logs. `docs/operations.md` is its manual.
+//! what the sweep logs. `docs/operations.md` is its manual.
 
 mod log;
 mod metrics;

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use serde::Serialize;
-use sluice_sdk::REPORT_TARGET;
+use sluice_ops::REPORT_TARGET;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -12,10 +12,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// arrays and objects, which a `tracing` field cannot hold.
 pub fn log_to_stdout() {
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
-    let level = level.as_deref().and_then(sluice_sdk::log_level).and_then(|level| level.parse().ok());
+    let level = level.as_deref().and_then(sluice_table::log_level).and_then(|level| level.parse().ok());
     let level = level.unwrap_or(LevelFilter::INFO);
     let targets = Targets::new()
-        .with_target("sluice_sdk", level)
+        .with_target("sluice_ops", level)
         .with_target("sluice_table", level)
         .with_target("sluice_reconciler", level)
         .with_target(REPORT_TARGET, LevelFilter::OFF)

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use sluice_sdk::SweepReport;
-use sluice_sdk::core::{Amount, Dimension, Timestamp};
+use sluice_core::{Amount, Dimension, Timestamp};
+use sluice_ops::SweepReport;
 
 const NAMESPACE: &str = "Sluice";
 const COUNT: &str = "Count";

@@ -6,7 +6,8 @@ use aws_lambda_events::eventbridge::EventBridgeEvent;
 use lambda_runtime::{Context, Diagnostic};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_sdk::{Client, Clock, ConfigError, StoreError, SweepError, SweepOptions, SweepReport};
+use sluice_ops::{Ops, SweepError, SweepOptions, SweepReport};
+use sluice_table::{Clock, ConfigError, StoreError};
 
 use crate::log::print;
 use crate::metrics::{Ended, metrics};
@@ -43,10 +44,10 @@ impl From<ReconcileError> for Diagnostic {
     }
 }
 
-/// The function between two events: one client, whose connection stays open.
+/// The function between two events: one connection, whose connection stays open.
 #[derive(Debug)]
 pub struct Reconciler {
-    client: Result<Client, ConfigError>,
+    ops: Result<Ops, ConfigError>,
     environment: String,
     options: Result<SweepOptions, ConfigError>,
 }
@@ -55,22 +56,22 @@ impl Reconciler {
     /// Reads the `SLUICE_*` variables and makes one cheap request, so that Lambda's free and fast start pays for the connection
     /// and not the first sweep. What fails here is told by every run, as its error: a function that dies at its start tells less.
     pub async fn connect() -> Self {
-        let client = Client::from_env().await;
-        if let Ok(client) = &client
-            && let Err(error) = client.warm_up().await
+        let ops = Ops::from_env().await;
+        if let Ok(ops) = &ops
+            && let Err(error) = ops.warm_up().await
         {
             tracing::warn!(event = "reconciler.cold", %error);
         }
         let environment = std::env::var("SLUICE_ENV").ok().filter(|environment| !environment.is_empty());
-        Self::new(client, environment).with_options(SweepOptions::from_env())
+        Self::new(ops, environment).with_options(SweepOptions::from_env())
     }
 
-    /// A function over this client; without an environment its metrics name the table.
+    /// A function over this table; without an environment its metrics name the table.
     #[must_use]
-    pub fn new(client: Result<Client, ConfigError>, environment: Option<String>) -> Self {
-        let table = || client.as_ref().map_or_else(|_| "unknown".to_owned(), |client| client.table().to_owned());
+    pub fn new(ops: Result<Ops, ConfigError>, environment: Option<String>) -> Self {
+        let table = || ops.as_ref().map_or_else(|_| "unknown".to_owned(), |ops| ops.table().to_owned());
         let environment = environment.unwrap_or_else(table);
-        Self { client, environment, options: Ok(SweepOptions::default()) }
+        Self { ops, environment, options: Ok(SweepOptions::default()) }
     }
 
     /// Sweeps in this way, within the time that Lambda gives; where it cannot be used, every run says why.
@@ -86,8 +87,8 @@ impl Reconciler {
     /// [`ReconcileError`], which Lambda counts: variables that cannot be used, a table that does not answer. A row that cannot be
     /// read is none, nor is a sweep that the time does not suffice for.
     pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
-        let (client, mut options) = match (&self.client, &self.options) {
-            (Ok(client), Ok(options)) => (client, options.clone()),
+        let (ops, mut options) = match (&self.ops, &self.options) {
+            (Ok(ops), Ok(options)) => (ops, options.clone()),
             (Err(error), _) | (_, Err(error)) => {
                 let error = ReconcileError::Config(error.to_string());
                 self.tell(&SweepReport::default(), Some(&error));
@@ -95,7 +96,7 @@ impl Reconciler {
             }
         };
         options.budget = Some(budget(time_left));
-        match client.sweep(options).await {
+        match ops.sweep(options).await {
             Ok(report) => {
                 self.tell(&report, None);
                 Ok(json!(report))
@@ -118,7 +119,7 @@ impl Reconciler {
         let read_something = report.rows_scanned > 0 || report.segments_unscanned == 0;
         let ended = if error.is_none() && read_something { Ended::Well } else { Ended::InError };
         // CloudWatch drops metrics of an instant that is hours off.
-        let now = self.client.as_ref().map_or_else(|_| Clock::system().now(), Client::now);
+        let now = self.ops.as_ref().map_or_else(|_| Clock::system().now(), Ops::now);
         for line in metrics(&self.environment, report, ended, now) {
             print(&line);
         }

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Bucket, Dimension, FutureAnchor, RatePlanner, Timestamp};
+use sluice_core::{Bucket, Dimension, RatePlanner, Timestamp};
 
 use crate::admission::AdmissionMode;
 use crate::cache::{Cache, Entry};
-use crate::config::{
-    Config, ConfigError, LONGEST, LONGEST_ATTEMPT, Leases, MOST_RETRIES, OnUnavailable, SHORTEST_ATTEMPT,
-};
+use crate::config::{Config, Leases, OnUnavailable};
 use crate::fallback::Fallback;
 use crate::gauges::Publishing;
 use crate::heal::{HealBudget, Healing};
@@ -17,7 +15,10 @@ use crate::lease_ids::LeaseIds;
 use crate::tracker::Trackers;
 use sluice_table::Clock;
 use sluice_table::metric::describe_metrics;
-use sluice_table::{DynamoClient, SdkConfig, Settings, Store, StoreError, client_of, environment};
+use sluice_table::{
+    ConfigError, DynamoClient, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, SdkConfig, Settings,
+    Store, StoreError,
+};
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
 ///
@@ -80,16 +81,7 @@ impl Inner {
 
     /// Plans for a reading of a rate bucket, at `now`: every plan that takes is made by this.
     pub(crate) fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
-        let planner = RatePlanner::new(bucket);
-        if bucket.is_anchored_far_ahead(now) { planner.on_future_anchor(self.future_anchor()) } else { planner }
-    }
-
-    /// Whether the time is known to be DynamoDB's. That of an endpoint that tells no `Date` is this machine's, which may be wrong itself:
-    /// it moves nobody's anchor back.
-    fn future_anchor(&self) -> FutureAnchor {
-        let clock = self.store.clock();
-        let is_told = clock.known().is_some() && clock.offset().is_some();
-        if is_told { FutureAnchor::Repair } else { FutureAnchor::Keep }
+        RatePlanner::at(bucket, now, || self.store.clock().future_anchor())
     }
 }
 
@@ -108,7 +100,7 @@ impl Client {
     /// Settings in code, for `table`.
     #[must_use]
     pub fn builder(table: impl Into<String>) -> ClientBuilder {
-        ClientBuilder { config: Config::new(table.into()) }
+        ClientBuilder { config: Config::new(Settings::new(table.into())) }
     }
 
     /// The table's name.
@@ -149,14 +141,14 @@ impl ClientBuilder {
     /// Region of the table; `eu-central-1` by default.
     #[must_use]
     pub fn region(mut self, region: impl Into<String>) -> Self {
-        self.config.region = region.into();
+        self.config.connection.region = region.into();
         self
     }
 
     /// Another endpoint than AWS's, as in `http://localhost:4566`.
     #[must_use]
     pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
-        self.config.endpoint_url = Some(url.into());
+        self.config.connection.endpoint_url = Some(url.into());
         self
     }
 
@@ -164,7 +156,7 @@ impl ClientBuilder {
     /// holder's slot back sooner, and must outlast the longest call under `acquire`.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
-        self.config.lease_ttl = ttl.clamp(Duration::from_secs(1), LONGEST);
+        self.config.lease_ttl = ttl.clamp(Duration::from_secs(1), LONGEST_SETTING);
         self
     }
 
@@ -172,7 +164,7 @@ impl ClientBuilder {
     /// longer trouble, at up to 200 ms each (and [`attempt_timeout`](Self::attempt_timeout) for one that hangs).
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
-        self.config.max_retries = retries.min(MOST_RETRIES);
+        self.config.connection.max_retries = retries.min(MOST_RETRIES);
         self
     }
 
@@ -184,14 +176,14 @@ impl ClientBuilder {
     /// not counted: they have 5 s of their own.
     #[must_use]
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
-        self.config.attempt_timeout = timeout.clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT);
+        self.config.connection.attempt_timeout = timeout.clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT);
         self
     }
 
     /// How long `slot` waits and runs in all; 30 s by default. Keep it 5 s under the Lambda's own timeout.
     #[must_use]
     pub fn slot_timeout(mut self, timeout: Duration) -> Self {
-        self.config.slot_timeout = timeout.min(LONGEST);
+        self.config.slot_timeout = timeout.min(LONGEST_SETTING);
         self
     }
 
@@ -221,7 +213,7 @@ impl ClientBuilder {
     /// of it later.
     #[must_use]
     pub fn staleness(mut self, staleness: Duration) -> Self {
-        self.config.staleness = staleness.clamp(Duration::from_secs(1), LONGEST);
+        self.config.staleness = staleness.clamp(Duration::from_secs(1), LONGEST_SETTING);
         self
     }
 
@@ -265,7 +257,7 @@ impl ClientBuilder {
     /// Where the client reads the time; tests move it.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.config.clock = clock;
+        self.config.connection.clock = clock;
         self
     }
 
@@ -294,29 +286,31 @@ impl ClientBuilder {
     ///
     /// Makes no request.
     pub async fn connect(self) -> Client {
-        let shared = environment(self.config.region.clone(), self.config.endpoint_url.as_deref()).await;
-        self.connect_with(&shared)
+        let store = self.config.connection.clone().connect().await;
+        self.over(store)
     }
 
     /// Connects with an AWS configuration that the program already has: its credentials, Region, endpoint and HTTP client.
     /// Timeouts, retries and stalled-stream protection are the client's own.
     #[must_use]
     pub fn connect_with(self, shared: &SdkConfig) -> Client {
-        let dynamo = client_of(shared, self.config.endpoint_url.as_deref());
-        self.dynamodb(dynamo)
+        let store = self.config.connection.clone().connect_with(shared);
+        self.over(store)
     }
 
     /// Uses the connection of this DynamoDB client: its HTTP client, endpoint, Region and credentials. Timeouts, retries and
     /// stalled-stream protection are replaced by the client's own, so that no configuration lets a call wait without end.
     #[must_use]
     pub fn dynamodb(self, dynamo: DynamoClient) -> Client {
+        let store = Store::new(&dynamo, self.config.connection.clone());
+        self.over(store)
+    }
+
+    fn over(self, store: Store) -> Client {
         describe_metrics();
-        let Config { table, max_retries, attempt_timeout, clock, .. } = self.config.clone();
-        let store = Store::new(&dynamo, Settings { table, max_retries, attempt_timeout, clock });
-        let (cache, fallback) =
-            (Cache::new(self.config.prefetch.clone(), self.config.max_buckets), Fallback::default());
-        let (trackers, publishing, healing) = (Trackers::default(), Publishing::default(), Healing::default());
         let config = self.config;
+        let (cache, fallback) = (Cache::new(config.prefetch.clone(), config.max_buckets), Fallback::default());
+        let (trackers, publishing, healing) = (Trackers::default(), Publishing::default(), Healing::default());
         Client { inner: Arc::new(Inner { store, cache, fallback, healing, trackers, publishing, config }) }
     }
 }

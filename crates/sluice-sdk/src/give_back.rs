@@ -15,30 +15,13 @@ use crate::lane::{Lane, NoAnswer, Seat, Service};
 use crate::outlived;
 use crate::settle::settle_charged;
 use crate::telemetry;
+use sluice_ops::{Released, Tally, carry_out};
 use sluice_table::{Attributes, IfAmbiguous, StoreError, Written};
-
-mod carry_out;
-
-pub(crate) use carry_out::{Tally, carry_out};
-
-/// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Released {
-    /// What was held is back.
-    GivenBack,
-    /// There was not room for all of it: another client had restored this slot, or others. What there was room for came back.
-    AlreadyCapped,
-    /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to someone else while this holder still called.
-    LeaseGone,
-}
 
 /// The end of a release as metrics and spans name it.
 pub(crate) const fn name_of<E>(released: &Result<Released, E>) -> &'static str {
     match released {
-        Ok(Released::GivenBack) => "given_back",
-        Ok(Released::AlreadyCapped) => "already_capped",
-        Ok(Released::LeaseGone) => "lease_gone",
+        Ok(released) => released.as_str(),
         Err(_) => "failed",
     }
 }

@@ -13,9 +13,10 @@ use tracing::Instrument as _;
 use crate::attempt::{Fresh, Stopped, finished, stopped};
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{ReleaseError, Released, give_back_unused, name_of, release};
+use crate::give_back::{ReleaseError, give_back_unused, name_of, release};
 use crate::request::Ask;
 use crate::telemetry::span;
+use sluice_ops::Released;
 
 mod part;
 

@@ -20,8 +20,8 @@ use crate::acquire::AcquireError;
 use crate::attempt::known_since;
 use crate::cache::Entry;
 use crate::client::Inner;
+use crate::operating::ops;
 use crate::refusal::{RetryIn, RetryReason};
-use crate::sweep::heal_inline;
 use crate::telemetry;
 use sluice_table::StoreError;
 
@@ -244,7 +244,7 @@ async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<(), AcquireError
         let until = entry.wanted.state().until;
         tend(inner, Duty::Table(Arc::clone(&inner.healing.table)), until);
     }
-    heal_inline(inner, bucket).await?;
+    ops(inner).heal_inline(bucket).await?;
     Ok(())
 }
 

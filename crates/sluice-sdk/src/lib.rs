@@ -39,10 +39,9 @@ mod grant;
 mod heal;
 mod lane;
 mod lease_ids;
-mod leases;
-mod limits;
 mod load;
 mod observe;
+mod operating;
 mod outcome;
 mod outlived;
 mod penalize;
@@ -56,8 +55,6 @@ mod seldom;
 mod settle;
 mod slot;
 mod stream;
-mod survey;
-mod sweep;
 mod sync;
 mod telemetry;
 mod ticket;
@@ -67,14 +64,12 @@ mod waiting;
 pub use acquire::AcquireError;
 pub use admission::{Admission, AdmissionMode, Admit, Admitted, Shed};
 pub use client::{Client, ClientBuilder};
-pub use config::{ConfigError, Leases, OnUnavailable, log_level};
+pub use config::{Leases, OnUnavailable};
 pub use cool_down::CoolDown;
 pub use estimate::{EstimatorConfig, TokenEstimator};
 pub use gauges::Gauges;
-pub use give_back::{ReleaseError, Released};
+pub use give_back::ReleaseError;
 pub use grant::{Basis, Grant};
-pub use leases::LeaseRow;
-pub use limits::{Applied, BucketFault, BucketRow, LimitsError};
 pub use observe::{Observed, ObservedLevel, ObservedLimit};
 pub use outcome::Outcome;
 pub use penalize::{PenalizeError, Penalty};
@@ -85,15 +80,16 @@ pub use request::{Quantity, Request, RequestError};
 pub use settle::{SettleError, Settled};
 pub use slot::{Slot, SlotBuilder, SlotError};
 pub use stream::GrantedStream;
-pub use survey::{LoadRow, Survey};
-pub use sweep::{REPORT_TARGET, Restored, SweepError, SweepOptions, SweepReport};
 pub use ticket::redeem::{RedeemError, Redeemed};
 pub use tracker::{
     Reservation, ReservationConfig, ReservationError, ReservationId, ReservationTracker, StaleReport, Tracked,
 };
 
 pub use sluice_table::metric::{METRICS, Metric, MetricKind, MetricSource, describe_metrics};
-pub use sluice_table::{Clock, CreateTableError, StoreError, create_table};
+pub use sluice_table::{Clock, ConfigError, CreateTableError, StoreError, create_table, log_level};
+
+pub use sluice_ops as ops;
+pub use sluice_ops::Released;
 
 pub use sluice_core as core;
 pub use sluice_core::{ClockOffset, ShedReason, Ticket, TicketError};

@@ -10,11 +10,12 @@ use crate::acquire::AcquireError;
 use crate::attempt::{known, saw, stopped, unknown};
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{ReleaseError, Released};
+use crate::give_back::ReleaseError;
 use crate::grant::{Grant, Hold, Part};
 use crate::lane::{Lane, NoAnswer, Seat, Service, Turn};
 use crate::request::Quantity;
 use crate::telemetry;
+use sluice_ops::Released;
 use sluice_table::{IfAmbiguous, StoreError, Written};
 
 /// What settling a call did to its bucket.

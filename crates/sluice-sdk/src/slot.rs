@@ -13,7 +13,6 @@ use tracing::{Instrument as _, Span};
 use crate::acquire::AcquireError;
 use crate::attempt::LeaseTerm;
 use crate::client::{Client, Inner};
-use crate::config::LONGEST;
 use crate::counted;
 use crate::grant::{Basis, Grant, Hold, Holding};
 use crate::observe::{self, Mark, Observed};
@@ -21,6 +20,7 @@ use crate::refusal::RetryIn;
 use crate::request::{Quantity, Request};
 use crate::settle::{self, SettleError};
 use crate::telemetry::span;
+use sluice_table::LONGEST_SETTING;
 
 mod wait;
 
@@ -232,7 +232,7 @@ impl SlotBuilder {
         call: impl AsyncFnOnce(Slot) -> Result<T, E>,
     ) -> Result<T, SlotError<E>> {
         let asked_at = Instant::now();
-        let timeout = self.timeout.min(LONGEST);
+        let timeout = self.timeout.min(LONGEST_SETTING);
         let deadline = asked_at + timeout;
         let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
         let asks = self.request.parse().map_err(AcquireError::from)?;

@@ -113,11 +113,6 @@ pub(crate) fn trackers(reservations: usize, capacity: usize, stale: (usize, usiz
     names::TRACKER_STALE_RATIO.gauge([]).set(ratio);
 }
 
-/// A sweep of this process ended.
-pub(crate) fn swept(took: Duration, outcome: &'static str) {
-    names::SWEEP_DURATION.histogram([outcome.into()]).record(took);
-}
-
 /// A sweep, or a healing scan, gave back leases of a bucket.
 pub(crate) fn restored(bucket: SharedString, leases: usize) {
     names::SWEEP_RESTORED.counter([bucket]).increment(u64::try_from(leases).unwrap_or(u64::MAX));

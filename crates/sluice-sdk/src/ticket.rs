@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use crate::acquire::AcquireError;
 use crate::attempt::{self, LeaseTerm, Terms, finished};
 use crate::client::Inner;
-use crate::config::LONGEST;
 use crate::give_back::give_back_unused;
 use crate::grant::{Grant, Hold, Part, Parts};
 use crate::outcome::Outcome;
 use crate::refusal::{RetryIn, RetryReason};
 use crate::request::Ask;
+use sluice_table::LONGEST_SETTING;
 use sluice_table::{Attributes, Written};
 
 pub(crate) mod redeem;
@@ -23,7 +23,7 @@ pub(crate) mod redeem;
 pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
     let lease = LeaseTerm { at_least: inner.config.lease_ttl, until: None };
     // It is told its start and goes: it does not stay in line.
-    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST)), stays: false, lease };
+    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST_SETTING)), stays: false, lease };
     Ok(match attempt::book(inner, &asks, terms).await? {
         Outcome::Granted(grant) if grant.start_at() > inner.now() => Outcome::RetryIn(carry(inner, grant).await),
         outcome => outcome,

@@ -1,15 +1,14 @@
 //! Clients of DynamoDB: from the credentials of the environment, or from a configuration that the program has.
 
-use std::time::Duration;
-
 use aws_config::{BehaviorVersion, Region};
-use aws_sdk_dynamodb::config::{Builder, SharedHttpClient};
+use aws_sdk_dynamodb::config::Builder;
+
+use crate::http::http_client;
+use crate::settings::Settings;
+use crate::store::Store;
 
 pub use aws_config::SdkConfig;
 pub use aws_sdk_dynamodb::Client as DynamoClient;
-
-/// Pooled connections idle for longer are closed: a Lambda that thaws must not write to a socket that died while it was frozen.
-const IDLE_CONNECTION: Duration = Duration::from_secs(20);
 
 /// The AWS configuration of the environment, for a Region, and for another endpoint than AWS's if one is named. Makes no request.
 pub async fn environment(region: String, endpoint: Option<&str>) -> SdkConfig {
@@ -31,11 +30,17 @@ pub fn client_of(shared: &SdkConfig, endpoint: Option<&str>) -> DynamoClient {
     DynamoClient::from_conf(config.build())
 }
 
-/// HTTP over the TLS that the workspace builds: rustls with ring.
-pub(crate) fn http_client() -> SharedHttpClient {
-    use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
-    aws_smithy_http_client::Builder::new()
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https()
+impl Settings {
+    /// Connects with the AWS credentials of the environment. Makes no request.
+    pub async fn connect(self) -> Store {
+        let shared = environment(self.region.clone(), self.endpoint_url.as_deref()).await;
+        self.connect_with(&shared)
+    }
+
+    /// Connects with an AWS configuration that the program already has.
+    #[must_use]
+    pub fn connect_with(self, shared: &SdkConfig) -> Store {
+        let dynamo = client_of(shared, self.endpoint_url.as_deref());
+        Store::new(&dynamo, self)
+    }
 }

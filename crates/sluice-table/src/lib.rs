@@ -10,10 +10,12 @@ mod connect;
 mod cost;
 mod create;
 mod dates;
+mod http;
 pub mod metric;
 mod operation;
 mod requests;
 mod retry;
+mod settings;
 mod span;
 mod store;
 mod table_clock;
@@ -23,8 +25,12 @@ pub use connect::{DynamoClient, SdkConfig, client_of, environment};
 pub use create::{CreateTableError, create_table};
 pub use requests::clock_offset as tell_clock_offset;
 pub use retry::{Backoff, random_up_to};
+pub use settings::{
+    ATTEMPT_TIMEOUT, ConfigError, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, Settings, Variable,
+    duration, log_level,
+};
 pub use store::{
-    ATTEMPT_TIMEOUT, AttemptTimeout, Attributes, Cancelled, Consistency, IfAmbiguous, Item, Page, Scan, Settings,
-    Store, StoreError, Transacted, Transaction, Tries, Written, row_key, value_text,
+    AttemptTimeout, Attributes, Cancelled, Consistency, IfAmbiguous, Item, Page, Scan, Store, StoreError, Transacted,
+    Transaction, Tries, Written, row_key, value_text,
 };
 pub use table_clock::TableClock;

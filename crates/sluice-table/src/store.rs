@@ -16,9 +16,9 @@ mod tries;
 mod write;
 mod written;
 
-pub use connection::{Settings, Store};
+pub use connection::Store;
 pub use error::StoreError;
-pub use exchange::{ATTEMPT_TIMEOUT, AttemptTimeout};
+pub use exchange::AttemptTimeout;
 pub use scan::{Consistency, Page, Scan};
 pub use translate::{Attributes, row_key, value_text};
 pub use tries::Tries;

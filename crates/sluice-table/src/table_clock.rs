@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use sluice_core::{ClockOffset, OffsetEstimate, Timestamp};
+use sluice_core::{ClockOffset, FutureAnchor, OffsetEstimate, Timestamp};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
@@ -109,6 +109,14 @@ impl TableClock {
             let is_young = steady.saturating_sub(heard_at).unsigned_abs() <= micros(GOOD_FOR);
             (is_same && is_young).then(|| self.bracketed(local, steady))
         })
+    }
+
+    /// What a writer that goes by this time does to an anchor of the future. The time of an endpoint that sends no `Date` is this machine's,
+    /// which may be wrong itself: it moves nobody's anchor back.
+    #[must_use]
+    pub fn future_anchor(&self) -> FutureAnchor {
+        let is_dynamodbs = self.known().is_some() && self.offset().is_some();
+        if is_dynamodbs { FutureAnchor::Repair } else { FutureAnchor::Keep }
     }
 
     /// The steady clock, which nobody sets.

@@ -15,7 +15,7 @@
 //! let dynamo = EmbeddedDynamo::with_table("my-test-table").await?;
 //! let sluice = dynamo.client("my-test-table");
 //! let one_slot = Limit::concurrent(Amount::from_tokens(1), Cost::ONE)?;
-//! sluice.apply_limit(&Dimension::new("elevenlabs#concurrent")?, &one_slot).await?;
+//! sluice.ops().apply_limit(&Dimension::new("elevenlabs#concurrent")?, &one_slot).await?;
 //!
 //! // Your code under test gets `sluice`. Here, two callers meet one slot:
 //! let first = sluice.acquire("elevenlabs#concurrent").await?.granted().expect("the slot is free");

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_sdk::{Client, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::Client;
 use sluice_testkit::{EmbeddedDynamo, Fault, Meter, Operation, TestClock};
 use tokio::time::Instant;
 
@@ -112,7 +113,7 @@ async fn sweep() -> Figures {
     let mut options = SweepOptions::default();
     options.budget = Some(sluice_reconciler::budget(TIMEOUT));
     let began = Instant::now();
-    let report = client.sweep(options).await.unwrap();
+    let report = client.ops().sweep(options).await.unwrap();
     assert_eq!(report.requests, dynamo.meter().total().requests, "the report counts its requests");
     Figures::new("the sweep", report.restored, dynamo.meter(), began)
 }

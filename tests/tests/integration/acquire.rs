@@ -81,7 +81,7 @@ async fn a_bucket_that_is_removed_under_a_caller_is_unknown_from_then_on() {
     let world = World::with_rate(RPM, 10, 60).await;
     let client = world.client();
     let _ = take(&client, RPM).await;
-    assert!(world.client().remove_bucket(&crate::world::dimension(RPM)).await.unwrap());
+    assert!(world.client().ops().remove_bucket(&crate::world::dimension(RPM)).await.unwrap());
     assert!(matches!(error(&client, RPM).await, AcquireError::UnknownDimension { .. }));
     world.rate(RPM, 10, 60).await;
     // Another process made it: for a second it is unknown here from memory.

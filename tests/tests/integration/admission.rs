@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluice_core::{Load, Timestamp};
-use sluice_sdk::{Admission, AdmissionMode, Client, Leases, Outcome, ShedReason, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Admission, AdmissionMode, Client, Leases, Outcome, ShedReason};
 use tokio::time::sleep;
 
 use crate::kind::Kind;
@@ -106,18 +107,18 @@ async fn nothing_is_shed_after_a_day_without_work() {
     let (client, sweeper) = (world.client(), world.client());
     // Work, measured by real sweeps: two held for five seconds each.
     for _ in 0..3 {
-        let _ = sweeper.sweep(SweepOptions::default()).await.unwrap();
+        let _ = sweeper.ops().sweep(SweepOptions::default()).await.unwrap();
         for _ in 0..20 {
             let held = (take(&client, SLOTS).await, take(&client, SLOTS).await);
             sleep(secs(5)).await;
-            let _ = sweeper.sweep(SweepOptions::default()).await.unwrap();
+            let _ = sweeper.ops().sweep(SweepOptions::default()).await.unwrap();
             let _ = (held.0.release().await.unwrap(), held.1.release().await.unwrap());
         }
     }
     assert!(client.admit(SLOTS, 1, SLO).await.unwrap().is_admitted());
     for _ in 0..24 {
         sleep(secs(3_600)).await;
-        let _ = sweeper.sweep(SweepOptions::default()).await.unwrap();
+        let _ = sweeper.ops().sweep(SweepOptions::default()).await.unwrap();
     }
     assert!(client.admit(SLOTS, 1, SLO).await.unwrap().is_admitted());
     // And with all slots taken a moment ago, the rate of yesterday says that it is done in time.

@@ -60,5 +60,5 @@ impl Machine {
 async fn rate(world: &World, name: &str, capacity: i32, per_second: &str) {
     let rate: Rate = per_second.parse().unwrap();
     let limit = Limit::rate(LimitType::Requests, Amount::from_tokens(capacity), rate, Cost::ONE).unwrap();
-    world.client().apply_limit(&dimension(name), &limit).await.unwrap();
+    world.client().ops().apply_limit(&dimension(name), &limit).await.unwrap();
 }

@@ -38,7 +38,7 @@ async fn sixty_four_callers_with_ample_tokens_are_never_refused() {
     for (name, capacity, window_secs) in
         [("a#minute", 100_000, 60), ("a#second", 1_000_000, 1), ("a#hour", 5_000, 3_600)]
     {
-        dynamo.client(TABLE).apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
+        dynamo.client(TABLE).ops().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
         for processes in [1, 8] {
             let mut clients = Vec::new();
             for _ in 0..processes {

@@ -100,7 +100,7 @@ impl Run {
         let capacity = Amount::from_tokens(TOKENS_PER_SECOND * setting.capacity_secs);
         let limit = Limit::rate(LimitType::Tokens, capacity, rate, Cost::ONE).unwrap();
         let client = world.client();
-        client.apply_limit(&dimension(TPM), &limit).await.unwrap();
+        client.ops().apply_limit(&dimension(TPM), &limit).await.unwrap();
         let (line, made) = (Mutex::new(recorded().into_iter()), Mutex::default());
         let run =
             Self { client, estimator: TokenEstimator::default(), reserve, setting, began: Instant::now(), line, made };

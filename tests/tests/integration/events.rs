@@ -7,7 +7,8 @@ use std::sync::Once;
 use std::time::Duration;
 
 use serde_json::Value;
-use sluice_sdk::{Reply, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::Reply;
 use sluice_testkit::{Fault, Operation};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -70,7 +71,7 @@ async fn every_documented_event_is_logged_with_its_fields() {
     let late = client.slot("a#concurrent").timeout(Duration::from_secs(1));
     let late = late.run(async |_| Ok::<_, std::io::Error>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
     assert!(late.is_err());
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     let unreadable = Reply { status: 429, headers: &[("retry-after", "soon")], body: None };
     client.on_rate_limited("a#rpm", unreadable).await.unwrap();
     let events = events();

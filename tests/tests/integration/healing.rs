@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sluice_core::schema::{HEAL_KEY, HEALED_AT, REFUSED};
 use sluice_core::{Amount, Cost, HEAL_EVERY, Lease, LeaseId, Load, Timestamp};
-use sluice_sdk::{Client, Leases, Outcome, SlotError, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Client, Leases, Outcome, SlotError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -163,7 +164,7 @@ async fn a_heal_beside_a_late_release_and_beside_a_sweep_gives_each_slot_back_on
     refusal(&client, SLOTS).await;
     gate.reached().await;
     late.release().await.unwrap();
-    let swept = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let swept = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(swept.restored, 1);
     gate.open();
     settle().await;
@@ -180,7 +181,7 @@ async fn a_heal_that_found_leases_before_a_sweep_took_them_restores_nothing_twic
     let client = world.client();
     refusal(&client, SLOTS).await;
     gate.reached().await;
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 3);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 3);
     let held = take(&world.client(), SLOTS).await;
     gate.open();
     settle().await;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use sluice_core::Timestamp;
 use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREFIX, table_name};
+use sluice_ops::SweepOptions;
 use sluice_reconciler::{Ended, metrics};
-use sluice_sdk::{ClockOffset, Outcome, Request, StoreError, SweepOptions};
+use sluice_sdk::{ClockOffset, Outcome, Request, StoreError};
 use sluice_testkit::Rights;
 
 use crate::world::{World, dimension, take};
@@ -63,14 +64,14 @@ fn terraform_and_the_schema_name_the_same_table() {
 async fn published() -> [BTreeSet<String>; 2] {
     let world = damaged().await;
     let client = world.client();
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     let (held, released) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
     world.pass(Duration::from_secs(20));
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     // Something is pending at both ends, and something departed in between: a rate is measured.
     world.pass(Duration::from_secs(20));
     released.release().await.unwrap();
-    let mut report = client.sweep(SweepOptions::default()).await.unwrap();
+    let mut report = client.ops().sweep(SweepOptions::default()).await.unwrap();
     // Not every engine's replies say a date.
     let noon = Timestamp::from_secs(1_709_550_000);
     report.clock_offset = ClockOffset::of_reply(noon, noon, noon);
@@ -139,14 +140,14 @@ async fn damaged() -> World {
     for name in ["full#concurrent", "gone#concurrent", "leaky#concurrent"] {
         world.slots(name, 3).await;
     }
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let with_leases = world.client_with(|settings| settings.leases(sluice_sdk::Leases::All));
     for name in [SLOTS, RATE, "full#concurrent", "gone#concurrent"] {
         std::mem::forget(take(&with_leases, name).await);
     }
     world.add_tokens("full#concurrent", "1").await;
     world.add_tokens("leaky#concurrent", "-1").await;
-    world.client().remove_bucket(&dimension("gone#concurrent")).await.unwrap();
+    world.client().ops().remove_bucket(&dimension("gone#concurrent")).await.unwrap();
     world.pass_lease();
     world
 }
@@ -154,7 +155,7 @@ async fn damaged() -> World {
 /// Sweeps until all should be healed; whether it was.
 async fn heals(world: &World) -> bool {
     for _ in 0..3 {
-        if world.client().sweep(SweepOptions::default()).await.is_err() {
+        if world.client().ops().sweep(SweepOptions::default()).await.is_err() {
             return false;
         }
     }
@@ -169,7 +170,7 @@ async fn a_sweep_with_the_documented_rights_alone_does_all_its_work() {
     let (on_table, on_leases) = (list(&source, "table_actions"), list(&source, "lease_actions"));
     let world = damaged().await;
     world.dynamo.faults().allow_only(rights(&on_table, &on_leases));
-    world.client().warm_up().await.unwrap();
+    world.client().ops().warm_up().await.unwrap();
     assert!(heals(&world).await);
     for left_out in on_table.iter().chain(&on_leases) {
         let without =
@@ -207,7 +208,7 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_releases_and_
     held.release().await.unwrap();
     let both = client.slot([SLOTS, RATE]).timeout(Duration::from_secs(5));
     both.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
-    let removed = client.remove_bucket(&dimension(RATE)).await.unwrap_err();
+    let removed = client.ops().remove_bucket(&dimension(RATE)).await.unwrap_err();
     assert!(matches!(removed, StoreError::AccessDenied { .. }), "{removed}");
     assert!(heals(&world).await);
 }

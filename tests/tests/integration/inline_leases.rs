@@ -10,7 +10,8 @@ use sluice_core::{
     Amount, CLOCK_ERROR, Cost, InlineAnswer, InlinePlanner, InlineRelease, InlineTake, LeaseId, Limit,
     MOST_INLINE_LEASES, Operand, ReleaseAnswer, Timestamp, Update, renew_inline,
 };
-use sluice_sdk::{Applied, Leases, LimitsError};
+use sluice_ops::{Applied, LimitsError};
+use sluice_sdk::Leases;
 
 use crate::world::{World, dimension, number, text};
 
@@ -164,7 +165,7 @@ async fn inline_leases_are_listed_with_the_others() {
     let by_row = crate::world::take(&world.client(), SLOTS).await;
     lease(&world, &["b"], 60).await;
     put(&world, "spoiled", number("1")).await;
-    let listed = world.client().leases().await.unwrap();
+    let listed = world.client().ops().leases().await.unwrap();
     let shown: Vec<_> = listed.iter().map(|row| (row.key.as_str(), row.is_inline)).collect();
     let of_row = listed[2].key.as_str();
     let inline = ["elevenlabs#concurrent leases.spoiled", "elevenlabs#concurrent leases.b"];
@@ -186,16 +187,16 @@ async fn a_limit_that_is_too_large_for_inline_leases_is_refused() {
     };
     let inline = world.client_with(|settings| settings.leases(Leases::Inline));
     let name = dimension(SLOTS);
-    let error = inline.apply_limit(&name, &limit(most + 1, 1)).await.unwrap_err();
+    let error = inline.ops().apply_limit(&name, &limit(most + 1, 1)).await.unwrap_err();
     assert!(matches!(&error, LimitsError::TooLargeForInline { calls: 201, most: 200, .. }), "{error}");
     for part in [SLOTS, "201", "200", "SLUICE_LEASES=concurrent"] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(world.row(SLOTS).await.is_none(), "nothing was applied");
-    assert_eq!(world.client().apply_limit(&name, &limit(most + 1, 1)).await.unwrap(), Applied::Created);
-    assert!(inline.apply_limit(&name, &limit(most + 1, 1)).await.is_err(), "though it is there already");
-    inline.apply_limit(&name, &limit(most * 2, 2)).await.unwrap();
-    inline.apply_limit(&dimension("openai#rpm"), &crate::world::requests(10_000, 60)).await.unwrap();
+    assert_eq!(world.client().ops().apply_limit(&name, &limit(most + 1, 1)).await.unwrap(), Applied::Created);
+    assert!(inline.ops().apply_limit(&name, &limit(most + 1, 1)).await.is_err(), "though it is there already");
+    inline.ops().apply_limit(&name, &limit(most * 2, 2)).await.unwrap();
+    inline.ops().apply_limit(&dimension("openai#rpm"), &crate::world::requests(10_000, 60)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +224,7 @@ async fn a_reading_costs_one_unit_up_to_99_leases_and_two_up_to_the_most() {
             held.push(crate::world::take(&client, SLOTS).await);
         }
         world.dynamo.meter().reset();
-        client.bucket(&dimension(SLOTS)).await.unwrap();
+        client.ops().bucket(&dimension(SLOTS)).await.unwrap();
         assert_eq!(world.dynamo.meter().total().read_units, units, "{leases} leases");
     }
     held.into_iter().for_each(std::mem::forget);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::MOST_CHANGES;
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
 
 use crate::inline_leases::{held, lease, put, renew};
@@ -13,7 +13,7 @@ use crate::world::{World, dimension, number, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 async fn sweep(world: &World) -> SweepReport {
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +73,7 @@ async fn an_inline_lease_that_cannot_be_read_is_counted_and_left_alone() {
     put(&world, "spoiled", number("1")).await;
     let report = sweep(&world).await;
     assert_eq!((report.restored, report.unparsable), (1, 1));
-    let listed = world.client().leases().await.unwrap();
+    let listed = world.client().ops().leases().await.unwrap();
     assert_eq!((listed.len(), listed[0].lease.is_err()), (1, true));
     assert_eq!(sweep(&world).await.recounted, 0, "nothing can be said of its slots");
 }
@@ -95,7 +95,7 @@ async fn a_lease_that_is_renewed_under_the_sweep_is_kept_and_the_others_come_bac
     lease(&world, &["a", "b"], -60).await;
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let client = world.client();
-    let sweeping = tokio::spawn(async move { client.sweep(SweepOptions::default()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { client.ops().sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     renew(&world, "b", world.dynamo.clock().now().after(Duration::from_secs(60))).await;
     gate.open();
@@ -110,7 +110,7 @@ async fn two_sweeps_give_an_inline_lease_back_once() {
     lease(&world, &["a", "b"], -60).await;
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let client = world.client();
-    let late = tokio::spawn(async move { client.sweep(SweepOptions::default()).await.unwrap() });
+    let late = tokio::spawn(async move { client.ops().sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     assert_eq!(sweep(&world).await.restored, 2);
     lease(&world, &["c"], 60).await;
@@ -137,7 +137,7 @@ async fn a_bucket_that_goes_away_under_the_sweep_is_no_error() {
     lease(&world, &["a"], -60).await;
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let client = world.client();
-    let sweeping = tokio::spawn(async move { client.sweep(SweepOptions::default()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { client.ops().sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     world.delete(SLOTS).await;
     gate.open();
@@ -165,7 +165,7 @@ async fn a_recount_of_inline_leases_is_exact_while_they_come_and_go() {
     for (round, ids) in [["c", "d"], ["e", "f"]].iter().enumerate() {
         let gate = world.dynamo.faults().hold_next(Operation::Scan);
         let client = world.client();
-        let sweeping = tokio::spawn(async move { client.sweep(SweepOptions::default()).await.unwrap() });
+        let sweeping = tokio::spawn(async move { client.ops().sweep(SweepOptions::default()).await.unwrap() });
         gate.reached().await;
         lease(&world, &ids[..], -60).await;
         gate.open();

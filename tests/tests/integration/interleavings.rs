@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit};
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_testkit::Operation;
 
 use crate::world::{LEASE_TTL, World, dimension, take};
@@ -12,7 +12,7 @@ use crate::world::{LEASE_TTL, World, dimension, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 async fn sweep(world: &World) -> SweepReport {
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 /// The table's TTL is on `purge_at`: on `ttl`, the only trace of the slot would be gone before a sweep saw it.
@@ -51,7 +51,7 @@ async fn a_ttl_sweep_of_dynamodb_between_scan_and_reclaim_changes_nothing() {
         world.pass(LEASE_TTL + since_end);
         let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
         let sweeper = world.client();
-        let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+        let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
         gate.reached().await;
         assert_eq!(world.dynamo.sweep_ttl().unwrap(), deleted);
         gate.open();
@@ -68,7 +68,7 @@ async fn two_resizes_from_one_reading_change_the_slots_once() {
     let resizes = [0, 1].map(|_| {
         let client = world.client();
         let limit = Limit::concurrent(Amount::from_tokens(5), Cost::ONE).unwrap();
-        tokio::spawn(async move { client.apply_limit(&dimension(SLOTS), &limit).await.unwrap() })
+        tokio::spawn(async move { client.ops().apply_limit(&dimension(SLOTS), &limit).await.unwrap() })
     });
     for gate in &gates {
         gate.reached().await;

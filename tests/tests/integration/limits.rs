@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit};
-use sluice_sdk::{Applied, LimitsError};
+use sluice_ops::{Applied, LimitsError};
 use sluice_testkit::Operation;
 
 use crate::world::{World, dimension, refusal, requests, take};
@@ -14,7 +14,7 @@ const RPM: &str = "openai#rpm";
 async fn applying_a_limit_twice_changes_nothing() {
     let world = World::with_rate(RPM, 10, 60).await;
     let version = world.bucket(RPM).await.version();
-    assert_eq!(world.client().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap(), Applied::Unchanged);
+    assert_eq!(world.client().ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap(), Applied::Unchanged);
     assert_eq!(world.bucket(RPM).await.version(), version);
 }
 
@@ -27,12 +27,12 @@ async fn a_change_of_limits_keeps_the_level_that_was_reached() {
     }
     world.pass(Duration::from_secs(10));
     assert_eq!(world.level(RPM).await, "30");
-    let applied = client.apply_limit(&dimension(RPM), &requests(600, 60)).await.unwrap();
+    let applied = client.ops().apply_limit(&dimension(RPM), &requests(600, 60)).await.unwrap();
     assert_eq!(applied, Applied::Changed { from: requests(60, 60) });
     assert_eq!(world.level(RPM).await, "30");
     world.pass(Duration::from_secs(1));
     assert_eq!(world.level(RPM).await, "40", "from now on at the new rate");
-    client.apply_limit(&dimension(RPM), &requests(20, 60)).await.unwrap();
+    client.ops().apply_limit(&dimension(RPM), &requests(20, 60)).await.unwrap();
     assert_eq!(world.level(RPM).await, "20", "never above the new capacity");
 }
 
@@ -44,8 +44,8 @@ async fn slots_are_not_taken_of_a_bucket_that_was_made_anew_as_a_rate() {
     let client = world.client();
     take(&client, RPM).await.release().await.unwrap();
     let operator = world.client();
-    operator.remove_bucket(&dimension(RPM)).await.unwrap();
-    operator.apply_limit(&dimension(RPM), &requests(5, 60)).await.unwrap();
+    operator.ops().remove_bucket(&dimension(RPM)).await.unwrap();
+    operator.ops().apply_limit(&dimension(RPM), &requests(5, 60)).await.unwrap();
     world.pass(Duration::from_secs(30));
     let _granted = take(&client, RPM).await;
     assert_eq!(world.leases().await, 0, "a grant of tokens holds no slot");
@@ -60,10 +60,10 @@ async fn a_resize_that_is_on_its_way_changes_no_bucket_that_was_made_anew_as_a_r
     let resizing = {
         let client = world.client();
         let limit = Limit::concurrent(Amount::from_tokens(9), Cost::ONE).unwrap();
-        tokio::spawn(async move { client.apply_limit(&dimension(RPM), &limit).await })
+        tokio::spawn(async move { client.ops().apply_limit(&dimension(RPM), &limit).await })
     };
     gate.reached().await;
-    world.client().remove_bucket(&dimension(RPM)).await.unwrap();
+    world.client().ops().remove_bucket(&dimension(RPM)).await.unwrap();
     world.rate(RPM, 5, 60).await;
     gate.open();
     assert!(matches!(resizing.await.unwrap(), Err(LimitsError::Limit { .. })), "it is of another kind by now");
@@ -74,7 +74,7 @@ async fn a_resize_that_is_on_its_way_changes_no_bucket_that_was_made_anew_as_a_r
 async fn a_long_idle_bucket_keeps_its_capacity_and_not_more() {
     let world = World::with_rate(RPM, 10, 60).await;
     world.pass(Duration::from_secs(100_000));
-    world.client().apply_limit(&dimension(RPM), &requests(1_000, 60)).await.unwrap();
+    world.client().ops().apply_limit(&dimension(RPM), &requests(1_000, 60)).await.unwrap();
     assert_eq!(world.level(RPM).await, "10");
 }
 
@@ -90,7 +90,7 @@ async fn a_spend_planned_before_a_change_is_planned_again() {
         tokio::spawn(async move { client.acquire(RPM).await.unwrap().granted().is_some() })
     };
     gate.reached().await;
-    world.client().apply_limit(&dimension(RPM), &requests(2, 60)).await.unwrap();
+    world.client().ops().apply_limit(&dimension(RPM), &requests(2, 60)).await.unwrap();
     world.pass(Duration::from_millis(1));
     gate.open();
     assert!(planned.await.unwrap());
@@ -108,7 +108,7 @@ async fn a_change_planned_before_a_re_anchor_is_planned_again() {
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let operator = world.client();
     let change =
-        tokio::spawn(async move { operator.apply_limit(&dimension(RPM), &requests(200, 1_000)).await.unwrap() });
+        tokio::spawn(async move { operator.ops().apply_limit(&dimension(RPM), &requests(200, 1_000)).await.unwrap() });
     gate.reached().await;
     let _ = take(&client, RPM).await;
     gate.open();
@@ -124,7 +124,7 @@ async fn a_bucket_that_two_create_keeps_what_was_taken_from_the_first() {
     let gate = world.dynamo.faults().hold_next(Operation::PutItem);
     let late = world.client();
     let creating =
-        tokio::spawn(async move { late.apply_limit(&dimension(RPM), &requests(10, 100_000)).await.unwrap() });
+        tokio::spawn(async move { late.ops().apply_limit(&dimension(RPM), &requests(10, 100_000)).await.unwrap() });
     gate.reached().await;
     world.rate(RPM, 10, 100_000).await;
     let _ = take(&world.client(), RPM).await;
@@ -141,7 +141,8 @@ async fn callers_that_spend_do_not_starve_a_change() {
     let _ = take(&client, RPM).await;
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let operator = world.client();
-    let change = tokio::spawn(async move { operator.apply_limit(&dimension(RPM), &requests(50, 60)).await.unwrap() });
+    let change =
+        tokio::spawn(async move { operator.ops().apply_limit(&dimension(RPM), &requests(50, 60)).await.unwrap() });
     gate.reached().await;
     let _ = take(&client, RPM).await;
     world.dynamo.meter().reset();
@@ -154,6 +155,6 @@ async fn callers_that_spend_do_not_starve_a_change() {
 async fn a_rate_bucket_never_turns_into_a_concurrency_bucket() {
     let world = World::with_rate(RPM, 10, 60).await;
     let slots = Limit::concurrent(Amount::from_tokens(5), Cost::ONE).unwrap();
-    let error = world.client().apply_limit(&dimension(RPM), &slots).await.unwrap_err();
+    let error = world.client().ops().apply_limit(&dimension(RPM), &slots).await.unwrap_err();
     assert!(matches!(error, LimitsError::Limit { .. }) && error.to_string().contains("remove it"), "{error}");
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{Field, OUTLIVED, Row};
 use sluice_core::{Amount, Load, SweepLog};
-use sluice_sdk::{Grant, Outcome, Released, SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
+use sluice_sdk::{Grant, Outcome, Released};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -54,7 +55,7 @@ async fn work(world: &World, holders: &mut Vec<Grant>, at_once: usize, held: Dur
     while holders.len() < at_once {
         holders.push(take(&client, SLOTS).await);
     }
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 async fn the_rate_is_what_departs(kind: Kind) {
@@ -100,14 +101,14 @@ async fn what_crashed_holders_left_is_not_pending_after_the_next_sweep() {
         alive.push(take(&client, SLOTS).await);
     }
     world.pass(Duration::from_secs(1));
-    let report = client.sweep(SweepOptions::default()).await.unwrap();
+    let report = client.ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(load(&report).pending(), slots(10));
     world.pass(LEASE_TTL - Duration::from_secs(5));
     for grant in &mut alive {
         grant.renew().await.unwrap();
     }
     world.pass(Duration::from_secs(8));
-    let report = client.sweep(SweepOptions::default()).await.unwrap();
+    let report = client.ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.restored_slots, load(&report).pending(), load(&report).taken()), (5, slots(5), slots(5)));
 }
 
@@ -117,7 +118,7 @@ async fn leases_of_both_kinds_are_counted_once() {
     let inline = world.client_with(|settings| settings.leases(Kind::Inline.leases()));
     let _held = (take(&world.client(), SLOTS).await, take(&inline, SLOTS).await, take(&inline, SLOTS).await);
     world.pass(Duration::from_secs(1));
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((load(&report).pending(), load(&report).taken()), (slots(3), slots(3)));
 }
 
@@ -141,7 +142,7 @@ async fn sweep_and_renew(world: &World, held: &mut Grant) -> SweepReport {
         world.pass(Duration::from_secs(30));
         held.renew().await.unwrap();
     }
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,13 +150,13 @@ async fn two_sweeps_at_once_measure_once() {
     let world = known_to_sweeps(5).await.distant();
     let _held = take(&world.client(), SLOTS).await;
     world.pass(Duration::from_secs(10));
-    let (one, other) = (world.client(), world.client());
+    let (one, other) = (world.client().ops(), world.client().ops());
     let (one, other) = tokio::join!(one.sweep(SweepOptions::default()), other.sweep(SweepOptions::default()));
     let measured =
         [one.unwrap(), other.unwrap()].iter().filter(|report| report.loads.contains_key(&dimension(SLOTS))).count();
     assert!(measured >= 1);
     world.pass(Duration::from_secs(10));
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(load(&report).sequence(), 2, "the two of before were one");
 }
 
@@ -193,7 +194,7 @@ async fn a_sweep_from_far_away_leaves_its_line() {
     for budget in [None, Some(Duration::from_secs(55))] {
         let mut options = SweepOptions::default();
         options.budget = budget;
-        world.client().sweep(options).await.unwrap();
+        world.client().ops().sweep(options).await.unwrap();
     }
     world.dynamo.faults().clear();
     assert_eq!(SweepLog::read(&Item(world.row("load#sweeps").await.unwrap())).records().count(), 2);
@@ -209,7 +210,7 @@ async fn the_line_of_a_sweep_takes_no_longer_than_its_budget() {
         let mut options = SweepOptions::default();
         options.budget = Some(Duration::from_millis(budget));
         let began = Instant::now();
-        world.client().sweep(options).await.unwrap();
+        world.client().ops().sweep(options).await.unwrap();
         assert!(began.elapsed() <= Duration::from_millis(most + 10), "{budget}: {:?}", began.elapsed());
     }
 }
@@ -220,7 +221,7 @@ async fn a_holder_that_outlived_its_lease_is_told_of_by_the_next_sweep_alone() {
     let world = known_to_sweeps(5).await;
     let frozen = take(&world.client(), SLOTS).await;
     world.pass_lease();
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.restored_slots, report.outlived.len()), (1, 0));
     assert_eq!(frozen.release().await.unwrap(), Released::LeaseGone);
     settle().await;
@@ -255,7 +256,7 @@ async fn a_count_of_outlived_leases_that_is_none_is_begun_anew() {
         world.dynamo.faults().clear();
         assert_eq!(world.row(&key).await.unwrap()[OUTLIVED], number("2"));
         world.pass(Duration::from_secs(300));
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().outlived[&dimension(SLOTS)], 2);
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().outlived[&dimension(SLOTS)], 2);
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_core::CLOCK_ERROR;
-use sluice_sdk::{Leases, Released, Request, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Leases, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -60,7 +61,7 @@ async fn a_release_that_is_planned_again_after_a_lost_reply_is_given_back_and_co
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
     let other = take(&client, SLOTS).await;
     world.pass_lease();
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(other.release().await.unwrap(), Released::LeaseGone, "without a doubt it is told as ever");
 }
 

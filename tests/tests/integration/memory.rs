@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluice_ops::Applied;
 use sluice_sdk::core::OnLowerLimit;
-use sluice_sdk::{AcquireError, Applied, Client, Released, Request};
+use sluice_sdk::{AcquireError, Client, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
 
@@ -54,7 +55,7 @@ async fn a_bucket_that_this_process_makes_is_known_at_once_and_anothers_after_a_
     let world = World::embedded().await;
     let (here, elsewhere) = (world.client(), world.client());
     assert!(is_unknown(&here, RPM).await && is_unknown(&elsewhere, RPM).await);
-    here.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    here.ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
     let _ = take(&here, RPM).await;
     assert!(is_unknown(&elsewhere, RPM).await, "it asked a moment ago");
     world.pass(Duration::from_millis(1_001));
@@ -68,7 +69,7 @@ async fn a_bucket_that_this_process_makes_is_known_at_once_though_the_reply_was_
     let client = world.client();
     assert!(is_unknown(&client, RPM).await);
     world.dynamo.faults().next(Operation::PutItem, Fault::LoseReply);
-    let applied = client.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    let applied = client.ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
     assert_eq!(applied, Applied::Unchanged);
     let _ = take(&client, RPM).await;
 }
@@ -84,7 +85,7 @@ async fn a_late_reply_of_before_a_bucket_was_made_does_not_make_it_unknown() {
         async move { is_unknown(&client, RPM).await }
     });
     sleep(Duration::from_millis(100)).await;
-    client.apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    client.ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
     // Who comes before that reply does not share it.
     let _ = take(&client, RPM).await;
     assert!(early.await.unwrap());
@@ -101,7 +102,7 @@ async fn a_late_reply_without_a_row_empties_no_line() {
     world.dynamo.faults().next(Operation::GetItem, Fault::DelayReply(Duration::from_millis(500)));
     let late = tokio::spawn({
         let client = client.clone();
-        async move { client.on_lower_limit(&dimension(SLOTS), OnLowerLimit::Report).await }
+        async move { client.ops().on_lower_limit(&dimension(SLOTS), OnLowerLimit::Report).await }
     });
     sleep(Duration::from_millis(100)).await;
     world.slots(SLOTS, 1).await;
@@ -121,7 +122,7 @@ async fn a_late_reply_without_a_row_empties_no_line() {
 async fn a_bucket_that_another_makes_is_known_after_a_second_also_to_a_clock_that_was_ahead() {
     let world = World::embedded().await;
     let client = world.client_with(|settings| settings.clock(world.dynamo.clock().off_by(10_000_000)));
-    assert!(client.on_lower_limit(&dimension(RPM), OnLowerLimit::Report).await.is_err());
+    assert!(client.ops().on_lower_limit(&dimension(RPM), OnLowerLimit::Report).await.is_err());
     world.pass(Duration::from_secs(5));
     world.rate(RPM, 10, 60).await;
     world.pass(Duration::from_millis(4_500));
@@ -139,7 +140,7 @@ async fn a_reply_of_long_ago_does_not_make_a_bucket_unknown() {
         async move { is_unknown(&client, RPM).await }
     });
     sleep(Duration::from_millis(50)).await;
-    world.client().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
+    world.client().ops().apply_limit(&dimension(RPM), &requests(10, 60)).await.unwrap();
     world.pass(Duration::from_secs(4));
     assert!(early.await.unwrap());
     let _ = take(&client, RPM).await;
@@ -153,7 +154,7 @@ async fn many_who_want_a_young_reading_of_a_bucket_that_is_gone_read_it_once() {
         world.slots(SLOTS, 1).await;
         let client = world.client();
         take(&client, name).await.release().await.unwrap();
-        world.client().remove_bucket(&dimension(name)).await.unwrap();
+        world.client().ops().remove_bucket(&dimension(name)).await.unwrap();
         world.pass(Duration::from_secs(2));
         let before = reads(&world);
         let callers = (0..50).map(|_| client.admit(name, 1, None).into_future());

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use sluice_sdk::{Client, Leases, Released, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Client, Leases, Released};
 use sluice_testkit::Operation;
 
 use crate::world::{World, number, refusal, take, text};
@@ -78,7 +79,7 @@ async fn a_rate_or_anchor_with_more_digits_than_ours_is_compared_as_it_was_read(
     }
     let _ = refusal(&client, RPM).await;
     let limit = crate::world::requests(100, 60);
-    client.apply_limit(&crate::world::dimension(RPM), &limit).await.unwrap();
+    client.ops().apply_limit(&crate::world::dimension(RPM), &limit).await.unwrap();
     assert_eq!(world.row(RPM).await.unwrap()["refill_rate"], number("1.666666666666"));
 }
 
@@ -91,7 +92,7 @@ async fn with_leases_for_all_every_type_writes_the_documented_row() {
     for name in [RPM, "openai#tpm", "elevenlabs#concurrent"] {
         let before = world.level(name).await;
         let grant = take(&client, name).await;
-        let rows = client.leases().await.unwrap();
+        let rows = client.ops().leases().await.unwrap();
         assert_eq!(rows.len(), 1);
         let row = world.row(&rows[0].key).await.unwrap();
         let id = rows[0].key.strip_prefix(&format!("lease#{name}#")).unwrap();
@@ -107,7 +108,7 @@ async fn with_leases_for_all_every_type_writes_the_documented_row() {
         ]);
         assert_eq!(row, expected);
         assert_eq!(grant.release().await.unwrap(), Released::GivenBack);
-        assert_eq!(client.leases().await.unwrap().len(), 0);
+        assert_eq!(client.ops().leases().await.unwrap().len(), 0);
         let spent = if name == "elevenlabs#concurrent" { 0 } else { 1 };
         let left: i32 = before.parse::<i32>().unwrap() - spent;
         assert_eq!(world.level(name).await, left.to_string(), "tokens stay spent, a slot comes back");
@@ -121,7 +122,7 @@ async fn a_rate_lease_of_a_crashed_caller_is_only_deleted() {
     std::mem::forget(take(&client, RPM).await);
     world.pass_lease();
     let level = world.level(RPM).await;
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.restored, world.leases().await), (1, 0));
     assert_eq!(world.level(RPM).await, level);
 }
@@ -151,7 +152,7 @@ async fn booked_starts_in_transactions_are_as_exact_as_alone() {
 async fn their_lease_without_purge_at_or_caller_is_reclaimed_too() {
     let world = World::with_slots("elevenlabs#v2#concurrent", 3).await;
     std::mem::forget(take(&world.client(), "elevenlabs#v2#concurrent").await);
-    let key = world.client().leases().await.unwrap()[0].key.clone();
+    let key = world.client().ops().leases().await.unwrap()[0].key.clone();
     let mut row = world.row(&key).await.unwrap();
     for attribute in ["purge_at", "caller", "created_at", "dimension"] {
         row.remove(attribute);
@@ -159,6 +160,6 @@ async fn their_lease_without_purge_at_or_caller_is_reclaimed_too() {
     row.insert("ttl".into(), number("1709550060.75"));
     world.put(row).await;
     world.pass(Duration::from_secs(64));
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
     assert_eq!(world.free("elevenlabs#v2#concurrent").await, "3");
 }

@@ -222,12 +222,12 @@ async fn a_stock_lapses_with_the_limit_that_it_was_taken_from() {
     let world = slow(1_000).await;
     let client = prefetching(&world);
     let _ = take(&client, RPM).await;
-    client.apply_limit(&dimension(RPM), &requests(500, 1_000_000_000)).await.unwrap();
+    client.ops().apply_limit(&dimension(RPM), &requests(500, 1_000_000_000)).await.unwrap();
     world.dynamo.meter().reset();
     let call = || Request::from(RPM).cost(RPM, 1);
     assert!(client.acquire(call()).await.unwrap().granted().is_some());
     assert_eq!(world.dynamo.meter().of(Operation::UpdateItem).requests, 1, "not from stock");
-    client.remove_bucket(&dimension(RPM)).await.unwrap();
+    client.ops().remove_bucket(&dimension(RPM)).await.unwrap();
     settle().await;
     let error = client.acquire(call()).await.unwrap_err();
     assert!(matches!(error, AcquireError::UnknownDimension { .. }), "{error}");

@@ -5,8 +5,9 @@ use std::time::Duration;
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
 use sluice_core::Timestamp;
+use sluice_ops::{Ops, SweepOptions};
 use sluice_reconciler::{Ended, ReconcileError, Reconciler, Trigger, metrics};
-use sluice_sdk::{Client, ConfigError, SweepOptions};
+use sluice_sdk::{Client, ConfigError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::world::{World, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 fn reconciler(world: &World) -> Reconciler {
-    Reconciler::new(Ok(world.client()), Some("sandbox".into()))
+    Reconciler::new(Ok(world.client().ops()), Some("sandbox".into()))
 }
 
 async fn with_ended(slots: i32) -> World {
@@ -61,12 +62,12 @@ fn check(line: &Value) {
 #[tokio::test(start_paused = true)]
 async fn the_metrics_are_the_report() {
     let world = with_ended(3).await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     world.add_tokens(SLOTS, "-2").await;
     let client = world.client();
     std::mem::forget(take(&client, SLOTS).await);
     world.pass_lease();
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let now = Timestamp::from_secs(1_709_550_002);
     let lines: Vec<Value> = metrics("pre", &report, Ended::Well, now).collect();
     lines.iter().for_each(check);
@@ -81,7 +82,7 @@ async fn the_metrics_are_the_report() {
 async fn a_table_that_is_not_there_is_an_error_that_names_it() {
     let world = World::new().await;
     let elsewhere = Client::builder("ontopix-vendor-buckets-none").dynamodb(world.dynamodb());
-    let error = Reconciler::new(Ok(elsewhere), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
+    let error = Reconciler::new(Ok(elsewhere.ops()), None).reconcile(Duration::from_secs(60)).await.unwrap_err();
     let diagnostic = Diagnostic::from(error);
     assert_eq!(diagnostic.error_type, "Sweep");
     assert!(diagnostic.error_message.contains("ontopix-vendor-buckets-none"), "{}", diagnostic.error_message);
@@ -89,7 +90,7 @@ async fn a_table_that_is_not_there_is_an_error_that_names_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_variable_is_the_error_of_every_run() {
-    let reconciler = Reconciler::new(Err::<Client, _>(ConfigError::NoTable), None);
+    let reconciler = Reconciler::new(Err::<Ops, _>(ConfigError::NoTable), None);
     let error = reconciler.reconcile(Duration::from_secs(60)).await.unwrap_err();
     assert!(matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_TABLE_NAME")), "{error}");
 }
@@ -123,7 +124,7 @@ async fn the_longest_call_is_the_floor_of_the_drain_rate() {
             one.renew().await.unwrap();
             sweep().await;
         }
-        let load = client.survey().await.unwrap().loads.remove(0).load.unwrap();
+        let load = client.ops().survey().await.unwrap().loads.remove(0).load.unwrap();
         assert_eq!(load.drain_rate().map(|rate| rate.to_string()).as_deref(), Some(floor), "{load:?}");
     }
 }

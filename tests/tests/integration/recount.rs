@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::schema::KEY;
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
 
 use crate::kind::Kind;
@@ -13,7 +13,7 @@ pub(crate) const SLOTS: &str = "elevenlabs#concurrent";
 
 pub(crate) async fn sweep(world: &World) -> SweepReport {
     world.pass(Duration::from_secs(300));
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 /// With a bucket that a sweep has met, so that the next one recounts it.
@@ -102,13 +102,13 @@ async fn a_bucket_that_a_client_writes_which_does_not_count_is_left_alone() {
     let world = known_to_sweeps(5).await;
     let held = take(&world.client(), SLOTS).await;
     for _ in 0..2 {
-        let key = world.client().leases().await.unwrap().remove(0).key;
+        let key = world.client().ops().leases().await.unwrap().remove(0).key;
         let mut lease = world.row(&key).await.unwrap();
         let gate = world.dynamo.faults().hold_next(Operation::Scan);
         let sweeper = world.client();
         let mut options = SweepOptions::default();
         options.segments = 1;
-        let sweeping = tokio::spawn(async move { sweeper.sweep(options).await.unwrap() });
+        let sweeping = tokio::spawn(async move { sweeper.ops().sweep(options).await.unwrap() });
         gate.reached().await;
         write_as_another_client(&world, "1").await;
         world.delete(&key).await;
@@ -121,7 +121,7 @@ async fn a_bucket_that_a_client_writes_which_does_not_count_is_left_alone() {
         let report = sweeping.await.unwrap();
         assert_eq!((report.recounted, report.drift.len()), (0, 0), "{report:?}");
     }
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().recounted, 1, "quiet, it is counted");
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().recounted, 1, "quiet, it is counted");
     drop(held);
 }
 
@@ -130,13 +130,13 @@ async fn a_sweep_that_did_not_see_every_lease_says_nothing_of_drift() {
     let world = known_to_sweeps(5).await;
     let _held = take(&world.client(), SLOTS).await;
     world.dynamo.faults().always(Operation::Scan, Fault::throttled());
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.recounted, report.drift.len(), report.segments_unscanned), (0, 0, 16));
     world.dynamo.faults().clear();
     world.dynamo.faults().always(Operation::Scan, Fault::Delay(Duration::from_millis(900)));
     let mut options = SweepOptions::default();
     options.budget = Some(Duration::from_secs(2));
-    let report = world.client().sweep(options).await.unwrap();
+    let report = world.client().ops().sweep(options).await.unwrap();
     assert!(report.deadline_hit && report.segments_unscanned > 0 && report.recounted == 0, "{report:?}");
 }
 
@@ -147,7 +147,7 @@ async fn a_lease_that_cannot_be_read_keeps_its_bucket_from_being_judged() {
     sweep(&world).await;
     let client = world.client();
     let (_held, _other) = (take(&client, SLOTS).await, take(&client, "other#concurrent").await);
-    let keys = world.client().leases().await.unwrap().into_iter().map(|row| row.key);
+    let keys = world.client().ops().leases().await.unwrap().into_iter().map(|row| row.key);
     let key = keys.into_iter().find(|key| key.contains(SLOTS)).unwrap();
     let mut row = world.row(&key).await.unwrap();
     row.insert("cost".into(), text("one"));
@@ -156,7 +156,7 @@ async fn a_lease_that_cannot_be_read_keeps_its_bucket_from_being_judged() {
     for name in [text(SLOTS), number("7")] {
         row.insert("dimension".into(), name);
         world.put(row.clone()).await;
-        let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+        let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
         assert_eq!((report.unparsable, report.recounted, report.drift.len()), (1, 1, 0), "{report:?}");
     }
 }
@@ -166,11 +166,11 @@ async fn a_lease_that_cannot_be_read_keeps_its_bucket_from_being_judged() {
 async fn a_lease_that_names_no_bucket_is_not_missed_in_the_one_that_its_key_names() {
     let world = known_to_sweeps(5).await;
     let _held = take(&world.client(), SLOTS).await;
-    let key = world.client().leases().await.unwrap().remove(0).key;
+    let key = world.client().ops().leases().await.unwrap().remove(0).key;
     let mut row = world.row(&key).await.unwrap();
     row.insert("dimension".into(), text("NaN"));
     world.put(row).await;
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.unparsable, report.recounted, report.drift.len()), (1, 0, 0), "{report:?}");
 }
 
@@ -182,9 +182,9 @@ async fn many_buckets_are_recounted_alike() {
         let _ = std::mem::ManuallyDrop::new(take(&world.client(), &format!("vendor{at}#concurrent")).await);
     }
     world.rate("openai#rpm", 10, 60).await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     world.dynamo.meter().reset();
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.recounted, report.drift.len(), report.expired), (130, 0, 0), "{report:?}");
     // The buckets and their load rows before the scan, the buckets again after it.
     assert_eq!(world.dynamo.meter().of(Operation::BatchGetItem).requests, 3 + 2);
@@ -205,13 +205,13 @@ async fn the_directory_heals() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_without_its_dimension_is_recounted() {
     let world = World::with_slots(SLOTS, 4).await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let _held = take(&world.client(), SLOTS).await;
-    let key = world.client().leases().await.unwrap().remove(0).key;
+    let key = world.client().ops().leases().await.unwrap().remove(0).key;
     let mut row = world.row(&key).await.unwrap();
     row.remove("dimension");
     world.put(row).await;
-    let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((report.recounted, report.drift.len()), (1, 0), "{report:?}");
 }
 
@@ -240,12 +240,12 @@ async fn a_restore_that_keeps_no_version_is_no_lost_slot() {
     for _ in 0..2 {
         let _other = take(&world.client(), SLOTS).await;
         std::mem::forget(take(&world.client(), SLOTS).await);
-        let keys: Vec<String> = world.client().leases().await.unwrap().into_iter().map(|row| row.key).collect();
+        let keys: Vec<String> = world.client().ops().leases().await.unwrap().into_iter().map(|row| row.key).collect();
         let gate = world.dynamo.faults().hold_next(Operation::Scan);
         let sweeper = world.client();
         let mut options = SweepOptions::default();
         options.segments = 1;
-        let sweeping = tokio::spawn(async move { sweeper.sweep(options).await.unwrap() });
+        let sweeping = tokio::spawn(async move { sweeper.ops().sweep(options).await.unwrap() });
         gate.reached().await;
         world.delete(&keys[1]).await;
         world.add_tokens(SLOTS, "1").await;

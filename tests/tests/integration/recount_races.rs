@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit};
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_testkit::{Gate, Operation};
 use tokio::task::JoinHandle;
 
@@ -15,7 +15,7 @@ use crate::world::{World, dimension, number};
 pub(crate) async fn held_at_its_write(world: &World) -> (JoinHandle<SweepReport>, Gate) {
     let gate = world.dynamo.faults().hold_next(Operation::UpdateItem);
     let sweeper = world.client();
-    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     (sweeping, gate)
 }
@@ -79,7 +79,7 @@ async fn a_correction_never_fills_a_bucket_beyond_its_capacity() {
         let (sweeping, gate) = held_at_its_write(&world).await;
         if change == "resize" {
             let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
-            world.client().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
+            world.client().ops().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
         } else {
             world.add_tokens(SLOTS, "2").await;
         }
@@ -96,9 +96,9 @@ async fn another_sweep_that_deletes_them_is_seen() {
         leave_a_lease(&world).await;
         let gate = world.dynamo.faults().hold_next(Operation::TransactWriteItems);
         let sweeper = world.client();
-        let late = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+        let late = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
         gate.reached().await;
-        world.client().sweep(SweepOptions::default()).await.unwrap();
+        world.client().ops().sweep(SweepOptions::default()).await.unwrap();
         gate.open();
         let report = late.await.unwrap();
         assert_eq!((report.lost_races, report.drift.len()), (1, 0), "{report:?}");
@@ -113,11 +113,11 @@ async fn a_bucket_that_goes_while_a_lease_is_deleted_alone_is_not_made_anew() {
     leave_a_lease(&world).await;
     let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::TransactWriteItems));
     let sweeper = world.client();
-    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
     gates[0].reached().await;
     gates[0].open();
     gates[1].reached().await;
-    world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+    world.client().ops().remove_bucket(&dimension(SLOTS)).await.unwrap();
     gates[1].open();
     let report = sweeping.await.unwrap();
     assert_eq!((report.restored, report.already_capped, world.leases().await), (1, 0, 0), "{report:?}");

@@ -9,7 +9,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::StalledStreamProtectionConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use sluice_core::{Amount, Cost, Limit};
-use sluice_sdk::{Client, ClientBuilder, Outcome, StoreError, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Client, ClientBuilder, Outcome, StoreError};
 use sluice_testkit::{EmbeddedDynamo, Server};
 
 use crate::world::{TABLE, dimension, requests, sdk_config};
@@ -44,10 +45,10 @@ impl Network {
     async fn new() -> Self {
         let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
         let client = dynamo.client(TABLE);
-        client.apply_limit(&dimension(RATE), &requests(1_000, 60)).await.unwrap();
+        client.ops().apply_limit(&dimension(RATE), &requests(1_000, 60)).await.unwrap();
         let slots = Limit::concurrent(Amount::from_tokens(100), Cost::ONE).unwrap();
-        client.apply_limit(&dimension(SLOTS), &slots).await.unwrap();
-        client.apply_limit(&dimension(HELD), &slots).await.unwrap();
+        client.ops().apply_limit(&dimension(SLOTS), &slots).await.unwrap();
+        client.ops().apply_limit(&dimension(HELD), &slots).await.unwrap();
         let server = dynamo.serve((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
         let proxy = Proxy::before(server.address()).await;
         Self { proxy, _server: server, _dynamo: dynamo }
@@ -101,7 +102,8 @@ async fn hangs_at(stage: Stage) {
         let slot = client.slot(SLOTS).timeout(SLOT_TIMEOUT);
         let slot = within(SLOT_TIMEOUT + Duration::from_millis(250), "slot", slot.run(async |_| Ok::<_, ()>(())));
         let release = within(REQUEST, "release", held.release());
-        let sweep = within(BUDGET + Duration::from_millis(500), "sweep", client.sweep(options(BUDGET)));
+        let ops = client.ops();
+        let sweep = within(BUDGET + Duration::from_millis(500), "sweep", ops.sweep(options(BUDGET)));
         let (acquired, slot, released, swept) = tokio::join!(acquire, slot, release, sweep);
         let error = acquired.expect_err("nobody answers");
         assert!(matches!(error, sluice_sdk::AcquireError::Store(StoreError::Unavailable { .. })), "{name}: {error}");
@@ -117,7 +119,7 @@ async fn hangs_at(stage: Stage) {
         within(Duration::from_secs(5), "the next slot", slot.run(async |_| Ok::<_, ()>(()))).await.unwrap();
         let held = client.acquire(HELD).await.unwrap().granted().unwrap();
         within(REQUEST, "the next release", held.release()).await.unwrap();
-        client.sweep(options(Duration::from_secs(5))).await.unwrap();
+        client.ops().sweep(options(Duration::from_secs(5))).await.unwrap();
     }
 }
 

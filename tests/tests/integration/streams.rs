@@ -4,7 +4,8 @@ use std::io::Error;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use sluice_sdk::{Client, Grant, Request, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Client, Grant, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
@@ -191,7 +192,7 @@ async fn a_lease_is_renewed_while_pieces_come_or_are_waited_for_and_not_for_each
             }
             let renewals = world.dynamo.meter().of(Operation::UpdateItem).requests;
             assert!((10..=13).contains(&renewals), "{renewals} in six times a lease's time");
-            assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+            assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0);
             drop(send);
             reading.await.unwrap().unwrap();
             assert_eq!(left(&world).await, is("600", "1"));
@@ -211,7 +212,7 @@ async fn a_lease_is_renewed_under_a_reader_that_takes_its_time_and_at_once_where
         sleep(LEASE_TTL * 2).await;
         send.send(Ok(None)).unwrap();
         assert_eq!(stream.try_next().await.unwrap(), Some(None));
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0);
     }
     assert!(!stream.is_lease_lost());
     drop(stream);
@@ -248,7 +249,7 @@ async fn a_stream_whose_lease_is_gone_goes_on_and_knows() {
         let mut stream = call(&world.client()).await.stream(sent);
         // The clock jumps, as after a long freeze: the lease is over before its holder can renew it.
         world.pass_lease();
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
         let other = world.client().acquire(SLOTS).await.unwrap().granted().expect("the slot is someone else's");
         sleep(LEASE_TTL / 2 + Duration::from_secs(1)).await;
         assert!(stream.is_lease_lost());

@@ -37,7 +37,7 @@ async fn a_survey_tells_every_kind_of_row() {
     world.put([(KEY.into(), text("load#later"))].into()).await;
     world.put([(KEY.into(), text(DIRECTORY_KEY))].into()).await;
 
-    let survey = client.survey().await.unwrap();
+    let survey = client.ops().survey().await.unwrap();
     let names: Vec<_> = survey.buckets.iter().map(|row| (row.key.as_str(), row.bucket.is_ok())).collect();
     assert_eq!(names, [("broken#rpm", false), (SLOTS, true), (RPM, true), (INLINE, true)]);
     assert_eq!(survey.buckets[1].bucket.as_ref().unwrap().tokens(), Amount::from_tokens(2));
@@ -71,7 +71,7 @@ async fn a_survey_tells_what_sweeps_measured() {
     world.slots(INLINE, 3).await;
     world.put(load(SLOTS, number("3"))).await;
     world.put(load(INLINE, text("many"))).await;
-    let survey = world.client().survey().await.unwrap();
+    let survey = world.client().ops().survey().await.unwrap();
     let [slots, inline] = &survey.loads[..] else { panic!("{:?}", survey.loads) };
     assert_eq!((&slots.dimension, &inline.dimension), (&dimension(SLOTS), &dimension(INLINE)));
     let read = slots.load.as_ref().unwrap();
@@ -94,16 +94,16 @@ async fn a_load_row_without_its_bucket_of_slots_is_not_told() {
         let heard = listening.heard();
         [SLOTS, INLINE, RPM].map(|name| gauge(&heard, "sluice.load.leaked", &[("dimension", name)]))
     };
-    let survey = client.survey().await.unwrap();
+    let survey = client.ops().survey().await.unwrap();
     let told: Vec<_> = survey.loads.iter().map(|row| row.dimension.as_str()).collect();
     assert_eq!(told, [SLOTS]);
     survey.publish();
     assert_eq!(leaked(), [Some(3.0), None, None]);
-    assert!(client.remove_bucket(&dimension(SLOTS)).await.unwrap());
+    assert!(client.ops().remove_bucket(&dimension(SLOTS)).await.unwrap());
     assert!(world.row(&format!("{LOAD_PREFIX}{SLOTS}")).await.is_none(), "it goes with its bucket");
     assert!(world.row(&format!("{LOAD_PREFIX}{RPM}")).await.is_some(), "and no other does");
     world.put(load(SLOTS, number("3"))).await;
-    assert!(client.survey().await.unwrap().loads.is_empty());
+    assert!(client.ops().survey().await.unwrap().loads.is_empty());
 }
 
 /// Who may delete no other row has removed the bucket all the same.
@@ -117,7 +117,7 @@ async fn a_bucket_is_removed_though_its_load_row_stays() {
         let is_second = call.operation == Operation::DeleteItem && deletes.fetch_add(1, Ordering::Relaxed) > 0;
         is_second.then(Fault::throttled)
     });
-    assert!(world.client().remove_bucket(&dimension(SLOTS)).await.unwrap());
+    assert!(world.client().ops().remove_bucket(&dimension(SLOTS)).await.unwrap());
     assert!(world.row(SLOTS).await.is_none() && world.row(&format!("{LOAD_PREFIX}{SLOTS}")).await.is_some());
 }
 
@@ -128,7 +128,7 @@ async fn a_rate_bucket_has_no_inline_leases() {
     let mut row = world.row(RPM).await.unwrap();
     row.insert(LEASES.into(), text("none"));
     world.put(row).await;
-    let survey = world.client().survey().await.unwrap();
+    let survey = world.client().ops().survey().await.unwrap();
     assert!(survey.leases.is_empty() && survey.buckets[0].bucket.is_ok(), "{survey:?}");
 }
 
@@ -141,11 +141,11 @@ async fn a_survey_says_what_it_cost_and_where_it_stopped() {
     }
     let client = world.client();
     world.dynamo.meter().reset();
-    let whole = client.survey().await.unwrap();
+    let whole = client.ops().survey().await.unwrap();
     let metered = world.dynamo.meter().of(Operation::Scan);
     assert_eq!((whole.rows, whole.pages, whole.is_whole), (4, 2, true));
     assert_eq!((metered.requests, metered.read_units), (2, whole.read_units.unwrap()));
-    let part = client.survey_within(NonZeroUsize::MIN).await.unwrap();
+    let part = client.ops().survey_within(NonZeroUsize::MIN).await.unwrap();
     assert_eq!((part.pages, part.is_whole), (1, false));
     assert!(part.rows < whole.rows && part.read_units < whole.read_units, "{part:?}");
 }
@@ -154,6 +154,6 @@ async fn a_survey_says_what_it_cost_and_where_it_stopped() {
 async fn a_survey_of_a_table_that_does_not_answer_is_an_error() {
     let world = World::with_rate(RPM, 1, 60).await;
     world.dynamo.faults().always(Operation::Scan, Fault::throttled());
-    let error = world.client().survey().await.unwrap_err();
+    let error = world.client().ops().survey().await.unwrap_err();
     assert!(error.to_string().contains("Scan"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_core::schema::TOKENS;
 use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, Limit, Operand, Put};
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
 
 use crate::world::{World, dimension, take, text};
@@ -12,7 +12,7 @@ use crate::world::{World, dimension, take, text};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 async fn sweep(world: &World) -> SweepReport {
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 async fn crash(world: &World, name: &str, holders: usize) {
@@ -39,7 +39,7 @@ async fn leases_of_a_bucket_come_back_in_one_transaction() {
 async fn leases_of_a_bucket_that_is_gone_are_deleted() {
     let world = World::with_slots(SLOTS, 3).await;
     crash(&world, SLOTS, 3).await;
-    world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+    world.client().ops().remove_bucket(&dimension(SLOTS)).await.unwrap();
     world.pass_lease();
     assert_eq!(sweep(&world).await.restored, 3);
     assert_eq!(world.leases().await, 0);
@@ -49,7 +49,7 @@ async fn leases_of_a_bucket_that_is_gone_are_deleted() {
 async fn rows_that_cannot_be_read_are_counted_and_left_alone() {
     let world = World::with_slots(SLOTS, 2).await;
     crash(&world, SLOTS, 2).await;
-    let keys: Vec<String> = world.client().leases().await.unwrap().into_iter().map(|row| row.key).collect();
+    let keys: Vec<String> = world.client().ops().leases().await.unwrap().into_iter().map(|row| row.key).collect();
     let mut without_end = world.row(&keys[0]).await.unwrap();
     without_end.remove("ttl");
     world.put(without_end).await;
@@ -94,7 +94,7 @@ async fn a_lease_that_dynamodb_never_accepts_keeps_no_other() {
 async fn a_sweep_of_a_table_that_does_not_answer_is_an_error() {
     let world = World::with_slots(SLOTS, 1).await;
     world.dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
-    assert!(world.client().sweep(SweepOptions::default()).await.is_err());
+    assert!(world.client().ops().sweep(SweepOptions::default()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +132,7 @@ async fn what_was_found_before_the_scan_failed_is_given_back() {
         world.dynamo.faults().next(Operation::Scan, Fault::Delay(Duration::from_millis(1)));
     }
     world.dynamo.faults().always(Operation::Scan, Fault::LoseRequest);
-    let error = world.client().sweep(options).await.unwrap_err();
+    let error = world.client().ops().sweep(options).await.unwrap_err();
     assert!(error.report.restored > 0 && error.report.restored == error.report.expired, "{error:?}");
     assert_eq!(error.report.segments_unscanned, 8);
 }

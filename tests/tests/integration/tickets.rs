@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Limit, LimitType, Rate};
+use sluice_ops::SweepOptions;
 use sluice_sdk::{
-    AcquireError, Client, Leases, RedeemError, Redeemed, Request, RetryIn, RetryReason, StoreError, SweepOptions,
-    Ticket,
+    AcquireError, Client, Leases, RedeemError, Redeemed, Request, RetryIn, RetryReason, StoreError, Ticket,
 };
 use sluice_testkit::{Fault, Operation, Usage};
 
@@ -173,10 +173,10 @@ async fn a_ticket_that_is_never_redeemed_leaves_nothing_behind() {
     })
     .await;
     let ticket = carried(&world.client()).await;
-    let listed = world.client().buckets().await.unwrap();
+    let listed = world.client().ops().buckets().await.unwrap();
     assert_eq!(listed.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(), [RPM], "a ticket is no bucket");
     assert_eq!(world.leases().await, 0, "and no lease");
-    let swept = world.client().sweep(SweepOptions::default()).await.unwrap();
+    let swept = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!((swept.unparsable, swept.expired), (0, 0), "{swept:?}");
     world.pass(Duration::from_secs(60 * 60));
     assert_eq!(world.dynamo.sweep_ttl().unwrap(), 0, "not before its end for every clock");
@@ -231,7 +231,7 @@ async fn a_ticket_whose_limits_were_changed_lapses() {
         let world = drained().await;
         let ticket = carried(&world.client()).await;
         world.pass(Duration::from_millis(500));
-        world.client().apply_limit(&dimension(RPM), &requests(capacity, window)).await.unwrap();
+        world.client().ops().apply_limit(&dimension(RPM), &requests(capacity, window)).await.unwrap();
         world.pass(Duration::from_millis(500));
         assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Lapsed));
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluice_core::Amount;
-use sluice_sdk::{Client, Released, ReservationConfig, ReservationError, ReservationTracker, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Client, Released, ReservationConfig, ReservationError, ReservationTracker};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{sleep, timeout};
 
@@ -244,7 +245,7 @@ async fn a_late_release_after_an_orphan_was_reclaimed_restores_nothing() {
     let tracker = tracker(&client, 10);
     hold(&client, &tracker, &["slow"]).await;
     world.pass_lease();
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
     let other = take(&world.client(), SLOTS).await;
     let late = tracker.take("slow", SLOTS).unwrap().grant.release().await.unwrap();
     assert_eq!((late, world.free(SLOTS).await.as_str()), (Released::LeaseGone, "0"));
@@ -264,11 +265,11 @@ async fn the_task_renews_the_leases_of_calls_that_outlast_them_until_they_are_st
         world.dynamo.meter().reset();
         sleep(LEASE_TTL + Duration::from_secs(10)).await;
         assert_eq!(world.dynamo.meter().of(Operation::UpdateItem).requests, 2, "each half of its time, {kind:?}");
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
         while tracker.reservation_count() == 1 {
             assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 1));
             sleep(Duration::from_secs(15)).await;
-            assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+            assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0);
         }
         settle().await;
         assert_eq!((tracker.stale_report().given_back, world.free(SLOTS).await.as_str()), (1, "2"));
@@ -284,7 +285,7 @@ async fn a_lease_that_is_gone_is_found_so_once_and_a_renewal_that_fails_is_made_
         let tracker = client.reservations(ReservationConfig::default());
         hold(&client, &tracker, &["frozen"]).await;
         world.pass_lease();
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
         hold(&client, &tracker, &["new"]).await;
         world.dynamo.meter().reset();
         tracker.start();
@@ -294,7 +295,7 @@ async fn a_lease_that_is_gone_is_found_so_once_and_a_renewal_that_fails_is_made_
         sleep(LEASE_TTL / 2).await;
         world.dynamo.faults().clear();
         sleep(LEASE_TTL / 2).await;
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0, "{kind:?}");
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0, "{kind:?}");
         let release = async |request| tracker.take(request, SLOTS).unwrap().grant.release().await.unwrap();
         assert_eq!((release("frozen").await, release("new").await), (Released::LeaseGone, Released::GivenBack));
         assert_eq!(world.free(SLOTS).await, "2");
@@ -308,7 +309,7 @@ async fn a_stale_grant_that_a_sweep_gave_back_before_is_counted_as_late() {
     let tracker = tracker(&client, 10);
     hold(&client, &tracker, &["gone"]).await;
     world.pass_lease();
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
     let report = tracker.release_stale().await;
     assert_eq!((report.given_back, report.late, report.failed), (0, 1, 0));
     assert_eq!(world.free(SLOTS).await, "1");
@@ -326,7 +327,7 @@ async fn a_release_that_fails_is_counted_and_the_sweep_gives_the_slot_back() {
     assert_eq!((report.given_back, report.late, report.failed), (0, 0, 1));
     assert_eq!((tracker.stale_report(), tracker.reservation_count()), (report, 0));
     world.dynamo.faults().clear();
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
     assert_eq!(world.free(SLOTS).await, "1");
 }
 

@@ -77,18 +77,18 @@ impl World {
 
     pub(crate) async fn slots(&self, name: &str, slots: i32) {
         let limit = Limit::concurrent(Amount::from_tokens(slots), Cost::ONE).unwrap();
-        self.client().apply_limit(&dimension(name), &limit).await.unwrap();
+        self.client().ops().apply_limit(&dimension(name), &limit).await.unwrap();
     }
 
     pub(crate) async fn rate(&self, name: &str, capacity: i32, window_secs: u64) {
-        self.client().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
+        self.client().ops().apply_limit(&dimension(name), &requests(capacity, window_secs)).await.unwrap();
     }
 
     pub(crate) async fn tokens(&self, name: &str, capacity: i32, window_secs: u64) {
         let capacity = Amount::from_tokens(capacity);
         let rate = Rate::per(capacity, Duration::from_secs(window_secs)).unwrap();
         let limit = Limit::rate(LimitType::Tokens, capacity, rate, Cost::ONE).unwrap();
-        self.client().apply_limit(&dimension(name), &limit).await.unwrap();
+        self.client().ops().apply_limit(&dimension(name), &limit).await.unwrap();
     }
 
     /// With a network on which requests take a while, so that callers meet.
@@ -122,7 +122,7 @@ impl World {
     }
 
     pub(crate) async fn bucket(&self, name: &str) -> Bucket {
-        self.client().bucket(&dimension(name)).await.unwrap().expect("the bucket is there")
+        self.client().ops().bucket(&dimension(name)).await.unwrap().expect("the bucket is there")
     }
 
     /// Free slots.
@@ -140,7 +140,7 @@ impl World {
     }
 
     pub(crate) async fn leases(&self) -> usize {
-        self.client().leases().await.unwrap().len()
+        self.client().ops().leases().await.unwrap().len()
     }
 
     /// Adds to a bucket's tokens past all of Sluice, as a careless client would.

@@ -14,7 +14,7 @@ use crate::world::{World, number, take};
 async fn with_wrong(says: &str) -> (World, Grant, [Grant; 2]) {
     let world = known_to_sweeps(4).await;
     let wrong = take(&world.client(), SLOTS).await;
-    let key = world.client().leases().await.unwrap()[0].key.clone();
+    let key = world.client().ops().leases().await.unwrap()[0].key.clone();
     let others = world.client_with(|settings| settings.lease_ttl(Duration::from_secs(36_000)));
     let others = [take(&others, SLOTS).await, take(&others, SLOTS).await];
     let mut row = world.row(&key).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_holder_that_finds_its_lease_in_the_table_gives_back_what_it_took() {
         }
         let taking = tokio::spawn(async move { take(&client, SLOTS).await });
         sleep(Duration::from_millis(500)).await;
-        for lease in world.client().leases().await.unwrap() {
+        for lease in world.client().ops().leases().await.unwrap() {
             let mut row = world.row(&lease.key).await.unwrap();
             row.insert(COST.to_owned(), number(says));
             world.put(row).await;

@@ -108,7 +108,7 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let tokens = Limit::rate(LimitType::Requests, Amount::from_tokens(4), refill, Cost::ONE).unwrap();
     for (name, limit) in [(TOKENS, tokens), (ROWS, slots(1)), (INLINE, slots(2))] {
         let bucket = Dimension::new(name).unwrap();
-        universe.undisturbed(operator.client.apply_limit(&bucket, &limit)).await.unwrap();
+        universe.undisturbed(operator.client.ops().apply_limit(&bucket, &limit)).await.unwrap();
     }
     let process = |name: &str, leases: Leases, heals: bool| {
         universe.process(name, Role::Customer, |client| client.leases(leases).self_heal(heals).lease_ttl(LEASE))

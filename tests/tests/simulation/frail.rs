@@ -70,7 +70,7 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let rate = Limit::rate(LimitType::Requests, capacity, refill, Cost::ONE).unwrap();
     let concurrent = Limit::concurrent(Amount::from_tokens(rng.i32(3..=5)), Cost::ONE).unwrap();
     for (name, limit) in [(tokens(), rate), (slots(), concurrent)] {
-        universe.undisturbed(operator.client.apply_limit(&Dimension::new(&name).unwrap(), &limit)).await.unwrap();
+        universe.undisturbed(operator.client.ops().apply_limit(&Dimension::new(&name).unwrap(), &limit)).await.unwrap();
     }
     let forger = universe.process("forger", Role::Vandal, |client| client);
     tasks.spawn(Forger { universe: Arc::clone(universe), process: forger, rng: rng.fork() }.live());

@@ -57,7 +57,7 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let (hundred, long) = (Amount::from_tokens(100), Duration::from_secs(100));
     let enough = Limit::rate(LimitType::Tokens, hundred, Rate::per(hundred, long).unwrap(), Cost::ONE).unwrap();
     for (name, limit) in [(TOKENS, &limit), (OTHERS, &enough)] {
-        universe.undisturbed(operator.client.apply_limit(&Dimension::new(name).unwrap(), limit)).await.unwrap();
+        universe.undisturbed(operator.client.ops().apply_limit(&Dimension::new(name).unwrap(), limit)).await.unwrap();
     }
     let process = universe.process("lone", Role::Customer, |client| client);
     let most = universe.scenario.clock_error;

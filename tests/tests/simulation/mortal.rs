@@ -42,7 +42,7 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let mut rng = stream(universe.scenario.seed, "who is made anew");
     for name in names() {
         let limit = limit(&mut rng);
-        universe.undisturbed(operator.client.apply_limit(&Dimension::new(&name).unwrap(), &limit)).await.unwrap();
+        universe.undisturbed(operator.client.ops().apply_limit(&Dimension::new(&name).unwrap(), &limit)).await.unwrap();
     }
     let sexton = universe.process("sexton", Role::Operator, |client| client);
     tasks.spawn(removes_and_makes(Arc::clone(universe), sexton, rng.fork()));
@@ -81,19 +81,19 @@ async fn removes_and_makes(universe: Arc<Universe>, operator: Process, mut rng: 
         let (bucket, before) = rng.choice(&mut limits).unwrap();
         if rng.u32(0..6) == 0 {
             // Another limit of its type, or an error.
-            let _ = operator.client.apply_limit(bucket, &limit(&mut rng)).await;
+            let _ = operator.client.ops().apply_limit(bucket, &limit(&mut rng)).await;
             continue;
         }
         universe.act("someone removes a bucket", bucket.as_str());
-        let _ = operator.client.remove_bucket(bucket).await;
+        let _ = operator.client.ops().remove_bucket(bucket).await;
         let away = if rng.bool() { rng.u64(0..=100) } else { rng.u64(100..=6_000) };
         sleep(Duration::from_millis(away)).await;
         // The same as before, now and then.
         let limit = before.filter(|_| rng.u32(0..3) == 0).unwrap_or_else(|| limit(&mut rng));
         *before = Some(limit);
         universe.act("someone makes a bucket", &format!("{bucket} {limit:?}"));
-        while operator.client.bucket(bucket).await.is_ok_and(|row| row.is_none()) && !universe.is_over() {
-            if operator.client.apply_limit(bucket, &limit).await.is_err() {
+        while operator.client.ops().bucket(bucket).await.is_ok_and(|row| row.is_none()) && !universe.is_over() {
+            if operator.client.ops().apply_limit(bucket, &limit).await.is_err() {
                 sleep(Duration::from_millis(200)).await;
             }
         }

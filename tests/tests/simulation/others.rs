@@ -8,7 +8,7 @@ use fastrand::Rng;
 use serde_json::Value;
 use sluice_core::schema::KEY;
 use sluice_core::{Amount, Cost, Limit, Rate};
-use sluice_sdk::SweepOptions;
+use sluice_ops::SweepOptions;
 use tokio::time::{sleep, timeout};
 
 use crate::asking;
@@ -34,10 +34,10 @@ pub(crate) async fn sweeper(universe: Arc<Universe>, process: Process, mut rng: 
         // A table that fails ends it, and so does the death of its process; the next one goes on.
         if rng.u32(0..4) == 0 {
             universe.act("sweeper dies", &process.name);
-            let _ = timeout(Duration::from_millis(rng.u64(0..300)), process.client.sweep(options)).await;
+            let _ = timeout(Duration::from_millis(rng.u64(0..300)), process.client.ops().sweep(options)).await;
         } else {
             let bound = Public::Sweep(options.budget.map_or_else(|| whole_sweep(&universe), SweepTime::Budget));
-            let _ = Stopwatch::of(&universe, &process, bound).on(process.client.sweep(options)).await;
+            let _ = Stopwatch::of(&universe, &process, bound).on(process.client.ops().sweep(options)).await;
         }
         if universe.scenario.clock_error > 0 {
             process.set_clock_error(rng.i64(-universe.scenario.clock_error..=universe.scenario.clock_error));
@@ -60,7 +60,7 @@ pub(crate) async fn operator(universe: Arc<Universe>, process: Process, mut rng:
         if bucket.is_concurrent() || rng.bool() {
             let limit = other_limit(&bucket, &mut rng);
             universe.act("limit changed", &format!("{} {limit:?}", bucket.name()));
-            let _ = process.client.apply_limit(&bucket.dimension, &limit).await;
+            let _ = process.client.ops().apply_limit(&bucket.dimension, &limit).await;
         } else {
             universe.act("penalty", bucket.name());
             let _ = process.client.penalize(bucket.name(), [0.8, 0.5, 0.3, 0.0][rng.usize(0..4)]).await;

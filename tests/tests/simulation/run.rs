@@ -290,11 +290,11 @@ fn a_lease_that_clocks_may_end_before_its_renewal_is_no_fault_of_its_process() {
 /// Each bucket is back at what its limits say, and no lease is left.
 async fn nothing_is_left(universe: &Universe) {
     let client: Client = universe.dynamo.client(crate::universe::TABLE);
-    let leases: Vec<String> = client.leases().await.expect("leases").into_iter().map(|row| row.key).collect();
+    let leases: Vec<String> = client.ops().leases().await.expect("leases").into_iter().map(|row| row.key).collect();
     if !leases.is_empty() {
         universe.violated(format!("after two sweeps there are still {}", leases.join(", ")));
     }
-    for bucket in client.buckets().await.expect("buckets") {
+    for bucket in client.ops().buckets().await.expect("buckets") {
         let read = bucket.bucket.expect("a bucket that can be read");
         if read.limit().is_concurrent() && read.tokens() != read.limit().capacity() {
             let (free, of) = (read.tokens(), read.limit().capacity());

@@ -109,7 +109,7 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
     let demand = Arc::new(Demand::drawn(universe, customers, &mut rng));
     for (name, limit) in [(TOKENS, &demand.tokens), (SLOTS, &demand.slots)] {
         let bucket = Dimension::new(name).unwrap();
-        universe.undisturbed(operator.client.apply_limit(&bucket, limit)).await.unwrap();
+        universe.undisturbed(operator.client.ops().apply_limit(&bucket, limit)).await.unwrap();
     }
     let shared = rng.bool().then(|| process(universe, "customer-shared", &mut rng));
     let processes = Arc::new(Mutex::new(Vec::new()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 
 use crate::process::Role;
 use crate::universe::Universe;
@@ -36,7 +36,7 @@ pub(crate) async fn last(universe: &Arc<Universe>) {
         universe.dynamo.clock().advance(Duration::from_secs(300));
         universe.ledger(|ledger| ledger.sweep_begins(&sweeper.name, universe.time()));
         let before = sweeper.dynamo.meter().total();
-        match sweeper.client.sweep(SweepOptions::default()).await {
+        match sweeper.client.ops().sweep(SweepOptions::default()).await {
             Ok(report) => {
                 let after = sweeper.dynamo.meter().total();
                 let units = (after.read_units - before.read_units, after.write_units - before.write_units);

@@ -113,7 +113,7 @@ impl Universe {
     pub(crate) async fn found(&self, operator: &Process) {
         self.quiet.store(true, Ordering::SeqCst);
         for bucket in &self.scenario.buckets {
-            operator.client.apply_limit(&bucket.dimension, &bucket.limit).await.unwrap();
+            operator.client.ops().apply_limit(&bucket.dimension, &bucket.limit).await.unwrap();
         }
         self.quiet.store(false, Ordering::SeqCst);
     }

@@ -114,7 +114,7 @@ impl World {
     /// for all.
     pub(crate) async fn own_update(&self, dimension: &str) -> Result<OwnUpdate, Failure> {
         let client = self.settings().dynamodb(self.dynamodb());
-        let bucket = client.bucket(&Dimension::new(dimension)?).await?;
+        let bucket = client.ops().bucket(&Dimension::new(dimension)?).await?;
         let bucket = bucket.ok_or_else(|| Failure::new(format!("there is no bucket {dimension}")))?;
         let take = Take { cost: Cost::ONE, now: self.clock.now(), patience: Duration::ZERO };
         match RatePlanner::new(&bucket).plan(take) {
@@ -154,7 +154,7 @@ impl World {
 
     /// How many leases there are.
     pub(crate) async fn leases(&self) -> usize {
-        self.settings().dynamodb(self.dynamodb()).leases().await.map_or(usize::MAX, |leases| leases.len())
+        self.settings().dynamodb(self.dynamodb()).ops().leases().await.map_or(usize::MAX, |leases| leases.len())
     }
 }
 

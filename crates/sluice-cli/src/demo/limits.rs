@@ -112,8 +112,8 @@ pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
     ];
     for (name, limit, on_lower) in limits {
         let dimension = Dimension::new(name)?;
-        client.apply_limit(&dimension, &limit).await?;
-        client.on_lower_limit(&dimension, on_lower).await?;
+        client.ops().apply_limit(&dimension, &limit).await?;
+        client.ops().on_lower_limit(&dimension, on_lower).await?;
     }
     Ok(())
 }

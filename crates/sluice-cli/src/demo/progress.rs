@@ -98,7 +98,7 @@ impl Progress {
         };
         for (of, name, bar) in &self.bars.buckets {
             let Ok(dimension) = Dimension::new(name) else { continue };
-            let Ok(Some(bucket)) = self.client.bucket(&dimension).await else { continue };
+            let Ok(Some(bucket)) = self.client.ops().bucket(&dimension).await else { continue };
             let now = self.client.now();
             let (level, capacity) = (bucket.level(now), bucket.limit().capacity());
             bar.set_length(u64::try_from(capacity.micros()).unwrap_or(1));

@@ -1,6 +1,6 @@
 //! Buckets that cannot be read, whose vendor allows less, that do not add up, or that a cool-down holds.
 
-use sluice_sdk::Survey;
+use sluice_ops::Survey;
 use sluice_sdk::core::{Amount, Bucket, Timestamp};
 
 use super::finding::{Check, Finding};

@@ -1,6 +1,6 @@
 //! Leases that no sweep came for, and those that cannot be read.
 
-use sluice_sdk::LeaseRow;
+use sluice_ops::LeaseRow;
 use sluice_sdk::core::{Lease, Timestamp};
 
 use super::Place;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::Survey;
+use sluice_ops::Survey;
 use sluice_sdk::core::{Amount, Bucket, LEAKED_AFTER, Load, Timestamp};
 
 use super::Place;

@@ -26,11 +26,11 @@ async fn healthy() -> EmbeddedDynamo {
     let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
     let client = dynamo.client(TABLE);
     let slots = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
-    client.apply_limit(&Dimension::new(SLOTS).unwrap(), &slots).await.unwrap();
+    client.ops().apply_limit(&Dimension::new(SLOTS).unwrap(), &slots).await.unwrap();
     let capacity = Amount::from_tokens(100);
     let rate = Rate::per(capacity, Duration::from_secs(60)).unwrap();
     let rate = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
-    client.apply_limit(&Dimension::new(RATE).unwrap(), &rate).await.unwrap();
+    client.ops().apply_limit(&Dimension::new(RATE).unwrap(), &rate).await.unwrap();
     dynamo
 }
 

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use sluice_sdk::{Survey, describe_metrics};
+use sluice_ops::Survey;
+use sluice_sdk::describe_metrics;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 

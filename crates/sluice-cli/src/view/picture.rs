@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde::Serialize;
-use sluice_sdk::Survey;
+use sluice_ops::Survey;
 use sluice_sdk::core::{Bucket, Dimension, SweepRecord};
 
 use super::bucket::{Before, Beside, BucketView};

@@ -3,8 +3,9 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use sluice_ops::Survey;
 use sluice_sdk::core::Timestamp;
-use sluice_sdk::{Client, StoreError, Survey};
+use sluice_sdk::{Client, StoreError};
 use tokio::time::Instant;
 
 use crate::duration::duration;
@@ -64,7 +65,7 @@ impl Reader {
     pub(crate) async fn next(&mut self) -> Reading {
         tokio::time::sleep_until(self.next).await;
         let begun = Instant::now();
-        let survey = self.client.survey_within(MOST_PAGES).await;
+        let survey = self.client.ops().survey_within(MOST_PAGES).await;
         self.failed = if survey.is_ok() { 0 } else { self.failed.saturating_add(1) };
         let every = match &survey {
             Ok(survey) => pace(self.interval, survey.took, read_units(survey)),

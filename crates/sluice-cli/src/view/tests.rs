@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sluice_ops::Survey;
+use sluice_sdk::StoreError;
 use sluice_sdk::core::Timestamp;
-use sluice_sdk::{StoreError, Survey};
 
 use super::picture::RowKind;
 use super::sample::{Row, lease, survey, swept};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use sluice_ops::LeaseRow;
+use sluice_sdk::StoreError;
 use sluice_sdk::core::Timestamp;
-use sluice_sdk::{LeaseRow, StoreError};
 
 use super::screen::{Page, Screen, Then};
 use super::sort::{Sort, shown};

@@ -95,7 +95,7 @@ async fn what_a_killed_caller_held_comes_back() {
     reports.iter().for_each(assert_nothing_amiss);
     Look::at(&dynamo).await.assert_whole();
     let client = Client::builder(table::name()).dynamodb(dynamo);
-    let rate = client.bucket(&Dimension::new(RATE).unwrap()).await.unwrap().unwrap();
+    let rate = client.ops().bucket(&Dimension::new(RATE).unwrap()).await.unwrap().unwrap();
     assert_eq!(rate.level(Clock::system().now()), rate.limit().capacity(), "tokens come back by time");
     // Else the trial shows nothing.
     assert!(toll.at_work * 2 > toll.killed, "too few were at work");

@@ -94,7 +94,7 @@ async fn finish(engine: &EmbeddedDynamo, endpoint: &str) -> Duration {
     [first, second].iter().for_each(assert_nothing_amiss);
     let client = engine.client(&table::name());
     for name in look.buckets.keys() {
-        client.remove_bucket(&Dimension::new(name).unwrap()).await.unwrap();
+        client.ops().remove_bucket(&Dimension::new(name).unwrap()).await.unwrap();
     }
     whole
 }

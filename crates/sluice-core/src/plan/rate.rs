@@ -140,6 +140,14 @@ impl<'a> RatePlanner<'a> {
         Self { bucket, headroom: Duration::ZERO, future_anchor: FutureAnchor::Keep }
     }
 
+    /// Plans from `bucket` at `now`. If its anchor lies further in the future than the errors of clocks explain, `future_anchor` says what
+    /// becomes of it.
+    #[must_use]
+    pub fn at(bucket: &'a Bucket, now: Timestamp, future_anchor: impl FnOnce() -> FutureAnchor) -> Self {
+        let planner = Self::new(bucket);
+        if bucket.is_anchored_far_ahead(now) { planner.on_future_anchor(future_anchor()) } else { planner }
+    }
+
     /// Says what becomes of an anchor that lies further in the future than the errors of clocks explain. [`FutureAnchor::Keep`] unless
     /// said otherwise.
     #[must_use]

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use super::{Answer, Fresh, Terms, Want, behind, round, stopped, too_late};
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{RELEASE_PATIENCE, ReleaseError, Released};
+use crate::give_back::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::{Lane, NoAnswer, Patient, Seat, Service, Turn};
 use crate::load::InLine;
 use crate::poll::Poll;
 use crate::waiting::{Patience, Setback};
+use sluice_ops::Released;
 
 mod batch;
 

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::{granted_from_stock, granted_in};
 use crate::cache::{Cache, Entry};
-use crate::give_back::{Released, name_of};
+use crate::give_back::name_of;
 use crate::request::Request;
 use crate::telemetry::{self, Source, span};
+use sluice_ops::Released;
 
 /// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.
 const MOST_NANOS: u128 = 150;

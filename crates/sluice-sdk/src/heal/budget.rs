@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_core::{HEAL_EVERY, LONGEST_HEAL_SPACING};
 
-use crate::sweep::MOST_UNITS;
+use sluice_ops::MOST_UNITS;
 
 /// Read units a minute that the healing scans of the table may use; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

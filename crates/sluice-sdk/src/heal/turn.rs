@@ -1,6 +1,7 @@
 //! A turn of this process to scan the table: its mark, the pages that the budget allows, and the progress
 //! after each.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::schema::HEAL_KEY;
@@ -9,8 +10,9 @@ use tokio::time::Instant;
 
 use super::budget::HealBudget;
 use crate::client::Inner;
-use crate::sweep::{HealPage, HealedPage, Next, ROWS_PER_PAGE};
+use crate::operating::ops;
 use crate::telemetry;
+use sluice_ops::{HealPage, HealedPage, NextPage, ROWS_PER_PAGE};
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 /// All processes that want slots wait for the same instant. They try within so many milliseconds after it,
@@ -85,18 +87,18 @@ impl Turn {
     /// Reads pages, and gives back what has ended in them, until the budget of the turn is spent, its time is
     /// over or the table ends. A page that fails, or takes too long, ends the turn, and the next begins there
     /// with a smaller one. What was read before stays done.
-    pub(super) async fn run(&mut self, inner: &Inner) -> Result<Healed, StoreError> {
+    pub(super) async fn run(&mut self, inner: &Arc<Inner>) -> Result<Healed, StoreError> {
         let mut healed = Healed::default();
         loop {
-            let HealedPage { restored, read_units, next, error } = self.page().heal(inner).await;
+            let HealedPage { restored, read_units, next, error } = self.page().heal(&ops(inner)).await;
             if let Some(error @ StoreError::AccessDenied { .. }) = error {
                 return Err(error);
             }
             self.spent += read_units;
             healed.leases += restored;
             healed.read_units = self.spent;
-            healed.is_at_end = next == Next::Start && error.is_none();
-            let goes_on = matches!(next, Next::After(_)) && error.is_none() && !self.is_over(inner);
+            healed.is_at_end = next == NextPage::Start && error.is_none();
+            let goes_on = matches!(next, NextPage::After(_)) && error.is_none() && !self.is_over(inner);
             let is_own = self.go_on(inner, next, goes_on).await?;
             match error {
                 // Throttled in every try: it cost nothing.
@@ -125,12 +127,12 @@ impl Turn {
     /// Tells all processes where the next turn goes on, and when it may begin; if this one `goes_on`, its next
     /// page is paid for too. False if another process has begun its turn since. A turn that reads a small
     /// table as a whole writes nothing.
-    async fn go_on(&mut self, inner: &Inner, next: Next, goes_on: bool) -> Result<bool, StoreError> {
+    async fn go_on(&mut self, inner: &Inner, next: NextPage, goes_on: bool) -> Result<bool, StoreError> {
         let HealProgress { position, rows, .. } = self.progress.clone();
         let (position, rows) = match next {
-            Next::Again => (position, (rows / SMALLER).max(1)),
-            Next::Start => (None, (rows * SMALLER).min(ROWS_PER_PAGE)),
-            Next::After(key) => (Some(key), (rows * SMALLER).min(ROWS_PER_PAGE)),
+            NextPage::Again => (position, (rows / SMALLER).max(1)),
+            NextPage::Start => (None, (rows * SMALLER).min(ROWS_PER_PAGE)),
+            NextPage::After(key) => (Some(key), (rows * SMALLER).min(ROWS_PER_PAGE)),
         };
         let spent = self.spent;
         let spacing = if goes_on { self.budget.spacing_with_page(spent) } else { self.budget.spacing(spent) };

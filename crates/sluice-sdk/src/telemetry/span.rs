@@ -33,8 +33,3 @@ pub(crate) fn slot(dimensions: impl Display) -> Span {
 pub(crate) fn release(dimensions: impl Display) -> Span {
     tracing::debug_span!("sluice.release", sluice.dimensions = %dimensions, sluice.outcome = Empty)
 }
-
-/// Around a sweep.
-pub(crate) fn sweep(table: &str) -> Span {
-    tracing::info_span!("sluice.sweep", db.collection.name = table, sluice.restored = Empty, sluice.outcome = Empty)
-}

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::attempt::in_parallel;
-use crate::give_back::Released;
 use crate::telemetry;
+use sluice_ops::Released;
 
 use super::Tracked;
 
@@ -65,7 +65,7 @@ async fn release_one(counts: Arc<Counts>, Tracked { reservation, grant }: Tracke
     let mut report = StaleReport::default();
     match grant.release().await {
         Ok(Released::GivenBack) => report.given_back = 1,
-        Ok(Released::AlreadyCapped | Released::LeaseGone) => report.late = 1,
+        Ok(_) => report.late = 1,
         Err(error) => {
             report.failed = 1;
             tracing::warn!(event = "release.failed", request, bucket, %error);

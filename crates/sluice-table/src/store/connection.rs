@@ -8,11 +8,11 @@ use aws_sdk_dynamodb::Client as Dynamo;
 
 use super::exchange::{self, AttemptTimeout};
 use super::learning::Learning;
-use crate::clock::Clock;
-use crate::connect::http_client;
 use crate::dates::DateReader;
+use crate::http::http_client;
 use crate::requests::Units;
 use crate::retry::longest_request;
+use crate::settings::Settings;
 use crate::table_clock::TableClock;
 
 /// One table of one DynamoDB.
@@ -29,24 +29,11 @@ pub struct Store {
     pub(super) dates: DateReader,
 }
 
-/// Which table, and how long a request for it may take.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The name of the table.
-    pub table: String,
-    /// How often a request is sent again.
-    pub max_retries: u32,
-    /// How long one attempt of a request for rows may take.
-    pub attempt_timeout: Duration,
-    /// This machine's clock.
-    pub clock: Clock,
-}
-
 impl Store {
     /// The table that `settings` name, by way of `dynamo`. If `dynamo` has no HTTP client, one is made.
     #[must_use]
     pub fn new(dynamo: &Dynamo, settings: Settings) -> Self {
-        let Settings { table, max_retries, attempt_timeout, clock } = settings;
+        let Settings { table, max_retries, attempt_timeout, clock, .. } = settings;
         let clock = Arc::new(TableClock::new(clock));
         let dates = DateReader::new(Arc::clone(&clock));
         let attempt = AttemptTimeout(attempt_timeout);

@@ -27,9 +27,6 @@ use aws_smithy_types::body::SdkBody;
 use http_body_util::{BodyExt as _, Limited};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long an attempt of a request for rows may take, unless the client says otherwise.
-pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// How long credentials may take. A machine's metadata service answers in milliseconds, a role that is assumed in tenths of
 /// a second, and a login helper in seconds. The AWS SDK allows each of its attempts 6.2 s.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -57,10 +57,10 @@ async fn slots_that_were_lost_are_nobodys_work() {
     let world = World::with_slots(SLOTS, 10).await;
     let client = world.client();
     let held = take(&client, SLOTS).await;
-    let _ = client.sweep(SweepOptions::default()).await.unwrap();
+    let _ = client.ops().sweep(SweepOptions::default()).await.unwrap();
     held.release().await.unwrap();
     world.add_tokens(SLOTS, "-3").await;
-    let _ = client.sweep(SweepOptions::default()).await.unwrap();
+    let _ = client.ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(reason(&client).await, None);
     sleep(secs(250)).await;
     assert_eq!(reason(&client).await, None);

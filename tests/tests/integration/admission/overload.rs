@@ -41,7 +41,7 @@ async fn under_overload_the_vendor_is_kept_busy_and_what_it_serves_is_in_time() 
     for n in 0..8 * 180 {
         callers.spawn(handle(client.clone(), std::sync::Arc::clone(&served)));
         if n % 80 == 0 {
-            let _ = sweeper.sweep(SweepOptions::default()).await.unwrap();
+            let _ = sweeper.ops().sweep(SweepOptions::default()).await.unwrap();
         }
         sleep(Duration::from_millis(125)).await;
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sluice_core::Timestamp;
 use sluice_core::schema::{KEY, LAST_REFILL_AT, TOKENS};
-use sluice_sdk::{Applied, Outcome, Request, RetryReason};
+use sluice_ops::Applied;
+use sluice_sdk::{Outcome, Request, RetryReason};
 use sluice_testkit::Fault;
 
 use super::{HOUR, Machine, rate};
@@ -141,14 +142,14 @@ async fn applying_the_limit_that_a_bucket_has_moves_its_anchor_back_and_says_so(
     let world = embedded().await;
     left_ahead(&world, "5").await;
     let client = world.client();
-    assert_eq!(client.apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Repaired);
+    assert_eq!(client.ops().apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Repaired);
     assert_eq!(world.level(RPM).await, "5");
     assert_eq!(world.bucket(RPM).await.anchor(), world.dynamo.clock().now());
-    assert_eq!(client.apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Unchanged);
+    assert_eq!(client.ops().apply_limit(&dimension(RPM), &requests(60, 60)).await.unwrap(), Applied::Unchanged);
     // So long after a repair comes the next.
     world.pass(Duration::from_secs(60));
     left_ahead(&world, "5").await;
-    let applied = client.apply_limit(&dimension(RPM), &requests(30, 60)).await.unwrap();
+    let applied = client.ops().apply_limit(&dimension(RPM), &requests(30, 60)).await.unwrap();
     assert_eq!(applied, Applied::Changed { from: requests(60, 60) });
     world.pass(Duration::from_secs(2));
     assert_eq!(world.level(RPM).await, "6", "it rises from now on");

@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use sluice_core::SweepLog;
 use sluice_core::schema::SWEEPS_KEY;
-use sluice_sdk::{Basis, OnUnavailable, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::{Basis, OnUnavailable};
 use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinSet;
 
@@ -118,7 +119,7 @@ async fn the_line_of_a_sweep_is_of_the_tables_time() {
         // Its load is written down after the sweep has asked for the time, the last but for the line.
         world.slots("openai#concurrent", 9).await;
         let client = machine.client(&world, |settings| settings);
-        client.sweep(SweepOptions::default()).await.unwrap();
+        client.ops().sweep(SweepOptions::default()).await.unwrap();
         let _held = take(&world.client(), "openai#concurrent").await;
         let (time, stood, answers) = (world.dynamo.clock().clone(), Arc::clone(&machine.stood), Arc::default());
         let counted: Arc<AtomicI64> = Arc::clone(&answers);
@@ -130,7 +131,7 @@ async fn the_line_of_a_sweep_is_of_the_tables_time() {
         });
         let mut options = SweepOptions::default();
         options.segments = 1;
-        client.sweep(options).await.unwrap();
+        client.ops().sweep(options).await.unwrap();
         if stopped_after > answers.load(Ordering::SeqCst) - 2 {
             assert!(stopped_after > 3, "{stopped_after}: the directory, the scan and the load at least");
             break;

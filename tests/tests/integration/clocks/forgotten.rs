@@ -27,10 +27,10 @@ async fn a_bucket_that_is_forgotten_while_the_time_is_read_is_read_again() {
             async move { client.acquire(wants).await }
         });
         gate.reached().await;
-        client.remove_bucket(&dimension(wants[0])).await.unwrap();
+        client.ops().remove_bucket(&dimension(wants[0])).await.unwrap();
         let slots = Limit::concurrent(Amount::from_tokens(5), Cost::ONE).unwrap();
         let limit = if wants[0] == SLOTS { slots } else { requests(20, 60) };
-        client.apply_limit(&dimension(wants[0]), &limit).await.unwrap();
+        client.ops().apply_limit(&dimension(wants[0]), &limit).await.unwrap();
         gate.open();
         let held = asking.await.unwrap().unwrap().granted().expect("there is room");
         assert_eq!(world.leases().await, 1);

@@ -1,6 +1,7 @@
 //! No slot of a live holder goes to another, whatever a machine believes of the time.
 
-use sluice_sdk::{Leases, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::Leases;
 use sluice_testkit::{Fault, Operation};
 
 use super::*;
@@ -38,7 +39,7 @@ async fn intrudes(client: &Client) {
     while began.elapsed() < HELD_FOR - Duration::from_secs(2) {
         let outcome = client.acquire(SLOTS).await.unwrap();
         assert!(outcome.granted().is_none(), "granted after {:?}", began.elapsed());
-        client.sweep(SweepOptions::default()).await.unwrap();
+        client.ops().sweep(SweepOptions::default()).await.unwrap();
         sleep(Duration::from_secs(5)).await;
     }
 }
@@ -111,7 +112,7 @@ async fn a_lease_that_ended_while_its_machine_was_stopped_is_not_granted() {
         let grant = taking.await.unwrap().expect("granted anew");
         settle().await;
         assert_eq!(world.leases().await, 1, "{leases:?}");
-        let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+        let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
         assert_eq!(report.restored, 0, "{leases:?}: the lease that was granted had ended");
         grant.release().await.unwrap();
     }
@@ -130,7 +131,7 @@ async fn a_process_that_resumes_from_a_snapshot_writes_no_lease_that_has_ended()
         world.pass(Duration::from_secs(1));
         machine.set_clock_by(-HOUR);
         let grant = client.acquire(SLOTS).await.unwrap().granted().unwrap();
-        let report = world.client().sweep(SweepOptions::default()).await.unwrap();
+        let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
         assert_eq!(report.restored, 0, "{leases:?}: the lease had ended when it was written");
         grant.release().await.unwrap();
     }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use sluice_core::{LeaseId, renew, renew_inline, schema};
-use sluice_sdk::{Grant, Released, RenewError, SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
+use sluice_sdk::{Grant, Released, RenewError};
 
 use super::KIND;
 use crate::kind::Kind;
@@ -13,7 +14,7 @@ use crate::world::{World, number, take, text};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 async fn sweep(world: &World) -> SweepReport {
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 /// Condition: `ttl = :seen` on the delete of a sweep.
@@ -26,7 +27,7 @@ async fn a_release_before_a_reclaim_that_had_scanned_restores_once() {
     let (_second, _third) = (take(&client, SLOTS).await, take(&client, SLOTS).await);
     let gate = world.dynamo.faults().hold_next(KIND.write());
     let sweeper = world.client();
-    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await });
+    let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await });
     gate.reached().await;
     assert_eq!(ended.release().await.unwrap(), Released::GivenBack);
     gate.open();
@@ -59,7 +60,7 @@ async fn two_sweeps_over_one_lease_restore_once() {
     let gates = [0, 1].map(|_| world.dynamo.faults().hold_next(KIND.write()));
     let sweeps = [0, 1].map(|_| {
         let sweeper = world.client();
-        tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() })
+        tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() })
     });
     for gate in &gates {
         gate.reached().await;
@@ -81,7 +82,7 @@ async fn a_renewal_between_scan_and_reclaim_keeps_the_slot() {
     world.pass_lease();
     let gate = world.dynamo.faults().hold_next(KIND.write());
     let sweeper = world.client();
-    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     held.renew().await.unwrap();
     gate.open();
@@ -113,7 +114,7 @@ async fn a_renewal_that_arrives_late_never_shortens_the_lease() {
     world.pass(Duration::from_secs(30));
     held.renew().await.unwrap();
     assert!(late.send().await.is_err(), "the condition refuses the older end");
-    let row = &world.client().leases().await.unwrap()[0];
+    let row = &world.client().ops().leases().await.unwrap()[0];
     assert_eq!(row.lease.as_ref().unwrap().ends(), held.lease_ends().unwrap());
 }
 
@@ -122,7 +123,7 @@ async fn renewal_by_hand(
     world: &World,
     held: &Grant,
 ) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
-    let key = world.client().leases().await.unwrap()[0].key.clone();
+    let key = world.client().ops().leases().await.unwrap()[0].key.clone();
     let ends = held.lease_ends().unwrap();
     let update = match KIND {
         Kind::Rows => renew(key, ends),

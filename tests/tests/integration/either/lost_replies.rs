@@ -1,6 +1,7 @@
 //! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not at all.
 
-use sluice_sdk::{Released, SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
+use sluice_sdk::{Released};
 use sluice_testkit::Fault;
 
 use super::KIND;
@@ -10,7 +11,7 @@ use crate::world::{World, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 async fn sweep(world: &World) -> SweepReport {
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 /// By the token that stays the same over retries; inline, by the lease that is gone.

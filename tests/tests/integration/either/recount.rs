@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::SweepOptions;
+use sluice_ops::SweepOptions;
 use sluice_testkit::{Fault, Operation};
 
 use super::KIND;
@@ -33,7 +33,7 @@ async fn a_minted_slot_is_taken_away_even_while_all_are_held() {
     world.add_tokens(SLOTS, "1").await;
     for report in [None, Some("-1")] {
         world.pass(Duration::from_secs(300));
-        let swept = world.client().sweep(SweepOptions::default()).await.unwrap();
+        let swept = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
         assert_eq!((drift(&swept).as_deref(), corrected(&swept).as_deref()), (Some("-1"), report));
     }
     assert_eq!(world.free(SLOTS).await, "2");
@@ -43,7 +43,7 @@ async fn a_minted_slot_is_taken_away_even_while_all_are_held() {
         std::mem::forget(take(&client, SLOTS).await);
     }
     for _ in 0..2 {
-        world.client().sweep(SweepOptions::default()).await.unwrap();
+        world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     }
     assert_eq!(world.free(SLOTS).await, "-1", "three hold what two may");
 }
@@ -59,7 +59,7 @@ async fn a_busy_bucket_does_not_seem_to_leak() {
             held.push(take(&client, SLOTS).await);
         }
         let sweeper = world.client();
-        let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+        let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
         gates[0].reached().await;
         held.pop().unwrap().release().await.unwrap();
         held.push(take(&client, SLOTS).await);
@@ -97,7 +97,7 @@ async fn two_sweeps_that_agree_correct_once() {
     let world = known_to_sweeps_of(KIND, 5).await;
     let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
     world.add_tokens(SLOTS, "-1").await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     let (first, second) = (held_at_its_write(&world).await, held_at_its_write(&world).await);
     let mut corrections = 0;
     for (sweeping, gate) in [first, second] {
@@ -118,7 +118,7 @@ async fn nothing_is_noted_in_a_bucket_that_was_made_anew() {
             take(&world.client(), SLOTS).await.release().await.unwrap();
         }
         let (sweeping, gate) = held_at_its_write(&world).await;
-        world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+        world.client().ops().remove_bucket(&dimension(SLOTS)).await.unwrap();
         if kind == "slots" {
             world.slots(SLOTS, 5).await
         } else {
@@ -135,8 +135,8 @@ async fn a_correction_whose_reply_is_lost_is_made_once() {
     let world = known_to_sweeps_of(KIND, 5).await;
     let _held = [take(&world.client(), SLOTS).await, take(&world.client(), SLOTS).await];
     world.add_tokens(SLOTS, "-1").await;
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     world.dynamo.faults().next(Operation::UpdateItem, Fault::LoseReply);
-    world.client().sweep(SweepOptions::default()).await.unwrap();
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(world.free(SLOTS).await, "3");
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_sdk::{Client, SlotError, SweepOptions};
+use sluice_ops::{SweepOptions};
+use sluice_sdk::{Client, SlotError};
 use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -162,7 +163,7 @@ async fn a_lease_outlasts_its_slots_timeout() {
         })
     };
     sleep(LEASE_TTL * 4).await;
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0);
     call.await.unwrap().unwrap();
     all_free(&world, "1").await;
 }
@@ -178,7 +179,7 @@ async fn a_slot_held_until_done_renews_its_lease_even_through_an_outage() {
             sleep(Duration::from_secs(20)).await;
             world.dynamo.faults().clear();
         }
-        assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().expired, 0);
+        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired, 0);
     }
     assert!(!call.await.unwrap());
     all_free(&world, "1").await;
@@ -191,7 +192,7 @@ async fn a_holder_whose_lease_is_gone_is_told_and_not_killed() {
     sleep(Duration::from_secs(1)).await;
     // The clock jumps, as after a long freeze: the lease is over before its holder can renew it.
     world.pass_lease();
-    assert_eq!(world.client().sweep(SweepOptions::default()).await.unwrap().restored, 1);
+    assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().restored, 1);
     assert!(call.await.unwrap(), "the call went on, and knew");
     all_free(&world, "1").await;
 }
@@ -247,7 +248,7 @@ async fn a_holder_that_hears_of_its_grant_after_an_outage_has_the_slot_alone() {
         assert!(began.elapsed() >= outage);
         let other = world.client();
         while !holding.is_finished() {
-            other.sweep(SweepOptions::default()).await.unwrap();
+            other.ops().sweep(SweepOptions::default()).await.unwrap();
             let outcome = other.acquire(SLOTS).await.unwrap();
             assert!(holding.is_finished() || outcome.granted().is_none(), "granted after {:?}", began.elapsed());
             sleep(Duration::from_secs(1)).await;

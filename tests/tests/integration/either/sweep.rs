@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sluice_core::{Amount, Cost, Limit};
-use sluice_sdk::{SweepOptions, SweepReport};
+use sluice_ops::{SweepOptions, SweepReport};
 use sluice_testkit::{Fault, Operation};
 
 use super::KIND;
@@ -13,7 +13,7 @@ use crate::world::{World, dimension, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 async fn sweep(world: &World) -> SweepReport {
-    world.client().sweep(SweepOptions::default()).await.unwrap()
+    world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
 async fn crash(world: &World, name: &str, holders: usize) {
@@ -61,7 +61,7 @@ async fn a_slot_is_never_given_back_to_a_bucket_that_became_a_rate() {
     let world = KIND.with_slots(SLOTS, 5).await;
     crash(&world, SLOTS, 1).await;
     let held = take(&world.client(), SLOTS).await;
-    world.client().remove_bucket(&dimension(SLOTS)).await.unwrap();
+    world.client().ops().remove_bucket(&dimension(SLOTS)).await.unwrap();
     world.rate(SLOTS, 5, 100_000_000).await;
     for _ in 0..4 {
         let _ = take(&world.client(), SLOTS).await;
@@ -82,7 +82,7 @@ async fn a_sweep_stops_at_its_deadline_and_the_next_goes_on() {
     let mut options = SweepOptions::default();
     options.budget = Some(Duration::from_millis(500));
     options.concurrency = 1;
-    let report = world.client().sweep(options).await.unwrap();
+    let report = world.client().ops().sweep(options).await.unwrap();
     assert!(report.deadline_hit && report.left > 0 && report.restored > 0, "{report:?}");
     assert_eq!(report.restored + report.left, 190);
     world.dynamo.faults().clear();
@@ -100,7 +100,7 @@ async fn a_scan_longer_than_the_budget_still_gives_back_what_it_found() {
     options.budget = Some(Duration::from_secs(3));
     let mut sweeps = 0;
     while world.free(SLOTS).await != "60" {
-        let report = world.client().sweep(options.clone()).await.unwrap();
+        let report = world.client().ops().sweep(options.clone()).await.unwrap();
         assert!(report.deadline_hit && report.segments_unscanned > 0, "{report:?}");
         sweeps += 1;
         assert!(sweeps < 50, "no tail starves");
@@ -130,10 +130,10 @@ async fn a_resize_under_a_sweep_is_followed() {
     world.pass_lease();
     let gate = world.dynamo.faults().hold_next(KIND.write());
     let sweeper = world.client();
-    let sweeping = tokio::spawn(async move { sweeper.sweep(SweepOptions::default()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { sweeper.ops().sweep(SweepOptions::default()).await.unwrap() });
     gate.reached().await;
     let limit = Limit::concurrent(Amount::from_tokens(6), Cost::ONE).unwrap();
-    world.client().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
+    world.client().ops().apply_limit(&dimension(SLOTS), &limit).await.unwrap();
     gate.open();
     assert_eq!(sweeping.await.unwrap().restored, 4);
     assert_eq!(world.free(SLOTS).await, "6");
@@ -153,7 +153,7 @@ async fn a_table_that_fails_ends_the_sweep_and_what_was_done_is_told() {
         world.dynamo.faults().next(KIND.write(), Fault::Delay(Duration::from_millis(1)));
     }
     world.dynamo.faults().always(KIND.write(), Fault::service("InternalServerError", 500, json!({})));
-    let error = world.client().sweep(SweepOptions::default()).await.unwrap_err();
+    let error = world.client().ops().sweep(SweepOptions::default()).await.unwrap_err();
     assert!(error.source.is_unavailable(), "{error}");
     assert_eq!((error.report.restored, error.report.restored + error.report.left), (8, 30), "{error:?}");
     let sent = world.dynamo.meter().of(KIND.write()).requests;

@@ -27,7 +27,7 @@ pub(super) fn fill(world: &World, pages: u32) {
 /// What a scan of the table costs.
 pub(super) async fn table_units(world: &World) -> u64 {
     world.dynamo.meter().reset();
-    world.client().survey().await.unwrap();
+    world.client().ops().survey().await.unwrap();
     let units = world.dynamo.meter().reset().read_units.ceil();
     format!("{units:.0}").parse().unwrap()
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use metrics_util::debugging::DebugValue;
+use sluice_ops::SweepOptions;
 use sluice_sdk::{
     METRICS, MetricKind, MetricSource, OnUnavailable, Outcome, Redeemed, Reply, Request, ReservationConfig,
-    SweepOptions,
 };
 use sluice_testkit::{Fault, Operation};
 
@@ -60,7 +60,7 @@ async fn hold(world: &World) {
     let late = client.slot(SLOTS).timeout(Duration::from_secs(1));
     late.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap_err();
     world.pass_lease();
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     held.renew().await.unwrap_err();
     held.renew().await.unwrap_err();
     held.release().await.unwrap();
@@ -190,7 +190,7 @@ async fn capacity_units_are_what_the_meter_counts_but_for_false_conditions() {
         let _ = take(&client, RPM).await;
         take(&client, SLOTS).await.release().await.unwrap();
     }
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     let heard = listening.heard();
     let units = |operation: &str, kind: &str| {
         counted(&heard, "sluice.capacity_units", &[("operation", operation), ("kind", kind)])

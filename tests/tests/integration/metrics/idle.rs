@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use sluice_core::schema::{ADMITTED, DRAIN_RATE, KEY, MEASURED_AT, PENDING, SEQUENCE};
-use sluice_sdk::{ReservationConfig, SweepOptions};
+use sluice_ops::SweepOptions;
+use sluice_sdk::ReservationConfig;
 use sluice_testkit::Operation;
 
 use super::{Heard, Listening, counted, gauge};
@@ -91,7 +92,7 @@ async fn gauges_of_a_bucket_that_is_gone_do_not_stand_still() {
             .map(|metric| gauge(heard, metric, &[("dimension", name)]))
     };
     for name in [RPM, SLOTS] {
-        assert!(other.remove_bucket(&dimension(name)).await.unwrap());
+        assert!(other.ops().remove_bucket(&dimension(name)).await.unwrap());
     }
     put_load(&world, SLOTS, "3", "0.25").await;
     tokio::time::sleep(Duration::from_secs(16)).await;
@@ -114,12 +115,12 @@ async fn what_a_sweep_told_of_a_bucket_does_not_outlive_it_where_gauges_are_publ
     let world = World::embedded().await;
     world.slots(SLOTS, 5).await;
     let (sweeper, caller) = (world.client(), world.client());
-    sweeper.sweep(SweepOptions::default()).await.unwrap();
+    sweeper.ops().sweep(SweepOptions::default()).await.unwrap();
     let _held = take(&caller, SLOTS).await;
     world.pass(Duration::from_secs(10));
-    let told = sweeper.sweep(SweepOptions::default()).await.unwrap();
+    let told = sweeper.ops().sweep(SweepOptions::default()).await.unwrap();
     assert_eq!(told.loads[&dimension(SLOTS)].pending().to_string(), "1");
-    assert!(caller.remove_bucket(&dimension(SLOTS)).await.unwrap());
+    assert!(caller.ops().remove_bucket(&dimension(SLOTS)).await.unwrap());
     let _gauges = sweeper.publish_gauges(Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(gauge(&listening.heard(), "sluice.load.pending", &[("dimension", SLOTS)]), Some(0.0));

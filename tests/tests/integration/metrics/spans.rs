@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use sluice_sdk::SweepOptions;
+use sluice_ops::SweepOptions;
 use sluice_testkit::{Fault, Operation};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -155,7 +155,7 @@ async fn slot_release_and_sweep_are_spans_and_what_a_closure_does_is_within_its_
     });
     ran.await.unwrap();
     settle().await;
-    client.sweep(SweepOptions::default()).await.unwrap();
+    client.ops().sweep(SweepOptions::default()).await.unwrap();
     let spans = seen();
     let slot = named(&spans, "sluice.slot")[0];
     assert_eq!(

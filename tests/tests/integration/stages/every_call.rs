@@ -40,12 +40,12 @@ impl Before {
         let (_, client) = network.clients().swap_remove(0);
         let healing = Client::builder(TABLE).endpoint_url(network.proxy.url()).attempt_timeout(ATTEMPT);
         let healing = healing.connect_with(&sdk_config());
-        client.apply_limit(&dimension(TPM), &requests(1_000_000, 60)).await.unwrap();
-        client.apply_limit(&dimension(BOOKED), &requests(10, 10)).await.unwrap();
-        client.apply_limit(&dimension(REMOVED), &requests(10, 10)).await.unwrap();
+        client.ops().apply_limit(&dimension(TPM), &requests(1_000_000, 60)).await.unwrap();
+        client.ops().apply_limit(&dimension(BOOKED), &requests(10, 10)).await.unwrap();
+        client.ops().apply_limit(&dimension(REMOVED), &requests(10, 10)).await.unwrap();
         for full in [FULL, HEALED] {
             let slot = Limit::concurrent(Amount::from_tokens(1), Cost::ONE).unwrap();
-            client.apply_limit(&dimension(full), &slot).await.unwrap();
+            client.ops().apply_limit(&dimension(full), &slot).await.unwrap();
         }
         let _ = granted(&client, Request::from(BOOKED).cost(BOOKED, 10)).await;
         let booked = client.acquire(Request::from(BOOKED).ticket_within(Duration::from_secs(20))).await.unwrap();
@@ -81,10 +81,10 @@ async fn single_calls(before: &mut Before) {
     let admit = within(ATTEMPT, "admit", client.admit(SLOTS, 1, None).into_future());
     let redeem = within(REQUEST, "redeem", client.redeem(ticket));
     let renew = within(REQUEST, "renew", renewed.renew());
-    let held = dimension(HELD);
-    let apply = within(REQUEST, "apply_limit", client.apply_limit(&held, &slots));
-    let bucket = within(REQUEST, "bucket", client.bucket(&rate));
-    let survey = within(PAGE, "survey", client.survey());
+    let (held, ops) = (dimension(HELD), client.ops());
+    let apply = within(REQUEST, "apply_limit", ops.apply_limit(&held, &slots));
+    let bucket = within(REQUEST, "bucket", ops.bucket(&rate));
+    let survey = within(PAGE, "survey", ops.survey());
     let healed = within(REQUEST * 2 + Duration::from_secs(5), "finish_healing", async {
         // Refused from memory, as long as its own grant is young.
         let _ = healing.acquire(HEALED).await;
@@ -102,14 +102,15 @@ async fn single_calls(before: &mut Before) {
 
 /// The calls that change a bucket's row, or read the table, as `sluice` and the reconciler make them.
 async fn table_calls(client: &Client) {
+    let ops = client.ops();
     let (rate, removed, two) = (dimension(RATE), dimension(REMOVED), NonZeroUsize::new(2).unwrap());
-    let adopt = within(REQUEST, "on_lower_limit", client.on_lower_limit(&rate, OnLowerLimit::Adopt));
-    let remove = within(REQUEST, "remove_bucket", client.remove_bucket(&removed));
-    let warm_up = within(REQUEST, "warm_up", client.warm_up());
-    let buckets = within(PAGE, "buckets", client.buckets());
-    let leases = within(PAGE, "leases", client.leases());
-    let survey = within(PAGE, "survey_within", client.survey_within(two));
-    let sweep = within(PAGE, "sweep without a budget", client.sweep(SweepOptions::default()));
+    let adopt = within(REQUEST, "on_lower_limit", ops.on_lower_limit(&rate, OnLowerLimit::Adopt));
+    let remove = within(REQUEST, "remove_bucket", ops.remove_bucket(&removed));
+    let warm_up = within(REQUEST, "warm_up", ops.warm_up());
+    let buckets = within(PAGE, "buckets", ops.buckets());
+    let leases = within(PAGE, "leases", ops.leases());
+    let survey = within(PAGE, "survey_within", ops.survey_within(two));
+    let sweep = within(PAGE, "sweep without a budget", ops.sweep(SweepOptions::default()));
     let (adopt, remove, warm_up) = tokio::join!(adopt, remove, warm_up);
     assert!(adopt.is_err() && remove.is_err() && warm_up.is_err(), "{adopt:?} {remove:?} {warm_up:?}");
     let (buckets, leases, survey, sweep) = tokio::join!(buckets, leases, survey, sweep);

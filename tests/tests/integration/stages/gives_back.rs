@@ -21,7 +21,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) async fn new(network: &Network, client: &Client) -> Self {
         let slots = Limit::concurrent(Amount::from_tokens(2), Cost::ONE).unwrap();
-        client.apply_limit(&dimension(INLINE), &slots).await.unwrap();
+        client.ops().apply_limit(&dimension(INLINE), &slots).await.unwrap();
         let inline = Client::builder(TABLE).endpoint_url(network.proxy.url()).attempt_timeout(ATTEMPT);
         let inline = inline.self_heal(false).leases(Leases::Inline).connect_with(&sdk_config());
         Self {

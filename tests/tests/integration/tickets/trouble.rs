@@ -137,7 +137,7 @@ async fn a_ticket_over_several_dimensions_is_all_or_nothing() {
         Rate::per(Amount::from_tokens(1_000), MINUTE).unwrap(),
         Cost::ONE,
     );
-    world.client().apply_limit(&dimension(TPM), &tokens.unwrap()).await.unwrap();
+    world.client().ops().apply_limit(&dimension(TPM), &tokens.unwrap()).await.unwrap();
     let client = world.client();
     let half = client.acquire(Request::from(TPM).cost(TPM, 500)).await.unwrap();
     assert!(half.granted().is_some());
@@ -282,7 +282,7 @@ async fn a_row_that_cannot_be_read_is_told_with_the_attribute() {
     let error = world.client().redeem(&ticket).await.unwrap_err();
     assert!(matches!(error, RedeemError::CorruptTicket { .. }), "{error}");
     assert!(error.to_string().contains(&ticket.key()) && error.to_string().contains("booked"), "{error}");
-    world.client().remove_bucket(&dimension(RPM)).await.unwrap();
+    world.client().ops().remove_bucket(&dimension(RPM)).await.unwrap();
     let gone = world.client().redeem(&ticket).await.unwrap_err();
     assert!(matches!(gone, RedeemError::CorruptTicket { .. }), "{gone}");
 }

@@ -117,7 +117,7 @@ async fn slots_that_are_taken_while_nobody_is_active_are_told() {
 #[tokio::test(start_paused = true)]
 async fn what_was_measured_of_a_bucket_that_is_gone_is_not_told() {
     let dynamo = loaded(Duration::from_secs(15 * 60)).await;
-    dynamo.client(TABLE).remove_bucket(&Dimension::new(SLOTS).unwrap()).await.unwrap();
+    dynamo.client(TABLE).ops().remove_bucket(&Dimension::new(SLOTS).unwrap()).await.unwrap();
     let still = [("pending", number(2)), ("taken", number(2)), ("sequence", number(9)), ("outlived", number(3))];
     let times = [("measured_at", number(1_709_550_000)), ("still_since", number(1_709_463_600))];
     set(&dynamo, &key_of_load(), &[&still[..], &times].concat()).await;

@@ -16,13 +16,14 @@ use super::{InlineAsk, InlineTurn, Reply, Trace};
 use crate::acquire::AcquireError;
 use crate::cache::Entry;
 use crate::client::Inner;
-use crate::give_back::{ReleaseError, Released};
+use crate::give_back::ReleaseError;
 use crate::grant::{Part, Parts};
 use crate::heal;
 use crate::lane::{Waiting, stay};
 use crate::load;
 use crate::refusal::RetryIn;
 use crate::waiting::Setback;
+use sluice_ops::Released;
 use sluice_table::{IfAmbiguous, Written};
 
 /// The callers of one write, in order.

@@ -12,8 +12,7 @@ use tokio::task::JoinSet;
 use super::reclaim::{self, Done, Ended, Known};
 use super::scan::{MOST_UNITS, Query};
 use super::{Deadlines, is_over};
-use crate::client::Inner;
-use crate::telemetry;
+use crate::ops::Ops;
 use sluice_table::{StoreError, row_key, value_text};
 
 /// Buckets that are given back to at once: fewer disturb callers less.
@@ -25,32 +24,33 @@ const BYTES_OF_A_LEASE: usize = 60;
 
 /// A page that is to be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HealPage<'a> {
+pub struct HealPage<'a> {
     /// The key of the row before it; `None` at the start of the table.
-    pub(crate) from: Option<&'a str>,
+    pub from: Option<&'a str>,
     /// Its rows at most.
-    pub(crate) rows: u32,
+    pub rows: u32,
     /// What it may cost at most, in read units. The page itself is read in any case.
-    pub(crate) units: u64,
+    pub units: u64,
     /// How long it may take.
-    pub(crate) time: Duration,
+    pub time: Duration,
 }
 
 /// What a page came to.
 #[derive(Clone, Debug)]
-pub(crate) struct HealedPage {
+pub struct HealedPage {
     /// Leases given back.
-    pub(crate) restored: usize,
+    pub restored: usize,
     /// What was read for it: the page, and the buckets of its leases.
-    pub(crate) read_units: u64,
-    pub(crate) next: Next,
+    pub read_units: u64,
+    /// Where the next page begins.
+    pub next: NextPage,
     /// Why it could not be read, or not be dealt with.
-    pub(crate) error: Option<StoreError>,
+    pub error: Option<StoreError>,
 }
 
 /// Where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum NextPage {
     /// After the row of this key.
     After(String),
     /// At the start of the table: this page was the last.
@@ -66,15 +66,15 @@ impl HealPage<'_> {
     ///
     /// Only then is the page done: a process that ends before leaves it to the next turn. Conflicts leave a lease to the next scan,
     /// and so does whatever DynamoDB refuses of one bucket. A page of one row is never read again: it would stop the scan for ever.
-    pub(crate) async fn heal(self, inner: &Inner) -> HealedPage {
+    pub async fn heal(self, ops: &Ops) -> HealedPage {
         let deadlines = Deadlines::of(Some(self.time));
-        let now = match inner.time().await {
+        let now = match ops.store.time().await {
             Ok(now) => now,
             Err(error) => return HealedPage::unread(error),
         };
         let query = Query::of_ended(now);
         let from = self.from.map(row_key);
-        let read = match inner.store.scan_once(&query.ended(from, self.rows)).await {
+        let read = match ops.store.scan_once(&query.ended(from, self.rows)).await {
             Ok(read) => read,
             Err(error) => return HealedPage::unread(error),
         };
@@ -89,12 +89,12 @@ impl HealPage<'_> {
         // Of many buckets, a process that is cut off again and again does not always begin with the same.
         fastrand::shuffle(&mut ended);
         let units = self.units.saturating_sub(page.read_units);
-        let given = Giving { inner, now, deadlines, units, given: Given::default() }.give_back(ended).await;
+        let given = Giving { ops, now, deadlines, units, given: Given::default() }.give_back(ended).await;
         let is_done = given.left == 0 || self.rows <= 1;
         let next = match read.next.as_ref().map(|key| value_text(key, KEY)) {
-            _ if !is_done => Next::Again,
-            Some(key) => Next::After(key),
-            None => Next::Start,
+            _ if !is_done => NextPage::Again,
+            Some(key) => NextPage::After(key),
+            None => NextPage::Start,
         };
         let read_units = page.read_units + given.read_units;
         HealedPage { restored: given.restored, read_units, next, error: given.error }
@@ -106,24 +106,26 @@ impl HealedPage {
     fn unread(error: StoreError) -> Self {
         let read_units = if error.is_unavailable() { MOST_UNITS } else { 0 };
         // The place where it began may be what DynamoDB refuses.
-        let next = if matches!(error, StoreError::Rejected { .. }) { Next::Start } else { Next::Again };
+        let next = if matches!(error, StoreError::Rejected { .. }) { NextPage::Start } else { NextPage::Again };
         Self { restored: 0, read_units, next, error: Some(error) }
     }
 }
 
-/// Gives back the inline leases of `bucket` that have ended; how many.
-///
-/// # Errors
-/// [`StoreError`] if the table does not answer.
-pub(crate) async fn heal_inline(inner: &Inner, bucket: Arc<Bucket>) -> Result<usize, StoreError> {
-    let now = inner.time().await?;
-    let cutoff = now.before(CLOCK_ERROR);
-    let ended = bucket.inline().map_or(0, |leases| leases.ended(cutoff).count());
-    if ended == 0 {
-        return Ok(0);
+impl Ops {
+    /// Gives back the inline leases of `bucket` that have ended; how many.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the table does not answer.
+    pub async fn heal_inline(&self, bucket: Arc<Bucket>) -> Result<usize, StoreError> {
+        let now = self.store.time().await?;
+        let cutoff = now.before(CLOCK_ERROR);
+        let ended = bucket.inline().map_or(0, |leases| leases.ended(cutoff).count());
+        if ended == 0 {
+            return Ok(0);
+        }
+        let (sweep, dimension) = (sweep(self, now, Deadlines::of(Some(HEAL_EVERY))), bucket.dimension().clone());
+        finish(self, reclaim::reclaim(sweep, dimension, Some(Known::Bucket(bucket)), Ended::Inline(ended)).await)
     }
-    let (sweep, dimension) = (sweep(inner, now, Deadlines::of(Some(HEAL_EVERY))), bucket.dimension().clone());
-    finish(inner, reclaim::reclaim(sweep, dimension, Some(Known::Bucket(bucket)), Ended::Inline(ended)).await)
 }
 
 /// What was given back of a page so far.
@@ -139,7 +141,7 @@ struct Given {
 
 /// Giving back what a page has found.
 struct Giving<'a> {
-    inner: &'a Inner,
+    ops: &'a Ops,
     now: Timestamp,
     deadlines: Deadlines,
     /// What the buckets may cost.
@@ -160,7 +162,7 @@ impl Giving<'_> {
             {
                 // As of the least that its row costs, until it is read.
                 self.given.read_units += 1;
-                let sweep = sweep(self.inner, self.now, self.deadlines);
+                let sweep = sweep(self.ops, self.now, self.deadlines);
                 tasks.spawn(give_back(sweep, dimension, ended));
             }
             let done = match tasks.join_next().await {
@@ -171,7 +173,7 @@ impl Giving<'_> {
             self.given.read_units += units_of(&done).saturating_sub(1);
             self.given.left += usize::from(done.tally.left > 0 && is_over(self.deadlines.work));
             let dimension = done.dimension.clone();
-            match finish(self.inner, done) {
+            match finish(self.ops, done) {
                 Ok(leases) => self.given.restored += leases,
                 Err(error) if error.is_unavailable() => self.given.error = Some(error),
                 Err(error) => {
@@ -217,17 +219,15 @@ fn units_of(done: &Done) -> u64 {
 }
 
 /// As of `now`, before the page was read: what it judges by gets no later while the process is frozen.
-fn sweep(inner: &Inner, now: Timestamp, deadlines: Deadlines) -> reclaim::Sweep {
-    reclaim::Sweep { store: inner.store.clone(), deadlines, cutoff: now.before(CLOCK_ERROR) }
+fn sweep(ops: &Ops, now: Timestamp, deadlines: Deadlines) -> reclaim::Sweep {
+    reclaim::Sweep { store: ops.store.clone(), deadlines, cutoff: now.before(CLOCK_ERROR) }
 }
 
-/// Those who wait here for the slots look again.
-fn finish(inner: &Inner, done: Done) -> Result<usize, StoreError> {
+/// Tells those who wait in this process for the slots.
+fn finish(ops: &Ops, done: Done) -> Result<usize, StoreError> {
     let restored = done.tally.restored;
     if restored > 0 {
-        let entry = inner.entry(&done.dimension);
-        entry.slots_reclaimed();
-        telemetry::restored(entry.swept_label(), restored);
+        ops.observer.restored(&done.dimension, restored);
         tracing::info!(event = "heal.restored", dimension = %done.dimension, leases = restored);
     }
     done.result.map(|()| restored)

@@ -3,14 +3,12 @@
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
     Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
-    Operand, on_lower_limit,
+    Operand, RatePlanner, RowError, on_lower_limit,
 };
 
-use crate::acquire::AcquireError;
-use crate::attempt::{parse, refresh, saw, unknown};
-use crate::client::Client;
-use crate::config::Leases;
-use sluice_table::{Consistency, IfAmbiguous, Scan, StoreError, Written};
+use sluice_table::{Attributes, Consistency, IfAmbiguous, Item, Scan, StoreError, Written, value_text};
+
+use crate::ops::Ops;
 
 /// What applying a limit did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +46,36 @@ pub enum BucketFault {
     Key(#[from] DimensionError),
     /// An attribute is missing, or makes no sense.
     #[error(transparent)]
-    Row(#[from] sluice_core::RowError),
+    Row(#[from] RowError),
+}
+
+/// Why nothing can be said of a bucket, or done to it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BucketError {
+    /// The table has no bucket of this name.
+    #[error(
+        "unknown dimension {dimension}: table {table:?} has no such bucket; declare it with `sluice buckets apply`"
+    )]
+    Unknown {
+        /// The dimension.
+        dimension: Dimension,
+        /// The table that was asked.
+        table: String,
+    },
+    /// The row of the bucket cannot be read.
+    #[error(
+        "the row of {dimension} cannot be read: {source}; mend the attribute, or, if a full bucket does no harm, remove it with `sluice buckets rm` and apply it again"
+    )]
+    Corrupt {
+        /// The dimension.
+        dimension: Dimension,
+        /// The attribute, and what is wrong with it.
+        source: RowError,
+    },
+    /// The table did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Why a limit could not be applied.
@@ -57,7 +84,7 @@ pub enum BucketFault {
 pub enum LimitsError {
     /// The bucket's row cannot be read, or the table did not answer.
     #[error(transparent)]
-    Acquire(#[from] AcquireError),
+    Bucket(#[from] BucketError),
     /// The change makes no sense.
     #[error("{dimension}: {source}")]
     Limit {
@@ -66,7 +93,7 @@ pub enum LimitsError {
         /// What is wrong.
         source: LimitError,
     },
-    /// The client has its leases inline, in the bucket's row, which would grow too large.
+    /// Callers write their leases inline, in the bucket's row, which would grow too large.
     #[error(
         "{dimension}: {calls} calls at once are too many for inline leases, which share the bucket's row and may be {most} at \
          most: lower the capacity, raise the cost of a call, split the bucket, or use lease rows (SLUICE_LEASES=concurrent)"
@@ -86,7 +113,7 @@ pub enum LimitsError {
 
 impl From<StoreError> for LimitsError {
     fn from(error: StoreError) -> Self {
-        Self::Acquire(error.into())
+        Self::Bucket(error.into())
     }
 }
 
@@ -94,15 +121,15 @@ impl From<StoreError> for LimitsError {
 /// of them got on.
 const TRIES: u32 = 50;
 
-impl Client {
+impl Ops {
     /// Reads one bucket; `None` where the table has none of this name.
     ///
     /// Takes at most the time of a request (4.2 s).
     ///
     /// # Errors
-    /// [`AcquireError`]: a row that cannot be read, a table that does not answer.
-    pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, AcquireError> {
-        let row = self.inner.store.read(dimension.as_str()).await?;
+    /// [`BucketError`]: a row that cannot be read, a table that does not answer.
+    pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, BucketError> {
+        let row = self.store.read(dimension.as_str()).await?;
         row.map(|row| parse(dimension, &row)).transpose()
     }
 
@@ -130,7 +157,7 @@ impl Client {
         };
         let mut rows = Vec::new();
         loop {
-            let page = self.inner.store.scan(&scan).await?;
+            let page = self.store.scan(&scan).await?;
             rows.extend(page.rows.iter().map(bucket_row));
             scan.from = page.next;
             if scan.from.is_none() {
@@ -144,9 +171,9 @@ impl Client {
     /// Whether [`apply_limit`](Self::apply_limit) would take this limit, as far as can be said without the table.
     ///
     /// # Errors
-    /// [`LimitsError::TooLargeForInline`] for a client with [`Leases::Inline`].
+    /// [`LimitsError::TooLargeForInline`] if callers write their leases inline.
     pub fn check_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<(), LimitsError> {
-        let is_inline = self.inner.config.leases == Leases::Inline && limit.is_concurrent();
+        let is_inline = self.has_inline_leases && limit.is_concurrent();
         if is_inline && !limit.fits_inline() {
             let (calls, most) = (limit.calls_at_once(), MOST_INLINE_LEASES);
             return Err(LimitsError::TooLargeForInline { dimension: dimension.clone(), calls, most });
@@ -168,7 +195,7 @@ impl Client {
         if let Some(warning) = limit.warning() {
             tracing::warn!(event = "limit.doubtful", %dimension, "{warning}");
         }
-        let store = &self.inner.store;
+        let store = &self.store;
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         let mut tries = store.tries(TRIES);
         while tries.next() {
@@ -176,10 +203,7 @@ impl Client {
                 let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);
                 match store.put(&bucket.create()).await? {
                     Written::Applied(_) => {
-                        // It was unknown until now.
-                        let entry = self.inner.entry(dimension);
-                        entry.forget();
-                        entry.is_made();
+                        self.observer.changed(dimension);
                         return Ok(Applied::Created);
                     }
                     Written::ConditionFailed(_) => known = self.bucket(dimension).await?,
@@ -187,7 +211,7 @@ impl Client {
                 continue;
             };
             let (from, now) = (*bucket.limit(), store.time().await?);
-            if let Some(repair) = self.inner.planner(&bucket, now).repair(now) {
+            if let Some(repair) = RatePlanner::at(&bucket, now, || store.clock().future_anchor()).repair(now) {
                 repaired = Some(now);
                 known = match store.update(&repair.update, IfAmbiguous::SendAgain).await? {
                     Written::Applied(row) => {
@@ -196,12 +220,12 @@ impl Client {
                     }
                     Written::ConditionFailed(row) => row.map(|row| parse(dimension, &row)).transpose()?,
                 };
-                self.inner.entry(dimension).forget();
+                self.observer.changed(dimension);
                 continue;
             }
             if from == *limit {
                 // Perhaps by a send of it whose reply was lost, and unknown until now.
-                self.inner.entry(dimension).is_made();
+                self.observer.exists(dimension);
                 // It, or a send of it whose reply was lost.
                 let is_repaired = repaired == Some(bucket.anchor());
                 return Ok(if is_repaired { Applied::Repaired } else { Applied::Unchanged });
@@ -211,9 +235,7 @@ impl Client {
             // After a lost reply the second try meets the new limits and finds nothing to do.
             match store.update(&update, IfAmbiguous::SendAgain).await? {
                 Written::Applied(_) => {
-                    let entry = self.inner.entry(dimension);
-                    entry.forget();
-                    entry.is_made();
+                    self.observer.changed(dimension);
                     return Ok(Applied::Changed { from });
                 }
                 // At once, from the row as it was a moment ago: callers of a full bucket move its anchor at every call.
@@ -223,21 +245,24 @@ impl Client {
         Err(LimitsError::Contended(dimension.clone()))
     }
 
-    /// Whether `dimension` takes on a lower limit that its vendor reports (see [`Client::observe`]); true where that changed.
+    /// Whether `dimension` takes on a lower limit that its vendor reports ; true where that changed.
     ///
     /// Takes at most twice the time of a request (4.2 s).
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown dimension, a row that cannot be read, a table that does not answer.
-    pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, AcquireError> {
-        let entry = self.inner.entry(dimension);
-        let bucket = refresh(&self.inner, &entry).await?.bucket;
+    /// [`BucketError`]: an unknown dimension, a row that cannot be read, a table that does not answer.
+    pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, BucketError> {
+        let unknown = || BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() };
+        let bucket = self.bucket(dimension).await?.ok_or_else(unknown)?;
         if bucket.adopts_limit() == (then == OnLowerLimit::Adopt) {
             return Ok(false);
         }
-        match self.inner.store.update(&on_lower_limit(dimension, then), IfAmbiguous::SendAgain).await? {
-            Written::Applied(row) => saw(&self.inner, &entry, &row).map(|_| true),
-            Written::ConditionFailed(_) => Err(unknown(&self.inner, &entry)),
+        match self.store.update(&on_lower_limit(dimension, then), IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => {
+                self.observer.changed(dimension);
+                parse(dimension, &row).map(|_| true)
+            }
+            Written::ConditionFailed(_) => Err(unknown()),
         }
     }
 
@@ -248,13 +273,13 @@ impl Client {
     /// # Errors
     /// [`StoreError`] where the table does not answer.
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
-        let removed = self.inner.store.delete_row(dimension.as_str()).await?;
-        self.inner.entry(dimension).gone();
+        let removed = self.store.delete_row(dimension.as_str()).await?;
+        self.observer.removed(dimension);
         let Some(row) = removed else { return Ok(false) };
         // Nothing rests on the load row, and none is told without its bucket ([`Survey::loads`](crate::Survey::loads)): whether it can
         // be deleted, or a sweep that is under way writes it anew, the bucket is gone.
-        if sluice_table::value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
-            && let Err(error) = self.inner.store.delete_row(&Load::key(dimension)).await
+        if value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
+            && let Err(error) = self.store.delete_row(&Load::key(dimension)).await
         {
             tracing::debug!(event = "load.left", %dimension, %error);
         }
@@ -262,11 +287,16 @@ impl Client {
     }
 }
 
-pub(crate) fn bucket_row(row: &sluice_table::Item) -> BucketRow {
-    let key = sluice_table::value_text(row, KEY);
+fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, BucketError> {
+    let corrupt = |source| BucketError::Corrupt { dimension: dimension.clone(), source };
+    Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
+}
+
+pub(crate) fn bucket_row(row: &Item) -> BucketRow {
+    let key = value_text(row, KEY);
     let read = || {
         let dimension = Dimension::new(&key)?;
-        Ok(Bucket::read(&dimension, &sluice_table::Attributes(row))?)
+        Ok(Bucket::read(&dimension, &Attributes(row))?)
     };
     BucketRow { bucket: read(), key }
 }

@@ -6,32 +6,32 @@ use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Returned
 
 use sluice_table::{Attributes, Cancelled, Store, StoreError, Transacted, Transaction, Written};
 
-use super::Released;
+use crate::released::Released;
 
 /// Plans of a chunk made again for a bucket that others keep moving, before it is left to a sweep.
 const REPLANS: u32 = 20;
 
 /// What came of giving chunks back.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Leases whose slots (or rows) were given back.
-    pub(crate) restored: usize,
+    pub restored: usize,
     /// Of those, leases of slots.
-    pub(crate) restored_slots: usize,
+    pub restored_slots: usize,
     /// The same in slots, for the recount.
-    pub(crate) returned: Returned,
+    pub returned: Returned,
     /// Leases deleted without all of their slots, since the bucket had no room for them.
-    pub(crate) already_capped: usize,
+    pub already_capped: usize,
     /// Leases that were gone or renewed.
-    pub(crate) lost_races: usize,
+    pub lost_races: usize,
     /// Times that a conflict or throttling was waited out.
-    pub(crate) conflicts_retried: usize,
+    pub conflicts_retried: usize,
     /// Leases that conflicts or the deadline left for another time.
-    pub(crate) left: usize,
+    pub left: usize,
     /// Leases whose chunk can never pass: its first lease, and the message.
-    pub(crate) failed: Vec<(String, String)>,
+    pub failed: Vec<(String, String)>,
     /// What became of each lease that is settled, by its key; kept where somebody asks.
-    pub(crate) ends: Option<HashMap<String, Released>>,
+    pub ends: Option<HashMap<String, Released>>,
 }
 
 impl Tally {
@@ -100,7 +100,7 @@ struct Sender<'a> {
 }
 
 /// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
-pub(crate) async fn carry_out(
+pub async fn carry_out(
     store: &Store,
     chunk: Chunk,
     tries: u32,

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use sluice_core::Operand;
-use sluice_core::schema::DIRECTORY_KEY;
 use tokio::time::Instant;
 
 use tracing::Instrument as _;
 
-use crate::client::Client;
-use crate::telemetry::{self, span};
+use crate::ops::Ops;
+use crate::telemetry;
 use sluice_table::{Store, StoreError};
 
 mod heal;
@@ -21,9 +20,9 @@ mod recount;
 mod report;
 mod scan;
 
-pub(crate) use heal::{HealPage, HealedPage, Next, heal_inline};
+pub use heal::{HealPage, HealedPage, NextPage};
 pub use report::{REPORT_TARGET, Restored, SweepOptions, SweepReport};
-pub(crate) use scan::{MOST_UNITS, ROWS_PER_PAGE};
+pub use scan::{MOST_UNITS, ROWS_PER_PAGE};
 
 use pipeline::Pipeline;
 use recount::Recount;
@@ -79,7 +78,7 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
     }
 }
 
-impl Client {
+impl Ops {
     /// Gives back what the leases hold that have ended, recounts the concurrency buckets, and measures their loads.
     ///
     /// Every write is conditional on what was read, so sweeps may run side by side, be cut off anywhere, and meet late releases
@@ -92,8 +91,8 @@ impl Client {
     /// is counted, logged and left alone. Nor is throttling: what it leaves is the next sweep's.
     pub async fn sweep(&self, options: SweepOptions) -> Result<SweepReport, SweepError> {
         let began = Instant::now();
-        let store = self.inner.store.counting_anew();
-        let span = span::sweep(self.table());
+        let store = self.store.counting_anew();
+        let span = telemetry::sweep(self.table());
         let (mut report, result) = sweep(&store, &options).instrument(span.clone()).await;
         report.duration = began.elapsed();
         report.clock_offset = self.clock_offset();
@@ -114,21 +113,11 @@ impl Client {
         span.record("sluice.restored", report.restored).record("sluice.outcome", outcome);
         telemetry::swept(report.duration, outcome);
         for (dimension, restored) in &report.dimensions {
-            telemetry::restored(self.inner.entry(dimension).swept_label(), restored.leases);
+            self.observer.restored(dimension, restored.leases);
         }
         for (dimension, load) in &report.loads {
-            self.inner.entry(dimension).tell_load(load);
+            self.observer.measured(dimension, load);
         }
-    }
-
-    /// One cheap request, so that the connection stands before the first real one: a strongly consistent read of half a KB.
-    ///
-    /// Takes at most the time of a request (4.2 s).
-    ///
-    /// # Errors
-    /// [`StoreError`] where the table does not answer.
-    pub async fn warm_up(&self) -> Result<(), StoreError> {
-        self.inner.store.read(DIRECTORY_KEY).await.map(drop)
     }
 }
 

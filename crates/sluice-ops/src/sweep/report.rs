@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use sluice_core::{Amount, ClockOffset, Dimension, Load};
 
+use sluice_table::{ConfigError, Variable, duration};
+
 use super::MOST_LOGGED;
-use crate::config::{self, ConfigError};
-use crate::give_back::Tally;
+use crate::chunk::Tally;
 
 /// The target of the event `reconciler.complete` in `tracing`, for programs that print the report themselves.
-pub const REPORT_TARGET: &str = "sluice_sdk::sweep_report";
+pub const REPORT_TARGET: &str = "sluice_ops::sweep_report";
 
 /// How a sweep goes about it.
 #[derive(Clone, Debug)]
@@ -30,17 +31,25 @@ pub struct SweepOptions {
     pub slowest_call: Duration,
 }
 
+/// The floor of a drain rate rests on the longest call: below a second it would be no floor but a fast vendor.
+const SHORTEST_CALL: Duration = Duration::from_secs(1);
+
 /// 15 minutes.
 const SLOWEST_CALL: Duration = Duration::from_secs(15 * 60);
 
 impl SweepOptions {
-    /// The defaults, and what the environment says: `SLUICE_SLOWEST_CALL`, in seconds, is [`slowest_call`](Self::slowest_call).
+    /// The defaults, and what the environment says: `SLUICE_SLOWEST_CALL`, as in `15m`, is [`slowest_call`](Self::slowest_call).
     ///
     /// # Errors
-    /// [`ConfigError::BadValue`] where the variable holds no number of seconds from 1 to a year.
+    /// [`ConfigError::BadValue`] if the variable is no time from 1 s to a year.
     pub fn from_env() -> Result<Self, ConfigError> {
-        let slowest_call = config::slowest_call(|name| std::env::var(name).ok())?.unwrap_or(SLOWEST_CALL);
-        Ok(Self { slowest_call, ..Self::default() })
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let slowest_call = Variable::new("SLUICE_SLOWEST_CALL", lookup)
+            .parse("a time of at least 1 s, as in 15m or 900", |v| duration(v).filter(|call| *call >= SHORTEST_CALL))?;
+        Ok(Self { slowest_call: slowest_call.unwrap_or(SLOWEST_CALL), ..Self::default() })
     }
 }
 
@@ -214,4 +223,22 @@ impl Serialize for SweepReport {
 /// For those who read it as JSON: exact below 2^53 millionths.
 fn number(slots: Amount) -> f64 {
     slots.to_string().parse().unwrap_or(f64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_call_is_a_second_at_least() {
+        let with =
+            |value: &'static str| SweepOptions::from_lookup(|_| Some(value.into())).map(|read| read.slowest_call);
+        assert_eq!(SweepOptions::from_lookup(|_| None).unwrap().slowest_call, SLOWEST_CALL);
+        assert_eq!((with(""), with("1800")), (Ok(SLOWEST_CALL), Ok(Duration::from_secs(1_800))));
+        assert_eq!(with("15m"), Ok(Duration::from_secs(900)));
+        for value in ["0", "0.5", "500ms", "-900", "NaN", "1e300"] {
+            let text = with(value).unwrap_err().to_string();
+            assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("takes"), "{text}");
+        }
+    }
 }

@@ -10,9 +10,9 @@ use sluice_core::schema::{
 use sluice_core::{Bucket, Dimension, Lease, LimitType, Load, SweepLog, Timestamp};
 use tokio::time::Instant;
 
-use crate::client::Client;
 use crate::leases::{LeaseRow, inline};
 use crate::limits::{BucketFault, BucketRow, bucket_row};
+use crate::ops::Ops;
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 mod metrics;
@@ -58,7 +58,7 @@ pub struct LoadRow {
     pub load: Result<Load, sluice_core::RowError>,
 }
 
-impl Client {
+impl Ops {
     /// Reads the whole table: buckets, leases, load, sweeps. Half a read unit for each 4 KB; for those who watch and for
     /// operators, not for the path of a call.
     ///
@@ -92,7 +92,7 @@ impl Client {
         };
         let mut survey = Survey::default();
         while survey.pages < most_pages.get() && !survey.is_whole {
-            let page = self.inner.store.scan(&scan).await?;
+            let page = self.store.scan(&scan).await?;
             survey.pages += 1;
             survey.rows += page.rows.len();
             survey.read_units = page.read_units.map(|units| survey.read_units.unwrap_or(0.0) + units);
@@ -103,7 +103,7 @@ impl Client {
         survey.leave_out_stray_loads();
         survey.buckets.sort_by(|a, b| a.key.cmp(&b.key));
         survey.loads.sort_by(|a, b| a.dimension.cmp(&b.dimension));
-        survey.at = self.inner.now();
+        survey.at = self.now();
         survey.took = begun.elapsed();
         Ok(survey)
     }

@@ -33,10 +33,10 @@ const MOST_NAMED: usize = 100;
 
 /// Rows of a page: half of what a megabyte holds of leases. Smaller pages take less memory, of which a small function has
 /// little (some 3 MB a page, of which a few are read at once); larger ones take fewer requests.
-pub(crate) const ROWS_PER_PAGE: u32 = 2_500;
+pub const ROWS_PER_PAGE: u32 = 2_500;
 
 /// Read units of the largest page, read eventually consistent.
-pub(crate) const MOST_UNITS: u64 = 128;
+pub const MOST_UNITS: u64 = 128;
 
 /// What a scan looks for.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
 use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, Operand, RowError, inline_key};
 
-use crate::client::Client;
+use crate::ops::Ops;
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 /// A lease as it was listed.
@@ -17,7 +17,7 @@ pub struct LeaseRow {
     pub is_inline: bool,
 }
 
-impl Client {
+impl Ops {
     /// Reads every lease, oldest first; inline leases, whose age is not known, before the others. A scan: for people, not for
     /// the path of a call.
     ///
@@ -42,7 +42,7 @@ impl Client {
         };
         let mut rows: Vec<LeaseRow> = Vec::new();
         loop {
-            let page = self.inner.store.scan(&scan).await?;
+            let page = self.store.scan(&scan).await?;
             for row in &page.rows {
                 let key = value_text(row, KEY);
                 if key.starts_with(LEASE_PREFIX) {

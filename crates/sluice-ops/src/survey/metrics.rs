@@ -22,7 +22,7 @@ type Leases<'a> = BTreeMap<&'a Dimension, (usize, usize)>;
 
 impl Survey {
     /// Tells the recorder of this thread, or of the program, what the table holds: the metrics whose source is the table
-    /// ([`MetricSource`](crate::MetricSource)). What is gone since an earlier survey keeps its last value in a recorder that is used
+    /// ([`MetricSource`](sluice_table::metric::MetricSource)). What is gone since an earlier survey keeps its last value in a recorder that is used
     /// again.
     ///
     /// A survey of a part of the table ([`is_whole`](Survey::is_whole) is false) is told as what was read, with

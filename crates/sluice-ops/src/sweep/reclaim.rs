@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease, Timestamp};
 
 use super::{Deadlines, is_over};
-use crate::give_back::{Tally, carry_out};
+use crate::chunk::{Tally, carry_out};
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// Conflicts that a lease is waited for before it is left to the next sweep: at most half a second.

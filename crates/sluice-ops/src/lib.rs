@@ -1,0 +1,25 @@
+//! What operators and the reconciler do with a table: declare limits, list, survey, sweep, recount, and heal for processes that wait.
+//!
+//! It knows no client and grants nothing. [`Ops`] is the entry; whoever also acquires hears of what it changed as an [`Observer`].
+
+mod chunk;
+mod leases;
+mod limits;
+mod observer;
+mod ops;
+mod released;
+mod survey;
+mod sweep;
+mod telemetry;
+
+pub use chunk::{Tally, carry_out};
+pub use leases::LeaseRow;
+pub use limits::{Applied, BucketError, BucketFault, BucketRow, LimitsError};
+pub use observer::Observer;
+pub use ops::Ops;
+pub use released::Released;
+pub use survey::{LoadRow, Survey};
+pub use sweep::{
+    HealPage, HealedPage, MOST_UNITS, NextPage, REPORT_TARGET, ROWS_PER_PAGE, Restored, SweepError, SweepOptions,
+    SweepReport,
+};

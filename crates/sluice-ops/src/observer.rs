@@ -1,0 +1,40 @@
+//! Who hears what operations do.
+
+use std::fmt::Debug;
+
+use sluice_core::{Dimension, Load};
+
+/// Hears what operations of this process do to buckets, so that what it remembers of them is corrected at once. Others learn it from the
+/// table.
+pub trait Observer: Debug + Send + Sync {
+    /// A sweep or a healing scan gave back so many leases of the bucket.
+    fn restored(&self, dimension: &Dimension, leases: usize) {
+        let _ = (dimension, leases);
+    }
+
+    /// A sweep measured the load of the bucket.
+    fn measured(&self, dimension: &Dimension, load: &Load) {
+        let _ = (dimension, load);
+    }
+
+    /// The bucket was found in the table, as it was expected to be.
+    fn exists(&self, dimension: &Dimension) {
+        let _ = dimension;
+    }
+
+    /// The row of the bucket was written: its limits, its anchor or its settings.
+    fn changed(&self, dimension: &Dimension) {
+        let _ = dimension;
+    }
+
+    /// The bucket was removed.
+    fn removed(&self, dimension: &Dimension) {
+        let _ = dimension;
+    }
+}
+
+/// Hears nothing.
+#[derive(Debug)]
+pub(crate) struct Nobody;
+
+impl Observer for Nobody {}

@@ -1,0 +1,85 @@
+//! The entry: a table, and who hears what is done to it.
+
+use std::sync::Arc;
+
+use sluice_core::schema::DIRECTORY_KEY;
+use sluice_core::{ClockOffset, Timestamp};
+use sluice_table::{ConfigError, Settings, Store, StoreError};
+
+use crate::observer::{Nobody, Observer};
+
+/// Operates one table. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use sluice_ops::{Ops, SweepOptions};
+///
+/// let ops = Ops::from_env().await?;
+/// let report = ops.sweep(SweepOptions::from_env()?).await?;
+/// println!("{} slots came back", report.restored_slots);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ops {
+    pub(crate) store: Store,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) has_inline_leases: bool,
+}
+
+impl Ops {
+    /// Operates the table of `store`.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store, observer: Arc::new(Nobody), has_inline_leases: false }
+    }
+
+    /// Operates the table that the `SLUICE_*` variables name, with the AWS credentials of the environment. Makes no request.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
+    pub async fn from_env() -> Result<Self, ConfigError> {
+        Ok(Self::new(Settings::from_env()?.connect().await))
+    }
+
+    /// Tells `observer` what is done from now on.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Whether callers of this table write their leases into the rows of buckets (`SLUICE_LEASES=inline`): limits that are too large for
+    /// that are refused. They do not by default.
+    #[must_use]
+    pub fn with_inline_leases(self, has_inline_leases: bool) -> Self {
+        Self { has_inline_leases, ..self }
+    }
+
+    /// The name of the table.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        self.store.table()
+    }
+
+    /// DynamoDB's time, to the best of this process's knowledge.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.store.clock().now()
+    }
+
+    /// DynamoDB's clock less this process's, as its replies of the last one to two minutes bound it; `None` before the first.
+    #[must_use]
+    pub fn clock_offset(&self) -> Option<ClockOffset> {
+        self.store.clock().offset()
+    }
+
+    /// One cheap request, so that the connection is open before the first real one: a strongly consistent read of half a KB.
+    ///
+    /// Takes at most the time of a request (4.2 s).
+    ///
+    /// # Errors
+    /// [`StoreError`] if the table does not answer.
+    pub async fn warm_up(&self) -> Result<(), StoreError> {
+        self.store.read(DIRECTORY_KEY).await.map(drop)
+    }
+}

@@ -1,0 +1,56 @@
+//! Operations by a process that also acquires: what they do to a bucket corrects what the process remembers of it, at once.
+
+use std::sync::Arc;
+
+use sluice_core::{Dimension, Load};
+use sluice_ops::{Observer, Ops};
+
+use crate::client::{Client, Inner};
+use crate::config::Leases;
+use crate::telemetry;
+
+impl Client {
+    /// What operators do with the table of this client: declare limits, list, survey, sweep.
+    ///
+    /// What is done by way of it is known to this client at once, and to other processes as they next read the table.
+    #[must_use]
+    pub fn ops(&self) -> Ops {
+        ops(&self.inner)
+    }
+}
+
+/// Operations whose effects the process sees at once.
+pub(crate) fn ops(inner: &Arc<Inner>) -> Ops {
+    let observer = Arc::new(Remembered(Arc::clone(inner)));
+    Ops::new(inner.store.clone()).observed_by(observer).with_inline_leases(inner.config.leases == Leases::Inline)
+}
+
+/// What the process remembers of buckets.
+#[derive(Debug)]
+struct Remembered(Arc<Inner>);
+
+impl Observer for Remembered {
+    fn restored(&self, dimension: &Dimension, leases: usize) {
+        let entry = self.0.entry(dimension);
+        entry.slots_reclaimed();
+        telemetry::restored(entry.swept_label(), leases);
+    }
+
+    fn measured(&self, dimension: &Dimension, load: &Load) {
+        self.0.entry(dimension).tell_load(load);
+    }
+
+    fn exists(&self, dimension: &Dimension) {
+        self.0.entry(dimension).is_made();
+    }
+
+    fn changed(&self, dimension: &Dimension) {
+        let entry = self.0.entry(dimension);
+        entry.forget();
+        entry.is_made();
+    }
+
+    fn removed(&self, dimension: &Dimension) {
+        self.0.entry(dimension).gone();
+    }
+}

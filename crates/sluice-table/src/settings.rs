@@ -1,0 +1,180 @@
+//! Settings of the connection to one table, from the environment or from code; and how a variable of the environment is read.
+
+use std::time::Duration;
+
+use sluice_core::schema::{ENVIRONMENTS, table_name};
+
+use crate::clock::Clock;
+
+/// Why the settings cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Neither variable that names the table is set. There is no default, least of all the production table.
+    #[error("no table is named: set SLUICE_TABLE_NAME, or SLUICE_ENV to one of sandbox, pre, prod")]
+    NoTable,
+    /// A variable has a value that it does not accept.
+    #[error("{variable}={value:?} cannot be used: it takes {takes}")]
+    BadValue {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// The values that it accepts.
+        takes: &'static str,
+    },
+}
+
+/// How long an attempt of a request for rows may take by default.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// More retries would turn a moment of trouble into a minute of waiting.
+pub const MOST_RETRIES: u32 = 20;
+
+/// A reply from another Region takes 0.3 s; a shorter attempt would fail in a quiet network.
+pub const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
+/// A longer attempt would let one connection that hangs hold up all callers of a bucket.
+pub const LONGEST_ATTEMPT: Duration = Duration::from_secs(60);
+
+/// A year: a longer setting is a wrong unit, and would overflow sums of instants.
+pub const LONGEST_SETTING: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Which table, where it is, and how long a request for it may take.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the table.
+    pub table: String,
+    /// Region of the table; `eu-central-1` by default.
+    pub region: String,
+    /// Another endpoint than AWS's.
+    pub endpoint_url: Option<String>,
+    /// How often a request is sent again; 3 by default.
+    pub max_retries: u32,
+    /// How long one attempt of a request for rows may take; 1 s by default.
+    pub attempt_timeout: Duration,
+    /// This machine's clock.
+    pub clock: Clock,
+}
+
+impl Settings {
+    /// The defaults, for `table`.
+    #[must_use]
+    pub fn new(table: String) -> Self {
+        Self {
+            table,
+            region: "eu-central-1".into(),
+            endpoint_url: None,
+            max_retries: 3,
+            attempt_timeout: ATTEMPT_TIMEOUT,
+            clock: Clock::system(),
+        }
+    }
+
+    /// The settings of the `SLUICE_*` variables of this process.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    /// The settings of variables that `lookup` returns; empty ones count as unset.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let var = |name| Variable::new(name, &lookup);
+        let table = match (var("SLUICE_TABLE_NAME").text(), var("SLUICE_ENV").text()) {
+            (Some(table), _) => table,
+            (None, Some(env)) if ENVIRONMENTS.contains(&env.as_str()) => table_name(&env),
+            (None, Some(value)) => {
+                return Err(ConfigError::BadValue { variable: "SLUICE_ENV", value, takes: "sandbox, pre or prod" });
+            }
+            (None, None) => return Err(ConfigError::NoTable),
+        };
+        let defaults = Self::new(table);
+        let url = "an http:// or https:// URL, as in http://localhost:4566";
+        var("SLUICE_LOG_LEVEL").parse("ERROR, WARN, INFO, DEBUG or TRACE", log_level)?;
+        Ok(Self {
+            region: var("SLUICE_AWS_REGION").text().unwrap_or(defaults.region),
+            endpoint_url: var("SLUICE_ENDPOINT_URL").parse(url, |v| is_url(v).then(|| v.to_owned()))?,
+            max_retries: var("SLUICE_MAX_RETRIES")
+                .parse("a whole number from 0 to 20", |v| v.parse().ok().filter(|n| *n <= MOST_RETRIES))?
+                .unwrap_or(defaults.max_retries),
+            attempt_timeout: var("SLUICE_ATTEMPT_TIMEOUT")
+                .parse("a time from 0.05 to 60 s, as in 1s or 500ms", |v| {
+                    duration(v).filter(|timeout| (SHORTEST_ATTEMPT..=LONGEST_ATTEMPT).contains(timeout))
+                })?
+                .unwrap_or(defaults.attempt_timeout),
+            table: defaults.table,
+            clock: defaults.clock,
+        })
+    }
+}
+
+/// A variable of the environment. An empty one counts as unset.
+#[derive(Debug)]
+pub struct Variable {
+    name: &'static str,
+    value: Option<String>,
+}
+
+impl Variable {
+    /// The variable `name`, as `lookup` returns it.
+    pub fn new(name: &'static str, lookup: impl Fn(&str) -> Option<String>) -> Self {
+        Self { name, value: lookup(name).filter(|value| !value.is_empty()) }
+    }
+
+    /// Its value, if it is set.
+    #[must_use]
+    pub fn text(self) -> Option<String> {
+        self.value
+    }
+
+    /// Its value as `read` understands it; `takes` says in an error which values it accepts.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadValue`] if it is set and `read` returns `None`.
+    pub fn parse<T>(self, takes: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
+        let Some(value) = self.value else { return Ok(None) };
+        match read(&value) {
+            Some(read) => Ok(Some(read)),
+            None => Err(ConfigError::BadValue { variable: self.name, value, takes }),
+        }
+    }
+}
+
+/// A time as settings have it: `60s`, `1m 30s`, `250ms`, or plain seconds as in `60` or `0.5`. `None` for what is none, and above a year.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
+    let seconds = || text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds().or_else(|| humantime::parse_duration(text).ok()).filter(|time| *time <= LONGEST_SETTING)
+}
+
+/// The level of `SLUICE_LOG_LEVEL`, in the spelling of `tracing`; for programs that install a subscriber. `None` if the text is no
+/// level.
+#[must_use]
+pub fn log_level(text: &str) -> Option<&'static str> {
+    ["error", "warn", "info", "debug", "trace"].into_iter().find(|level| level.eq_ignore_ascii_case(text))
+}
+
+fn is_url(text: &str) -> bool {
+    text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).is_some_and(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_unit_or_as_seconds() {
+        let cases =
+            [("60", 60_000), ("0.5", 500), ("60s", 60_000), ("1m 30s", 90_000), ("250ms", 250), ("15m", 900_000)];
+        for (text, millis) in cases {
+            assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "-5", "NaN", "1e300", "soon", "5 parsecs", "400d"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+}
