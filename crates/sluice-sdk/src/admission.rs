@@ -6,33 +6,19 @@ use std::time::Duration;
 
 use sluice_core::{Cost, Dimension, ShedReason, retry_after};
 
-use crate::acquire::AcquireError;
-use crate::cache::Entry;
-use crate::client::{Client, Inner};
-use crate::heal;
-use crate::request::{Quantity, RequestError};
-use crate::telemetry;
+use crate::api::error::AcquireError;
+use crate::api::request::{Quantity, RequestError};
+use crate::client::Client;
+use crate::config::admission_mode::AdmissionMode;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::{heal, telemetry};
 
 mod judge;
 mod look;
-mod watched;
+pub(crate) mod watched;
 
-pub(crate) use watched::Watched;
-
-use judge::{Asked, Verdict};
-
-/// What [`Client::admit`] does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AdmissionMode {
-    /// Every request is admitted, and nothing is asked of the table.
-    Off,
-    /// Every request is admitted, and it is told and counted which would not be.
-    Shadow,
-    /// Requests are shed.
-    #[default]
-    Enforce,
-}
+use crate::admission::judge::{Asked, Verdict};
 
 /// The answer of [`Client::admit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,18 +43,6 @@ pub struct Shed {
     wait: Duration,
     retry_after: Duration,
     reason: ShedReason,
-}
-
-impl AdmissionMode {
-    /// The mode as the environment and metrics name it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Shadow => "shadow",
-            Self::Enforce => "enforce",
-        }
-    }
 }
 
 impl Admission {
@@ -197,7 +171,7 @@ impl Admit<'_> {
 /// The verdict; `None` where the table does not answer within an attempt, and for a second after. Admission must not stop, nor hold up,
 /// what the vendor would serve.
 async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Option<Verdict>, AcquireError> {
-    if entry.admission.is_unknown(inner.now()) {
+    if watched::watched(&entry).is_unknown(inner.now()) {
         return Ok(None);
     }
     let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judge::judge(inner, entry, asked)).await {
@@ -207,7 +181,7 @@ async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result
         Err(_) => String::from("no answer in time"),
     };
     tracing::debug!(event = "admission.unknown", dimension = %entry.dimension, error);
-    entry.admission.unknown(inner.now());
+    watched::watched(&entry).unknown(inner.now());
     Ok(None)
 }
 
@@ -223,7 +197,7 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
     };
     let (wait, reason) = match verdict {
         Verdict::Shed { wait, reason, starts_now }
-            if !entry.admission.tries(reason, starts_now, inner.config.staleness, inner.now()) =>
+            if !watched::watched(&entry).tries(reason, starts_now, inner.config.staleness, inner.now()) =>
         {
             (wait, reason)
         }
@@ -236,7 +210,7 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         Verdict::Admit { wait } => {
             // Without an SLO it was not asked whether the vendor is down.
             if asked.slo.is_some() {
-                entry.admission.is_up();
+                watched::watched(&entry).is_up();
             }
             telemetry::admitted(entry.label(), "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait, would_shed: None }));

@@ -4,14 +4,18 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Factor};
-
-use crate::admission::AdmissionMode;
-use crate::heal::HealBudget;
-use crate::lease_ids::LeaseIds;
 use sluice_table::{ConfigError, Settings, Variable, duration};
+
+use crate::config::admission_mode::AdmissionMode;
+use crate::config::heal_budget::HealBudget;
+use crate::config::lease_ids::LeaseIds;
 
 /// Shortest lease: below it, a lease could end before its holder got the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+pub(crate) mod admission_mode;
+pub(crate) mod heal_budget;
+pub(crate) mod lease_ids;
 
 /// For which grants a lease is written, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,12 +7,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sluice_core::schema::KEY;
 use sluice_core::{Bucket, Load};
+use sluice_table::{Attributes, Item, StoreError, value_text};
 use tokio::task::JoinHandle;
 
-use crate::cache::Entry;
-use crate::client::{Client, Inner};
+use crate::call::tracker::registry::Trackers;
+use crate::client::Client;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
 use crate::telemetry;
-use sluice_table::{Attributes, Item, StoreError, value_text};
 
 /// Between two readings, at least: a slip of the unit must not read the table all the time.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -50,7 +52,8 @@ impl Client {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn publish_gauges(&self, every: Duration) -> Gauges {
-        let mut publishing = self.inner.publishing.0.lock();
+        let publishing = self.inner.extensions.of::<Publishing>();
+        let mut publishing = publishing.0.lock();
         // A task that went down with its runtime does not count.
         if let Some(task) = publishing.upgrade().filter(|task| !task.0.is_finished()) {
             return Gauges { _task: task };
@@ -79,7 +82,7 @@ async fn publish(client: Weak<Inner>, every: Duration) {
 
 /// Tells every gauge once. Where the rows cannot be read, the buckets are told as they were last seen.
 async fn refresh(inner: &Inner) -> Result<(), StoreError> {
-    let trackers = inner.trackers.totals();
+    let trackers = inner.extensions.of::<Trackers>().totals();
     if trackers.trackers > 0 {
         telemetry::trackers(trackers.reservations, trackers.capacity, (trackers.stale_entries, trackers.entries));
     }

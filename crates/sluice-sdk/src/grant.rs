@@ -6,21 +6,24 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sluice_core::{Amount, Dimension, Timestamp};
-use tokio::runtime::Handle;
+use sluice_ops::Released;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use crate::attempt::{Fresh, Stopped, finished, stopped};
-use crate::cache::Entry;
-use crate::client::Inner;
-use crate::give_back::{ReleaseError, give_back_unused, name_of, release};
-use crate::request::Ask;
+use crate::api::basis::Basis;
+use crate::api::request::Ask;
+use crate::lane::entry::Entry;
+use crate::lane::fresh::Fresh;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::{Stopped, finished, stopped};
+use crate::lane::release::{ReleaseError, Use, give_back_unused, name_of, release, spawn_give_back};
 use crate::telemetry::span;
-use sluice_ops::Released;
 
-mod part;
+pub(crate) mod outcome;
+pub(crate) mod renew;
+mod settle;
 
-pub(crate) use part::{Hold, Part, Parts, Slots};
+use crate::lane::part::{Hold, Part, Parts};
 
 /// Leave to call the vendor.
 ///
@@ -51,22 +54,13 @@ pub(crate) enum Holding {
     Renewed,
 }
 
-/// What a grant rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Basis {
-    /// The table.
-    Table,
-    /// The process's own share of the limits, while DynamoDB is out.
-    LocalShare,
-    /// Nothing: DynamoDB is out, and the client is set to allow.
-    Unchecked,
-}
-
 impl Grant {
+    /// Of what was just granted; its leases are renewed for `lease_for`.
     pub(crate) fn new(inner: Arc<Inner>, fresh: Fresh, lease_for: Duration) -> Self {
-        let (at, took) = (fresh.at, fresh.took);
-        Self::of(inner, fresh.into_parts(), at, lease_for, took)
+        let (at, took, basis) = (fresh.at, fresh.took, fresh.basis);
+        let mut grant = Self::of(inner, fresh.into_parts(), at, lease_for, took);
+        grant.basis = basis;
+        grant
     }
 
     pub(crate) fn of(inner: Arc<Inner>, parts: Parts, at: Timestamp, lease_for: Duration, acquiring: Duration) -> Self {
@@ -91,12 +85,6 @@ impl Grant {
             acquiring: Duration::ZERO,
             basis: Basis::Table,
         }
-    }
-
-    pub(crate) fn local(inner: Arc<Inner>, parts: Parts, granted_at: Timestamp, basis: Basis) -> Self {
-        let mut grant = Self::of(inner, parts, granted_at, Duration::ZERO, Duration::ZERO);
-        grant.basis = basis;
-        grant
     }
 
     /// What it holds, for someone else to hold: nothing is given back with it any more.
@@ -180,8 +168,7 @@ impl Grant {
 
     /// Gives everything back, rate tokens too, on a task of its own: the call was never made.
     pub(crate) fn give_back_unused(mut self) {
-        let parts = std::mem::take(&mut self.parts);
-        self.spawn_give_back(parts, Use::Unused);
+        spawn_give_back(&self.inner, std::mem::take(&mut self.parts), Use::Unused);
     }
 
     /// As above, and waits for it. Dropped meanwhile, it goes on.
@@ -241,40 +228,12 @@ impl Grant {
     pub(crate) const fn renewed_until(&mut self, ends: Timestamp) {
         self.lease_ends = ends;
     }
-
-    fn spawn_give_back(&self, parts: Parts, used: Use) {
-        if parts.is_empty() {
-            return;
-        }
-        let inner = Arc::clone(&self.inner);
-        let Ok(runtime) = Handle::try_current() else {
-            tracing::warn!(event = "grant.dropped_outside_runtime", dimensions = %self.names(), "the slot comes back when its lease ends");
-            return;
-        };
-        runtime.spawn(async move {
-            match used {
-                Use::Unused => give_back_unused(&inner, parts).await,
-                Use::Used => {
-                    if let Err(error) = release(&inner, parts).await {
-                        tracing::warn!(event = "release.failed", %error);
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// Whether the vendor was called under a grant.
-enum Use {
-    Used,
-    Unused,
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
         if self.parts.iter().any(Part::is_held) {
-            let parts = std::mem::take(&mut self.parts);
-            self.spawn_give_back(parts, Use::Used);
+            spawn_give_back(&self.inner, std::mem::take(&mut self.parts), Use::Used);
         }
     }
 }

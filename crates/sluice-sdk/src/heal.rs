@@ -13,29 +13,27 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sluice_core::{Bucket, HEAL_EVERY, NOTE_EVERY, Timestamp};
+use sluice_table::StoreError;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::acquire::AcquireError;
-use crate::attempt::known_since;
-use crate::cache::Entry;
-use crate::client::Inner;
+use crate::api::error::AcquireError;
+use crate::api::refusal::{RetryIn, RetryReason};
+use crate::heal::wanted::Wanted;
+use crate::lane::entry::Entry;
+use crate::lane::inner::{Inner, Refusals};
+use crate::lane::reading::known_since;
 use crate::operating::ops;
-use crate::refusal::{RetryIn, RetryReason};
 use crate::telemetry;
-use sluice_table::StoreError;
 
-mod budget;
 mod due;
 mod note;
 mod turn;
-mod wanted;
+pub(crate) mod wanted;
 
-pub(crate) use budget::HealBudget;
-use due::Dues;
-use turn::Turn;
-use wanted::Next;
-pub(crate) use wanted::Wanted;
+use crate::heal::due::Dues;
+use crate::heal::turn::Turn;
+use crate::heal::wanted::Next;
 
 /// A caller counts as wanting slots for so long after it looked last, or was told to come back: long enough
 /// for one scan more, so that a caller that asks now and then has the slot as soon as one that waits for it.
@@ -58,6 +56,11 @@ pub(crate) struct Healing {
     dues: Dues,
 }
 
+/// What this client keeps of it.
+fn healing(inner: &Inner) -> Arc<Healing> {
+    inner.extensions.of()
+}
+
 /// The role may not; until then it is not tried again, in microseconds since the epoch.
 #[derive(Debug, Default)]
 struct Denied(AtomicI64);
@@ -66,15 +69,26 @@ struct Denied(AtomicI64);
 #[derive(Clone, Debug)]
 enum Duty {
     /// The note of one bucket, and its inline leases.
-    Bucket(Arc<Entry>),
+    Bucket(Arc<Entry>, Arc<Wanted>),
     /// The scan of the table.
     Table(Arc<Wanted>),
 }
 
-/// A caller was refused, and may come back after the wait that it was told.
-pub(crate) fn refused(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
-    if retry.reason == RetryReason::NoFreeSlot {
-        wanted(inner, entry, retry.wait, 1);
+/// Has buckets healed that callers want slots of.
+#[derive(Debug)]
+pub(crate) struct Healer;
+
+impl Refusals for Healer {
+    fn refused(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
+        if retry.reason == RetryReason::NoFreeSlot {
+            wanted(inner, entry, retry.wait, 1);
+        }
+    }
+
+    fn waits(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
+        if retry.reason == RetryReason::NoFreeSlot {
+            wanted(inner, entry, Duration::ZERO, 0);
+        }
     }
 }
 
@@ -99,24 +113,18 @@ fn looked_for(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: 
 /// Who is told to come back later than this is not waited for: whoever asks next makes another task.
 const LONGEST_RETURN: Duration = Duration::from_secs(60);
 
-/// A caller in line looked in vain, and will look again.
-pub(crate) fn waits(inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn) {
-    if retry.reason == RetryReason::NoFreeSlot {
-        wanted(inner, entry, Duration::ZERO, 0);
-    }
-}
-
 fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32) {
     let now = inner.now();
-    if !inner.config.self_heal || inner.healing.notes_denied.is_denied(now) {
+    if !inner.config.self_heal || healing(inner).notes_denied.is_denied(now) {
         return;
     }
+    let wanted = entry.extensions.of::<Wanted>();
     {
-        let mut state = entry.wanted.state();
+        let mut state = wanted.state();
         state.refusals = state.refusals.saturating_add(refusals);
         state.is_asked = true;
     }
-    tend(inner, Duty::Bucket(Arc::clone(entry)), now.after(wait + COMES_BACK));
+    tend(inner, Duty::Bucket(Arc::clone(entry), wanted), now.after(wait + COMES_BACK));
 }
 
 /// Has a task see to `duty` until `until`.
@@ -133,7 +141,7 @@ fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
     state.is_tended = true;
     let is_due = state.left(inner.now()).is_zero();
     if is_due {
-        state.due.get_or_insert_with(|| inner.healing.dues.one());
+        state.due.get_or_insert_with(|| healing(inner).dues.one());
     }
     // A runtime that is shutting down drops the task at once, which takes the lock.
     drop(state);
@@ -150,7 +158,7 @@ fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
 impl Duty {
     fn wanted(&self) -> &Wanted {
         match self {
-            Self::Bucket(entry) => &entry.wanted,
+            Self::Bucket(_, wanted) => wanted,
             Self::Table(wanted) => wanted,
         }
     }
@@ -158,7 +166,7 @@ impl Duty {
     /// Does what is due. False if this process may not.
     async fn try_once(&self, inner: &Arc<Inner>) -> bool {
         match self {
-            Self::Bucket(entry) => tend_bucket(inner, entry).await,
+            Self::Bucket(entry, wanted) => tend_bucket(inner, entry, wanted).await,
             Self::Table(_) => scan_table(inner).await,
         }
     }
@@ -217,16 +225,16 @@ impl Denied {
 
 /// Notes the process, gives back the bucket's inline leases that have ended, and has the table scanned if
 /// lease rows may hold slots of the bucket. False if this process may not.
-async fn tend_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>) -> bool {
-    entry.wanted.tried(inner.now(), NOTE_EVERY);
-    let (noted, healed) = tokio::join!(note::write(inner, entry), look(inner, entry));
+async fn tend_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> bool {
+    wanted.tried(inner.now(), NOTE_EVERY);
+    let (noted, healed) = tokio::join!(note::write(inner, entry, wanted), look(inner, entry, wanted));
     if let Err(error) = healed {
         tracing::debug!(event = "heal.failed", dimension = %entry.dimension, %error);
     }
     match noted {
         Ok(()) => true,
         Err(error @ StoreError::AccessDenied { .. }) => {
-            inner.healing.notes_denied.deny(&error, inner.now());
+            healing(inner).notes_denied.deny(&error, inner.now());
             false
         }
         Err(error) => {
@@ -236,13 +244,13 @@ async fn tend_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>) -> bool {
     }
 }
 
-async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<(), AcquireError> {
+async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result<(), AcquireError> {
     // The reply that refused the caller has shown the row, most of the time.
     let bucket = known_since(inner, entry, YOUNG).await?.bucket;
-    let may_scan = !inner.config.heal_budget.is_none() && !inner.healing.scans_denied.is_denied(inner.now());
+    let may_scan = !inner.config.heal_budget.is_none() && !healing(inner).scans_denied.is_denied(inner.now());
     if may_scan && may_have_rows(&bucket) {
-        let until = entry.wanted.state().until;
-        tend(inner, Duty::Table(Arc::clone(&inner.healing.table)), until);
+        let until = wanted.state().until;
+        tend(inner, Duty::Table(Arc::clone(&healing(inner).table)), until);
     }
     ops(inner).heal_inline(bucket).await?;
     Ok(())
@@ -281,7 +289,7 @@ async fn scan_table(inner: &Arc<Inner>) -> bool {
 
 fn is_allowed(inner: &Inner, error: &StoreError) -> bool {
     if matches!(error, StoreError::AccessDenied { .. }) {
-        inner.healing.scans_denied.deny(error, inner.now());
+        healing(inner).scans_denied.deny(error, inner.now());
         return false;
     }
     telemetry::healed("failed");

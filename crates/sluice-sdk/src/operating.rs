@@ -5,8 +5,9 @@ use std::sync::Arc;
 use sluice_core::{Dimension, Load};
 use sluice_ops::{Observer, Ops};
 
-use crate::client::{Client, Inner};
+use crate::client::Client;
 use crate::config::Leases;
+use crate::lane::inner::Inner;
 use crate::telemetry;
 
 impl Client {

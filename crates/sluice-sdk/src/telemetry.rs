@@ -9,12 +9,12 @@ use ::metrics::SharedString;
 use sluice_core::{Amount, Rate};
 use sluice_table::metric as names;
 
-mod label;
-mod meters;
-pub(crate) mod span;
+use crate::telemetry::label::OTHER;
+use crate::telemetry::meters::Meters;
 
-pub(crate) use label::{BucketLabel, Named, OTHER};
-pub(crate) use meters::{Handles, Meters};
+pub(crate) mod label;
+pub(crate) mod meters;
+pub(crate) mod span;
 
 /// Where the tokens or slots of a grant came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,11 @@ use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use std::sync::PoisonError;
 
-use crate::poll::Poll;
-use crate::sdk::lane::{Lane, NoAnswer, Patient, Place, Seat, Service, Turn};
-use crate::sync::{self, Instant};
-use crate::waiting::Setback;
+use crate::lane::poll::Poll;
+use crate::lane::queue::seat::Seat;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Place, Service, Turn};
+use crate::lane::setback::Setback;
+use crate::lane::sync::{self, Instant};
 
 /// What a caller asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,13 @@ use sluice_core::{
     admit,
 };
 
-use super::look;
-use crate::acquire::AcquireError;
-use crate::cache::{Entry, Reading};
-use crate::client::Inner;
-use crate::load::taken;
+use crate::admission::look;
+use crate::admission::watched::watched;
+use crate::api::error::AcquireError;
+use crate::bucket::known::Reading;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::load::taken;
 
 /// What a caller asks.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +69,7 @@ fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> Verdict {
 fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdict {
     let now = inner.now();
     let (bucket, load) = (&reading.bucket, entry.load.last());
-    let known = entry.admission.known(load.as_deref());
+    let known = watched(entry).known(load.as_deref());
     let waiting = entry.load.waiting();
     // A sweep's measurement is younger where reading failed of late.
     // One of a clock that is ahead is none.

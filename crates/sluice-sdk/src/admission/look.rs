@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use sluice_core::schema::KEY;
 use sluice_core::{Load, Timestamp};
+use sluice_table::{Item, value_text};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::acquire::AcquireError;
-use crate::attempt::{is_not_missing, known_since, refresh, saw};
-use crate::cache::{Entry, Reading};
-use crate::client::Inner;
-use sluice_table::{Item, value_text};
+use crate::admission::watched::watched;
+use crate::api::error::AcquireError;
+use crate::bucket::known::Reading;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::reading::{is_not_missing, known_since, refresh, saw};
 
 /// A bucket that was read longer ago is read again before it is judged by. Smaller reads more; larger judges by what was.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -26,7 +28,7 @@ const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// The bucket as a reply of the last second showed it, and with it a load row that is not much older.
 pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Reading, AcquireError> {
-    entry.admission.asked(inner.now());
+    watched(entry).asked(inner.now());
     if entry.limit().is_some_and(|limit| !limit.is_concurrent()) {
         return known_since(inner, entry, YOUNG).await;
     }
@@ -34,8 +36,9 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
         return Ok(reading);
     }
     is_not_missing(inner, entry)?;
+    let watched = watched(entry);
     // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
-    let _reading = timeout(inner.store.attempt().of_rows(), entry.admission.reading.lock()).await;
+    let _reading = timeout(inner.store.attempt().of_rows(), watched.reading.lock()).await;
     let reading = match young_one(entry, inner.now()) {
         Some(reading) => reading,
         None => {
@@ -53,7 +56,7 @@ fn young_one(entry: &Entry, now: Timestamp) -> Option<Reading> {
     // The background reads it in time; a little more for a process that was not run.
     entry.load.within(2 * REFRESH_EVERY, now)?;
     // A reading of before admission was in use is not compared with what a sweep found.
-    entry.reading().filter(|reading| reading.is_younger_than(YOUNG, now) && entry.admission.has_seen())
+    entry.reading().filter(|reading| reading.is_younger_than(YOUNG, now) && watched(entry).has_seen())
 }
 
 async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
@@ -76,7 +79,7 @@ async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError
 /// Reads on in the background, on a task that holds the client weakly.
 fn keep_young(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     let Ok(runtime) = Handle::try_current() else { return };
-    if entry.admission.begin_refreshing() {
+    if watched(entry).begin_refreshing() {
         let refreshing = Refreshing { inner: Arc::downgrade(inner), entry: Arc::clone(entry) };
         runtime.spawn(refreshing.run());
     }
@@ -90,7 +93,7 @@ struct Refreshing {
 
 impl Drop for Refreshing {
     fn drop(&mut self) {
-        self.entry.admission.end_refreshing();
+        watched(&self.entry).end_refreshing();
     }
 }
 
@@ -99,10 +102,11 @@ impl Refreshing {
         loop {
             tokio::time::sleep(REFRESH_EVERY).await;
             let Some(inner) = self.inner.upgrade() else { return };
-            if self.entry.admission.is_unasked_for(KEPT_FOR, inner.now()) {
+            if watched(&self.entry).is_unasked_for(KEPT_FOR, inner.now()) {
                 return;
             }
-            let _reading = self.entry.admission.reading.lock().await;
+            let watched = watched(&self.entry);
+            let _reading = watched.reading.lock().await;
             if let Err(error) = read_both(&inner, &self.entry).await {
                 tracing::debug!(event = "admission.unknown", dimension = %self.entry.dimension, %error);
             }

@@ -9,6 +9,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Amount, Bucket, Load, ShedReason, Standing, Timestamp};
 
+use crate::bucket::known::Watch;
+use crate::lane::entry::Entry;
+
 /// After a read that failed, everyone is admitted for so long without another.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 
@@ -52,9 +55,16 @@ impl Seen {
     }
 }
 
-impl Watched {
-    /// Takes in a bucket as a reply showed it. The first is compared with what the last sweep found.
-    pub(crate) fn saw(&self, bucket: &Bucket, load: impl FnOnce() -> Option<Arc<Load>>, now: Timestamp) {
+/// What admission sees of a bucket. From the first question on, it is told of every reply.
+pub(super) fn watched(entry: &Entry) -> Arc<Watched> {
+    let watched = entry.extensions.of::<Watched>();
+    entry.watched_by(|| Arc::clone(&watched) as Arc<dyn Watch>);
+    watched
+}
+
+impl Watch for Watched {
+    /// The first reply is compared with what the last sweep found.
+    fn saw(&self, bucket: &Bucket, load: &dyn Fn() -> Option<Arc<Load>>, now: Timestamp) {
         if !bucket.limit().is_concurrent() {
             return;
         }
@@ -81,12 +91,13 @@ impl Watched {
         }
     }
 
-    /// This process gave a slot back.
-    pub(crate) fn completed(&self, now: Timestamp) {
+    fn completed(&self, now: Timestamp) {
         let mut seen = self.seen();
         seen.last_completion = seen.last_completion.max(Some(now));
     }
+}
 
+impl Watched {
     /// What is known by now, and by what sweeps measured: they saw work pending before this process did, but not before it was seen
     /// wholly free.
     pub(super) fn known(&self, load: Option<&Load>) -> Known {
@@ -159,5 +170,30 @@ impl Watched {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::{Cost, Dimension, Limit};
+
+    use super::*;
+    use crate::lane::buckets::Cache;
+
+    /// Admission's first question makes what it sees; a reply must not, or every bucket would be watched.
+    #[test]
+    fn a_bucket_is_watched_from_the_first_question_on() {
+        let entry = Cache::default().entry(&Dimension::new("elevenlabs#concurrent").unwrap(), Timestamp::default);
+        let now = Timestamp::from_secs(1_709_550_000);
+        let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
+        let bucket = Arc::new(Bucket::full(entry.dimension.clone(), limit, now));
+        entry.saw(Arc::clone(&bucket), now);
+        entry.wrote(Arc::clone(&bucket), now);
+        assert!(entry.extensions.get::<Watched>().is_none());
+        entry.load.saw(Arc::new(Load::none(&entry.dimension)), now);
+        let watched = watched(&entry);
+        assert!(!watched.has_seen());
+        entry.saw(bucket, now);
+        assert!(watched.has_seen());
     }
 }

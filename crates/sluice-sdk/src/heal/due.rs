@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::client::Client;
+use crate::heal::healing;
 
 /// A small table is swept within a tenth of a second; one that hangs must not keep a program from its end.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -40,7 +41,7 @@ impl Client {
     /// it may be called in any case. A process that lives on need not call it. A function that is frozen between two calls goes on with
     /// the next, and may call it before it returns, so that the slots need not wait for that.
     pub async fn finish_healing(&self) {
-        let mut dues = self.inner.healing.dues.0.subscribe();
+        let mut dues = healing(&self.inner).dues.0.subscribe();
         if *dues.borrow_and_update() > 0 {
             // Whatever is not done by then is another process's, after this one's mark.
             let _ = tokio::time::timeout(LONGEST, dues.wait_for(|dues| *dues == 0)).await;

@@ -2,10 +2,11 @@
 //! slots.
 
 use sluice_core::{clear_refusals, note, note_again};
-
-use crate::cache::Entry;
-use crate::client::Inner;
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+
+use crate::heal::wanted::Wanted;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
 
 /// Tries of one note, each planned from the row that the last one found: processes that begin a period at
 /// once fail each other, and a spoiled count takes one try more.
@@ -14,8 +15,8 @@ const TRIES: u32 = 6;
 /// Notes this process, with the callers that were refused since its last note, if any asked since. The reply
 /// tells how many processes want slots, and shows the load row. A note whose reply is lost is sent again, and
 /// may count twice for a period or two.
-pub(super) async fn write(inner: &Inner, entry: &Entry) -> Result<(), StoreError> {
-    let Some(refusals) = entry.wanted.take_asked() else { return Ok(()) };
+pub(super) async fn write(inner: &Inner, entry: &Entry, wanted: &Wanted) -> Result<(), StoreError> {
+    let Some(refusals) = wanted.take_asked() else { return Ok(()) };
     let noted = try_to_write(inner, entry, refusals).await;
     match noted {
         Ok(Some(row)) => {
@@ -26,11 +27,11 @@ pub(super) async fn write(inner: &Inner, entry: &Entry) -> Result<(), StoreError
         }
         // The next note carries them.
         Ok(None) => {
-            entry.wanted.put_back(refusals);
+            wanted.put_back(refusals);
             Ok(())
         }
         Err(error) => {
-            entry.wanted.put_back(refusals);
+            wanted.put_back(refusals);
             Err(error)
         }
     }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use sluice_core::schema::HEAL_KEY;
 use sluice_core::{CLOCK_ERROR, HEAL_EVERY, HealMark, HealProgress, Timestamp, heal_progress, mark, unmark};
-use tokio::time::Instant;
-
-use super::budget::HealBudget;
-use crate::client::Inner;
-use crate::operating::ops;
-use crate::telemetry;
 use sluice_ops::{HealPage, HealedPage, NextPage, ROWS_PER_PAGE};
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use tokio::time::Instant;
+
+use crate::config::heal_budget::HealBudget;
+use crate::heal::healing;
+use crate::lane::inner::Inner;
+use crate::operating::ops;
+use crate::telemetry;
 
 /// All processes that want slots wait for the same instant. They try within so many milliseconds after it,
 /// and most of them find that another has begun its turn.
@@ -59,7 +60,7 @@ impl Turn {
     /// mark in vain: of the processes that want slots, all but one find another's. A mark that is sent again
     /// after a lost reply finds itself.
     pub(super) async fn take(inner: &Inner) -> Result<Option<Self>, StoreError> {
-        inner.healing.table.tried(inner.now(), HEAL_EVERY);
+        healing(inner).table.tried(inner.now(), HEAL_EVERY);
         let row = inner.store.read(HEAL_KEY).await?.unwrap_or_default();
         let (now, began) = (inner.time().await?, Instant::now());
         if read(&row).may_be_made_at(now) > now {
@@ -137,7 +138,7 @@ impl Turn {
         let spent = self.spent;
         let spacing = if goes_on { self.budget.spacing_with_page(spent) } else { self.budget.spacing(spent) };
         let progress = HealProgress { spacing, position, rows };
-        inner.healing.table.tried(self.at, spacing);
+        healing(inner).table.tried(self.at, spacing);
         if progress == self.progress {
             return Ok(true);
         }
@@ -168,6 +169,6 @@ fn leave_to_other(inner: &Inner, row: &Item, now: Timestamp) -> Option<Turn> {
     telemetry::healed("left");
     let left = read(row).may_be_made_at(now).since(now);
     let apart = Duration::from_millis(fastrand::u64(0..APART_MS));
-    inner.healing.table.tried(now, left.max(MOMENT) + apart);
+    healing(inner).table.tried(now, left.max(MOMENT) + apart);
     None
 }

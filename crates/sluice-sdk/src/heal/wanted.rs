@@ -6,9 +6,9 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_core::Timestamp;
 use tokio::sync::Notify;
 
-use super::due::Due;
-use super::{COMES_BACK, LONGEST_RETURN};
-use crate::client::Inner;
+use crate::heal::due::Due;
+use crate::heal::{COMES_BACK, LONGEST_RETURN, healing};
+use crate::lane::inner::Inner;
 
 /// Whether somebody wants slots: of one bucket, or of any.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Wanted {
         }
         let left = state.left(now);
         if left.is_zero() {
-            state.due.get_or_insert_with(|| inner.healing.dues.one());
+            state.due.get_or_insert_with(|| healing(inner).dues.one());
             return Next::Try;
         }
         state.due = None;

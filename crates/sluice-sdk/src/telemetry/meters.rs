@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use ::metrics::{Counter, Histogram, SharedString};
 use parking_lot::Mutex;
+use sluice_table::metric as names;
 use tokio::time::Instant;
 
-use sluice_table::metric as names;
-
-use super::Source;
-use crate::refusal::RetryReason;
-use crate::seldom::Seldom;
+use crate::api::refusal::RetryReason;
+use crate::lazy::Lazy;
+use crate::telemetry::Source;
 
 /// How long handles are kept: so long after it was installed a recorder hears nothing of a busy bucket. Longer
 /// would let a recorder that forgets idle metrics miss more; shorter would register more often.
@@ -32,7 +31,7 @@ pub(crate) struct Handles {
     made_at: Instant,
     label: SharedString,
     granted: [OnceLock<Counter>; Source::ALL.len()],
-    refused: Seldom<Box<[OnceLock<Counter>; RetryReason::ALL.len()]>>,
+    refused: Lazy<Box<[OnceLock<Counter>; RetryReason::ALL.len()]>>,
     acquired_granted: OnceLock<Histogram>,
     acquired_refused: OnceLock<Histogram>,
 }
@@ -76,7 +75,7 @@ impl Handles {
             made_at,
             label,
             granted: array::from_fn(|_| OnceLock::new()),
-            refused: Seldom::default(),
+            refused: Lazy::default(),
             acquired_granted: OnceLock::new(),
             acquired_refused: OnceLock::new(),
         }

@@ -1,0 +1,6 @@
+//! What callers ask and hear: requests, refusals, errors. No I/O.
+
+pub(crate) mod basis;
+pub(crate) mod error;
+pub(crate) mod refusal;
+pub(crate) mod request;

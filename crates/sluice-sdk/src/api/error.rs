@@ -1,0 +1,74 @@
+//! Why an acquire could not be judged.
+
+use sluice_core::{Amount, Cost, Dimension, RowError};
+use sluice_table::StoreError;
+
+use crate::api::request::RequestError;
+
+/// Why an acquire could not be judged.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The request makes no sense, whatever the table holds.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The table has no bucket of this name.
+    #[error(
+        "unknown dimension {dimension}: table {table:?} has no such bucket; declare it with `sluice buckets apply`"
+    )]
+    UnknownDimension {
+        /// The dimension.
+        dimension: Dimension,
+        /// The table that was asked.
+        table: String,
+    },
+    /// No wait will ever do: the call costs more than the bucket can hold.
+    #[error("{dimension} can never grant {cost}: its capacity is {capacity}; lower the cost, or raise the capacity")]
+    NeverSatisfiable {
+        /// The dimension.
+        dimension: Dimension,
+        /// What the call takes.
+        cost: Cost,
+        /// What the bucket holds at most.
+        capacity: Amount,
+    },
+    /// The bucket has more slots than leases fit into its row.
+    #[error(
+        "{dimension} may be held {leases} times at once, and inline leases take {most} at most: use lease rows for it (SLUICE_LEASES=concurrent), or lower its capacity"
+    )]
+    TooLargeForInline {
+        /// The dimension.
+        dimension: Dimension,
+        /// Leases at once: its capacity, divided by what a call takes.
+        leases: u64,
+        /// Leases that one row takes.
+        most: usize,
+    },
+    /// The bucket's row cannot be read.
+    #[error(
+        "the row of {dimension} cannot be read: {source}; mend the attribute, or, where a full bucket does no harm, remove it with `sluice buckets rm` and apply it again"
+    )]
+    CorruptRow {
+        /// The dimension.
+        dimension: Dimension,
+        /// The attribute, and what is wrong with it.
+        source: RowError,
+    },
+    /// The table did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl AcquireError {
+    /// The error as spans name it.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "request",
+            Self::UnknownDimension { .. } => "unknown_dimension",
+            Self::NeverSatisfiable { .. } => "never_satisfiable",
+            Self::TooLargeForInline { .. } => "too_large_for_inline",
+            Self::CorruptRow { .. } => "corrupt_row",
+            Self::Store(_) => "store",
+        }
+    }
+}

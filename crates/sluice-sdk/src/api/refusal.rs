@@ -1,0 +1,122 @@
+//! What a caller is told that gets no grant.
+
+use std::time::Duration;
+
+use sluice_core::{Dimension, Reason, Refusal, Ticket};
+use sluice_table::Backoff;
+
+/// A refusal: how long to wait, and what for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryIn {
+    pub(crate) wait: Duration,
+    pub(crate) dimension: Dimension,
+    pub(crate) reason: RetryReason,
+    ticket: Option<Box<Ticket>>,
+}
+
+/// Why a caller is to come back later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RetryReason {
+    /// A rate bucket has fewer tokens than the call takes; the wait is exact.
+    Exhausted,
+    /// Every slot of a concurrency bucket is held. The wait is what those who wait in this process and this caller would take at the
+    /// rate at which slots came free of late, as sweeps measured it: 50 ms at least and 30 s at most. A process knows that rate where it has read the
+    /// bucket's load row, for self-healing or for admission; else the wait is a guess of a second. The end of an inline lease is
+    /// told where it comes sooner.
+    NoFreeSlot,
+    /// The vendor asked for a pause.
+    CoolingDown,
+    /// Other writers were faster in every try. Says nothing about the quota.
+    Contended,
+}
+
+impl From<Reason> for RetryReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::NoFreeSlot => Self::NoFreeSlot,
+            Reason::CoolingDown => Self::CoolingDown,
+            _ => Self::Exhausted,
+        }
+    }
+}
+
+impl RetryReason {
+    pub(crate) const ALL: [Self; 4] = [Self::Exhausted, Self::NoFreeSlot, Self::CoolingDown, Self::Contended];
+
+    /// Whether the wait that is told ends it for certain, and nothing else does.
+    pub(crate) const fn is_over_in_time(self) -> bool {
+        matches!(self, Self::Exhausted | Self::CoolingDown)
+    }
+
+    /// The reason as logs and metrics name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::NoFreeSlot => "no_free_slot",
+            Self::CoolingDown => "cooling_down",
+            Self::Contended => "contended",
+        }
+    }
+}
+
+impl RetryIn {
+    pub(crate) const fn new(wait: Duration, dimension: Dimension, reason: RetryReason) -> Self {
+        Self { wait, dimension, reason, ticket: None }
+    }
+
+    /// The same with a ticket, if there is one.
+    pub(crate) fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
+        self.ticket = ticket.map(Box::new);
+        self
+    }
+
+    /// How long to wait from now.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// The dimension that causes the longest wait.
+    #[must_use]
+    pub const fn dimension(&self) -> &Dimension {
+        &self.dimension
+    }
+
+    /// Why.
+    #[must_use]
+    pub const fn reason(&self) -> RetryReason {
+        self.reason
+    }
+
+    /// The start that was booked, to be carried along and redeemed after the wait ([`Client::redeem`](crate::Client::redeem)): for a
+    /// request with [`ticket_within`](crate::Request::ticket_within), and for a ticket that was redeemed too early. A ticket that is
+    /// never redeemed wastes its tokens, which refill.
+    #[must_use]
+    pub fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_deref()
+    }
+}
+
+impl std::fmt::Display for RetryIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { wait, dimension, reason, ticket: _ } = self;
+        write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
+    }
+}
+
+/// A refusal of `dimension`, as core says it.
+pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
+    RetryIn::new(refusal.wait, dimension.clone(), refusal.reason.into())
+}
+
+/// Other writers were faster in every try.
+pub(crate) fn contended(dimension: &Dimension) -> RetryIn {
+    RetryIn::new(Backoff::DEFAULT.cap(), dimension.clone(), RetryReason::Contended)
+}
+
+/// The refusal that is told for several: the longest wait, and who causes it.
+pub(crate) fn longest(refusals: impl IntoIterator<Item = RetryIn>) -> Option<RetryIn> {
+    refusals.into_iter().max_by_key(|retry| retry.wait)
+}

@@ -1,0 +1,20 @@
+//! How a reading of a bucket that was not known failed, for those who waited for it.
+
+use tokio::time::Instant;
+
+use crate::api::error::AcquireError;
+
+/// How the last such reading failed, and when: those who waited for it meanwhile share the failure.
+#[derive(Debug, Default)]
+pub(crate) struct FirstRead(Option<Box<(Instant, AcquireError)>>);
+
+impl FirstRead {
+    /// The failure, if it is younger than `came`.
+    pub(crate) fn failure_since(&self, came: Instant) -> Option<AcquireError> {
+        self.0.as_ref().filter(|failure| failure.0 > came).map(|failure| failure.1.clone())
+    }
+
+    pub(crate) fn failed(&mut self, error: &AcquireError) {
+        self.0 = Some(Box::new((Instant::now(), error.clone())));
+    }
+}

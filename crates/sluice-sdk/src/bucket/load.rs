@@ -1,0 +1,80 @@
+//! What the process knows of the load of a concurrency bucket: its load row as last seen, and who waits here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sluice_core::{Amount, Load, Timestamp};
+use tokio::time::Instant;
+
+/// A crowd that was seen longer ago says nothing: two notes of this process have failed since.
+const CROWD_KNOWN_FOR: Duration = Duration::from_secs(20);
+
+/// The load of one bucket, as far as the process knows.
+#[derive(Debug, Default)]
+pub(crate) struct LoadSeen {
+    row: Mutex<Option<(Arc<Load>, Timestamp)>>,
+    /// What those want who wait in this process, in millionths.
+    waiting: AtomicI64,
+    /// How many processes wanted slots, as this one's last note found, and when.
+    crowd: Mutex<Option<(u32, Instant)>>,
+}
+
+impl LoadSeen {
+    /// The load row as seen within `span`.
+    pub(crate) fn within(&self, span: Duration, now: Timestamp) -> Option<Arc<Load>> {
+        let seen = self.row.lock();
+        let (load, seen_at) = seen.as_ref()?;
+        (now.since(*seen_at) <= span).then(|| Arc::clone(load))
+    }
+
+    /// The load row as last seen, however long ago.
+    pub(crate) fn last(&self) -> Option<Arc<Load>> {
+        let seen = self.row.lock();
+        seen.as_ref().map(|(load, _)| Arc::clone(load))
+    }
+
+    /// How many processes of the fleet wait for slots of the bucket, or were refused of late, this one among them. `None` if this
+    /// process has not noted itself within [`CROWD_KNOWN_FOR`], as with `SLUICE_SELF_HEAL=off` or without the right to.
+    pub(crate) fn crowd(&self) -> Option<u32> {
+        let (crowd, at) = (*self.crowd.lock())?;
+        (at.elapsed() <= CROWD_KNOWN_FOR).then_some(crowd)
+    }
+
+    /// Takes in the crowd that a note of this process found.
+    pub(crate) fn saw_crowd(&self, crowd: u32) {
+        *self.crowd.lock() = Some((crowd, Instant::now()));
+    }
+
+    /// What those want who wait in this process.
+    pub(crate) fn waiting(&self) -> Amount {
+        Amount::from_micros(self.waiting.load(Ordering::Relaxed).max(0))
+    }
+
+    /// Takes in the load row as a reply showed it.
+    pub(crate) fn saw(&self, load: Arc<Load>, now: Timestamp) {
+        *self.row.lock() = Some((load, now));
+    }
+
+    /// Those who wait in this process want so much more, or less.
+    pub(crate) fn wants(&self, change: Amount) {
+        self.waiting.fetch_add(change.micros(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_that_was_seen_long_ago_is_not_known() {
+        let load = LoadSeen::default();
+        assert_eq!(load.crowd(), None);
+        load.saw_crowd(7);
+        tokio::time::advance(CROWD_KNOWN_FOR).await;
+        assert_eq!(load.crowd(), Some(7));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(load.crowd(), None);
+    }
+}

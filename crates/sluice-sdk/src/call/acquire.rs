@@ -1,0 +1,99 @@
+//! Acquire: take what a call needs, or say when to come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
+
+use crate::api::error::AcquireError;
+use crate::api::request::Request;
+use crate::call::{counted, ticket};
+use crate::client::Client;
+use crate::grant::Grant;
+use crate::grant::outcome::Outcome;
+use crate::lane::round::longest_attempt;
+use crate::lane::terms::Terms;
+use crate::lane::{attempt, prefetch};
+use crate::telemetry::span;
+
+impl Client {
+    /// Takes what `request` names from all of its buckets, or from none; never waits for quota.
+    ///
+    /// One dimension of a rate limit is one conditional write, shared by all callers of the process that ask meanwhile; several
+    /// dimensions are written in parallel, and what was granted is given back if any refuses. With a concurrency limit among
+    /// them it is one transaction. A refusal that the process remembers costs no request.
+    ///
+    /// Takes at most twice the time of a request (4.2 s) while DynamoDB does not answer: the writes that are under way, and its own. With
+    /// several dimensions of which one answers, a second comes on top, for the return of what was granted. With
+    /// [`ticket_within`](Request::ticket_within) and a start to book it may take two requests more, for the ticket's row. If every try is answered late
+    /// and with a conflict, it takes at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read, a
+    /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
+    pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
+        let (inner, request, began) = (&self.inner, request.into(), Instant::now());
+        let span = span::acquire(request.dimensions());
+        let terms = Terms::at_once(inner.config.lease_ttl);
+        let known = request.only().filter(|_| request.ticket_within.is_none());
+        let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
+        let answer = match (known, request.ticket_within) {
+            (Some((entry, cost)), _) => match prefetch::take(inner, &entry, cost) {
+                Some(part) => {
+                    let grant = Grant::from_stock(Arc::clone(inner), part);
+                    counted::granted_from_stock(&entry, began, grant.start_at());
+                    let answer = Ok(Outcome::Granted(grant));
+                    answered(&span, &answer);
+                    return answer;
+                }
+                None => {
+                    let taken = attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await;
+                    taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
+                }
+            },
+            (None, None) => {
+                let taken = attempt::submit(inner, &request.parse()?, terms).instrument(span.clone()).await;
+                taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
+            }
+            // On the heap: a request that asks for none pays nothing for it.
+            (None, Some(within)) => {
+                Box::pin(ticket::book(inner, request.parse()?, within)).instrument(span.clone()).await
+            }
+        };
+        counted::acquired(inner, began, &answer);
+        answered(&span, &answer);
+        answer
+    }
+}
+
+impl Client {
+    /// The longest that [`acquire`](Self::acquire) keeps its caller, whatever hangs: 35.2 s with three retries, and as a rule the time of
+    /// one request.
+    ///
+    /// With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...` (each attempt of 1 s, and the pauses between them), it is
+    /// `attempt + request` for buckets that are not known yet, twice `1 s + attempt + 3 * request` (a write of callers who came before, and its own
+    /// tries), and 1 s for the return of what other dimensions had granted. Each write of the same process that succeeds for callers
+    /// who came before comes on top, and a request each time that this machine's clock is set meanwhile.
+    #[must_use]
+    pub fn longest_acquire(&self) -> Duration {
+        longest_attempt(&self.inner)
+    }
+}
+
+/// Notes the answer to an acquire.
+fn answered(span: &Span, answer: &Result<Outcome, AcquireError>) {
+    if span.is_disabled() {
+        return;
+    }
+    match answer {
+        Ok(Outcome::Granted(_)) => span.record("sluice.outcome", "granted"),
+        Ok(Outcome::RetryIn(retry)) => span
+            .record("sluice.outcome", retry.reason().as_str())
+            .record("sluice.refused_by", retry.dimension().as_str()),
+        Err(error) => span
+            .record("sluice.outcome", "error")
+            .record("error.type", error.as_str())
+            .record("otel.status_code", "ERROR"),
+    };
+}

@@ -1,0 +1,95 @@
+//! What metrics and spans cost a grant, measured. `sluice-table` measures what they cost its request.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
+use sluice_ops::Released;
+use tokio::time::Instant;
+
+use crate::api::request::Request;
+use crate::call::counted::{granted_from_stock, granted_in};
+use crate::lane::buckets::Cache;
+use crate::lane::entry::Entry;
+use crate::lane::release::name_of;
+use crate::telemetry;
+use crate::telemetry::{Source, span};
+
+/// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.
+const MOST_NANOS: u128 = 150;
+const GRANTS: u32 = 50_000;
+
+fn entry(now: Timestamp) -> Arc<Entry> {
+    let capacity = Amount::from_tokens(1_000);
+    let rate = Rate::per(capacity, std::time::Duration::from_secs(60)).unwrap();
+    let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
+    let dimension = Dimension::new("openai#rpm").unwrap();
+    let entry = Cache::default().entry(&dimension, || now);
+    entry.saw(Arc::new(Bucket::full(dimension, limit, now)), now);
+    entry
+}
+
+/// The shortest of two hundred runs, in nanoseconds a turn: other processes are seldom at work in all of them.
+fn shortest(turn: impl Fn(Timestamp)) -> u128 {
+    let start = Timestamp::from_secs(1_709_550_000);
+    let run = |_| {
+        let begun = std::time::Instant::now();
+        // A turn each microsecond: handles are made again as often as they would be.
+        (0..GRANTS).for_each(|n| turn(Timestamp::from_micros(start.micros() + i64::from(n))));
+        begun.elapsed().as_nanos() / u128::from(GRANTS)
+    };
+    (0..200).map(run).min().unwrap()
+}
+
+fn assert_little(what: &str, nanos: u128) {
+    println!("{what}, no recorder, no subscriber: {nanos} ns");
+    // Without optimisation it says nothing.
+    assert!(cfg!(debug_assertions) || nanos < MOST_NANOS, "{what}: {nanos} ns");
+}
+
+/// All that `Client::acquire` does for a grant out of stock besides granting it: two readings of the clock, a counter and a
+/// histogram by handles that are kept, and a span that nobody wants. `docs/metrics.md` tells how it is run.
+#[test]
+#[ignore = "a measurement: optimised, with --nocapture"]
+fn a_grant_from_stock_pays_little_where_nobody_listens() {
+    let entry = entry(Timestamp::from_secs(1_709_550_000));
+    let request = Request::from("openai#rpm");
+    let nanos = shortest(|now| {
+        let began = Instant::now();
+        let span = span::acquire(black_box(&request).dimensions());
+        granted_from_stock(black_box(&entry), began, now);
+        drop(black_box(span));
+    });
+    assert_little("metrics and span of a grant from stock", nanos);
+}
+
+/// All that one acquire by the table counts, but for its request.
+#[test]
+#[ignore = "a measurement: optimised, with --nocapture"]
+fn a_grant_by_the_table_pays_little_where_nobody_listens() {
+    let entry = entry(Timestamp::from_secs(1_709_550_000));
+    let request = Request::from("openai#rpm");
+    let nanos = shortest(|now| {
+        let began = Instant::now();
+        let span = span::acquire(black_box(&request).dimensions());
+        granted_in(black_box(&entry), Source::Table, (began, Instant::now()), || now);
+        drop(black_box(span));
+    });
+    assert_little("metrics and span of a grant by the table", nanos);
+}
+
+/// All that its release counts, but for its request.
+#[test]
+#[ignore = "a measurement: optimised, with --nocapture"]
+fn a_release_pays_little_where_nobody_listens() {
+    let entry = entry(Timestamp::from_secs(1_709_550_000));
+    let request = Request::from("openai#rpm");
+    let given_back: Result<Released, ()> = Ok(Released::GivenBack);
+    let nanos = shortest(|_| {
+        // Its own span, which takes a grant, is as this one where nobody wants it.
+        let span = span::acquire(black_box(&request).dimensions());
+        telemetry::released(black_box(&entry).label(), name_of(&given_back));
+        drop(black_box(span));
+    });
+    assert_little("metrics and span of a release", nanos);
+}

@@ -1,0 +1,330 @@
+//! Slots: book a start, wait for it, run the call, and give back what it held however that ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sluice_core::{Amount, Dimension, Timestamp};
+use sluice_table::LONGEST_SETTING;
+use sluice_vendors::Headers;
+use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, Span};
+
+use crate::api::basis::Basis;
+use crate::api::error::AcquireError;
+use crate::api::refusal::RetryIn;
+use crate::api::request::{Quantity, Request};
+use crate::call::counted;
+use crate::client::Client;
+use crate::grant::{Grant, Holding};
+use crate::lane::inner::Inner;
+use crate::lane::part::Hold;
+use crate::lane::settle;
+use crate::lane::settle::SettleError;
+use crate::lane::terms::LeaseTerm;
+use crate::telemetry::span;
+use crate::vendor::observe;
+use crate::vendor::observe::{Mark, Observed};
+
+mod wait;
+
+use crate::call::slot::wait::Waiting;
+
+/// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
+const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// A wait that ends by itself at the timeout gets this long to say why.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Why a slot did not end with its closure's value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SlotError<E> {
+    /// No start could be had within the wait; the closure did not run.
+    #[error("no slot within the wait: {0}")]
+    Refused(RetryIn),
+    /// The closure was still running at the timeout, or DynamoDB had not answered by then. It was cancelled, or did not run;
+    /// what it held is given back.
+    #[error("the slot timed out after {} s: what it held is given back", .0.as_secs_f64())]
+    SlotTimeout(Duration),
+    /// The table, or the request.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The closure failed.
+    #[error(transparent)]
+    Call(E),
+}
+
+/// A slot that is about to be asked for: see [`Client::slot`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `run`"]
+pub struct SlotBuilder {
+    client: Client,
+    request: Request<'static>,
+    timeout: Duration,
+    max_wait: Option<Duration>,
+    holding: Holding,
+}
+
+/// What a closure can learn of the slot that it runs in. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    start_at: Timestamp,
+    acquiring: Duration,
+    deadline: Option<Instant>,
+    basis: Basis,
+    lease_lost: Arc<AtomicBool>,
+    inner: Arc<Inner>,
+    marks: Vec<Mark>,
+    /// The concurrency limits that it holds slots of.
+    slots: Vec<Dimension>,
+    /// What the call used, to be settled at its end.
+    used: Mutex<Vec<(Dimension, Amount)>>,
+}
+
+impl Slot {
+    /// Says what the call really used of `dimension`. It is settled when the closure has ended, or timed out: see
+    /// [`Grant::settle`](crate::Grant::settle). Said again, the last word counts. Where the future of `run` is dropped, tokens stay
+    /// as they were taken.
+    ///
+    /// # Errors
+    /// [`SettleError`]: a dimension that the slot does not hold, or of concurrency; a number below zero.
+    pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), SettleError> {
+        let used = settle::parse(dimension, &used.into())?;
+        if self.state.basis != Basis::Table {
+            return Ok(());
+        }
+        if let Some(slots) = self.state.slots.iter().find(|slots| slots.as_str() == dimension) {
+            return Err(SettleError::Concurrency(slots.clone()));
+        }
+        let mark = self.mark(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        self.state.used.lock().push((mark.dimension.clone(), used));
+        Ok(())
+    }
+
+    /// Takes in the rate-limit headers of the reply to this call: see [`Client::observe`]. An error is trouble of the limiter; do not
+    /// let it fail a call that was made.
+    ///
+    /// Takes at most as long as [`Client::observe`].
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
+    pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
+        observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await
+    }
+
+    fn mark(&self, dimension: &str) -> Option<&Mark> {
+        self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension)
+    }
+
+    /// How long DynamoDB took over it: the time of the requests, without the waits in line and for the start.
+    #[must_use]
+    pub fn acquiring(&self) -> Duration {
+        self.state.acquiring
+    }
+
+    /// When the call was allowed to start: not before any of its limits let it.
+    #[must_use]
+    pub fn start_at(&self) -> Timestamp {
+        self.state.start_at
+    }
+
+    /// When the rate limit `dimension` alone let it start, by this process's clock: the booked start, or without a wait the moment at
+    /// which its write was planned, before DynamoDB's reply. The bucket's bound holds for these. `None` for a limit that the slot was
+    /// not asked for, one of concurrency, and what was granted while DynamoDB was out.
+    #[must_use]
+    pub fn start_in(&self, dimension: &str) -> Option<Timestamp> {
+        self.mark(dimension).map(|mark| mark.start)
+    }
+
+    /// What is left of the timeout; `None` where the slot may be held as long as it takes.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.state.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether the table stands behind it.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        self.state.basis
+    }
+
+    /// Whether the lease ended under the running closure, so that its slot may be in use twice. The closure is not stopped for
+    /// that: a failure of the limiter must not kill healthy work.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.state.lease_lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Client {
+    /// A slot in the dimensions of `request`: [`SlotBuilder::run`] waits for its start and runs a closure in it.
+    pub fn slot<'a>(&self, request: impl Into<Request<'a>>) -> SlotBuilder {
+        SlotBuilder {
+            client: self.clone(),
+            request: request.into().into_owned(),
+            timeout: self.inner.config.slot_timeout,
+            max_wait: None,
+            holding: Holding::WithinTimeout,
+        }
+    }
+}
+
+impl SlotBuilder {
+    /// What the call takes from `dimension`, where it is not the bucket's `cost_per_call`.
+    pub fn cost(mut self, dimension: impl Into<String>, cost: impl Into<Quantity>) -> Self {
+        self.request = self.request.cost(dimension.into(), cost);
+        self
+    }
+
+    /// How long waiting and running may take together; `SLUICE_DEFAULT_SLOT_TIMEOUT` by default. In a Lambda, keep it 5 s
+    /// under the function's own timeout, so that the release still runs.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long the start may be away; the whole timeout by default. A shorter wait leaves more of the timeout to the call,
+    /// and refuses sooner.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Lets the closure run as long as it takes: the timeout bounds the wait alone, and the lease is renewed while it runs.
+    pub fn hold_until_done(mut self) -> Self {
+        self.holding = Holding::Renewed;
+        self
+    }
+
+    /// Waits for the start, runs `call`, and gives back what it held: after success, error, panic, timeout, and when this
+    /// future is dropped.
+    ///
+    /// Concurrency slots are taken first, in the order of asking within the process, and kept while a start is booked on the
+    /// rate limits: their tokens are taken last, so that none is kept for long before it is used.
+    ///
+    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check of it fails, a stream breaks off)
+    /// should have said [`Slot::used`] before: of a failed call the tokens go back, as by [`Grant::failed`](crate::Grant::failed),
+    /// and a vendor that counted them would be called above its limit. What was said counts, however the closure ends.
+    ///
+    /// Takes at most its timeout and 0.25 s until the closure begins, and 3 s after it has ended.
+    ///
+    /// # Errors
+    /// [`SlotError::Refused`] where no start is to be had within the wait, [`SlotError::SlotTimeout`] where the call outlasts
+    /// the timeout, [`SlotError::Call`] with the closure's own error. A release that fails is logged and no error: the sweep
+    /// gives the slot back.
+    pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
+        let span = span::slot(self.request.dimensions());
+        let inner = Arc::clone(&self.client.inner);
+        let ran = self.run_within(&span, call).instrument(span.clone()).await;
+        span.record("sluice.outcome", name_of(&ran));
+        if let Err(SlotError::Refused(retry)) = &ran {
+            span.record("sluice.refused_by", retry.dimension().as_str());
+            counted::refused(&inner, retry);
+        }
+        ran
+    }
+
+    async fn run_within<T, E>(
+        self,
+        span: &Span,
+        call: impl AsyncFnOnce(Slot) -> Result<T, E>,
+    ) -> Result<T, SlotError<E>> {
+        let asked_at = Instant::now();
+        let timeout = self.timeout.min(LONGEST_SETTING);
+        let deadline = asked_at + timeout;
+        let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
+        let asks = self.request.parse().map_err(AcquireError::from)?;
+        let asked: Vec<Dimension> = asks.iter().map(|ask| ask.dimension.clone()).collect();
+        let lease = LeaseTerm {
+            at_least: self.client.inner.config.lease_ttl,
+            until: (self.holding == Holding::WithinTimeout).then_some(deadline + LEASE_MARGIN),
+        };
+        let lease_lost = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting::new(&self.client.inner, until, lease, self.holding, &lease_lost);
+        // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
+        let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
+            counted::slot_timed_out(&self.client.inner, &asked);
+            return Err(SlotError::SlotTimeout(self.timeout));
+        };
+        let mut grant = match start? {
+            Ok(grant) => grant,
+            Err(retry) => return Err(SlotError::Refused(retry)),
+        };
+        let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            // Too late to begin: no call is made that would be cut off at once.
+            grant.give_back_unused();
+            counted::slot_timed_out(&self.client.inner, &asked);
+            return Err(SlotError::SlotTimeout(self.timeout));
+        }
+        counted::granted(&self.client.inner, &grant, None);
+        counted::waited(&grant, asked_at.elapsed());
+        span.record("sluice.waited_ms", millis(asked_at.elapsed()));
+        let state = Arc::new(State {
+            start_at: grant.start_at(),
+            acquiring: waiting.acquiring(),
+            deadline,
+            basis: grant.basis(),
+            lease_lost: Arc::clone(&lease_lost),
+            inner: Arc::clone(&self.client.inner),
+            marks: grant.parts().iter().filter_map(Mark::of).collect(),
+            slots: slots_of(&grant),
+            used: Mutex::default(),
+        });
+        let called = tokio::select! {
+            biased;
+            called = call(Slot { state: Arc::clone(&state) }) => Some(called),
+            () = timed_out(deadline) => None,
+            () = grant.keep_alive(self.holding, &lease_lost) => None,
+        };
+        let names = grant.names();
+        let used = std::mem::take(&mut *state.used.lock());
+        used.iter().for_each(|(dimension, used)| grant.charge(dimension.as_str(), *used));
+        if matches!(called, Some(Err(_))) {
+            grant.charge_failure();
+        }
+        grant.release_in_time().await;
+        match called {
+            Some(called) => called.map_err(SlotError::Call),
+            None => {
+                counted::slot_timed_out(&self.client.inner, &asked);
+                tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = self.timeout.as_millis());
+                Err(SlotError::SlotTimeout(self.timeout))
+            }
+        }
+    }
+}
+
+/// The end of a slot as spans name it.
+const fn name_of<T, E>(ran: &Result<T, SlotError<E>>) -> &'static str {
+    match ran {
+        Ok(_) => "ok",
+        Err(SlotError::Refused(_)) => "refused",
+        Err(SlotError::SlotTimeout(_)) => "timeout",
+        Err(SlotError::Acquire(_)) => "error",
+        Err(SlotError::Call(_)) => "call_failed",
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn slots_of(grant: &Grant) -> Vec<Dimension> {
+    let slots = grant.parts().iter().filter(|part| matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)));
+    slots.map(|part| part.entry.dimension.clone()).collect()
+}
+
+async fn timed_out(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,231 @@
+//! Waiting for a start: first for slots, in line; then for tokens, booked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::{RetryIn, RetryReason};
+use crate::api::request::{Ask, RequestError};
+use crate::config::OnUnavailable;
+use crate::grant::outcome::Outcome;
+use crate::grant::{Grant, Holding, Uncalled};
+use crate::lane::attempt;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::in_parallel;
+use crate::lane::part::Part;
+use crate::lane::reading::known_since;
+use crate::lane::release::give_back_unused;
+use crate::lane::setback::Setback;
+use crate::lane::terms::{LeaseTerm, Terms};
+use crate::lane::wants::wants_in_line;
+
+/// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken again when the call
+/// can be made: kept until then, they could come in a burst that the vendor does not allow.
+const KEPT_AT_MOST: Duration = Duration::from_millis(50);
+
+/// A caller whose start was further away than this looks at the bucket again, for a cool-down that another process set meanwhile.
+/// Smaller hears of it sooner, and reads more.
+const HEARD_WITHIN: Duration = Duration::from_millis(250);
+
+/// How long that may hold up a start: a read takes a fifth of it.
+const LOOK_AT_MOST: Duration = Duration::from_millis(50);
+
+/// One caller that waits.
+pub(super) struct Waiting<'a> {
+    inner: &'a Arc<Inner>,
+    until: Instant,
+    lease: LeaseTerm,
+    holding: Holding,
+    lease_lost: &'a AtomicBool,
+    acquiring: Mutex<Duration>,
+}
+
+/// What was waited for, or the refusal that says why it is not to be had in time.
+type Waited<T> = Result<Result<T, RetryIn>, AcquireError>;
+
+impl<'a> Waiting<'a> {
+    /// Waits until `until` at most; a lease lasts as `lease` says.
+    pub(super) const fn new(
+        inner: &'a Arc<Inner>,
+        until: Instant,
+        lease: LeaseTerm,
+        holding: Holding,
+        lease_lost: &'a AtomicBool,
+    ) -> Self {
+        Self { inner, until, lease, holding, lease_lost, acquiring: Mutex::new(Duration::ZERO) }
+    }
+
+    /// Time spent in requests so far.
+    pub(super) fn acquiring(&self) -> Duration {
+        *self.acquiring.lock()
+    }
+
+    /// A grant of all `asks` whose start is reached.
+    pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Waited<Grant> {
+        let (slots, tokens) = match self.slots_and_tokens(asks).await? {
+            Ok(asks) => asks,
+            Err(retry) => return Ok(Err(retry)),
+        };
+        loop {
+            self.lease_lost.store(false, Ordering::Relaxed);
+            let mut held = Uncalled::default();
+            if !slots.is_empty() {
+                match self.in_line(&slots).await? {
+                    Ok(grant) => held.join(grant),
+                    Err(retry) => return Ok(Err(retry)),
+                }
+            }
+            let booked = tokio::select! {
+                biased;
+                booked = self.book(tokens.clone()) => booked?,
+                () = held.keep_alive(self.holding, self.lease_lost) => Ok(None),
+            };
+            match booked {
+                Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
+                Err(retry) => {
+                    held.cancel().await;
+                    return Ok(Err(retry));
+                }
+            }
+            if !self.lease_lost.load(Ordering::Relaxed) {
+                sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
+                match self.cooling_down(&held).await {
+                    None => return held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant))),
+                    Some(retry) => {
+                        held.cancel().await;
+                        if retry.wait > self.left() {
+                            return Ok(Err(retry));
+                        }
+                        sleep(retry.wait).await;
+                        continue;
+                    }
+                }
+            }
+            // The slot went to someone else before the call began, as after a long freeze: start again.
+            held.cancel().await;
+        }
+    }
+
+    /// Whether the vendor asked for a pause since the start was booked. What this process has heard is heeded at once; after a long
+    /// wait the rows are read, side by side, that no reply has shown of late. Where that takes too long, or fails, the call is made:
+    /// trouble of the limiter must not keep it.
+    async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
+        let entries = held.entries();
+        if held.booked_wait() > HEARD_WITHIN {
+            let look = |entry: &Arc<Entry>| {
+                let (inner, entry) = (Arc::clone(self.inner), Arc::clone(entry));
+                async move { timeout(LOOK_AT_MOST, known_since(&inner, &entry, HEARD_WITHIN)).await }
+            };
+            let _ = in_parallel(entries.iter().map(look).collect()).await;
+        }
+        let now = self.inner.now();
+        let blocked = |entry: &Arc<Entry>| {
+            let until = entry.reading()?.bucket.blocked_until().filter(|until| *until > now)?;
+            Some(RetryIn::new(until.since(now), entry.dimension.clone(), RetryReason::CoolingDown))
+        };
+        entries.iter().filter_map(blocked).max_by_key(|retry| retry.wait)
+    }
+
+    /// Tells the asks for slots from those for tokens. While an outage is answered locally, what is not known is taken for tokens.
+    async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Waited<(Vec<Ask>, Vec<Ask>)> {
+        let concurrent: Vec<bool> = match wants_in_line(self.inner, &asks, self.terms(Duration::ZERO)).await {
+            Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
+            Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => vec![false; asks.len()],
+            Err(setback) => return setback.told().map(Err),
+        };
+        let (slots, tokens): (Vec<_>, Vec<_>) = asks.into_iter().zip(concurrent).partition(|(_, slot)| *slot);
+        let asks = |pairs: Vec<(Ask, bool)>| pairs.into_iter().map(|(ask, _)| ask).collect();
+        Ok(Ok((asks(slots), asks(tokens))))
+    }
+
+    /// Takes slots, waiting in the lane for them: first in, first out.
+    async fn in_line(&self, asks: &[Ask]) -> Waited<Grant> {
+        Ok(match self.ask(asks, Duration::ZERO).await? {
+            Outcome::Granted(grant) => Ok(grant),
+            Outcome::RetryIn(retry) => Err(retry),
+        })
+    }
+
+    /// Books tokens and sleeps until their start. Of several dimensions the one with the longest wait is booked first and
+    /// the others when it starts, so that no tokens lie unused for long.
+    async fn book(&self, mut asks: Vec<Ask>) -> Waited<Option<Grant>> {
+        let mut held = Uncalled::default();
+        let mut gave_back_early = false;
+        while !asks.is_empty() {
+            let batch = self.next_batch(&asks);
+            // A lease that is written with a booking must outlast the wait for its start.
+            match self.ask(&batch, self.left()).await? {
+                Outcome::Granted(grant) => {
+                    asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
+                    held.join(grant);
+                    // Once: two dimensions whose queues both grow would else send a call from one end to the other for ever.
+                    if !gave_back_early {
+                        let again = self.give_back_early(&mut held).await;
+                        gave_back_early = !again.is_empty();
+                        asks.extend(again);
+                    }
+                    sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
+                }
+                Outcome::RetryIn(retry) => {
+                    asks.extend(held.asks());
+                    held.cancel().await;
+                    let passes = matches!(retry.reason, RetryReason::CoolingDown | RetryReason::Contended);
+                    if !passes || retry.wait > self.left() || self.left().is_zero() {
+                        return Ok(Err(retry));
+                    }
+                    sleep(retry.wait).await;
+                }
+            }
+        }
+        Ok(Ok(held.take()))
+    }
+
+    /// All of them where none has to wait, as far as is known; else the one with the longest wait.
+    fn next_batch(&self, asks: &[Ask]) -> Vec<Ask> {
+        let now = self.inner.now();
+        let wait = |ask: &Ask| {
+            let reading = self.inner.entry(&ask.dimension).reading()?;
+            let cost = ask.cost_or(reading.bucket.limit().cost_per_call());
+            reading.bucket.reaches(cost.amount()).map(|at| at.since(now)).filter(|wait| !wait.is_zero())
+        };
+        let longest = asks.iter().max_by_key(|ask| wait(ask)).filter(|ask| wait(ask).is_some());
+        longest.map_or_else(|| asks.to_vec(), |ask| vec![ask.clone()])
+    }
+
+    /// Gives back what would lie unused until the latest start, and returns its asks.
+    async fn give_back_early(&self, held: &mut Uncalled) -> Vec<Ask> {
+        let early = held.split_earlier_than(KEPT_AT_MOST);
+        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
+        let again = early.iter().map(ask).collect();
+        // On its own task: dropped here, it is still given back.
+        let inner = Arc::clone(self.inner);
+        let _ = tokio::spawn(async move { give_back_unused(&inner, early).await }).await;
+        again
+    }
+
+    /// Asks for a grant whose leases last `longer`.
+    async fn ask(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
+        let terms = self.terms(longer);
+        let taken = attempt::submit(self.inner, asks, terms).await;
+        let answer = taken.map(|taken| Outcome::of(self.inner, taken, terms.lease.length()));
+        if let Ok(Outcome::Granted(grant)) = &answer {
+            *self.acquiring.lock() += grant.acquiring();
+        }
+        answer
+    }
+
+    fn terms(&self, longer: Duration) -> Terms {
+        let LeaseTerm { at_least, until } = self.lease;
+        let lease = LeaseTerm { at_least: at_least + longer, until: until.map(|until| until + longer) };
+        Terms { until: Some(self.until), stays: true, lease }
+    }
+
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+}

@@ -1,0 +1,225 @@
+//! Streams: a reply that comes in pieces keeps its grant until its end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use futures_core::{Stream, TryStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::api::request::Quantity;
+use crate::grant::{Grant, Holding};
+use crate::lane::settle;
+
+/// A vendor's reply in pieces, and the grant that it was asked for under: see [`Grant::stream`].
+#[must_use = "a stream does nothing before it is read; dropped, it gives back what it held"]
+pub struct GrantedStream<S: TryStream> {
+    /// `None` when it has ended.
+    reply: Option<Pin<Box<S>>>,
+    meters: Vec<Meter<S::Ok>>,
+    /// Holds the grant, renews it, and gives it back when told of the end: a task of its own, for readers that take their time
+    /// over a piece, and for those that go away. `None` when that is done.
+    holding: Option<JoinHandle<()>>,
+    tell: Option<oneshot::Sender<End>>,
+    /// Kept back until the grant is given back.
+    error: Option<S::Error>,
+    /// Whether a piece came, so that the vendor has worked.
+    has_begun: bool,
+    lease_lost: Arc<AtomicBool>,
+}
+
+/// Who knows what the call used of one dimension, and its last word.
+struct Meter<T> {
+    dimension: String,
+    read: Read<T>,
+    said: Option<Quantity>,
+}
+
+type Read<T> = Box<dyn FnMut(&T) -> Option<Quantity> + Send>;
+
+/// How a stream ended.
+struct End {
+    call: Call,
+    used: Vec<(String, Quantity)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// It is over, nobody reads on, or it broke off in the middle.
+    Made,
+    /// Before its first piece.
+    Failed,
+}
+
+impl Grant {
+    /// Keeps the grant until `reply`, which the vendor sends in pieces, has ended. [`GrantedStream::used`] says where in the pieces
+    /// the vendor tells what the call used.
+    ///
+    /// ```
+    /// use futures_util::{Stream, TryStreamExt as _};
+    /// use sluice_sdk::Grant;
+    ///
+    /// struct Piece { text: String, usage: Option<Usage> }
+    /// struct Usage { total_tokens: u64 }
+    ///
+    /// async fn read(
+    ///     grant: Grant,
+    ///     reply: impl Stream<Item = Result<Piece, std::io::Error>>,
+    /// ) -> Result<String, std::io::Error> {
+    ///     let mut reply = grant
+    ///         .stream(reply)
+    ///         .used("openai#tpm", |piece| piece.usage.as_ref().map(|usage| usage.total_tokens));
+    ///     let mut text = String::new();
+    ///     while let Some(piece) = reply.try_next().await? {
+    ///         text += &piece.text;
+    ///     }
+    ///     Ok(text)
+    /// }
+    /// ```
+    ///
+    /// Meanwhile its leases are renewed at half of their time, as by
+    /// [`SlotBuilder::hold_until_done`](crate::SlotBuilder::hold_until_done). However it ends, what the call used is settled and
+    /// what it held is given back:
+    ///
+    /// - At the end of `reply`, before `None` is returned; within 3 s, after which it goes on by itself.
+    /// - At its first error, before the error is returned. `reply` is dropped, and nothing comes after the error: a slot that is
+    ///   given back should not be in use. Where no piece came before, the call ends as by [`Grant::failed`]; else the vendor has
+    ///   been at work, and tokens of a dimension of which nothing was said stay as they were taken.
+    /// - Where it is dropped, on a task of the runtime. Slots come back. Tokens of a dimension of which nothing was said stay as they
+    ///   were taken, since the vendor has been at work.
+    ///
+    /// A stream of plain pieces is one of `Ok`: `reply.map(Ok::<_, Infallible>)`.
+    ///
+    /// # Panics
+    /// Outside of tokio's runtime, which every grant comes from.
+    pub fn stream<S: TryStream>(self, reply: S) -> GrantedStream<S> {
+        let lease_lost = Arc::new(AtomicBool::new(false));
+        let (tell, told) = oneshot::channel();
+        GrantedStream {
+            reply: Some(Box::pin(reply)),
+            meters: Vec::new(),
+            holding: Some(tokio::spawn(hold(self, told, Arc::clone(&lease_lost)))),
+            tell: Some(tell),
+            error: None,
+            has_begun: false,
+            lease_lost,
+        }
+    }
+}
+
+impl<S: TryStream> GrantedStream<S> {
+    /// Settles `dimension` by what `read` finds in the pieces. The last word counts, so that running totals may be told too; pieces
+    /// that say nothing are `None`. Less than was taken goes back, never more than that; more is taken then.
+    ///
+    /// A number below zero, and a dimension that the grant holds no tokens of, are logged at the end and change nothing.
+    pub fn used<Q: Into<Quantity>>(
+        mut self,
+        dimension: impl Into<String>,
+        mut read: impl FnMut(&S::Ok) -> Option<Q> + Send + 'static,
+    ) -> Self {
+        let read = Box::new(move |piece: &S::Ok| read(piece).map(Into::into));
+        self.meters.push(Meter { dimension: dimension.into(), read, said: None });
+        self
+    }
+
+    /// Whether a lease ended under the stream, so that its slot may be in use twice. The stream goes on: a failure of the limiter
+    /// must not kill healthy work.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.lease_lost.load(Ordering::Relaxed)
+    }
+
+    fn end(&mut self, call: Call) {
+        // The connection first: a slot that is given back is not in use.
+        self.reply = None;
+        let said = |meter: Meter<S::Ok>| Some((meter.dimension, meter.said?));
+        let used = std::mem::take(&mut self.meters).into_iter().filter_map(said).collect();
+        if let Some(tell) = self.tell.take() {
+            // Whoever listens does so until it is told.
+            let _ = tell.send(End { call, used });
+        }
+    }
+
+    /// Waits until the grant is given back.
+    fn poll_given_back(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(holding) = &mut self.holding {
+            // Where the runtime shuts down before, the grant goes with it.
+            let _ = ready!(Pin::new(holding).poll(context));
+            self.holding = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Nothing of it is pinned in place.
+impl<S: TryStream> Unpin for GrantedStream<S> {}
+
+impl<S: TryStream> Stream for GrantedStream<S> {
+    type Item = Result<S::Ok, S::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Some(reply) = &mut this.reply {
+            match ready!(reply.as_mut().try_poll_next(context)) {
+                Some(Ok(piece)) => {
+                    this.has_begun = true;
+                    for meter in &mut this.meters {
+                        meter.said = (meter.read)(&piece).or_else(|| meter.said.take());
+                    }
+                    return Poll::Ready(Some(Ok(piece)));
+                }
+                Some(Err(error)) => {
+                    this.error = Some(error);
+                    this.end(if this.has_begun { Call::Made } else { Call::Failed });
+                }
+                None => this.end(Call::Made),
+            }
+        }
+        ready!(this.poll_given_back(context));
+        Poll::Ready(this.error.take().map(Err))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let error = usize::from(self.error.is_some());
+        self.reply.as_ref().map_or((error, Some(error)), |reply| reply.size_hint())
+    }
+}
+
+impl<S: TryStream> Drop for GrantedStream<S> {
+    fn drop(&mut self) {
+        self.end(Call::Made);
+    }
+}
+
+impl<S: TryStream> std::fmt::Debug for GrantedStream<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GrantedStream")
+            .field("has_ended", &self.reply.is_none())
+            .field("lease_lost", &self.is_lease_lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Holds the grant until it is told of the end, then settles and gives back.
+async fn hold(mut grant: Grant, told: oneshot::Receiver<End>, lost: Arc<AtomicBool>) {
+    let end = tokio::select! {
+        biased;
+        end = told => end,
+        () = grant.keep_alive(Holding::Renewed, &lost) => return,
+    };
+    // A stream that goes away without a word would leave the grant to its own drop.
+    let Ok(End { call, used }) = end else { return };
+    for (dimension, used) in used {
+        match settle::parse(&dimension, &used) {
+            Ok(amount) if grant.cost(&dimension).is_some() => grant.charge(&dimension, amount),
+            Ok(_) => tracing::warn!(event = "settle.not_held", dimension, %used),
+            Err(error) => tracing::warn!(event = "settle.failed", dimension, %error),
+        }
+    }
+    if call == Call::Failed {
+        grant.charge_failure();
+    }
+    grant.release_in_time().await;
+}

@@ -1,0 +1,275 @@
+//! Redeeming a ticket: once, by whoever is first.
+
+use std::sync::Arc;
+
+use sluice_core::{Bucket, Dimension, Judgement, RateReceipt, RowError, Ticket, TicketRow};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use tokio::time::{Duration, Instant};
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::{RetryIn, RetryReason, contended};
+use crate::call::counted;
+use crate::client::Client;
+use crate::grant::{Grant, Uncalled};
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::{Stopped, finished, in_parallel, stopped};
+use crate::lane::part::Part;
+use crate::lane::reading::{saw, unknown};
+use crate::telemetry::Source;
+
+/// What came of a ticket.
+#[derive(Debug)]
+#[must_use = "a grant that is not used should be released, and a refusal waited for"]
+#[non_exhaustive]
+pub enum Redeemed {
+    /// Call the vendor. The ticket is spent.
+    Granted(Grant),
+    /// Not yet: its start is still to come, or a bucket cools down. The ticket stays good, and is carried along
+    /// ([`RetryIn::ticket`]). Where it is not, since the table failed in the middle, acquire anew after the wait.
+    RetryIn(RetryIn),
+    /// It was redeemed before, or its time has long passed and its row is gone. Nothing to do where a message was delivered
+    /// twice; acquire anew where the work is not done.
+    Spent,
+    /// It is too late: some of what it held has run over the brim. Or the limits were changed. Acquire anew.
+    Lapsed,
+}
+
+/// Why a ticket could not be judged. It may be redeemed again.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedeemError {
+    /// The ticket's row cannot be read.
+    #[error("the ticket's row {key} cannot be read: {source}; acquire anew")]
+    CorruptTicket {
+        /// The row.
+        key: String,
+        /// The attribute, and what is wrong with it.
+        source: RowError,
+    },
+    /// The ticket's text names other dimensions than its row: it was changed on the way.
+    #[error("the ticket names other dimensions than its row {key} holds tokens of; acquire anew")]
+    Altered {
+        /// The row.
+        key: String,
+    },
+    /// A bucket is gone or cannot be read, or the table did not answer. Where it may have been applied, the ticket may be spent.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+}
+
+impl From<StoreError> for RedeemError {
+    fn from(error: StoreError) -> Self {
+        Self::Acquire(error.into())
+    }
+}
+
+impl Client {
+    /// Takes up a start that was booked with [`ticket_within`](crate::Request::ticket_within), by this process or another, without
+    /// acquiring again. Never waits. One round trip of reads, one write, and one more of reads, for a cool-down that came between; too
+    /// early or too late by its own text, no request.
+    ///
+    /// However often a ticket is redeemed, and however many do so at once, it is granted once. It is good from its start until what
+    /// it holds would run over the brim of its bucket, at most `(capacity - cost) / refill_rate` later, see
+    /// [`Ticket::use_by`].
+    ///
+    /// ```no_run
+    /// # async fn work(sluice: sluice_sdk::Client, carried: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use sluice_sdk::{Redeemed, Ticket};
+    ///
+    /// let ticket: Ticket = carried.parse()?;
+    /// match sluice.redeem(&ticket).await? {
+    ///     Redeemed::Granted(grant) => drop(grant.release().await?), // after the call
+    ///     Redeemed::RetryIn(retry) => println!("requeue, with the same ticket, for {:?}", retry.wait()),
+    ///     _ => println!("acquire anew"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Takes at most four times the time of a request (4.2 s), and once while DynamoDB does not answer.
+    ///
+    /// # Errors
+    /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, a table that does not answer.
+    pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
+        // If the time is not known yet, the row says the same a read later.
+        if let Some(now) = self.inner.store.clock().known() {
+            if ticket.start_at() > now {
+                let first = &ticket.dimensions()[0];
+                let wait = ticket.start_at().since(now);
+                return Ok(Redeemed::RetryIn(retry(ticket, wait, first, RetryReason::Exhausted)));
+            }
+            if ticket.use_by() < now {
+                return Ok(Redeemed::Lapsed);
+            }
+        }
+        let (inner, owned) = (Arc::clone(&self.inner), ticket.clone());
+        // On its own task: a caller that goes away in the middle gives back what it has redeemed.
+        let redeemed = tokio::spawn(async move { redeem(&inner, &owned).await }).await;
+        let redeemed = finished(redeemed).unwrap_or_else(|Stopped| Err(stopped("UpdateItem").into()));
+        let answer = match redeemed {
+            Ok(Claim::Mine(mut held)) => held.take().map_or(Redeemed::Spent, Redeemed::Granted),
+            Ok(Claim::Not(answer)) => answer,
+            Err(RedeemError::Acquire(AcquireError::Store(StoreError::Contended { .. }))) => {
+                let told = contended(&ticket.dimensions()[0]).with_ticket(Some(ticket.clone()));
+                Redeemed::RetryIn(told)
+            }
+            Err(error) => return Err(error),
+        };
+        match &answer {
+            Redeemed::Granted(grant) => counted::granted(&self.inner, grant, Some(Source::Ticket)),
+            Redeemed::RetryIn(retry) => counted::refused(&self.inner, retry),
+            _ => {}
+        }
+        tracing::debug!(event = "ticket.redeem", key = ticket.key(), outcome = answer.as_str());
+        Ok(answer)
+    }
+}
+
+impl Redeemed {
+    /// The grant, if it is one.
+    #[must_use]
+    pub fn granted(self) -> Option<Grant> {
+        match self {
+            Self::Granted(grant) => Some(grant),
+            _ => None,
+        }
+    }
+
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Granted(_) => "granted",
+            Self::RetryIn(_) => "retry_in",
+            Self::Spent => "spent",
+            Self::Lapsed => "lapsed",
+        }
+    }
+}
+
+/// What one call has of a ticket.
+enum Claim {
+    /// A grant, which is given back where nobody waits for it any more.
+    Mine(Uncalled),
+    Not(Redeemed),
+}
+
+async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemError> {
+    let began = Instant::now();
+    let entries: Vec<Arc<Entry>> = ticket.dimensions().iter().map(|dimension| inner.entry(dimension)).collect();
+    let key = ticket.key();
+    let (row, buckets) = tokio::join!(inner.store.read(&key), read(inner, &entries));
+    let Some(row) = row? else { return Ok(Claim::Not(Redeemed::Spent)) };
+    let row =
+        TicketRow::read(&Attributes(&row)).map_err(|source| RedeemError::CorruptTicket { key: key.clone(), source })?;
+    if !row.is_good() {
+        return Ok(Claim::Not(Redeemed::Spent));
+    }
+    let buckets = in_order(&row, buckets?).ok_or(RedeemError::Altered { key })?;
+    let good = match row.judge(&buckets, inner.time().await?) {
+        Judgement::Good(good) => good,
+        Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
+        Judgement::Wait { wait, dimension, cooling_down } => {
+            let reason = if cooling_down { RetryReason::CoolingDown } else { RetryReason::Exhausted };
+            return Ok(Claim::Not(Redeemed::RetryIn(retry(ticket, wait, &dimension, reason))));
+        }
+    };
+    let by = inner.config.lease_ids.next();
+    if !claim(inner, &row, by.as_str()).await? {
+        return Ok(Claim::Not(Redeemed::Spent));
+    }
+    if let Some((wait, dimension)) = cooling_down(inner, &entries).await {
+        let ticket = match take_back(inner, &row, by.as_str()).await {
+            Back::Good => Some(ticket.clone()),
+            Back::SomeoneElses => return Ok(Claim::Not(Redeemed::Spent)),
+            Back::Lost => None,
+        };
+        let told = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
+        return Ok(Claim::Not(Redeemed::RetryIn(told)));
+    }
+    // The requests may have taken their time, and the process may have been frozen: what was good then may have lapsed.
+    let good = match row.judge(&buckets, inner.time().await?) {
+        Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
+        Judgement::Good(good) => good,
+        Judgement::Wait { .. } => good,
+    };
+    Ok(Claim::Mine(grant(inner, good, began.elapsed())))
+}
+
+/// Whether the vendor asked for a pause between the readings and the claim: the longest wait, and the bucket that causes it. Where
+/// that cannot be read, the call is made: trouble of the limiter must not keep it.
+async fn cooling_down(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Option<(Duration, Dimension)> {
+    let buckets = read(inner, entries).await.ok()?;
+    let now = inner.now();
+    let wait = |bucket: Arc<Bucket>| {
+        let until = bucket.blocked_until().filter(|until| *until > now)?;
+        Some((until.since(now), bucket.dimension().clone()))
+    };
+    buckets.into_iter().filter_map(wait).max_by_key(|(wait, _)| *wait)
+}
+
+/// The buckets as they are, read side by side.
+async fn read(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<Vec<Arc<Bucket>>, AcquireError> {
+    let reads = entries.iter().map(|entry| {
+        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+        async move {
+            let row = inner.store.read(entry.dimension.as_str()).await?;
+            saw(&inner, &entry, &row.ok_or_else(|| unknown(&inner, &entry))?)
+        }
+    });
+    in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
+}
+
+/// The readings in the order of the row's parts; `None` where they are of other dimensions.
+fn in_order(row: &TicketRow, mut buckets: Vec<Arc<Bucket>>) -> Option<Vec<Arc<Bucket>>> {
+    buckets.sort_by(|a, b| a.dimension().cmp(b.dimension()));
+    let of_row = row.parts().iter().map(sluice_core::Booked::dimension);
+    of_row.eq(buckets.iter().map(|bucket| bucket.dimension())).then_some(buckets)
+}
+
+/// Makes the ticket `by`'s own. False where it is someone else's.
+async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreError> {
+    let is_mine = |seen: &Item| TicketRow::read(&Attributes(seen)).is_ok_and(|seen| seen.is_redeemed_by(by));
+    Ok(match inner.store.update(&row.redeem(by, inner.time().await?), IfAmbiguous::SendAgain).await? {
+        Written::Applied(_) => true,
+        // An earlier send of this very request, whose reply was lost.
+        Written::ConditionFailed(seen) => seen.is_some_and(|seen| is_mine(&seen)),
+    })
+}
+
+/// What has become of a ticket whose claim was taken back.
+enum Back {
+    Good,
+    /// Taken back by a send whose reply was lost, and redeemed by someone else since.
+    SomeoneElses,
+    /// Nobody knows, or its row is gone: what it holds refills.
+    Lost,
+}
+
+async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> Back {
+    let seen = match inner.store.update(&row.take_back(by), IfAmbiguous::SendAgain).await {
+        Ok(Written::Applied(row)) => Some(row),
+        Ok(Written::ConditionFailed(seen)) => seen,
+        Err(error) => {
+            tracing::warn!(event = "ticket.lost", key = row.ticket().key(), %error);
+            None
+        }
+    };
+    match seen.map(|seen| TicketRow::read(&Attributes(&seen))) {
+        Some(Ok(seen)) if seen.is_good() => Back::Good,
+        Some(Ok(_)) => Back::SomeoneElses,
+        Some(Err(_)) | None => Back::Lost,
+    }
+}
+
+fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Uncalled {
+    let now = inner.now();
+    let part = |receipt: RateReceipt| Part::from_stock(inner.entry(receipt.dimension()), receipt, now);
+    let parts = receipts.into_iter().map(part).collect();
+    let mut held = Uncalled::default();
+    held.join(Grant::of(Arc::clone(inner), parts, now, Duration::ZERO, took));
+    held
+}
+
+fn retry(ticket: &Ticket, wait: Duration, dimension: &Dimension, reason: RetryReason) -> RetryIn {
+    RetryIn::new(wait, dimension.clone(), reason).with_ticket(Some(ticket.clone()))
+}

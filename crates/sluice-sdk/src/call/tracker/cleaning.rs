@@ -1,0 +1,91 @@
+//! The background task: started and stopped any number of times, one at a time.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::call::tracker::{Shared, renewing, stale};
+
+/// Between two looks at the oldest grant, at least.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Nothing is ever sent through these: one end learns that the other is gone.
+type Alive = watch::Sender<()>;
+type Gone = watch::Receiver<()>;
+
+/// Whether the task runs, and what to wait for where it is ending.
+#[derive(Debug, Default)]
+pub(super) struct Cleaning(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The task ends when this is dropped: by a stop, or with the tracker.
+    keep_running: Option<Alive>,
+    /// The last task that was started has ended once this says so.
+    ended: Option<Gone>,
+}
+
+impl Cleaning {
+    pub(super) fn start(&self, shared: &Arc<Shared>) {
+        let mut state = self.state();
+        // A task that went down with its runtime does not count.
+        if state.keep_running.as_ref().is_some_and(|running| !running.is_closed()) {
+            return;
+        }
+        let (keep_running, stopped) = watch::channel(());
+        let (alive, ended) = watch::channel(());
+        let before = state.ended.replace(ended);
+        state.keep_running = Some(keep_running);
+        let interval = shared.config.cleanup_interval.max(SHORTEST_INTERVAL);
+        let cleaning = clean(Arc::downgrade(shared), interval, stopped.clone());
+        // Side by side: neither waits for requests of the other.
+        let renewing = renewing::run(Arc::downgrade(shared), shared.lease_ttl, stopped);
+        tokio::spawn(async move {
+            // A stop that was given up leaves a task that is still releasing: a later stop waits for both.
+            if let Some(before) = before {
+                gone(before).await;
+            }
+            tokio::join!(cleaning, renewing);
+            // It goes when this does, however it ends.
+            drop(alive);
+        });
+    }
+
+    pub(super) async fn stop(&self) {
+        let ended = {
+            let mut state = self.state();
+            state.keep_running = None;
+            state.ended.clone()
+        };
+        // Every stop waits, also the second of two at once.
+        if let Some(ended) = ended {
+            gone(ended).await;
+        }
+    }
+
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+async fn clean(shared: Weak<Shared>, interval: Duration, mut stopped: Gone) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => break,
+            () = tokio::time::sleep(interval) => {}
+        }
+        // Not held while it releases: the grants of a tracker that is dropped meanwhile go with it, at once.
+        let Some((counts, stale)) = shared.upgrade().map(|shared| (Arc::clone(&shared.counts), shared.take_stale()))
+        else {
+            break;
+        };
+        stale::release(counts, stale).await;
+    }
+}
+
+async fn gone(mut other: Gone) {
+    while other.changed().await.is_ok() {}
+}

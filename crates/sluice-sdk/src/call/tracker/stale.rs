@@ -1,0 +1,79 @@
+//! The release of grants that nobody took.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_ops::Released;
+
+use crate::call::tracker::Tracked;
+use crate::lane::parallel::in_parallel;
+use crate::telemetry;
+
+/// What became of stale grants that were released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StaleReport {
+    /// What they held is back.
+    pub given_back: u64,
+    /// Someone else had given it back before: their leases had ended, and a sweep was faster.
+    pub late: u64,
+    /// The release failed. What they held comes back when their leases end.
+    pub failed: u64,
+}
+
+/// The same, counted by many tasks.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    given_back: AtomicU64,
+    late: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn report(&self) -> StaleReport {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        StaleReport { given_back: read(&self.given_back), late: read(&self.late), failed: read(&self.failed) }
+    }
+
+    fn add(&self, report: StaleReport) {
+        self.given_back.fetch_add(report.given_back, Ordering::Relaxed);
+        self.late.fetch_add(report.late, Ordering::Relaxed);
+        self.failed.fetch_add(report.failed, Ordering::Relaxed);
+    }
+}
+
+/// Releases all of them at once, those of one bucket in common writes.
+pub(super) async fn release(counts: Arc<Counts>, stale: Vec<Tracked>) -> StaleReport {
+    if stale.is_empty() {
+        return StaleReport::default();
+    }
+    let releases: Vec<_> = stale.into_iter().map(|tracked| release_one(Arc::clone(&counts), tracked)).collect();
+    let mut total = StaleReport::default();
+    let many = u64::try_from(releases.len()).unwrap_or(u64::MAX);
+    let Ok(released) = in_parallel(releases).await else { return StaleReport { failed: many, ..total } };
+    for one in released {
+        total.given_back += one.given_back;
+        total.late += one.late;
+        total.failed += one.failed;
+    }
+    total
+}
+
+async fn release_one(counts: Arc<Counts>, Tracked { reservation, grant }: Tracked) -> StaleReport {
+    let (request, bucket) = (reservation.request(), reservation.bucket());
+    tracing::warn!(event = "reservation.stale", request, bucket, created_at = %reservation.created_at());
+    let mut report = StaleReport::default();
+    match grant.release().await {
+        Ok(Released::GivenBack) => report.given_back = 1,
+        Ok(_) => report.late = 1,
+        Err(error) => {
+            report.failed = 1;
+            tracing::warn!(event = "release.failed", request, bucket, %error);
+        }
+    }
+    counts.add(report);
+    for (outcome, grants) in [("given_back", report.given_back), ("late", report.late), ("failed", report.failed)] {
+        telemetry::tracker_released(outcome, grants);
+    }
+    report
+}

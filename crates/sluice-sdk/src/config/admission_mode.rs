@@ -1,0 +1,26 @@
+//! What admission does.
+
+/// What [`Client::admit`](crate::Client::admit) does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdmissionMode {
+    /// Every request is admitted, and nothing is asked of the table.
+    Off,
+    /// Every request is admitted, and it is told and counted which would not be.
+    Shadow,
+    /// Requests are shed.
+    #[default]
+    Enforce,
+}
+
+impl AdmissionMode {
+    /// The mode as the environment and metrics name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Shadow => "shadow",
+            Self::Enforce => "enforce",
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! State that features keep for a bucket or for a client, each under its own type. What lies below knows none of them.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// A value of each type that somebody used. Few features use one, and seldom: they are looked up one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Extensions(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
+
+impl Extensions {
+    /// The value of this type, made now if nobody used it before.
+    pub(crate) fn of<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        let mut values = self.0.lock();
+        if let Some(value) = find(&values) {
+            return value;
+        }
+        let value = Arc::new(T::default());
+        values.push(Arc::clone(&value) as Arc<dyn Any + Send + Sync>);
+        value
+    }
+
+    /// The value of this type, if somebody used it.
+    #[cfg(test)]
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        find(&self.0.lock())
+    }
+
+    /// How many types were used.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+fn find<T: Any + Send + Sync>(values: &[Arc<dyn Any + Send + Sync>]) -> Option<Arc<T>> {
+    let value = values.iter().find(|value| value.is::<T>())?;
+    Arc::clone(value).downcast().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_has_one_value() {
+        let extensions = Extensions::default();
+        assert!(extensions.get::<Mutex<u32>>().is_none());
+        *extensions.of::<Mutex<u32>>().lock() = 7;
+        assert_eq!(*extensions.of::<Mutex<u64>>().lock(), 0);
+        assert_eq!((*extensions.of::<Mutex<u32>>().lock(), extensions.len()), (7, 2));
+    }
+}

@@ -1,0 +1,39 @@
+//! What an acquire answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::refusal::RetryIn;
+use crate::grant::Grant;
+use crate::lane::fresh::Fresh;
+use crate::lane::inner::Inner;
+use crate::lane::setback::Taken;
+
+/// The answer to an acquire.
+#[derive(Debug)]
+#[must_use = "a grant that is not used should be released, and a refusal waited for"]
+pub enum Outcome {
+    /// Call the vendor.
+    Granted(Grant),
+    /// Not now.
+    RetryIn(RetryIn),
+}
+
+impl Outcome {
+    /// Of an attempt that granted or refused; leases are renewed for `lease_for`.
+    pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<Fresh>, lease_for: Duration) -> Self {
+        match taken {
+            Taken::Granted(fresh) => Self::Granted(Grant::new(Arc::clone(inner), fresh, lease_for)),
+            Taken::Refused(retry) => Self::RetryIn(retry),
+        }
+    }
+
+    /// The grant, if it is one.
+    #[must_use]
+    pub fn granted(self) -> Option<Grant> {
+        match self {
+            Self::Granted(grant) => Some(grant),
+            Self::RetryIn(_) => None,
+        }
+    }
+}

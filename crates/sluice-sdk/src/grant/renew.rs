@@ -1,0 +1,186 @@
+//! Renewal: a holder that goes on keeps its lease.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_core::{Bucket, Timestamp, Update};
+use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+
+use crate::grant::{Grant, Holding};
+use crate::lane::inner::Inner;
+use crate::lane::outlived;
+use crate::lane::part::{Hold, Part, Parts};
+use crate::telemetry;
+
+/// Why a lease could not be renewed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenewError {
+    /// It ended and was given back: someone else may hold the slot by now.
+    #[error("the lease {key} is gone: it ended, and its slot was given back")]
+    LeaseGone {
+        /// The lease.
+        key: String,
+    },
+    /// The table did not answer; the lease still ends when it did.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Between two renewals, where they fail.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+impl Grant {
+    /// Lets its leases end one lease time from now, and not earlier than they do. A grant without lease rows has nothing to
+    /// renew.
+    ///
+    /// Takes at most the time of a request (4.2 s) for each lease, and of one more if DynamoDB's time is not known.
+    ///
+    /// # Errors
+    /// [`RenewError::LeaseGone`] where a lease ended and was given back: the holder should stop calling the vendor, or go on
+    /// knowing that it is not counted. The grant stays usable; what else it holds is still given back by a release.
+    pub async fn renew(&mut self) -> Result<(), RenewError> {
+        let renewal = self.renewal().await?;
+        let Renewed { mut gone, failure } = renewal.send().await;
+        self.found_gone(&gone);
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        self.was_renewed(&renewal);
+        match gone.pop() {
+            Some(key) => {
+                tracing::warn!(event = "lease.gone", lease = key);
+                Err(RenewError::LeaseGone { key })
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn renewal(&self) -> Result<Renewal, StoreError> {
+        Ok(self.renewal_at(self.inner().time().await?))
+    }
+
+    /// The writes that renew its leases from `now` on, apart from the grant: a tracker sends them without holding any grant.
+    pub(crate) fn renewal_at(&self, now: Timestamp) -> Renewal {
+        let ends = now.after(self.lease_for()).ceil_to_second();
+        Renewal { inner: Arc::clone(self.inner()), parts: self.parts().into(), ends }
+    }
+
+    /// Takes note of the end that a renewal gave its leases.
+    pub(crate) fn was_renewed(&mut self, renewal: &Renewal) {
+        if let Some(before) = self.lease_ends() {
+            self.renewed_until(renewal.ends.max(before));
+        }
+    }
+
+    /// Takes note of leases that a renewal found gone. Each is counted once, however often it is renewed, and released, afterwards.
+    pub(crate) fn found_gone(&mut self, gone: &[String]) {
+        let (ends, inner) = (Timestamp::default(), Arc::clone(self.inner()));
+        for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
+            if renewal(part, ends).is_some_and(|(key, _)| gone.contains(&key)) {
+                part.known_gone = true;
+                outlived::found(&inner, &part.entry);
+            }
+        }
+    }
+
+    /// Renews the lease at half of its time (at once where that is past), and more often while that fails. Never ends; after the lease is gone it only says
+    /// so in `lost`, since a failure of the limiter must not kill healthy work.
+    pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
+        let mut has_failed = false;
+        while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
+            // If the time is not known, the lease may end at any moment.
+            let left = self.inner().store.clock().known().map_or(Duration::ZERO, |now| ends.since(now));
+            let half = self.lease_for() / 2;
+            let again = if has_failed { half / 8 } else { Duration::ZERO };
+            let pause = if left > half { left.saturating_sub(half) } else { again };
+            tokio::time::sleep(pause.max(SHORTEST_PAUSE)).await;
+            let renewed = self.renew().await;
+            has_failed = renewed.is_err();
+            match renewed {
+                Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
+                // The others, if it has any, live on.
+                Err(RenewError::LeaseGone { .. }) => lost.store(true, Ordering::Relaxed),
+                Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %self.names(), %error),
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// A renewal of what a grant held when it was made.
+pub(crate) struct Renewal {
+    inner: Arc<Inner>,
+    parts: Parts,
+    ends: Timestamp,
+}
+
+/// What came of a renewal: the leases that were gone, by name, and why others could not be renewed.
+pub(crate) struct Renewed {
+    pub(crate) gone: Vec<String>,
+    pub(crate) failure: Option<StoreError>,
+}
+
+impl Renewal {
+    /// Leaves out the leases of these names.
+    pub(crate) fn without(mut self, gone: &[String]) -> Self {
+        let ends = self.ends;
+        self.parts.retain(|part| renewal(part, ends).is_some_and(|(key, _)| !gone.contains(&key)));
+        self
+    }
+
+    /// Whether nothing is left to be renewed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// One that fails or is gone does not keep the others from being renewed.
+    pub(crate) async fn send(&self) -> Renewed {
+        let mut renewed = Renewed { gone: Vec::new(), failure: None };
+        let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
+        for (part, (key, update)) in renewals {
+            // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
+            // later already.
+            let outcome = match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
+                Ok(Written::Applied(_)) => telemetry::Renewal::Renewed,
+                Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
+                    telemetry::Renewal::Renewed
+                }
+                Ok(Written::ConditionFailed(_)) => {
+                    renewed.gone.push(key);
+                    telemetry::Renewal::Gone
+                }
+                Err(error) => {
+                    renewed.failure = Some(error);
+                    telemetry::Renewal::Failed
+                }
+            };
+            telemetry::renewal(part.entry.label(), outcome);
+        }
+        renewed
+    }
+}
+
+/// The write that renews the lease of `part`, with the lease's name.
+fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
+    let dimension = &part.entry.dimension;
+    match &part.hold {
+        Hold::Inline(inline) => {
+            let update = sluice_core::renew_inline(dimension.to_string(), &inline.id, ends);
+            Some((format!("{dimension}/{}", inline.id.as_str()), update))
+        }
+        _ => part.lease().map(|lease| (lease.key().to_owned(), sluice_core::renew(lease.key().to_owned(), ends))),
+    }
+}
+
+/// Whether the row whose condition failed has the lease all the same. A lease row that is there has; the row of a bucket outlives
+/// its leases.
+fn still_holds(parts: &[Part], key: &str, row: &Item) -> bool {
+    let named =
+        |part: &&Part| key.strip_prefix(part.entry.dimension.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    let Some(part) = parts.iter().find(named) else { return true };
+    let Hold::Inline(inline) = &part.hold else { return true };
+    let bucket = Bucket::read(&part.entry.dimension, &Attributes(row)).ok();
+    bucket.as_ref().and_then(Bucket::inline).is_some_and(|leases| leases.contains(&inline.id))
+}

@@ -1,0 +1,163 @@
+//! Dimensions that change apart: each part through the lane of its bucket, side by side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Claim, RatePlanner};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::{RetryIn, longest, refused};
+use crate::lane::fresh::{Answer, Fresh};
+use crate::lane::inner::Inner;
+use crate::lane::poll::{Company, Poll};
+use crate::lane::release::give_back_unused;
+use crate::lane::setback::{Setback, Taken};
+use crate::lane::terms::Terms;
+use crate::lane::told::too_late;
+use crate::lane::wants::Want;
+use crate::lane::{inline, tokens};
+
+/// A caller that is refused is kept so long by the return of what its other dimensions granted. That goes on by itself.
+pub(super) const RETURN_HEARD: Duration = Duration::from_secs(1);
+
+/// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill, and
+/// inline leases, which end.
+pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+    if let Some(retry) = remembered(inner, wants, terms) {
+        return Ok(Taken::Refused(retry));
+    }
+    if let [want] = wants {
+        return take_part(inner, want, terms).await;
+    }
+    if let Some(until) = terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1) {
+        return take_slots(inner, wants, terms, until).await;
+    }
+    // All stand in line before any is waited for.
+    let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
+    let (mut held, mut refusals, mut failure) = (None::<Fresh>, Vec::new(), None);
+    for answer in side_by_side(parts).await {
+        match answer {
+            Ok(Taken::Granted(fresh)) => match &mut held {
+                Some(held) => held.join(fresh),
+                None => held = Some(fresh),
+            },
+            Ok(Taken::Refused(retry)) => refusals.push(retry),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let answer = match (failure, longest(refusals), held.take()) {
+        (None, None, Some(held)) => return Ok(Taken::Granted(held)),
+        (Some(error), _, rest) => (Err(error), rest),
+        (None, Some(retry), rest) => (Ok(Taken::Refused(retry)), rest),
+        (None, None, None) => (Err(AcquireError::Request(crate::api::request::RequestError::Empty)), None),
+    };
+    let (answer, rest) = answer;
+    if let Some(parts) = rest.map(Fresh::into_parts) {
+        let inner = Arc::clone(inner);
+        let kept = if terms.stays { terms.patience().min(RETURN_HEARD) } else { RETURN_HEARD };
+        // On its own task: dropped here, it is still given back.
+        let _ = timeout(kept, tokio::spawn(async move { give_back_unused(&inner, parts).await })).await;
+    }
+    answer
+}
+
+/// Slots of several buckets, waited for: in line for one of them, then the others at once or not at all. Whoever held one and
+/// waited for another could wait for someone who waits for him.
+async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Instant) -> Answer {
+    let (mut first, mut poll, mut why) = (0, Poll::default(), None);
+    let taking = async {
+        loop {
+            let mut held = match take_part(inner, &wants[first], terms).await? {
+                Taken::Granted(fresh) => fresh,
+                Taken::Refused(retry) => return Ok(Taken::Refused(retry)),
+            };
+            let Some((at, setback)) = take_others(inner, wants, first, terms, &mut held).await else {
+                return Ok(Taken::Granted(held));
+            };
+            drop(held);
+            if !setback.is_waited_out(terms.in_line(inner)) {
+                return setback.answer();
+            }
+            let crowd = wants[at].entry.load.crowd();
+            let pause = poll.next(&setback, Company { crowd, until: Some(until), gives_back: false });
+            (first, why) = (at, Some(setback));
+            sleep(pause).await;
+        }
+    };
+    match timeout_at(until, taking).await {
+        Ok(answer) => answer,
+        Err(_) => too_late(inner, wants, why, None),
+    }
+}
+
+/// All but `first`, now; else which of them is not to be had, and why.
+async fn take_others(
+    inner: &Arc<Inner>,
+    wants: &[Want],
+    first: usize,
+    terms: Terms,
+    held: &mut Fresh,
+) -> Option<(usize, Setback)> {
+    let now = Terms { until: None, stays: false, ..terms };
+    for (at, want) in wants.iter().enumerate().filter(|(at, _)| *at != first) {
+        match take_part(inner, want, now).await {
+            Ok(Taken::Granted(fresh)) => held.join(fresh),
+            Ok(Taken::Refused(retry)) => return Some((at, Setback::Refused(retry))),
+            Err(error) => return Some((at, Setback::of(error, &want.entry.dimension))),
+        }
+    }
+    None
+}
+
+async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    match want.concurrent {
+        true => inline::take(inner, want, terms).await,
+        false => tokens::take(inner, want, terms).await,
+    }
+}
+
+/// Polls all of them until all are done.
+async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let std::task::Poll::Ready(done) = std::pin::Pin::new(future).poll(context)
+            {
+                *output = Some(done);
+            }
+        }
+        match outputs.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+/// The longest of the refusals that are known without asking, for a caller that does not wait.
+fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
+    if terms.until.is_some() {
+        return None;
+    }
+    // Read once, by the first bucket that may refuse.
+    let mut clock = None;
+    // What is in stock, or was left by another caller, is there whatever the bucket's level.
+    let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
+    longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {
+        let reading = want.entry.reading()?;
+        let planner = RatePlanner::new(&reading.bucket);
+        if planner.never_refuses(want.cost) {
+            return None;
+        }
+        let now = (*clock.get_or_insert_with(|| inner.store.clock().known()))?;
+        // Where the anchor is far ahead its lane may move it back, and then it is another wait.
+        if !reading.may_refuse(now) || reading.bucket.is_anchored_far_ahead(now) {
+            return None;
+        }
+        let refusal = planner.refusal(Claim { cost: want.cost, patience: Duration::ZERO }, now)?;
+        Some(refused(&want.entry.dimension, refusal))
+    }))
+}

@@ -1,0 +1,118 @@
+//! One attempt to take what a caller asks for: each bucket's part through the lane of the bucket, or all parts through one
+//! lane where they change in one transaction.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use sluice_core::Cost;
+use sluice_table::StoreError;
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::contended;
+use crate::api::request::Ask;
+use crate::config::Leases;
+use crate::lane::entry::Entry;
+use crate::lane::fresh::Answer;
+use crate::lane::inner::Inner;
+use crate::lane::reading::known;
+use crate::lane::setback::Taken;
+use crate::lane::terms::Terms;
+use crate::lane::wants::{Want, want, wants, wants_in_line};
+use crate::lane::{apart, rows};
+use crate::telemetry;
+
+/// An answer to come. On the heap, and without its type: the types of all that it runs through are more than the compiler takes
+/// in a caller's own future, and more memory than a grant from stock should move.
+pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+/// As [`submit`], for one dimension whose bucket is known, as nearly all requests are: no list, no name to parse.
+pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
+    Box::pin(async move {
+        let dimension = entry.dimension.clone();
+        let answer = take_one(inner, entry, cost, terms).await;
+        told(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
+    })
+}
+
+async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Answer {
+    let limit = match entry.limit() {
+        Some(limit) => limit,
+        None => *known(inner, &entry).await?.bucket.limit(),
+    };
+    let want = want(inner, entry, &limit, cost.unwrap_or_else(|| limit.cost_per_call()))?;
+    take_wants(inner, &[want], terms).await
+}
+
+/// Takes what is asked for, or says why not.
+pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
+    Box::pin(async move {
+        let answer = match wants_in_line(inner, asks, terms).await {
+            Ok(wants) => take_wants(inner, &wants, terms).await,
+            Err(setback) => setback.answer(),
+        };
+        told(inner, || asks.to_vec(), terms, answer)
+    })
+}
+
+/// As [`submit`], for a caller that would carry its start: books as far ahead as `terms` say, where that takes no lease. A start
+/// that is granted locally cannot be carried.
+pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
+    Box::pin(async move {
+        let at_once = Terms { until: None, ..terms };
+        let answer = match wants(inner, asks).await {
+            Ok(wants) => {
+                let takes_lease = inner.config.leases == Leases::All || wants.iter().any(|want| want.concurrent);
+                take_wants(inner, &wants, if takes_lease { at_once } else { terms }).await
+            }
+            Err(error) => Err(error),
+        };
+        told(inner, || asks.to_vec(), at_once, answer)
+    })
+}
+
+/// What the caller hears: an outage may be answered locally.
+fn told(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: Answer) -> Answer {
+    let answer = match answer {
+        Err(AcquireError::Store(error)) if error.is_unavailable() => {
+            match inner.fallback.take(inner, &asks(), terms.patience()) {
+                Some(outcome) => {
+                    telemetry::unavailable("local");
+                    tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
+                    Ok(outcome)
+                }
+                None => {
+                    telemetry::unavailable("error");
+                    Err(AcquireError::Store(error))
+                }
+            }
+        }
+        Err(AcquireError::Store(StoreError::Contended { .. })) => Ok(Taken::Refused(
+            asks().first().map_or_else(|| unreachable!("no request is empty"), |ask| contended(&ask.dimension)),
+        )),
+        other => other,
+    };
+    match &answer {
+        Ok(Taken::Granted(fresh)) => tracing::debug!(
+            event = "acquire.granted",
+            dimensions = %fresh.names(),
+            booked_ms = fresh.booked_wait().as_millis(),
+        ),
+        Ok(Taken::Refused(retry)) => tracing::debug!(
+            event = "acquire.retry_in",
+            dimension = %retry.dimension,
+            reason = retry.reason.as_str(),
+            wait_ms = retry.wait.as_millis(),
+        ),
+        Err(_) => {}
+    }
+    answer
+}
+
+async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+    let in_one = match inner.config.leases {
+        Leases::All => true,
+        Leases::Inline => false,
+        _ => wants.iter().any(|want| want.concurrent),
+    };
+    if in_one { rows::take(inner, wants, terms).await } else { apart::take(inner, wants, terms).await }
+}

@@ -1,0 +1,110 @@
+//! What is granted while DynamoDB is out, if anything: a share of each limit, counted in the process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sluice_core::{Bucket, Cost, Dimension, Factor, Plan, RatePlanner, RateReceipt, SlotPlanner, Take, Timestamp};
+
+use crate::api::basis::Basis;
+use crate::api::refusal::{RetryIn, refused};
+use crate::api::request::Ask;
+use crate::config::OnUnavailable;
+use crate::lane::fresh::Fresh;
+use crate::lane::inner::Inner;
+use crate::lane::part::{Hold, Part, Parts};
+use crate::lane::setback::Taken;
+
+/// The process's own buckets, filled the first time that each is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Fallback {
+    buckets: Mutex<HashMap<Dimension, Bucket>>,
+}
+
+impl Fallback {
+    /// The answer to `asks` while DynamoDB is out; `None` where that is the error.
+    pub(crate) fn take(&self, inner: &Arc<Inner>, asks: &[Ask], patience: Duration) -> Option<Taken<Fresh>> {
+        let now = inner.now();
+        match inner.config.on_unavailable {
+            OnUnavailable::Error => None,
+            OnUnavailable::Allow => {
+                Some(Taken::Granted(Fresh::local(Arc::clone(inner), Parts::new(), now, Basis::Unchecked)))
+            }
+            OnUnavailable::Share(factor) => self.take_share(inner, asks, factor, now, patience),
+        }
+    }
+
+    fn take_share(
+        &self,
+        inner: &Arc<Inner>,
+        asks: &[Ask],
+        factor: Factor,
+        now: Timestamp,
+        patience: Duration,
+    ) -> Option<Taken<Fresh>> {
+        let mut buckets = self.buckets.lock();
+        if buckets.len() >= inner.config.max_buckets {
+            // A full one is as one that was never met.
+            buckets.retain(|_, bucket| bucket.level(now) < bucket.limit().capacity());
+        }
+        let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
+        for ask in asks {
+            let entry = inner.entry(&ask.dimension);
+            // A share of an unknown limit cannot be told: the error then.
+            let limit = *entry.reading()?.bucket.limit();
+            let (share, of) = factor.ratio();
+            // A share with no room for one call is none: the error then.
+            let limit_here = limit.share(share, of)?;
+            let bucket = match buckets.get(&ask.dimension) {
+                Some(bucket) if *bucket.limit() == limit_here => bucket.clone(),
+                _ => Bucket::full(ask.dimension.clone(), limit_here, now),
+            };
+            let cost = ask.cost_or(limit.cost_per_call());
+            match take_one(&bucket, Take { cost, now, patience }) {
+                Plan::Write(after) => {
+                    let start_at = RateReceipt::new(after.clone(), cost).start_at(now);
+                    parts.push(Part { entry, cost, start_at, hold: Hold::Local, used: None, known_gone: false });
+                    taken.push(after);
+                }
+                Plan::Refuse(refusal_of) => {
+                    let retry = refused(&ask.dimension, refusal_of);
+                    refusal = refusal.into_iter().chain([retry]).max_by_key(|retry| retry.wait);
+                }
+                Plan::NeverSatisfiable { .. } => return None,
+            }
+        }
+        if let Some(retry) = refusal {
+            return Some(Taken::Refused(retry));
+        }
+        buckets.extend(taken.into_iter().map(|after| (after.dimension().clone(), after)));
+        Some(Taken::Granted(Fresh::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
+    }
+
+    /// A holder is done: its slots are free again. Rate tokens stay spent.
+    pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
+        let mut buckets = self.buckets.lock();
+        if let Some(bucket) = buckets.get_mut(dimension)
+            && bucket.limit().is_concurrent()
+        {
+            *bucket = bucket.after_giving_back(cost);
+        }
+    }
+}
+
+/// The bucket after the take.
+fn take_one(bucket: &Bucket, take: Take) -> Plan<Bucket> {
+    if bucket.limit().is_concurrent() {
+        match SlotPlanner::new(bucket).plan(take) {
+            Plan::Write(_) => Plan::Write(bucket.after_taking(take.cost)),
+            Plan::Refuse(refusal) => Plan::Refuse(refusal),
+            Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
+        }
+    } else {
+        match RatePlanner::new(bucket).plan(take) {
+            Plan::Write(planned) => Plan::Write(planned.after),
+            Plan::Refuse(refusal) => Plan::Refuse(refusal),
+            Plan::NeverSatisfiable { capacity } => Plan::NeverSatisfiable { capacity },
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What was granted and not yet taken: it is never lost with the caller that left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::Timestamp;
+
+use crate::api::basis::Basis;
+use crate::api::error::AcquireError;
+use crate::lane::inner::Inner;
+use crate::lane::part::{Hold, Parts};
+use crate::lane::release::{Use, spawn_give_back};
+use crate::lane::setback::Taken;
+use crate::lane::{inline, rows, tokens};
+
+/// Parts of a grant on their way to the caller. Dropped, they go to the next in line, or are given back unused.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    inner: Arc<Inner>,
+    parts: Parts,
+    /// When it was granted.
+    pub(crate) at: Timestamp,
+    /// How long DynamoDB took.
+    pub(crate) took: Duration,
+    /// What it rests on.
+    pub(crate) basis: Basis,
+    lane: Option<Via>,
+}
+
+/// The answer to a turn that takes.
+pub(crate) type Answer = Result<Taken<Fresh>, AcquireError>;
+
+/// The lane that it came through.
+#[derive(Clone, Debug)]
+pub(crate) enum Via {
+    Tokens(Arc<tokens::TokenLane>),
+    Inline(Arc<inline::InlineLane>),
+    Rows(Arc<rows::RowLane>),
+}
+
+impl Fresh {
+    pub(crate) const fn new(inner: Arc<Inner>, parts: Parts, at: Timestamp, took: Duration, lane: Option<Via>) -> Self {
+        Self { inner, parts, at, took, basis: Basis::Table, lane }
+    }
+
+    /// Of the process's own, while DynamoDB is out.
+    pub(crate) const fn local(inner: Arc<Inner>, parts: Parts, at: Timestamp, basis: Basis) -> Self {
+        Self { inner, parts, at, took: Duration::ZERO, basis, lane: None }
+    }
+
+    pub(crate) const fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    pub(crate) fn into_parts(mut self) -> Parts {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// Both are of one caller. What it leaves is nobody's turn any more.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        self.parts.append(&mut other.parts);
+        self.at = self.at.max(other.at);
+        self.took = self.took.max(other.took);
+        self.lane = None;
+    }
+
+    /// As it is for someone else than whom it was granted to.
+    pub(crate) fn renewed(mut self, now: Timestamp) -> Self {
+        self.at = now;
+        self
+    }
+
+    /// How long after the grant the call may be made: zero, unless a start was booked.
+    pub(crate) fn booked_wait(&self) -> Duration {
+        self.parts.iter().map(|part| part.start_at.since(self.at)).max().unwrap_or_default()
+    }
+
+    /// Its dimensions, with commas between them.
+    pub(crate) fn names(&self) -> String {
+        self.parts.iter().map(|part| part.entry.dimension.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// By the client's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    /// Whether its tokens may still be used by someone else.
+    pub(crate) fn is_there(&self) -> bool {
+        let now = self.now();
+        self.parts.iter().all(|part| match &part.hold {
+            Hold::Tokens { receipt, .. } => receipt.may_be_used_late(now),
+            _ => true,
+        })
+    }
+
+    /// Gives it to the head of the line, if that asks for just this.
+    fn pass_on(mut self) -> Option<Self> {
+        let Some(lane) = self.lane.clone() else { return Some(self) };
+        // While the time is not known, nobody can say whether it is still there.
+        let Some(now) = self.inner.store.clock().known().filter(|_| self.is_there()) else { return Some(self) };
+        self = self.renewed(now);
+        match lane {
+            Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+                Some(turn) => turn.answer(Ok(Taken::Granted(self))),
+                None => return Some(self),
+            },
+            Via::Inline(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+                Some(turn) => turn.answer(inline::Reply::Taken(Ok(Taken::Granted(self)))),
+                None => return Some(self),
+            },
+            Via::Rows(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+                Some(turn) => turn.answer(Ok(Taken::Granted(self))),
+                None => return Some(self),
+            },
+        }
+        None
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if self.parts.is_empty() {
+            return;
+        }
+        let whole = Self {
+            inner: Arc::clone(&self.inner),
+            parts: std::mem::take(&mut self.parts),
+            at: self.at,
+            took: self.took,
+            basis: self.basis,
+            lane: self.lane.take(),
+        };
+        if let Some(rest) = whole.pass_on() {
+            let inner = Arc::clone(&rest.inner);
+            spawn_give_back(&inner, rest.into_parts(), Use::Unused);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The lane of a concurrency bucket whose leases stand in its own row: those who take and those who release join in one write.
+
+use std::sync::Arc;
+
+use sluice_core::{Cost, InlineRelease, LeaseId};
+use sluice_ops::Released;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::lane::entry::Entry;
+use crate::lane::fresh::{Answer, Fresh};
+use crate::lane::inner::Inner;
+use crate::lane::load::InLine;
+use crate::lane::parallel::stopped;
+use crate::lane::poll::Poll;
+use crate::lane::queue::seat::Seat;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Turn};
+use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
+use crate::lane::round;
+use crate::lane::setback::{Patience, Setback};
+use crate::lane::terms::Terms;
+use crate::lane::told::{behind, too_late};
+use crate::lane::wants::Want;
+
+mod batch;
+
+use crate::lane::inline::batch::Batch;
+
+pub(crate) type InlineLane = Lane<InlineAsk, Reply>;
+type InlineTurn = Turn<InlineAsk, Reply>;
+
+/// What one caller wants.
+#[derive(Debug)]
+pub(crate) enum InlineAsk {
+    Take {
+        /// The same in every try: a lease under it can only be its own.
+        id: LeaseId,
+        cost: Cost,
+        terms: Terms,
+        /// Once a write that named it has gone unanswered.
+        trace: Option<Trace>,
+    },
+    Release {
+        lease: InlineRelease,
+        /// Until then it is tried, whatever comes between.
+        until: Instant,
+        /// Whether a write that named it has gone unanswered.
+        is_doubted: bool,
+    },
+}
+
+/// A lease that may be there without its caller knowing. Dropped with a caller that left, or that was told of a failure, it is
+/// given back, so that its slot need not wait for its end.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    inner: Arc<Inner>,
+    entry: Arc<Entry>,
+    lease: Option<InlineRelease>,
+}
+
+impl Trace {
+    /// Of the lease `id` of `cost`.
+    fn new(inner: &Arc<Inner>, entry: &Arc<Entry>, id: LeaseId, cost: Cost) -> Self {
+        let lease = Some(InlineRelease { id, cost });
+        Self { inner: Arc::clone(inner), entry: Arc::clone(entry), lease }
+    }
+
+    /// A grant holds the lease, or another trace does.
+    fn forget(mut self) {
+        self.lease = None;
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
+        let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
+        runtime.spawn(async move {
+            if let Err(error) = release(&inner, &entry, lease).await {
+                tracing::debug!(event = "release.failed", dimension = %entry.dimension, %error);
+            }
+        });
+    }
+}
+
+/// The answer to either.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Taken(Answer),
+    Released(Result<Released, ReleaseError>),
+}
+
+impl InlineAsk {
+    /// Whether it may have what another caller left: as much, for as long.
+    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
+        let Self::Take { cost: wanted, terms, .. } = self else { return false };
+        let until = fresh.now().after(terms.lease.length());
+        matches!(fresh.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
+    }
+
+    /// How long it stays in line.
+    fn patience(&self, inner: &Inner) -> Patience {
+        match self {
+            Self::Take { terms, .. } => terms.in_line(inner),
+            // What the table holds is given back to the table.
+            Self::Release { until, .. } => {
+                Patience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
+            }
+        }
+    }
+}
+
+impl Patient for InlineAsk {
+    fn stays_until(&self) -> Option<Instant> {
+        match self {
+            Self::Take { terms, .. } => terms.stays_until(),
+            Self::Release { until, .. } => Some(*until),
+        }
+    }
+
+    fn takes(&self) -> bool {
+        matches!(self, Self::Take { .. })
+    }
+}
+
+/// Takes slots, waiting in line for them where `terms` allow.
+pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    let id = inner.config.lease_ids.next();
+    let in_line = terms.stays.then(|| InLine::join(&want.entry, want.cost));
+    loop {
+        let ask = InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
+        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+        let place = match want.entry.inline.join_if(ask, stays, service(inner, &want.entry)) {
+            Ok(place) => place,
+            Err(setback) => return behind(inner, std::slice::from_ref(want), setback),
+        };
+        match place.answer_until(terms.stays_until()).await {
+            Some(Ok(Reply::Taken(answer))) => return answer,
+            Some(Ok(Reply::Released(_)) | Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
+            Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Behind(setback))) => return behind(inner, std::slice::from_ref(want), setback),
+            None => {
+                drop(in_line);
+                return too_late(
+                    inner,
+                    std::slice::from_ref(want),
+                    want.entry.inline.why(),
+                    want.entry.inline.looks_for(),
+                );
+            }
+        }
+    }
+}
+
+/// Gives back what the lease holds.
+pub(crate) async fn release(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    lease: InlineRelease,
+) -> Result<Released, ReleaseError> {
+    let until = Instant::now() + RELEASE_PATIENCE;
+    loop {
+        let ask = InlineAsk::Release { lease: lease.clone(), until, is_doubted: false };
+        let place = entry.inline.join(ask, service(inner, entry));
+        entry.inline.wake();
+        match place.answer().await {
+            Ok(Reply::Released(released)) => return released,
+            Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
+            // A release waits for the time that it is tried.
+            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
+        }
+    }
+}
+
+fn service(inner: &Arc<Inner>, entry: &Arc<Entry>) -> impl FnOnce(Seat<InlineAsk, Reply>) -> Service {
+    let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+    |seat| Box::pin(serve(inner, entry, seat))
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, Reply>) {
+    let mut poll = Poll::default();
+    // All who are in line: those who give back must not stand behind a write's worth of those who wait.
+    while let Some(turns) = seat.next(usize::MAX).await {
+        let served = turns.len();
+        let mut batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
+        round::serve(&inner, &mut batch).await;
+        if seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await {
+            entry.doubt();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What all clones of a client share.
+
+use std::sync::Arc;
+
+use sluice_core::{Bucket, Dimension, RatePlanner, Timestamp};
+use sluice_table::{Store, StoreError};
+
+use crate::api::refusal::RetryIn;
+use crate::config::Config;
+use crate::extensions::Extensions;
+use crate::lane::buckets::Cache;
+use crate::lane::entry::Entry;
+use crate::lane::fallback::Fallback;
+
+/// What all clones of a client share.
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) config: Config,
+    pub(crate) cache: Cache,
+    pub(crate) fallback: Fallback,
+    /// Who hears that callers want slots.
+    pub(crate) refusals: Box<dyn Refusals>,
+    /// What features keep for the client.
+    pub(crate) extensions: Extensions,
+}
+
+/// Hears that callers want slots of a bucket that has none for them.
+pub(crate) trait Refusals: Send + Sync {
+    /// A caller was refused, and may come back after the wait that it was told.
+    fn refused(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn);
+
+    /// A caller in line looked in vain, and will look again.
+    fn waits(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn);
+}
+
+/// Not all that it has learnt: whoever prints a grant wants to see the grant.
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("table", &self.store.table()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store.clock().now()
+    }
+
+    /// DynamoDB's time, for what is about to be written.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it is not known, and the table does not answer.
+    pub(crate) async fn time(&self) -> Result<Timestamp, StoreError> {
+        self.store.time().await
+    }
+
+    /// A caller was refused, and may come back after the wait that it was told.
+    pub(crate) fn refused(self: &Arc<Self>, entry: &Arc<Entry>, retry: &RetryIn) {
+        self.refusals.refused(self, entry, retry);
+    }
+
+    /// A caller in line looked in vain, and will look again.
+    pub(crate) fn waits(self: &Arc<Self>, entry: &Arc<Entry>, retry: &RetryIn) {
+        self.refusals.waits(self, entry, retry);
+    }
+
+    pub(crate) fn entry(&self, dimension: &Dimension) -> Arc<Entry> {
+        self.cache.entry(dimension, || self.now())
+    }
+
+    /// Plans for a reading of a rate bucket, at `now`: every plan that takes is made by this.
+    pub(crate) fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
+        RatePlanner::at(bucket, now, || self.store.clock().future_anchor())
+    }
+}

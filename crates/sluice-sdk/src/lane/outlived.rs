@@ -1,0 +1,37 @@
+//! Holders that outlive their leases: counted, and told to the load row, where the next sweep reads it and an operator is told.
+
+use std::sync::Arc;
+
+use sluice_core::{Dimension, note_outlived, note_outlived_anew};
+use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
+use tokio::runtime::Handle;
+
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::telemetry;
+
+/// A holder that is alive found its lease gone. It happens rarely, and the caller does not wait for the write; one that is lost is
+/// one count fewer.
+pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
+    telemetry::expired_but_alive(entry.label());
+    if !entry.limit().is_some_and(|limit| limit.is_concurrent()) {
+        return;
+    }
+    let Ok(runtime) = Handle::try_current() else { return };
+    let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+    runtime.spawn(async move {
+        if let Err(error) = note(&inner.store, &entry.dimension).await {
+            tracing::debug!(event = "lease.outlived_untold", dimension = %entry.dimension, %error);
+        }
+    });
+}
+
+/// A sum is sent once. What replaces a count that is none finds one when it is sent again.
+async fn note(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
+    if let Written::ConditionFailed(Some(row)) = store.update(&note_outlived(dimension, 1), IfAmbiguous::Stop).await?
+        && let Some(anew) = note_outlived_anew(dimension, &Attributes(&row), 1)
+    {
+        store.update(&anew, IfAmbiguous::SendAgain).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! What a grant holds of one bucket.
+
+use std::sync::Arc;
+
+use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, RateReceipt, Timestamp};
+use smallvec::SmallVec;
+
+use crate::lane::entry::Entry;
+
+/// What a grant is made of: of one part, most often.
+pub(crate) type Parts = SmallVec<[Part; 1]>;
+
+/// What a grant holds of one bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) cost: Cost,
+    pub(crate) start_at: Timestamp,
+    pub(crate) hold: Hold,
+    /// What the call used, to be settled when it is released.
+    pub(crate) used: Option<Amount>,
+    /// Whether a renewal found its lease gone, which is counted once.
+    pub(crate) known_gone: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Hold {
+    Tokens {
+        receipt: RateReceipt,
+        lease: Option<Box<Lease>>,
+        /// What the call counts as: its cost, until it is settled.
+        counts: Amount,
+        /// Whether its caller has said what it used.
+        is_settled: bool,
+    },
+    Slots(Box<Slots>),
+    Inline(Box<Inline>),
+    /// Counted in the process.
+    Local,
+}
+
+/// Slots with a lease row.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    pub(crate) bucket: Arc<Bucket>,
+    pub(crate) lease: Lease,
+}
+
+/// Slots with a lease in the row of their bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Inline {
+    pub(crate) id: LeaseId,
+    pub(crate) ends: Timestamp,
+}
+
+impl Part {
+    pub(crate) fn tokens(
+        entry: &Arc<Entry>,
+        cost: Cost,
+        receipt: RateReceipt,
+        now: Timestamp,
+        lease: Option<Lease>,
+    ) -> Self {
+        let start_at = receipt.start_at(now);
+        let hold = Hold::Tokens { receipt, lease: lease.map(Box::new), counts: cost.amount(), is_settled: false };
+        Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false }
+    }
+
+    /// Tokens that are there.
+    pub(crate) const fn from_stock(entry: Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
+        let cost = receipt.cost();
+        Self {
+            entry,
+            cost,
+            start_at: now,
+            hold: Hold::Tokens { receipt, lease: None, counts: cost.amount(), is_settled: false },
+            used: None,
+            known_gone: false,
+        }
+    }
+
+    pub(crate) fn slots(entry: &Arc<Entry>, cost: Cost, bucket: Arc<Bucket>, lease: Lease) -> Self {
+        let start_at = lease.created_at().unwrap_or_default();
+        Self {
+            entry: Arc::clone(entry),
+            cost,
+            start_at,
+            hold: Hold::Slots(Box::new(Slots { bucket, lease })),
+            used: None,
+            known_gone: false,
+        }
+    }
+
+    pub(crate) fn inline(entry: &Arc<Entry>, cost: Cost, id: LeaseId, now: Timestamp, ends: Timestamp) -> Self {
+        Self {
+            entry: Arc::clone(entry),
+            cost,
+            start_at: now,
+            hold: Hold::Inline(Box::new(Inline { id, ends })),
+            used: None,
+            known_gone: false,
+        }
+    }
+
+    /// Whether its end takes a write: tokens that were not charged otherwise are spent.
+    pub(crate) const fn is_held(&self) -> bool {
+        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. })
+    }
+
+    /// Its lease's row, where it has one.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        match &self.hold {
+            Hold::Tokens { lease, .. } => lease.as_deref(),
+            Hold::Slots(slots) => Some(&slots.lease),
+            Hold::Inline(_) | Hold::Local => None,
+        }
+    }
+
+    /// When its lease was to end as it was written.
+    pub(crate) fn lease_ends(&self) -> Option<Timestamp> {
+        match &self.hold {
+            Hold::Inline(inline) => Some(inline.ends),
+            _ => self.lease().map(Lease::ends),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Reading a bucket, and taking in what replies show of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Bucket, Dimension, RowError};
+use sluice_table::{Attributes, Item, StoreError};
+use tokio::time::{Instant, timeout};
+
+use crate::api::error::AcquireError;
+use crate::bucket::known::Reading;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::{Stopped, in_parallel, stopped};
+
+/// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.
+pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+    match entry.reading() {
+        Some(reading) => Ok(reading),
+        None => read_once(inner, entry, || entry.reading()).await,
+    }
+}
+
+/// Whoever reads first reads for all who come meanwhile: they share its reading, and its failure. Otherwise each of them would
+/// find out for itself, one after the other, that the table does not answer. Takes an attempt and a request at most; longer than a
+/// request only after readers who left.
+async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Reading>) -> Result<Reading, AcquireError> {
+    is_not_missing(inner, entry)?;
+    let came = Instant::now();
+    let request = inner.store.longest_request();
+    let read = async {
+        // A reader that nobody drives any more holds nobody up for longer than a request.
+        let mut loading = timeout(request, entry.loading.lock()).await.ok();
+        if let Some(reading) = known() {
+            return Ok(reading);
+        }
+        is_not_missing(inner, entry)?;
+        if let Some(failure) = loading.as_deref().and_then(|loading| loading.failure_since(came)) {
+            return Err(failure);
+        }
+        let asked = Instant::now();
+        let read = refresh(inner, entry).await;
+        // Whoever came after the bucket was made asks again.
+        if let (Some(loading), Err(error), false) = (&mut loading, &read, entry.was_made_since(asked)) {
+            loading.failed(error);
+        }
+        read
+    };
+    timeout(inner.store.attempt().of_rows() + request, read).await.unwrap_or_else(|_| Err(not_read(entry)))
+}
+
+fn not_read(entry: &Entry) -> AcquireError {
+    let message = format!("the row of {} was asked for by callers who left, and not read in time", entry.dimension);
+    StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }.into()
+}
+
+/// A bucket that the table was seen not to have a moment ago is answered from memory: a caller that asks for it all the time
+/// costs a read a second.
+pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
+    match entry.is_unknown(inner.now()) {
+        true => Err(unknown_dimension(inner, entry)),
+        false => Ok(()),
+    }
+}
+
+/// The bucket as a reply of the last `span` showed it, or read now; many callers at once read it once.
+pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
+    let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
+    match young() {
+        Some(reading) => Ok(reading),
+        None => read_once(inner, entry, young).await,
+    }
+}
+
+/// Reads the bucket, whatever is known of it.
+pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+    let clock = inner.store.clock();
+    let (asked, asked_at, steady) = (Instant::now(), clock.known(), clock.steady_micros());
+    let Some(row) = inner.store.read(entry.dimension.as_str()).await? else {
+        // A clock that this reply corrected does not tell when it was asked.
+        let way = u64::try_from(clock.steady_micros().saturating_sub(steady)).unwrap_or(0);
+        let asked_at = asked_at.unwrap_or_else(|| inner.now().before(Duration::from_micros(way)));
+        entry.missed(asked, asked_at);
+        return entry.reading().ok_or_else(|| unknown_dimension(inner, entry));
+    };
+    saw(inner, entry, &row)?;
+    entry.reading().ok_or_else(|| unknown(inner, entry))
+}
+
+/// Reads the buckets side by side, whatever is known of them.
+pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<(), AcquireError> {
+    let reads = entries.iter().map(|entry| {
+        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+        async move { refresh(&inner, &entry).await.map(drop) }
+    });
+    in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
+}
+
+/// Takes in the row that a reply showed.
+pub(crate) fn saw(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
+    let bucket = Arc::new(parse(&entry.dimension, row)?);
+    entry.saw(Arc::clone(&bucket), inner.now());
+    Ok(bucket)
+}
+
+pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, AcquireError> {
+    let corrupt = |source: RowError| AcquireError::CorruptRow { dimension: dimension.clone(), source };
+    Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
+}
+
+/// A reply shows no row of the bucket. The next caller reads it: how long the request was on its way is not known here, and the bucket
+/// may have been made since.
+pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
+    entry.gone();
+    unknown_dimension(inner, entry)
+}
+
+fn unknown_dimension(inner: &Inner, entry: &Entry) -> AcquireError {
+    AcquireError::UnknownDimension { dimension: entry.dimension.clone(), table: inner.store.table().to_owned() }
+}

@@ -1,0 +1,253 @@
+//! Giving back: what a holder releases, and what a sweep reclaims.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
+use sluice_ops::{Released, Tally, carry_out};
+use sluice_table::{Attributes, IfAmbiguous, StoreError, Written};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::{Stopped, in_parallel, stopped};
+use crate::lane::part::{Hold, Part, Parts, Slots};
+use crate::lane::queue::seat::Seat;
+use crate::lane::queue::{Lane, NoAnswer, Service};
+use crate::lane::settle::settle_charged;
+use crate::lane::{inline, outlived};
+use crate::telemetry;
+
+/// The end of a release as metrics and spans name it.
+pub(crate) const fn name_of<E>(released: &Result<Released, E>) -> &'static str {
+    match released {
+        Ok(released) => released.as_str(),
+        Err(_) => "failed",
+    }
+}
+
+/// Why a release could not be confirmed. The slot comes back when its lease ends.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// Other writers were faster in every try.
+    #[error("the release of {key} met a conflict in every try; the slot comes back when its lease ends")]
+    Contended {
+        /// The lease.
+        key: String,
+    },
+    /// DynamoDB will never accept it, or the bucket's row cannot be read.
+    #[error("{key} cannot be given back: {message}")]
+    Refused {
+        /// The lease.
+        key: String,
+        /// What DynamoDB said, or what is wrong with the row.
+        message: String,
+    },
+    /// The table did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How long a release is tried, longer than an acquire: no request of it begins later than this after its first. Where it gives up, a
+/// slot is out of use until its lease ends.
+pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Times that a release in a transaction waits out a conflict or throttling.
+const RELEASE_TRIES: u32 = 20;
+
+/// Releases the parts of a grant whose call was made.
+pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
+    let releases = parts.into_iter().map(|mut part| {
+        let inner = Arc::clone(inner);
+        async move {
+            settle_charged(&inner, &mut part).await;
+            release_part(&inner, &part).await
+        }
+    });
+    let mut released = Released::GivenBack;
+    let mut failure = None;
+    let results = in_parallel(releases.collect()).await.map_err(|Stopped| stopped("TransactWriteItems"))?;
+    for result in results {
+        match result {
+            Ok(part) => released = released.max(part),
+            Err(error) => failure = Some(error),
+        }
+    }
+    failure.map_or(Ok(released), Err)
+}
+
+async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
+    let released = match &part.hold {
+        // There is nothing to give back.
+        Hold::Tokens { lease: None, .. } => return Ok(Released::GivenBack),
+        Hold::Tokens { lease: Some(lease), .. } => {
+            let chunk = Chunk::release_row(Lease::clone(lease));
+            let mut released = release_chunk(inner, &part.entry, chunk).await;
+            released.pop().unwrap_or(Ok(Released::GivenBack))
+        }
+        Hold::Slots(slots) => in_lane(inner, &part.entry, Slots::clone(slots)).await,
+        Hold::Inline(held) => {
+            let lease = InlineRelease { id: held.id.clone(), cost: part.cost };
+            inline::release(inner, &part.entry, lease).await
+        }
+        Hold::Local => {
+            inner.fallback.give_back(&part.entry.dimension, part.cost);
+            Ok(Released::GivenBack)
+        }
+    };
+    telemetry::released(part.entry.label(), name_of(&released));
+    if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
+        outlived::found(inner, &part.entry);
+    }
+    released
+}
+
+/// Slots with lease rows on their way back: those of one bucket join in one transaction.
+pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
+
+async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
+    loop {
+        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
+        let place = entry.releases.join(slots.clone(), service);
+        match place.answer().await {
+            Ok(released) => return released,
+            // This line never stands still.
+            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
+            Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
+        }
+    }
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Result<Released, ReleaseError>>) {
+    while let Some(mut line) = seat.next(usize::MAX).await {
+        while !line.is_empty() {
+            let later = line.split_off(line.len().min(MAX_LEASES_PER_TRANSACTION));
+            let turns = std::mem::replace(&mut line, later);
+            let Some(last) = turns.last() else { continue };
+            // The youngest reading of its capacity.
+            let bucket = Arc::clone(&last.ask.bucket);
+            let leases = turns.iter().map(|turn| turn.ask.lease.clone()).collect();
+            let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
+            let out = released.iter().find_map(unavailable);
+            turns.into_iter().zip(released).for_each(|(turn, released)| turn.answer(released));
+            // Those behind them have waited for a request that nobody answered: no other is sent for them.
+            out.into_iter().for_each(|error| {
+                let rest = std::mem::take(&mut line).into_iter();
+                rest.for_each(|turn| turn.answer(Err(error.clone().unsent().into())));
+            });
+        }
+    }
+}
+
+/// The error, if DynamoDB is out.
+fn unavailable(released: &Result<Released, ReleaseError>) -> Option<StoreError> {
+    match released {
+        Err(ReleaseError::Store(error)) if error.is_unavailable() => Some(error.clone()),
+        _ => None,
+    }
+}
+
+/// Gives back what the leases of a chunk hold, and says of each what became of it, in their order.
+async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result<Released, ReleaseError>> {
+    let mut tally = Tally { ends: Some(HashMap::new()), ..Tally::default() };
+    let leases = chunk.leases().to_vec();
+    let began = Instant::now();
+    let in_time = || began.elapsed() < RELEASE_PATIENCE;
+    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, in_time, &mut tally).await;
+    if let Ok(slots) = Cost::new(tally.returned.slots) {
+        entry.completed(|| inner.now());
+        entry.slot_freed(slots);
+    }
+    let ends = tally.ends.take().unwrap_or_default();
+    let released = leases.iter().map(|lease| {
+        let key = lease.key().to_owned();
+        match (ends.get(&key), &carried_out) {
+            (Some(released), _) => Ok(*released),
+            (None, Err(error)) => Err(ReleaseError::Store(error.clone())),
+            (None, Ok(())) => Err(match tally.failed.iter().find(|(of, _)| *of == key) {
+                Some((_, message)) => ReleaseError::Refused { key, message: message.clone() },
+                None => ReleaseError::Contended { key },
+            }),
+        }
+    });
+    let released: Vec<_> = released.collect();
+    for (lease, released) in leases.iter().zip(&released) {
+        match released {
+            Ok(Released::GivenBack) => tracing::debug!(event = "release.ok", dimension = %entry.dimension),
+            Ok(released) => {
+                tracing::warn!(event = "release.late", dimension = %entry.dimension, lease = lease.key(), ?released);
+            }
+            Err(_) => {}
+        }
+    }
+    released
+}
+
+/// Gives back the parts of a grant whose call was never made: slots as in a release, and rate tokens as far as they have not
+/// flowed back by themselves. Best effort for the tokens: what is lost refills.
+pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
+    let returns = parts.into_iter().map(|part| {
+        let inner = Arc::clone(inner);
+        async move {
+            if let Hold::Tokens { receipt, .. } = &part.hold
+                && let Ok(now) = inner.time().await
+                && let Some(update) = receipt.give_back(now)
+            {
+                // Twice would be too much: after a lost reply the tokens are left to refill.
+                match inner.store.update(&update, IfAmbiguous::Stop).await {
+                    Ok(Written::Applied(row)) => {
+                        let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
+                        bucket.into_iter().for_each(|bucket| part.entry.wrote(Arc::new(bucket), inner.now()));
+                    }
+                    // Others booked behind it: its start is for the next caller of this process, if one comes in time.
+                    Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => part.entry.abandon(part.clone()),
+                    Ok(Written::ConditionFailed(_)) => {}
+                    Err(error) => tracing::debug!(event = "give_back.lost", dimension = %part.entry.dimension, %error),
+                }
+            }
+            if let Err(error) = release_part(&inner, &part).await {
+                tracing::warn!(event = "release.failed", dimension = %part.entry.dimension, %error);
+            }
+        }
+    });
+    // Stopped with its runtime: tokens refill, and slots come back when their leases end.
+    let _ = in_parallel(returns.collect()).await;
+}
+
+/// Whether the vendor was called under what is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Used,
+    /// Rate tokens go back too.
+    Unused,
+}
+
+/// Gives `parts` back on a task of its own.
+pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use) {
+    if parts.is_empty() {
+        return;
+    }
+    let Ok(runtime) = Handle::try_current() else {
+        let names: Vec<&str> = parts.iter().map(|part| part.entry.dimension.as_str()).collect();
+        tracing::warn!(
+            event = "grant.dropped_outside_runtime",
+            dimensions = names.join(","),
+            "the slot comes back when its lease ends"
+        );
+        return;
+    };
+    let inner = Arc::clone(inner);
+    runtime.spawn(async move {
+        match used {
+            Use::Unused => give_back_unused(&inner, parts).await,
+            Use::Used => {
+                if let Err(error) = release(&inner, parts).await {
+                    tracing::warn!(event = "release.failed", %error);
+                }
+            }
+        }
+    });
+}

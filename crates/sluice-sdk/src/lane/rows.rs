@@ -1,0 +1,109 @@
+//! The lane of a set of dimensions with lease rows: every bucket and every lease of all who are in line changes in one
+//! transaction, or none does.
+
+use std::sync::Arc;
+
+use sluice_core::{Cost, Dimension, LeaseId};
+use tokio::time::Instant;
+
+use crate::lane::entry::Entry;
+use crate::lane::fresh::{Answer, Fresh};
+use crate::lane::inner::Inner;
+use crate::lane::load::InLine;
+use crate::lane::parallel::stopped;
+use crate::lane::part::Part;
+use crate::lane::poll::Poll;
+use crate::lane::queue::seat::Seat;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Turn};
+use crate::lane::round;
+use crate::lane::setback::Setback;
+use crate::lane::terms::Terms;
+use crate::lane::told::{behind, too_late};
+use crate::lane::wants::Want;
+
+mod batch;
+mod transaction;
+
+use crate::lane::rows::batch::Batch;
+
+pub(crate) type RowLane = Lane<RowAsk, Answer>;
+type RowTurn = Turn<RowAsk, Answer>;
+
+/// What one caller wants of each dimension of the set, in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct RowAsk {
+    costs: Vec<Cost>,
+    /// The same in every try: a lease under one of them can only be its own.
+    ids: Vec<LeaseId>,
+    terms: Terms,
+}
+
+impl RowAsk {
+    /// Whether it may have what another caller left: as much, for as long, and not later.
+    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
+        let now = fresh.now();
+        let (until, latest) = (now.after(self.terms.lease.length()), now.after(self.terms.patience()));
+        let fits = |(part, cost): (&Part, &Cost)| {
+            part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
+        };
+        fresh.parts().len() == self.costs.len() && fresh.parts().iter().zip(&self.costs).all(fits)
+    }
+}
+
+impl Patient for RowAsk {
+    fn stays_until(&self) -> Option<Instant> {
+        self.terms.stays_until()
+    }
+}
+
+/// Takes the costs of all `wants` through the lane of their set, waiting in line for slots where `terms` allow.
+pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+    let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
+    let lane = inner.cache.row_lane(&entries);
+    let ask = RowAsk {
+        costs: wants.iter().map(|want| want.cost).collect(),
+        ids: wants.iter().map(|_| inner.config.lease_ids.next()).collect(),
+        terms,
+    };
+    let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
+    let in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
+    loop {
+        let service =
+            |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };
+        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+        let place = match lane.join_if(ask.clone(), stays, service) {
+            Ok(place) => place,
+            Err(setback) => return behind(inner, wants, setback),
+        };
+        match place.answer_until(terms.stays_until()).await {
+            Some(Ok(answer)) => return answer,
+            Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Behind(setback))) => return behind(inner, wants, setback),
+            Some(Err(NoAnswer::Lost)) => return Err(stopped("TransactWriteItems").into()),
+            None => {
+                drop(in_line);
+                return too_late(inner, wants, lane.why(), lane.looks_for());
+            }
+        }
+    }
+}
+
+async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, mut seat: Seat<RowAsk, Answer>) {
+    let mut poll = Poll::default();
+    // All who are in line: who does not wait must not stand unheard behind a transaction's worth of those who do.
+    while let Some(turns) = seat.next(usize::MAX).await {
+        let served = turns.len();
+        let (inner, entries, lane) = (&inner, &entries, &lane);
+        let mut batch = Batch { inner, entries, lane, turns, waiting: None, orphans: Vec::new() };
+        round::serve(inner, &mut batch).await;
+        let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
+        if seat.after(served, (batch.waiting, batch.orphans), &mut poll, crowd).await {
+            entries.iter().for_each(|entry| entry.doubt());
+        }
+    }
+}
+
+/// Names a set of dimensions.
+pub(crate) fn name(entries: &[Arc<Entry>]) -> Vec<Dimension> {
+    entries.iter().map(|entry| entry.dimension.clone()).collect()
+}

@@ -1,0 +1,317 @@
+//! One transaction for all who are in line, planned and sent until each has its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp, Verdict};
+use sluice_table::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
+use tokio::time::Instant;
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::{RetryIn, longest};
+use crate::bucket::known::Reading;
+use crate::config::Leases;
+use crate::lane::entry::Entry;
+use crate::lane::fresh::{Answer, Fresh, Via};
+use crate::lane::inner::Inner;
+use crate::lane::part::{Part, Parts};
+use crate::lane::queue::{Waiting, stay};
+use crate::lane::reading::{refresh_all, saw, unknown};
+use crate::lane::round::Step;
+use crate::lane::rows::transaction::{Applied, Place, Sent, Share, judge};
+use crate::lane::rows::{RowAsk, RowLane, RowTurn};
+use crate::lane::setback::{Setback, Taken};
+use crate::lane::{load, round};
+
+/// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
+const MOST_ACTIONS: usize = 100;
+
+/// The callers of one transaction, in order.
+pub(super) struct Batch<'a> {
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) entries: &'a [Arc<Entry>],
+    pub(super) lane: &'a Arc<RowLane>,
+    pub(super) turns: Vec<RowTurn>,
+    /// Those who stay in line.
+    pub(super) waiting: Waiting<RowAsk, Answer>,
+    /// What was granted to callers who had gone away.
+    pub(super) orphans: Vec<Fresh>,
+}
+
+impl round::Batch for Batch<'_> {
+    fn dimension(&self) -> &Dimension {
+        &self.entries[0].dimension
+    }
+
+    fn has_callers(&mut self) -> bool {
+        self.turns.retain(|turn| !turn.is_left());
+        !self.turns.is_empty()
+    }
+
+    async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
+        let now = self.inner.now();
+        let unread: Vec<_> = self.entries.iter().filter(|entry| is_unread(entry, now)).map(Arc::clone).collect();
+        if !unread.is_empty() {
+            return refresh_all(self.inner, &unread).await.map(|()| Step::Read);
+        }
+        let now = self.inner.time().await?;
+        let Some(readings) = self.entries.iter().map(|entry| entry.reading()).collect::<Option<Vec<_>>>() else {
+            // While the time was read, another caller of the process learned that what was known of a bucket counts no more.
+            return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
+        };
+        let Some(sent) = self.plan(&readings, now) else {
+            if has_read || readings.iter().all(|reading| reading.may_refuse(now)) {
+                if self.repairs(&readings, now).await? {
+                    return Ok(Step::Read);
+                }
+                self.answer_refused(&readings, now);
+                return Ok(Step::Served);
+            }
+            // A read costs an eighth of a transaction that fails.
+            return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
+        };
+        let began = Instant::now();
+        match self.inner.store.transact(&Transaction::new(&sent.writes())).await? {
+            Transacted::Committed => Ok(self.granted(&sent, began.elapsed())),
+            Transacted::Cancelled(reasons) => self.learn(&sent, &reasons, began.elapsed()),
+        }
+    }
+
+    fn set_back(&mut self, setback: &Setback) {
+        for turn in std::mem::take(&mut self.turns) {
+            self.refuse(turn, setback);
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Whether an anchor of the future was moved back, or found to have been, of a bucket that has too little for somebody. Nobody is refused
+    /// by one: the wait that is told follows from the row as it stands.
+    async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
+        for (at, (reading, entry)) in readings.iter().zip(self.entries).enumerate() {
+            if !self.turns.iter().any(|turn| turn.ask.costs[at].amount() > reading.bucket.tokens()) {
+                continue;
+            }
+            let Some(repair) = self.inner.planner(&reading.bucket, now).repair(now) else { continue };
+            match self.inner.store.update(&repair.update, IfAmbiguous::SendAgain).await? {
+                Written::Applied(row) | Written::ConditionFailed(Some(row)) => saw(self.inner, entry, &row)?,
+                Written::ConditionFailed(None) => return Err(unknown(self.inner, entry)),
+            };
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The transaction for all who fit, and nobody past one who waits; `None` where nobody fits.
+    fn plan(&self, readings: &[Reading], now: Timestamp) -> Option<Sent> {
+        let mut shares: Vec<Share<'_>> =
+            readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
+        let mut served = Vec::new();
+        for (at, turn) in self.turns.iter().enumerate() {
+            let patience = turn.ask.terms.patience();
+            if shares.iter().zip(&turn.ask.costs).any(|(share, cost)| share.is_closed_to(*cost, patience)) {
+                break;
+            }
+            match judge(&shares, &turn.ask, now) {
+                Ok(upto) => {
+                    for ((share, upto), cost) in shares.iter_mut().zip(&upto).zip(&turn.ask.costs) {
+                        share.take(*cost, patience, *upto);
+                    }
+                    let leases = self.leases(readings, &turn.ask, now);
+                    served.push(Place { turn: at, upto, leases });
+                    if served.len() == (MOST_ACTIONS - self.entries.len()) / self.entries.len() {
+                        break;
+                    }
+                }
+                Err(no) => {
+                    let retry = self.retry(&no, &turn.ask);
+                    if retry.is_some_and(|retry| turn.ask.terms.in_line(self.inner).waits_for(&retry)) {
+                        break;
+                    }
+                }
+            }
+        }
+        if served.is_empty() {
+            return None;
+        }
+        let totals = shares.iter().map(Share::total).collect();
+        let (updates, after) =
+            shares.into_iter().map(|share| share.write(now)).collect::<Option<(Vec<_>, Vec<_>)>>()?;
+        Some(Sent { after, totals, updates, served, now })
+    }
+
+    fn leases(&self, readings: &[Reading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
+        let ends = now.after(ask.terms.lease.length());
+        let caller = &self.inner.config.caller;
+        let parts = readings.iter().zip(self.entries).zip(ask.costs.iter().zip(&ask.ids));
+        let lease = |((reading, entry), (cost, id)): ((&Reading, &Arc<Entry>), (&Cost, &LeaseId))| {
+            let has_lease = reading.bucket.limit().is_concurrent() || self.inner.config.leases == Leases::All;
+            has_lease.then(|| Lease::new(entry.dimension.clone(), id, *cost, now, ends, caller))
+        };
+        parts.map(lease).collect()
+    }
+
+    /// Why nobody was granted anything, by readings that may be believed.
+    fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
+        let shares: Vec<Share<'_>> =
+            readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
+        for turn in std::mem::take(&mut self.turns) {
+            match judge(&shares, &turn.ask, now) {
+                Err(no) => match self.never(&no, &turn.ask) {
+                    Some(error) => turn.answer(Err(error)),
+                    None => {
+                        let retries = self.retries(&no, &turn.ask);
+                        self.tell_of_full(&turn, &retries);
+                        let why = longest(retries).map(Setback::Refused);
+                        self.refuse(turn, &why.unwrap_or_else(|| self.overtaken()));
+                    }
+                },
+                // It would fit, and stands behind one who waits.
+                Ok(_) => {
+                    let why = self.waiting.as_ref().map(|(_, why)| why.clone());
+                    self.refuse(turn, &why.unwrap_or_else(|| self.overtaken()));
+                }
+            }
+        }
+    }
+
+    /// The longest wait, and who causes it.
+    fn retry(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
+        longest(self.retries(no, ask))
+    }
+
+    fn retries(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
+        let each = self.entries.iter().zip(no).zip(&ask.costs);
+        let refused = each.filter_map(|((entry, no), cost)| match no {
+            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal)),
+            _ => None,
+        });
+        refused.collect()
+    }
+
+    /// Of each bucket that is full, and not of the one alone that is told.
+    fn tell_of_full(&self, turn: &RowTurn, retries: &[RetryIn]) {
+        for retry in retries {
+            let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
+            match turn.ask.terms.in_line(self.inner).waits_for(retry) {
+                true => self.inner.waits(entry, retry),
+                false => self.inner.refused(entry, retry),
+            }
+        }
+    }
+
+    fn never(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<AcquireError> {
+        self.entries.iter().zip(no).zip(&ask.costs).find_map(|((entry, no), cost)| match no {
+            Plan::NeverSatisfiable { capacity } => {
+                let (dimension, cost, capacity) = (entry.dimension.clone(), *cost, *capacity);
+                Some(AcquireError::NeverSatisfiable { dimension, cost, capacity })
+            }
+            _ => None,
+        })
+    }
+
+    fn refuse(&mut self, turn: RowTurn, why: &Setback) {
+        match why.is_waited_out(turn.ask.terms.in_line(self.inner)) {
+            true => stay(&mut self.waiting, turn, why),
+            false => turn.answer(why.clone().answer()),
+        }
+    }
+
+    fn overtaken(&self) -> Setback {
+        Setback::overtaken(&self.entries[0].dimension)
+    }
+
+    /// Hands out what the transaction took. Who was passed over stays.
+    fn granted(&mut self, sent: &Sent, took: Duration) -> Step {
+        for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
+            match (after.limit().is_concurrent(), Cost::new(*total)) {
+                (true, Ok(total)) => entry.slots_taken(total),
+                (true, Err(_)) => {}
+                (false, _) => entry.predicted(Arc::clone(after)),
+            }
+        }
+        let everyone = sent.served.iter().map(Applied::now).collect();
+        self.hand_out(sent, everyone, took)
+    }
+
+    /// Answers callers of `sent` that have what they asked for. A lease that has ended by now counts as a try in vain.
+    fn hand_out(&mut self, sent: &Sent, applied: Vec<Applied<'_>>, took: Duration) -> Step {
+        let (now, mut came_late) = (self.inner.store.clock().known(), false);
+        let mut turns: Vec<Option<RowTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
+        for applied in applied {
+            let Some(mut turn) = turns[applied.place.turn].take() else { continue };
+            let parts: Parts = self.parts(sent, &applied, &turn.ask).collect();
+            let lane = Via::Rows(Arc::clone(self.lane));
+            let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
+            if !applied.lives_at(now) {
+                // As where the process was frozen, or nobody heard of the lease until its time was over: it goes back, and its caller
+                // asks again.
+                came_late = true;
+                drop(fresh);
+                turn.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
+                turns[applied.place.turn] = Some(turn);
+                continue;
+            }
+            match turn.is_left() {
+                true => self.orphans.push(fresh),
+                false => turn.answer(Ok(Taken::Granted(fresh))),
+            }
+        }
+        self.turns = turns.into_iter().flatten().collect();
+        if came_late { Step::Overtaken } else { Step::Served }
+    }
+
+    fn parts(&self, sent: &Sent, applied: &Applied<'_>, ask: &RowAsk) -> impl Iterator<Item = Part> {
+        (0..self.entries.len()).map(|at| {
+            let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
+            match (&applied.leases[at], after.limit().is_concurrent()) {
+                (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
+                (lease, _) => {
+                    let behind = sent.totals[at].minus(applied.place.upto[at]);
+                    Part::tokens(entry, cost, RateReceipt::foreseen(after, behind, cost), sent.now, lease.clone())
+                }
+            }
+        })
+    }
+
+    /// Takes in what the reasons of a cancellation say. A lease that is there under an id of our own can only stem from a try
+    /// whose reply was lost: that one was applied, and whoever has such a lease is granted.
+    fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
+        if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
+            return Err(AcquireError::Store(StoreError::Rejected {
+                operation: "TransactWriteItems",
+                table: self.inner.store.table().to_owned(),
+                message: permanent.reason.message.clone(),
+            }));
+        }
+        let failed = |cancelled: &Cancelled| cancelled.reason.verdict == Verdict::ConditionFailed;
+        let (buckets, mut leases) = reasons.split_at(self.entries.len().min(reasons.len()));
+        let mut theirs = Vec::new();
+        for place in &sent.served {
+            let (own, rest) = leases.split_at(place.leases.iter().flatten().count().min(leases.len()));
+            leases = rest;
+            if own.iter().any(failed) {
+                theirs.push(Applied::before(place, own));
+            }
+        }
+        if !theirs.is_empty() {
+            let step = self.hand_out(sent, theirs, took);
+            // What the buckets are now is for the next plan to read.
+            self.entries.iter().for_each(|entry| entry.doubt());
+            return Ok(step);
+        }
+        for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled)) {
+            match &cancelled.row {
+                Some(row) => saw(self.inner, entry, row)?,
+                None => return Err(unknown(self.inner, entry)),
+            };
+        }
+        let transient = reasons.iter().any(|cancelled| cancelled.reason.verdict.is_transient());
+        Ok(if transient { Step::Held } else { Step::Overtaken })
+    }
+}
+
+/// Whether not enough is known of the bucket to plan by.
+fn is_unread(entry: &Entry, now: Timestamp) -> bool {
+    entry.reading().is_none_or(|reading| reading.is_unread(now))
+}

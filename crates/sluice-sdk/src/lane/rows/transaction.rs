@@ -1,0 +1,130 @@
+//! What one transaction takes, bucket by bucket, for several callers.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Claim, Cost, Lease, Plan, RateBatch, SlotPlanner, Starts, Timestamp, Update, Write};
+use sluice_table::{Attributes, Cancelled};
+
+use crate::lane::inner::Inner;
+use crate::lane::rows::RowAsk;
+
+/// What a transaction takes from one bucket.
+pub(super) enum Share<'a> {
+    Slots { bucket: &'a Arc<Bucket>, total: Amount },
+    Tokens(Box<RateBatch<'a>>),
+}
+
+/// A caller that the transaction takes for: its place in the batch, and in each bucket the sum up to and with its own.
+pub(super) struct Place {
+    pub(super) turn: usize,
+    pub(super) upto: Vec<Amount>,
+    pub(super) leases: Vec<Option<Lease>>,
+}
+
+/// A caller whose part of a transaction is applied: by this one, or by an earlier try whose reply was lost.
+pub(super) struct Applied<'a> {
+    pub(super) place: &'a Place,
+    /// As they are in the table.
+    pub(super) leases: Cow<'a, [Option<Lease>]>,
+    /// Whether all of its leases are there.
+    pub(super) is_whole: bool,
+}
+
+impl<'a> Applied<'a> {
+    pub(super) fn now(place: &'a Place) -> Self {
+        Self { place, leases: Cow::Borrowed(&place.leases), is_whole: true }
+    }
+
+    /// Its leases end when their rows say so, which is earlier than this transaction would have them; their cost is what was taken,
+    /// whatever someone has written there since. One that is not there any more, or cannot be read, makes the whole a try in vain.
+    pub(super) fn before(place: &'a Place, own: &[Cancelled]) -> Self {
+        let mut rows =
+            own.iter().map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
+        let mut is_whole = true;
+        let mut found = |planned: &Lease| match rows.next().flatten() {
+            Some(there) => there.that_took(planned.cost()),
+            None => {
+                is_whole = false;
+                planned.clone()
+            }
+        };
+        let leases = place.leases.iter().map(Option::as_ref).map(|planned| planned.map(&mut found)).collect();
+        Self { place, leases, is_whole }
+    }
+
+    /// Whether each of its leases is there for some time yet; not where nothing is known of the time.
+    pub(super) fn lives_at(&self, now: Option<Timestamp>) -> bool {
+        self.is_whole && self.leases.iter().flatten().all(|lease| now.is_some_and(|now| lease.ends() > now))
+    }
+}
+
+/// A transaction, and what it leaves.
+pub(super) struct Sent {
+    /// Each bucket as it will be; for slots, as it was read.
+    pub(super) after: Vec<Arc<Bucket>>,
+    pub(super) totals: Vec<Amount>,
+    pub(super) updates: Vec<Update>,
+    pub(super) served: Vec<Place>,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Share<'a> {
+    pub(super) fn new(inner: &Inner, bucket: &'a Arc<Bucket>, now: Timestamp) -> Self {
+        match bucket.limit().is_concurrent() {
+            true => Self::Slots { bucket, total: Amount::ZERO },
+            false => Self::Tokens(Box::new(inner.planner(bucket, now).batch(now, Starts::Pinned))),
+        }
+    }
+
+    pub(super) fn judge(&self, cost: Cost, patience: Duration, now: Timestamp) -> Plan<Amount> {
+        match self {
+            Self::Slots { bucket, total } => SlotPlanner::new(bucket).judge(cost, *total, now),
+            Self::Tokens(batch) => batch.judge(Claim { cost, patience }),
+        }
+    }
+
+    /// Whether a caller who asks for so much has to be the first of another transaction.
+    pub(super) fn is_closed_to(&self, cost: Cost, patience: Duration) -> bool {
+        matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
+    }
+
+    pub(super) fn take(&mut self, cost: Cost, patience: Duration, upto: Amount) {
+        match self {
+            Self::Slots { total, .. } => *total = upto,
+            Self::Tokens(batch) => batch.take(Claim { cost, patience }, upto),
+        }
+    }
+
+    pub(super) const fn total(&self) -> Amount {
+        match self {
+            Self::Slots { total, .. } => *total,
+            Self::Tokens(batch) => batch.total(),
+        }
+    }
+
+    pub(super) fn write(self, now: Timestamp) -> Option<(Update, Arc<Bucket>)> {
+        match self {
+            Self::Slots { bucket, total } => Some((SlotPlanner::new(bucket).write(total, now), Arc::clone(bucket))),
+            Self::Tokens(batch) => batch.write().map(|planned| (planned.update, Arc::new(planned.after))),
+        }
+    }
+}
+
+/// The sums up to and with this caller, or what each bucket says where one of them refuses.
+pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
+    let patience = ask.terms.patience();
+    let plans: Vec<_> = shares.iter().zip(&ask.costs).map(|(share, cost)| share.judge(*cost, patience, now)).collect();
+    let upto = |plan: &Plan<Amount>| if let Plan::Write(upto) = plan { Some(*upto) } else { None };
+    plans.iter().map(upto).collect::<Option<Vec<_>>>().ok_or(plans)
+}
+
+impl Sent {
+    /// The buckets in their order, then the leases of each caller.
+    pub(super) fn writes(&self) -> Vec<Write> {
+        let updates = self.updates.iter().map(|update| Write::Update(update.clone()));
+        let leases = self.served.iter().flat_map(|served| served.leases.iter().flatten());
+        updates.chain(leases.map(|lease| Write::Put(lease.put()))).collect()
+    }
+}

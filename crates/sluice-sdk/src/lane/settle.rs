@@ -1,0 +1,215 @@
+//! Settling: a call is charged what it used, and not what it was expected to use.
+
+use std::sync::Arc;
+
+use sluice_core::{Amount, CostError, Dimension, RatePlanner, Settle};
+use sluice_table::{IfAmbiguous, StoreError, Written};
+use tokio::time::Instant;
+
+use crate::api::error::AcquireError;
+use crate::api::request::Quantity;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::stopped;
+use crate::lane::part::{Hold, Part};
+use crate::lane::queue::seat::Seat;
+use crate::lane::queue::{Lane, NoAnswer, Service, Turn};
+use crate::lane::reading::{known, saw, unknown};
+use crate::telemetry;
+
+/// What settling a call did to its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// It used what it counted as: nothing was to be done.
+    AsTaken,
+    /// So much went back. Less than was left over where the rest has flowed back by itself, or has no room below the brim any more.
+    Returned(Amount),
+    /// So much was taken besides, below zero if need be.
+    Owed(Amount),
+}
+
+/// Why a call could not be settled.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The grant took nothing from it.
+    #[error("the grant holds nothing of {0:?}, so that nothing of it can be settled")]
+    NotHeld(String),
+    /// Slots come back by release, whatever the call used.
+    #[error("{0} is a concurrency limit: its slots come back by a release, and there is nothing to settle")]
+    Concurrency(Dimension),
+    /// Below zero, or not a number.
+    #[error("{used} cannot be what a call used of {dimension}: it takes zero or a number above it ({source})")]
+    Used {
+        /// The dimension.
+        dimension: Dimension,
+        /// As given.
+        used: String,
+        /// What is wrong with it.
+        source: CostError,
+    },
+    /// Other writers were faster in every try; nothing was changed.
+    #[error("settling {0} met a conflict in every try; nothing was changed")]
+    Contended(Dimension),
+    /// The bucket, its row, or the table.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+}
+
+impl SettleError {
+    /// Whether nothing was changed for certain, so that it may be tried again.
+    fn is_without_effect(&self) -> bool {
+        match self {
+            Self::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied, .. })) => !maybe_applied,
+            _ => true,
+        }
+    }
+}
+
+/// Calls of one bucket that are settled: those of a process at one time share a write.
+pub(crate) type SettleLane = Lane<Settle, Result<Amount, SettleError>>;
+type SettleTurn = Turn<Settle, Result<Amount, SettleError>>;
+
+/// Calls in one write.
+const MOST_AT_ONCE: usize = 256;
+/// Tries on a bucket that others keep moving: each failure means that one of them got on.
+const TRIES: u32 = 20;
+
+pub(crate) fn parse(dimension: &str, used: &Quantity) -> Result<Amount, SettleError> {
+    used.used().map_err(|source| match Dimension::new(dimension) {
+        Ok(dimension) => SettleError::Used { dimension, used: used.to_string(), source },
+        Err(_) => SettleError::NotHeld(dimension.to_owned()),
+    })
+}
+
+/// Settles what was charged to the part before its release. Logged where it fails: the call is over.
+pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
+    let Some(used) = part.used.take() else { return };
+    match settle_part(inner, part, used).await {
+        Ok(settled) => tracing::debug!(event = "settle.ok", dimension = %part.entry.dimension, ?settled),
+        Err(error) => tracing::warn!(event = "settle.failed", dimension = %part.entry.dimension, %error),
+    }
+}
+
+pub(crate) async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
+    let settled = settle_unmeasured(inner, part, used).await;
+    telemetry::settled(part.entry.label(), name_of(&settled));
+    settled
+}
+
+/// The end of a settlement as metrics name it.
+const fn name_of(settled: &Result<Settled, SettleError>) -> &'static str {
+    match settled {
+        Ok(Settled::AsTaken) => "as_taken",
+        Ok(Settled::Returned(_)) => "returned",
+        Ok(Settled::Owed(_)) => "owed",
+        Err(_) => "failed",
+    }
+}
+
+async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
+    let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
+        return match part.hold {
+            // A share of the process's own is not worth the trouble while DynamoDB is out.
+            Hold::Local => Ok(Settled::AsTaken),
+            _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
+        };
+    };
+    let (counted, surplus) = (*counts, counts.minus(used));
+    if surplus == Amount::ZERO {
+        return Ok(Settled::AsTaken);
+    }
+    // From here on it counts as settled: dropped, the write goes on, and must not be made again.
+    *counts = used;
+    *is_settled = true;
+    let settle = Settle { receipt: receipt.clone(), surplus };
+    match in_lane(inner, &part.entry, settle).await {
+        // What found no room is still counted, and may find it when settled again.
+        Ok(change) if surplus > Amount::ZERO => {
+            *counts = counted.minus(change);
+            Ok(Settled::Returned(change))
+        }
+        Ok(change) => Ok(Settled::Owed(change.abs())),
+        Err(error) => {
+            if error.is_without_effect() {
+                *counts = counted;
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
+    loop {
+        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
+        match entry.settles.join(settle.clone(), service).answer().await {
+            Ok(answer) => return answer,
+            // This line never stands still.
+            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
+            Err(NoAnswer::Lost) => return Err(AcquireError::Store(stopped("UpdateItem")).into()),
+        }
+    }
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Settle, Result<Amount, SettleError>>) {
+    // A caller that has gone away is settled all the same: its call was made.
+    while let Some(mut line) = seat.next_with_the_gone(usize::MAX).await {
+        let began = Instant::now();
+        while !line.is_empty() {
+            let later = line.split_off(line.len().min(MOST_AT_ONCE));
+            let together = std::mem::replace(&mut line, later);
+            let Err(error) = settle_together(&inner, &entry, together).await else { continue };
+            // The line takes the time of one request: writes go on for those behind as long as one more ends within it.
+            if began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request() {
+                let rest = std::mem::take(&mut line).into_iter();
+                rest.for_each(|turn| turn.answer(Err(AcquireError::from(error.clone().unsent()).into())));
+            }
+        }
+        seat.batch_is_over();
+    }
+}
+
+/// Answers all of `turns`; the error if DynamoDB is out.
+async fn settle_together(inner: &Inner, entry: &Entry, turns: Vec<SettleTurn>) -> Result<(), StoreError> {
+    let calls: Vec<Settle> = turns.iter().map(|turn| turn.ask.clone()).collect();
+    let error = match write(inner, entry, &calls).await {
+        Ok(changes) => {
+            turns.into_iter().zip(changes).for_each(|(turn, change)| turn.answer(Ok(change)));
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    turns.into_iter().for_each(|turn| turn.answer(Err(error.clone())));
+    match error {
+        SettleError::Acquire(AcquireError::Store(error)) if error.is_unavailable() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amount>, SettleError> {
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
+        let bucket = known(inner, entry).await?.bucket;
+        if bucket.limit().is_concurrent() {
+            // Removed and made anew as another type: what was taken from the old one is gone with it.
+            return Ok(vec![Amount::ZERO; calls.len()]);
+        }
+        let now = inner.time().await.map_err(AcquireError::from)?;
+        let settling = RatePlanner::new(&bucket).settle(calls, now);
+        let Some(update) = settling.write else { return Ok(settling.changes) };
+        // Twice would be too much: after a lost reply it is left at that.
+        match inner.store.update(&update, IfAmbiguous::Stop).await.map_err(AcquireError::from)? {
+            Written::Applied(row) => {
+                // A row that cannot be read is the next caller's trouble: this write is made.
+                let after = crate::lane::reading::parse(&entry.dimension, &row);
+                after.into_iter().for_each(|after| entry.wrote(Arc::new(after), inner.now()));
+                return Ok(settling.changes);
+            }
+            // At once, from the row as it was a moment ago: a pause would only make it old.
+            Written::ConditionFailed(Some(row)) => drop(saw(inner, entry, &row)?),
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
+        }
+    }
+    Err(SettleError::Contended(entry.dimension.clone()))
+}

@@ -1,0 +1,59 @@
+//! What a caller accepts: how long it waits, and how long its leases last.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::OnUnavailable;
+use crate::lane::inner::Inner;
+use crate::lane::setback::Patience;
+
+/// What a caller accepts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Until when its start may be; `None` for now or not at all.
+    pub(crate) until: Option<Instant>,
+    /// Whether it stays in line until then, for slots and for whatever delays the line.
+    pub(crate) stays: bool,
+    /// How long its leases last.
+    pub(crate) lease: LeaseTerm,
+}
+
+/// How long a lease lasts, told when it is written: its caller may have stood in line before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseTerm {
+    pub(crate) at_least: Duration,
+    /// It lasts until then besides.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Terms {
+    /// Now or not at all.
+    pub(crate) const fn at_once(lease: Duration) -> Self {
+        Self { until: None, stays: false, lease: LeaseTerm { at_least: lease, until: None } }
+    }
+
+    /// How far ahead it books, from now.
+    pub(crate) fn patience(self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Until when it stays in line, if it does.
+    pub(crate) fn stays_until(self) -> Option<Instant> {
+        self.until.filter(|_| self.stays)
+    }
+
+    /// How long it stays in line, from now.
+    pub(crate) fn in_line(self, inner: &Inner) -> Patience {
+        let stays = if self.stays { self.patience() } else { Duration::ZERO };
+        Patience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
+    }
+}
+
+impl LeaseTerm {
+    /// From now.
+    pub(crate) fn length(self) -> Duration {
+        let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        until.unwrap_or_default().max(self.at_least)
+    }
+}

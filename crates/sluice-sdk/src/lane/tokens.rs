@@ -1,0 +1,311 @@
+//! The lane of a rate bucket: one conditional write for all who are in line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RateReceipt, Starts, Take, Timestamp};
+use sluice_table::{IfAmbiguous, Item, Written};
+use tokio::time::Instant;
+
+use crate::api::error::AcquireError;
+use crate::api::refusal::{contended, refused};
+use crate::bucket::known::Reading;
+use crate::lane::entry::Entry;
+use crate::lane::fresh::{Answer, Fresh, Via};
+use crate::lane::inner::Inner;
+use crate::lane::parallel::stopped;
+use crate::lane::part::{Part, Parts};
+use crate::lane::poll::Poll;
+use crate::lane::queue::seat::Seat;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Turn, Waiting, stay};
+use crate::lane::reading::{known, parse, refresh, saw, unknown};
+use crate::lane::round::Step;
+use crate::lane::setback::{Setback, Taken};
+use crate::lane::terms::Terms;
+use crate::lane::told::too_late;
+use crate::lane::wants::Want;
+use crate::lane::{prefetch, round};
+
+pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
+type TokenTurn = Turn<TokenAsk, Answer>;
+
+/// Callers in one plan and its write: any number, but a plan for very many keeps the write from being sent.
+const MOST_AT_ONCE: usize = 1_024;
+
+/// What one caller wants of a rate bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenAsk {
+    cost: Cost,
+    terms: Terms,
+}
+
+impl TokenAsk {
+    /// Whether it may have what another caller left.
+    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
+        let latest = fresh.now().after(self.terms.patience());
+        matches!(fresh.parts().as_slice(), [part] if part.cost == self.cost && part.start_at <= latest)
+            && fresh.is_there()
+    }
+
+    fn claim(&self) -> Claim {
+        Claim { cost: self.cost, patience: self.terms.patience() }
+    }
+}
+
+impl Patient for TokenAsk {
+    fn stays_until(&self) -> Option<Instant> {
+        self.terms.stays_until()
+    }
+}
+
+/// Takes the cost through the lane of the bucket.
+pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+    let lane = &*want.entry.tokens;
+    loop {
+        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), seat)) };
+        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+        let place = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, service) {
+            Ok(place) => place,
+            Err(setback) => return setback.answer(),
+        };
+        match place.answer_until(terms.stays_until()).await {
+            Some(Ok(answer)) => return answer,
+            Some(Err(NoAnswer::NotServed)) => {}
+            Some(Err(NoAnswer::Behind(setback))) => return setback.answer(),
+            Some(Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
+            None => return too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for()),
+        }
+    }
+}
+
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
+    let mut poll = Poll::uncounted();
+    // All who are in line: while DynamoDB is out, nobody stands unheard behind a write's worth of others.
+    while let Some(turns) = seat.next(usize::MAX).await {
+        let served = turns.len();
+        let (inner, entry) = (&inner, &entry);
+        let (waiting, orphans) = (None, Vec::new());
+        let mut batch = Batch { inner, entry, turns, waiting, orphans, lot: None, has_tried_repair: false };
+        round::serve(inner, &mut batch).await;
+        // What nobody took: to those in line, if they ask for just that, or back to the bucket.
+        seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
+    }
+}
+
+/// The callers of a round, in order. A write is for the first [`MOST_AT_ONCE`] of them.
+struct Batch<'a> {
+    inner: &'a Arc<Inner>,
+    entry: &'a Arc<Entry>,
+    turns: Vec<TokenTurn>,
+    /// Those who stay in line.
+    waiting: Waiting<TokenAsk, Answer>,
+    /// What was granted to callers who had gone away, for the next.
+    orphans: Vec<Fresh>,
+    /// What to take ahead besides: measured once, whatever is planned again.
+    lot: Option<Amount>,
+    /// Whether a write was sent that takes nothing and repairs the anchor. It may fail beside a busy writer: then all are told by the
+    /// row as it is, and nobody waits for another.
+    has_tried_repair: bool,
+}
+
+/// A write on its way, with what it takes for whom.
+struct Sent {
+    planned: Planned,
+    /// For each caller that was planned for, in order, the tokens up to and with its own, where the write takes them.
+    upto: Vec<Option<Amount>>,
+    total: Amount,
+    prefetched: Amount,
+    now: Timestamp,
+    began: Instant,
+}
+
+impl round::Batch for Batch<'_> {
+    fn dimension(&self) -> &Dimension {
+        &self.entry.dimension
+    }
+
+    fn has_callers(&mut self) -> bool {
+        self.turns.retain(|turn| !turn.is_left());
+        !self.turns.is_empty()
+    }
+
+    async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
+        let reading = known(self.inner, self.entry).await?;
+        if reading.bucket.limit().is_concurrent() {
+            // Removed and made anew as another type, this moment: the next attempt sees it as it is.
+            self.refuse_all();
+            return Ok(Step::Served);
+        }
+        let now = self.inner.time().await?;
+        self.serve_without_write(&reading.bucket, now);
+        let sent = match self.plan(&reading, now, has_read) {
+            Ok(Some(sent)) => sent,
+            Ok(None) => return Ok(Step::Served),
+            // A read costs half of a write that fails.
+            Err(Unread) => return refresh(self.inner, self.entry).await.map(|_| Step::Read),
+        };
+        // A second application after a lost reply takes tokens twice: against these callers, and they refill.
+        match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
+            Written::ConditionFailed(Some(row)) => {
+                let bucket = saw(self.inner, self.entry, &row)?;
+                self.learn(&sent, &reading.bucket, &bucket);
+                Ok(Step::Overtaken)
+            }
+            Written::ConditionFailed(None) => Err(unknown(self.inner, self.entry)),
+        }
+    }
+
+    fn set_back(&mut self, setback: &Setback) {
+        for turn in std::mem::take(&mut self.turns) {
+            match setback.is_waited_out(turn.ask.terms.in_line(self.inner)) {
+                true => stay(&mut self.waiting, turn, setback),
+                false => turn.answer(setback.clone().answer()),
+            }
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// From what is in stock, and from the starts that other callers left.
+    fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
+        let has_abandoned = self.entry.has_abandoned();
+        if !has_abandoned && self.entry.stock.is_none() && self.orphans.is_empty() {
+            return;
+        }
+        let turns = std::mem::take(&mut self.turns);
+        for turn in turns {
+            // Nobody is served past one who is not.
+            if !self.turns.is_empty() {
+                self.turns.push(turn);
+                continue;
+            }
+            // What one left who came before.
+            let fits = |fresh: &Fresh| turn.ask.would_take(fresh);
+            if let Some(at) = self.orphans.iter().position(fits) {
+                let fresh = self.orphans.swap_remove(at).renewed(now);
+                turn.answer(Ok(Taken::Granted(fresh)));
+                continue;
+            }
+            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(Some(turn.ask.cost), now));
+            let part = match from_stock {
+                Some(receipt) => Some(Part::from_stock(Arc::clone(self.entry), receipt, now)),
+                None => take_over(self.entry, bucket, turn.ask.claim(), now),
+            };
+            match part {
+                Some(part) => self.grant(turn, part, now, Duration::ZERO),
+                None => self.turns.push(turn),
+            }
+        }
+    }
+
+    /// The write for all who fit. Where nobody does, and the reading may be believed, all are answered.
+    fn plan(&mut self, reading: &Reading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
+        let claims: Vec<Claim> = self.turns.iter().take(MOST_AT_ONCE).map(|turn| turn.ask.claim()).collect();
+        let Some(first) = claims.first() else { return Ok(None) };
+        let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
+        let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
+        let measure = || self.entry.stock.as_ref().map(|stock| stock.next_lot(&reading.bucket, asked, now));
+        self.lot = self.lot.or_else(measure);
+        let batch = planner.plan_batch(&claims, now, Starts::InReply, self.lot.unwrap_or_default());
+        let (total, prefetched, began) = (batch.total, batch.prefetched, Instant::now());
+        let repairs_alone = total == Amount::ZERO;
+        if let Some(planned) = batch.write.filter(|_| !repairs_alone || !self.has_tried_repair) {
+            self.has_tried_repair |= repairs_alone;
+            let upto = |answer: &Plan<_>| if let Plan::Write(upto) = answer { Some(*upto) } else { None };
+            let upto = batch.answers.iter().map(upto).collect();
+            return Ok(Some(Sent { planned, upto, total, prefetched, now, began }));
+        }
+        if !has_read && !reading.may_refuse(now) {
+            if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
+                return Err(Unread);
+            }
+            // If there is more than the reading says, the head of the line has it; if not, the reply shows the row.
+            let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
+            let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
+            return Ok(Some(Sent { planned, upto: vec![Some(total)], total, prefetched, now, began }));
+        }
+        let later = self.turns.split_off(claims.len());
+        for (turn, answer) in std::mem::replace(&mut self.turns, later).into_iter().zip(batch.answers) {
+            let answer = self.no(answer, turn.ask.cost);
+            turn.answer(answer);
+        }
+        Ok(None)
+    }
+
+    fn no(&self, answer: Plan<Amount>, cost: Cost) -> Answer {
+        let dimension = &self.entry.dimension;
+        match answer {
+            Plan::NeverSatisfiable { capacity } => {
+                Err(AcquireError::NeverSatisfiable { dimension: dimension.clone(), cost, capacity })
+            }
+            Plan::Refuse(refusal) => Ok(Taken::Refused(refused(dimension, refusal))),
+            Plan::Write(_) => Ok(Taken::Refused(contended(dimension))),
+        }
+    }
+
+    /// Hands out what the write took, in order. Who was passed over stays.
+    fn granted(&mut self, row: &Item, sent: &Sent) -> Result<(), AcquireError> {
+        let after = Arc::new(parse(&self.entry.dimension, row)?);
+        let now = self.inner.now();
+        self.entry.wrote(Arc::clone(&after), now);
+        let took = sent.began.elapsed();
+        if sent.prefetched > Amount::ZERO {
+            prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
+            self.lot = Some(Amount::ZERO);
+        }
+        let upto = sent.upto.iter().copied().chain(std::iter::repeat(None));
+        for (turn, upto) in std::mem::take(&mut self.turns).into_iter().zip(upto) {
+            let Some(upto) = upto else {
+                self.turns.push(turn);
+                continue;
+            };
+            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(upto), turn.ask.cost);
+            let part = Part::tokens(self.entry, turn.ask.cost, receipt, sent.now, None);
+            if let Some(stock) = &self.entry.stock {
+                stock.granted(turn.ask.cost);
+            }
+            self.grant(turn, part, sent.now, took);
+        }
+        Ok(())
+    }
+
+    fn grant(&mut self, turn: TokenTurn, part: Part, at: Timestamp, took: Duration) {
+        let fresh = self.fresh(part, at, took);
+        if turn.is_left() {
+            self.orphans.push(fresh);
+        } else {
+            turn.answer(Ok(Taken::Granted(fresh)));
+        }
+    }
+
+    /// Another process moved the anchor at the same time.
+    fn learn(&self, sent: &Sent, before: &Bucket, after: &Bucket) {
+        if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
+            let failed_at = self.inner.now();
+            self.entry.anchor_conflict(failed_at, failed_at.since(sent.now));
+        }
+    }
+
+    fn fresh(&self, part: Part, at: Timestamp, took: Duration) -> Fresh {
+        let lane = Via::Tokens(Arc::clone(&self.entry.tokens));
+        Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
+    }
+
+    fn refuse_all(&mut self) {
+        for turn in std::mem::take(&mut self.turns) {
+            turn.answer(Ok(Taken::Refused(contended(&self.entry.dimension))));
+        }
+    }
+}
+
+/// The reading says that no time will do, and is too old to be believed.
+struct Unread;
+
+/// A start that another caller of this process left, where it is earlier than one booked now would be.
+fn take_over(entry: &Entry, bucket: &Bucket, claim: Claim, now: Timestamp) -> Option<Part> {
+    let is_blocked = bucket.blocked_until().is_some_and(|until| until > now);
+    let booked_now = bucket.reaches(claim.cost.amount())?;
+    let latest = booked_now.min(now.after(claim.patience));
+    if is_blocked { None } else { entry.take_over(claim.cost, now, latest) }
+}

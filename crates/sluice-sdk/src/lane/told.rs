@@ -1,0 +1,47 @@
+//! What a caller hears that waits no more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::refusal::RetryReason;
+use crate::lane::fresh::Answer;
+use crate::lane::inner::Inner;
+use crate::lane::load;
+use crate::lane::setback::{Setback, Taken};
+use crate::lane::wants::Want;
+
+/// What a caller hears that does not wait, and would stand behind those who do.
+pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer {
+    let told = why.told()?;
+    let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
+    Ok(Taken::Refused(match of_bucket {
+        Some(want) => {
+            let told = load::behind(&want.entry, want.cost, told, inner.now());
+            inner.refused(&want.entry, &told);
+            told
+        }
+        None => told,
+    }))
+}
+
+/// What a caller hears whose patience has ended, and that stands in line no more. `why` is of the last look. If the next one has been under
+/// way for `looks_for`, longer than an attempt, nothing is known of the bucket as it is: what was full then may not be now.
+pub(super) fn too_late(
+    inner: &Arc<Inner>,
+    wants: &[Want],
+    why: Option<Setback>,
+    looks_for: Option<Duration>,
+) -> Answer {
+    let is_unanswered = looks_for.is_some_and(|time| time >= inner.store.attempt().of_rows());
+    let why = why.filter(|why| !is_unanswered || matches!(why, Setback::Out(_) | Setback::Final(_)));
+    let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).told()?;
+    let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
+    Ok(Taken::Refused(match of_bucket.filter(|_| told.reason == RetryReason::NoFreeSlot) {
+        Some(want) => {
+            let told = load::in_vain(&want.entry, want.cost, inner.now());
+            inner.refused(&want.entry, &told);
+            told
+        }
+        None => told,
+    }))
+}

@@ -1,0 +1,74 @@
+//! What an attempt is about: the buckets of its dimensions, read where they are not known.
+
+use std::sync::Arc;
+
+use sluice_core::{Cost, Limit, MOST_INLINE_LEASES};
+use tokio::time::{sleep, timeout_at};
+
+use crate::api::error::AcquireError;
+use crate::api::request::Ask;
+use crate::config::Leases;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::parallel::{Stopped, in_parallel, stopped};
+use crate::lane::poll::{Company, Poll};
+use crate::lane::reading::known;
+use crate::lane::setback::Setback;
+use crate::lane::terms::Terms;
+
+/// One dimension of an attempt, with what is known of its bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) cost: Cost,
+    pub(crate) concurrent: bool,
+}
+
+/// Looks up the bucket of every dimension, reading those never seen before.
+pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
+    let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
+    let unread = entries.iter().filter(|entry| entry.reading().is_none());
+    let reads = unread.map(|entry| {
+        let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
+        async move { known(&inner, &entry).await.map(drop) }
+    });
+    let read = in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?;
+    read.into_iter().collect::<Result<(), _>>()?;
+    let mut wants = Vec::with_capacity(asks.len());
+    for (ask, entry) in asks.iter().zip(entries) {
+        let limit = *known(inner, &entry).await?.bucket.limit();
+        wants.push(want(inner, entry, &limit, ask.cost_or(limit.cost_per_call()))?);
+    }
+    Ok(wants)
+}
+
+/// As [`wants`], for a caller on `terms`: what delays a line delays its readings too, and it hears of it at its deadline.
+pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
+    let first = &asks[0].dimension;
+    let Some(until) = terms.stays_until() else {
+        return wants(inner, asks).await.map_err(|error| Setback::of(error, first));
+    };
+    let (mut poll, mut why) = (Poll::default(), Setback::overtaken(first));
+    loop {
+        let Ok(read) = timeout_at(until, wants(inner, asks)).await else { return Err(why) };
+        let error = match read {
+            Ok(wants) => return Ok(wants),
+            Err(error) => error,
+        };
+        why = Setback::of(error, first).following(Some(&why));
+        if !why.is_waited_out(terms.in_line(inner)) {
+            return Err(why);
+        }
+        let company = Company { until: Some(until), ..Company::default() };
+        sleep(poll.next(&why, company).min(terms.patience())).await;
+    }
+}
+
+pub(super) fn want(inner: &Inner, entry: Arc<Entry>, limit: &Limit, cost: Cost) -> Result<Want, AcquireError> {
+    let concurrent = limit.is_concurrent();
+    if concurrent && inner.config.leases == Leases::Inline && !limit.fits_inline() {
+        let (dimension, leases) = (entry.dimension.clone(), limit.calls_at_once());
+        return Err(AcquireError::TooLargeForInline { dimension, leases, most: MOST_INLINE_LEASES });
+    }
+    Ok(Want { entry, cost, concurrent })
+}

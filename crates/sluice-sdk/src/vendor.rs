@@ -1,0 +1,7 @@
+//! Reactions to what a vendor says: headers, refusals, estimates.
+
+pub(crate) mod cool_down;
+pub(crate) mod estimate;
+pub(crate) mod observe;
+pub(crate) mod penalize;
+pub(crate) mod rate_limited;

@@ -1,0 +1,266 @@
+//! What a vendor's reply says of its limits, held against the bucket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{
+    Amount, Bucket, Change, Dimension, Limit, LimitType, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
+    VendorLimit,
+};
+use sluice_table::{IfAmbiguous, Written};
+use sluice_vendors::{Headers, Quota, Reported, Vendor};
+use tokio::time::timeout;
+
+use crate::api::error::AcquireError;
+use crate::api::request::RequestError;
+use crate::client::Client;
+use crate::grant::Grant;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::part::{Hold, Part};
+use crate::lane::reading::{known, refresh, saw, unknown};
+use crate::telemetry;
+
+/// The reply to the latest call of a bucket. Held while a vendor's reply is held against the bucket.
+#[derive(Debug, Default)]
+struct LatestReply(tokio::sync::Mutex<Option<Remaining>>);
+
+/// What a reply of the vendor said of one bucket, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Observed {
+    /// Of what is left.
+    pub level: ObservedLevel,
+    /// Of the limit.
+    pub limit: ObservedLimit,
+    /// Headers that could not be read, and changed nothing.
+    pub unreadable: usize,
+}
+
+/// What the vendor's count did to the bucket's level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObservedLevel {
+    /// The reply did not say what is left, or the bucket is one of concurrency, whose slots are counted by leases.
+    NotSaid,
+    /// No grant was named, so that it cannot be told which calls the vendor had counted.
+    NoGrant,
+    /// The bucket is as low as the vendor says, or lower, to within one call. No request was needed.
+    Agrees,
+    /// The bucket was lowered by so much.
+    Lowered(Amount),
+    /// The reply is older than what the bucket has been through since; or its grant was taken in a transaction
+    /// (`SLUICE_LEASES=all`, or a slot with its tokens) or carried as a ticket, so that it is not known whom the vendor counted.
+    Stale,
+}
+
+/// What the vendor's limit is to the bucket's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObservedLimit {
+    /// The reply did not say.
+    NotSaid,
+    /// It is the bucket's or higher.
+    NotLower,
+    /// It is lower than the bucket's: noted in the bucket's row, for `sluice doctor`.
+    Lower(Amount),
+    /// It was lower, and is the bucket's now, as the bucket asks for (`adopt_lower_limit`).
+    Adopted(Amount),
+}
+
+/// Where a call stands among those that the bucket counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) dimension: Dimension,
+    receipt: RateReceipt,
+    pub(crate) start: Timestamp,
+}
+
+impl Mark {
+    pub(crate) fn of(part: &Part) -> Option<Self> {
+        let Hold::Tokens { receipt, .. } = &part.hold else { return None };
+        Some(Self { dimension: part.entry.dimension.clone(), receipt: receipt.clone(), start: part.start_at })
+    }
+}
+
+/// The window of a limit for which the vendor states none.
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long the lowest of several limits that a vendor reports is kept in the row. Longer is more often out of date; shorter writes
+/// more, where they take turns.
+const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
+/// Tries on a bucket that others keep moving, after which the next reply will do.
+const TRIES: u32 = 8;
+
+impl Client {
+    /// Takes in the rate-limit headers of a vendor's reply to a call made under `grant`.
+    ///
+    /// Where the vendor says that less is left than the bucket counts, the bucket is lowered, by a write; it is never raised. Calls
+    /// that are in flight, and not in the vendor's count, stay counted once, whatever the order of replies. A limit that is lower
+    /// than the bucket's is reported (event `vendor.limit_lower`, metric `sluice.vendor.limit_lower`, `sluice doctor`) and becomes
+    /// the bucket's if the bucket says so. What the headers do not say, or what cannot be read, changes nothing. Where bucket and
+    /// vendor agree, no request is made.
+    ///
+    /// The vendor is told by the first part of the dimension's name, see [`Vendor::of`].
+    ///
+    /// Takes at most an attempt (1 s) and the time of a request (4.2 s) while DynamoDB does not answer, and of seven while others
+    /// conflict. For a bucket that is not known yet, as much as the former comes on top of the latter.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
+    pub async fn observe(
+        &self,
+        dimension: &str,
+        headers: &impl Headers,
+        grant: Option<&Grant>,
+    ) -> Result<Observed, AcquireError> {
+        let mark = grant.and_then(|grant| grant.parts().iter().find(|part| part.entry.dimension.as_str() == dimension));
+        observe(&self.inner, dimension, headers, mark.and_then(Mark::of)).await
+    }
+}
+
+pub(crate) async fn observe(
+    inner: &Inner,
+    dimension: &str,
+    headers: &impl Headers,
+    mark: Option<Mark>,
+) -> Result<Observed, AcquireError> {
+    let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
+    let entry = inner.entry(&dimension);
+    let limit = *known(inner, &entry).await?.bucket.limit();
+    let quota = Quota::of(&dimension, limit.limit_type());
+    let reading = sluice_vendors::read(Vendor::of(&dimension), quota, headers, inner.now());
+    for unreadable in &reading.unreadable {
+        telemetry::vendor_unreadable(entry.label());
+        tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
+    }
+    // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
+    let latest = entry.extensions.of::<LatestReply>();
+    let mut in_turn = timeout(inner.store.attempt().of_rows(), latest.0.lock()).await.ok();
+    let level = observe_level(inner, &entry, &limit, &reading.reported, mark, in_turn.as_deref_mut()).await?;
+    let limit = observe_limit(inner, &entry, &reading.reported).await?;
+    Ok(Observed { level, limit, unreadable: reading.unreadable.len() })
+}
+
+async fn observe_level(
+    inner: &Inner,
+    entry: &Entry,
+    limit: &Limit,
+    reported: &Reported,
+    mark: Option<Mark>,
+    newest: Option<&mut Option<Remaining>>,
+) -> Result<ObservedLevel, AcquireError> {
+    let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent() && is_same_window(limit, reported)) else {
+        return Ok(ObservedLevel::NotSaid);
+    };
+    let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
+    // Half of what the vendor rounds to may be left besides.
+    let rounded_to = Vendor::of(&entry.dimension).profile().remaining_rounded_to.map(|to| to.value);
+    let rounded_to = rounded_to.filter(|_| limit.limit_type() == LimitType::Tokens).unwrap_or_default();
+    let left = left.plus(rounded_to.half());
+    let said = Remaining { receipt: mark.receipt, start: mark.start, left };
+    if let Some(newest) = newest {
+        // The row knows the newest reply that lowered it, and only the process those that agreed.
+        if newest.as_ref().is_some_and(|newest| said.is_older_than(newest)) {
+            return Ok(ObservedLevel::Stale);
+        }
+        if said.receipt.is_shown() {
+            *newest = Some(said.clone());
+        }
+    }
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
+        let bucket = known(inner, entry).await?.bucket;
+        let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.time().await?) {
+            Observation::Agrees => return Ok(ObservedLevel::Agrees),
+            Observation::Stale => return Ok(ObservedLevel::Stale),
+            Observation::Lower(by, update) => (by, update),
+        };
+        // Sent again after a lost reply it fails on its own condition.
+        match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => {
+                let after = crate::lane::reading::parse(&entry.dimension, &row)?;
+                entry.wrote(Arc::new(after), inner.now());
+                telemetry::vendor_lowered(entry.label());
+                tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
+                return Ok(ObservedLevel::Lowered(by));
+            }
+            Written::ConditionFailed(Some(row)) => drop(saw(inner, entry, &row)?),
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
+        }
+    }
+    Ok(ObservedLevel::Stale)
+}
+
+/// Whether a quota is counted over the bucket's own window, or near it: what is left of a day says nothing of a minute's bucket, and
+/// the other way about. A bucket may hold much less than a window allows, to keep bursts small, and hardly more than twelve times as
+/// much. Where no window is told it counts as a minute's, and fits a longer one.
+pub(crate) fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
+    let window = reported.window.unwrap_or(MINUTE);
+    let Some(filled_in) = limit.refill_rate().time_for(limit.capacity()) else { return true };
+    let is_long_enough = reported.window.is_none() || filled_in <= window.saturating_mul(12);
+    window <= filled_in.saturating_mul(2).max(MINUTE) && is_long_enough
+}
+
+async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Result<ObservedLimit, AcquireError> {
+    let mut bucket = known(inner, entry).await?.bucket;
+    let is_concurrent = bucket.limit().is_concurrent();
+    let Some(vendors) = reported.limit.filter(|_| is_concurrent || is_same_window(bucket.limit(), reported)) else {
+        return Ok(ObservedLimit::NotSaid);
+    };
+    let window = if is_concurrent { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
+    if bucket.limit().lowered_to(vendors, window).is_none() {
+        return Ok(ObservedLimit::NotLower);
+    }
+    let now = inner.time().await?;
+    // Of limits that take turns, as of several models behind one bucket, the lowest is kept for a while.
+    let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
+    if !bucket.vendor_limit().is_some_and(is_noted) {
+        let ours = bucket.limit().capacity();
+        telemetry::vendor_limit_lower(entry.label());
+        tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
+        bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
+    }
+    if !bucket.adopts_limit() {
+        return Ok(ObservedLimit::Lower(vendors));
+    }
+    // An operator may have switched it off, or another process was faster.
+    bucket = refresh(inner, entry).await?.bucket;
+    let lower = bucket.limit().lowered_to(vendors, window).filter(|_| bucket.adopts_limit());
+    let is_adopted = match lower {
+        Some(lower) => adopt(inner, entry, bucket, lower).await?,
+        None => false,
+    };
+    Ok(if is_adopted { ObservedLimit::Adopted(vendors) } else { ObservedLimit::Lower(vendors) })
+}
+
+async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc<Bucket>, AcquireError> {
+    let update = sluice_core::note_limit(&entry.dimension, reported);
+    match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+        Written::Applied(row) => saw(inner, entry, &row),
+        Written::ConditionFailed(_) => Err(unknown(inner, entry)),
+    }
+}
+
+/// Whether the bucket has the lower limit now.
+async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
+    let mut tries = inner.store.tries(TRIES);
+    while tries.next() {
+        let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
+        match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+            Written::Applied(row) => {
+                saw(inner, entry, &row)?;
+                tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());
+                return Ok(true);
+            }
+            Written::ConditionFailed(Some(row)) => {
+                bucket = saw(inner, entry, &row)?;
+                // Another process was faster, or an operator changed it.
+                if bucket.limit().capacity() <= lower.capacity() {
+                    return Ok(true);
+                }
+            }
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,332 @@
+//! After a 429: what the fleet does about it, and what becomes of the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::{Amount, Dimension, Factor, Limit, Timestamp};
+use sluice_vendors::{Headers, Quota, Refusal, Reported, Vendor, classify};
+
+use crate::api::error::AcquireError;
+use crate::api::request::{Ask, Request};
+use crate::client::Client;
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::reading::known;
+use crate::telemetry;
+use crate::vendor::cool_down::cool_down;
+use crate::vendor::observe::is_same_window;
+use crate::vendor::penalize::{PenalizeError, Penalty, penalize};
+use crate::vendor::rate_limited::succession::RateLimited;
+
+pub(crate) mod succession;
+
+use crate::vendor::rate_limited::succession::{Counted, Kind};
+
+/// A vendor's reply, as far as its refusals need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a, H> {
+    /// The status code of HTTP.
+    pub status: u16,
+    /// Its headers: an `http::HeaderMap`, a map of strings, or pairs of name and value.
+    pub headers: &'a H,
+    /// Its body, where that was read: some vendors say there how long to wait, or what was too much.
+    pub body: Option<&'a [u8]>,
+}
+
+/// What is to become of a call that the vendor refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// Sleep so long, acquire again and call again.
+    RetryInline {
+        /// From now; at most `SLUICE_INLINE_RETRY_THRESHOLD`.
+        wait: Duration,
+    },
+    /// Put the work back into its queue: the wait is longer than a worker should sleep.
+    Requeue {
+        /// From now.
+        wait: Duration,
+        /// What SQS takes as `DelaySeconds`: a second more than the wait, at most 900 (15 minutes).
+        delay_seconds: u32,
+    },
+    /// No wait helps: the account's allowance is used up, or not paid for. Let people know.
+    GiveUp,
+    /// The reply refuses nothing for load. Nothing was done.
+    NotRefused,
+}
+
+impl Decision {
+    /// How long to wait; `None` where no wait helps, or none is needed.
+    #[must_use]
+    pub const fn wait(self) -> Option<Duration> {
+        match self {
+            Self::RetryInline { wait } | Self::Requeue { wait, .. } => Some(wait),
+            Self::GiveUp | Self::NotRefused => None,
+        }
+    }
+}
+
+/// SQS takes no longer delay: 15 minutes
+/// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>).
+const LONGEST_DELAY_SECS: u64 = 900;
+
+/// A quota that is used up is waited for no longer than this: one of a day has other calls before it is whole again.
+const LONGEST_RESET: Duration = Duration::from_secs(60);
+
+/// A bucket that the refused call asked for.
+#[derive(Debug)]
+struct Asked {
+    ask: Ask,
+    entry: Arc<Entry>,
+    is_concurrent: bool,
+}
+
+/// How far a refusal lowers a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    First,
+    Repeated,
+    /// The vendor asks for a long wait.
+    Long,
+}
+
+impl Blow {
+    /// What is left of the level: a fifth goes, then half, then 70 %. The factors of the guide for 429s.
+    fn factor(self) -> Option<Factor> {
+        match self {
+            Self::First => "0.8",
+            Self::Repeated => "0.5",
+            Self::Long => "0.3",
+        }
+        .parse()
+        .ok()
+    }
+}
+
+impl Client {
+    /// Does what is to be done about a refusal of the vendor, for the fleet and for the call, whose dimensions `request` names.
+    ///
+    /// - A limit in a window of time, with a wait (`Retry-After` in each of its forms, above zero): a cool-down of that length for
+    ///   every process; where it is longer than `SLUICE_INLINE_RETRY_THRESHOLD`, the buckets keep 0.3 of their level besides. Without
+    ///   a wait: they keep 0.8 of it, and 0.5 in succession; one that has nothing to take cools down for the pause. The call waits
+    ///   for the pause (a second, doubled each time in succession up to a minute), until its own cost is there, and until the reset
+    ///   of a quota that the reply says is used up, a minute at most.
+    /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in line.
+    /// - The vendor is busy: a cool-down, of the pause where it names no wait; no level is lowered.
+    ///
+    /// Refusals of one kind that come before a pause is over are one trouble: they wait for its end, and lower nothing more. In
+    /// succession is what comes within ten seconds after it. No call waits for less than a cool-down that holds already.
+    ///
+    /// Buckets of concurrency cool down only where the request names no other. Those of other quotas of which the reply says that
+    /// half the vendor's limit or more is left, in the bucket's own window, keep their level. A wait that cannot be read is counted
+    /// (`sluice.vendor.unreadable_headers`), and is none.
+    ///
+    /// Takes at most six times the time of a request (4.2 s) for each dimension, and once while DynamoDB does not answer. For a bucket
+    /// that is not known yet, an attempt (1 s) and a request come on top.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, a table that does not answer. What was decided for one bucket stays.
+    pub async fn on_rate_limited<'a, H: Headers>(
+        &self,
+        request: impl Into<Request<'a>>,
+        reply: Reply<'_, H>,
+    ) -> Result<Decision, AcquireError> {
+        let inner = &self.inner;
+        let now = inner.now();
+        let asks = request.into().parse()?;
+        let dimension = asks[0].dimension.clone();
+        tell_unreadable(inner, &dimension, &reply, now);
+        let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
+            return Ok(Decision::NotRefused);
+        };
+        let now = inner.time().await?;
+        let mut all = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let entry = inner.entry(&ask.dimension);
+            let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
+            all.push(Asked { ask, entry, is_concurrent });
+        }
+        let is_alone = all.iter().all(|asked| asked.is_concurrent);
+        let asked: Vec<&Asked> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
+        tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
+        asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
+        // To come back at once is no wait: call and refusal would go round without a pause.
+        let named = refusal.retry_after().filter(|wait| !wait.is_zero());
+        let wait = match (refusal, named) {
+            (Refusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
+            (Refusal::Concurrency { .. }, _) => pause_of(&asked, Kind::Concurrency, now, named),
+            (Refusal::SystemBusy { .. }, _) => {
+                let pause = pause_of(&asked, Kind::Busy, now, named);
+                cool_all(inner, &asked, now, pause).await?
+            }
+            (_, Some(wait)) => {
+                let until_over = cool_all(inner, &asked, now, wait).await?;
+                if wait > inner.config.inline_retry_threshold {
+                    lower_by_long(inner, &asked, now, wait).await?;
+                }
+                until_over
+            }
+            (_, None) => lower_all(inner, &asked, reply.headers, now).await?,
+        };
+        Ok(decide(wait.max(blocked_for(inner, &all, now).await?), inner.config.inline_retry_threshold))
+    }
+}
+
+/// The refusal as metrics name it.
+const fn name_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Concurrency { .. } => "concurrency",
+        Refusal::SystemBusy { .. } => "busy",
+        Refusal::QuotaExhausted => "quota",
+        _ => "rate",
+    }
+}
+
+/// A wait that cannot be read is no wait, and somebody should know.
+fn tell_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
+    if reply.status < 400 {
+        return;
+    }
+    for unreadable in sluice_vendors::retry_after(reply.headers, reply.body, now).unreadable {
+        telemetry::vendor_unreadable(inner.entry(dimension).label());
+        tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
+    }
+}
+
+/// Counts the refusal for each bucket; the longest of their pauses.
+fn pause_of(asked: &[&Asked], kind: Kind, now: Timestamp, named: Option<Duration>) -> Duration {
+    let pauses = asked.iter().map(|asked| asked.entry.extensions.of::<RateLimited>().count(kind, now, named).pause);
+    pauses.max().unwrap_or_default()
+}
+
+/// A pause for every process; how long until it is over, or a longer one that holds already.
+async fn cool_all(inner: &Inner, asked: &[&Asked], now: Timestamp, pause: Duration) -> Result<Duration, AcquireError> {
+    let mut wait = pause;
+    for asked in asked {
+        wait = wait.max(cool_down(inner, &asked.entry, now.after(pause)).await?.until().since(now));
+    }
+    Ok(wait)
+}
+
+async fn lower_by_long(inner: &Inner, asked: &[&Asked], now: Timestamp, wait: Duration) -> Result<(), AcquireError> {
+    for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
+        if asked.entry.extensions.of::<RateLimited>().count(Kind::Long, now, Some(wait)).before.is_some() {
+            // Where there is nothing to take, the cool-down is all there is to do.
+            let _ = lower(inner, &asked.entry, Blow::Long).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The vendor named no wait: the buckets are believed less, and say when a call is worth another try.
+async fn lower_all(
+    inner: &Inner,
+    asked: &[&Asked],
+    headers: &impl Headers,
+    now: Timestamp,
+) -> Result<Duration, AcquireError> {
+    let mut wait = Duration::ZERO;
+    let mut blamed = Vec::with_capacity(asked.len());
+    for asked in asked {
+        let limit = *known(inner, &asked.entry).await?.bucket.limit();
+        let reported = reported(&asked.entry, &limit, headers, now);
+        if let (Some(Amount::ZERO), Some(reset)) = (reported.remaining, reported.reset) {
+            wait = wait.max(reset.min(LONGEST_RESET));
+        }
+        if asked.is_concurrent || !has_some_left(&limit, &reported) {
+            blamed.push(*asked);
+        }
+    }
+    if blamed.is_empty() {
+        // A quota that no bucket stands for. To lower any would not help; to wait longer each time does.
+        wait = wait.max(pause_of(asked, Kind::Rate, now, None));
+    }
+    for asked in blamed {
+        let counted = asked.entry.extensions.of::<RateLimited>().count(Kind::Rate, now, None);
+        wait = wait.max(counted.pause);
+        if !asked.is_concurrent {
+            lower_or_cool(inner, &asked.entry, now, counted).await?;
+        }
+    }
+    for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
+        let bucket = known(inner, &asked.entry).await?.bucket;
+        let there = bucket.reaches(asked.ask.cost_or(bucket.limit().cost_per_call()).amount());
+        wait = wait.max(there.map_or(Duration::ZERO, |there| there.since(now)));
+    }
+    Ok(wait)
+}
+
+/// What the answer to one trouble is, once.
+async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Counted) -> Result<(), AcquireError> {
+    let blow = match counted.before {
+        None => return Ok(()),
+        Some(0) => Blow::First,
+        Some(_) => Blow::Repeated,
+    };
+    if let Some(Penalty::NothingToTake(_)) = lower(inner, entry, blow).await? {
+        // It is used as fast as it fills, and that is too fast: only a pause lets the vendor recover.
+        cool_down(inner, entry, now.after(counted.pause)).await?;
+    }
+    Ok(())
+}
+
+/// How long nothing is granted of one of the buckets, as far as is known.
+async fn blocked_for(inner: &Inner, asked: &[Asked], now: Timestamp) -> Result<Duration, AcquireError> {
+    let mut longest = Duration::ZERO;
+    for asked in asked {
+        let until = known(inner, &asked.entry).await?.bucket.blocked_until();
+        longest = longest.max(until.map_or(Duration::ZERO, |until| until.since(now)));
+    }
+    Ok(longest)
+}
+
+/// What the refusal says of the bucket's quota.
+fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Reported {
+    let quota = Quota::of(&entry.dimension, limit.limit_type());
+    sluice_vendors::read(Vendor::of(&entry.dimension), quota, headers, now).reported
+}
+
+/// Whether the vendor says that this quota is not what was too much.
+fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
+    let half = reported.limit.unwrap_or_else(|| limit.capacity()).half();
+    let is_plenty = |left| left > Amount::ZERO && left >= half;
+    is_same_window(limit, reported) && reported.remaining.is_some_and(is_plenty)
+}
+
+/// `None` where others were faster in every try.
+async fn lower(inner: &Inner, entry: &Entry, blow: Blow) -> Result<Option<Penalty>, AcquireError> {
+    let Some(factor) = blow.factor() else { return Ok(None) };
+    match penalize(inner, entry, factor).await {
+        Ok(penalty) => Ok(Some(penalty)),
+        Err(PenalizeError::Acquire(error)) => Err(error),
+        // Others move the bucket all the time: the next refusal lowers it, if there is one.
+        Err(error) => {
+            tracing::warn!(event = "penalize.failed", dimension = %entry.dimension, %error);
+            Ok(None)
+        }
+    }
+}
+
+fn decide(wait: Duration, inline_at_most: Duration) -> Decision {
+    if wait <= inline_at_most {
+        return Decision::RetryInline { wait };
+    }
+    let delay = wait.as_secs().saturating_add(1).min(LONGEST_DELAY_SECS);
+    Decision::Requeue { wait, delay_seconds: u32::try_from(delay).unwrap_or(u32::MAX) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_above_the_threshold_goes_back_into_the_queue() {
+        let five = Duration::from_secs(5);
+        assert_eq!(decide(five, five), Decision::RetryInline { wait: five });
+        let requeued = |millis| decide(Duration::from_millis(millis), five);
+        assert!(matches!(requeued(5_001), Decision::Requeue { delay_seconds: 6, .. }));
+        assert!(matches!(requeued(898_999), Decision::Requeue { delay_seconds: 899, .. }));
+        assert!(matches!(requeued(899_000), Decision::Requeue { delay_seconds: 900, .. }));
+        assert!(matches!(requeued(86_400_000), Decision::Requeue { delay_seconds: 900, .. }));
+    }
+}

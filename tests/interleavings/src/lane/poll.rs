@@ -1,0 +1,24 @@
+//! How long a pause is: for ever, so that only a wake-up ends it. A lost wake-up then is a deadlock, which the checker finds.
+
+use std::time::Duration;
+
+use crate::lane::setback::Setback;
+use crate::lane::sync::Instant;
+
+#[derive(Debug, Default)]
+pub(crate) struct Poll;
+
+/// Those whom a pause keeps waiting.
+pub(crate) struct Company {
+    pub(crate) crowd: Option<u32>,
+    pub(crate) until: Option<Instant>,
+    pub(crate) gives_back: bool,
+}
+
+impl Poll {
+    pub(crate) fn next(&mut self, _: &Setback, _: Company) -> Duration {
+        Duration::MAX
+    }
+
+    pub(crate) fn succeeded(&mut self) {}
+}
