@@ -33,6 +33,7 @@ pub(crate) fn log(asked_for: Option<&'static str>) {
     let level = level.unwrap_or(LevelFilter::WARN);
     let targets = Targets::new()
         .with_target("sluice_sdk", level)
+        .with_target("sluice_ops", level)
         .with_target("sluice_table", level)
         .with_target("sluice_cli", level)
         .with_targets(silent);

@@ -39,7 +39,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     output::end_with_the_reader();
     if !matches!(&arguments.command, Command::Watch(options) if options.owns_the_screen()) {
         connect::log(match &arguments.command {
-            Command::CoolDown(_) => Some("sluice_sdk::cool_down"),
+            Command::CoolDown(_) => Some("sluice_sdk::vendor::cool_down"),
             _ => None,
         });
     }

@@ -43,6 +43,7 @@ pub(crate) fn listen() {
         let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(|| ThreadLog);
         let targets = Targets::new()
             .with_target("sluice_sdk", LevelFilter::DEBUG)
+            .with_target("sluice_ops", LevelFilter::DEBUG)
             .with_target("sluice_table", LevelFilter::DEBUG);
         let subscriber = tracing_subscriber::registry().with(targets).with(lines).with(ThreadSpans);
         tracing::subscriber::set_global_default(subscriber).unwrap();

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_ops::Applied;
-use sluice_sdk::core::OnLowerLimit;
-use sluice_sdk::{AcquireError, Client, Released, Request};
+use sluice_sdk::{AcquireError, Client, PenalizeError, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
 
@@ -102,7 +101,7 @@ async fn a_late_reply_without_a_row_empties_no_line() {
     world.dynamo.faults().next(Operation::GetItem, Fault::DelayReply(Duration::from_millis(500)));
     let late = tokio::spawn({
         let client = client.clone();
-        async move { client.ops().on_lower_limit(&dimension(SLOTS), OnLowerLimit::Report).await }
+        async move { client.penalize(SLOTS, 0.5).await }
     });
     sleep(Duration::from_millis(100)).await;
     world.slots(SLOTS, 1).await;
@@ -111,7 +110,8 @@ async fn a_late_reply_without_a_row_empties_no_line() {
         let client = client.clone();
         async move { client.slot(SLOTS).max_wait(Duration::from_secs(30)).run(async |_| Ok::<_, ()>(())).await }
     });
-    assert!(!late.await.unwrap().unwrap(), "the row that another reply showed counts");
+    let late = late.await.unwrap();
+    assert!(matches!(late, Err(PenalizeError::Concurrency(_))), "the row that another reply showed counts: {late:?}");
     sleep(Duration::from_secs(2)).await;
     held.release().await.unwrap();
     waits.await.unwrap().unwrap();
@@ -122,7 +122,7 @@ async fn a_late_reply_without_a_row_empties_no_line() {
 async fn a_bucket_that_another_makes_is_known_after_a_second_also_to_a_clock_that_was_ahead() {
     let world = World::embedded().await;
     let client = world.client_with(|settings| settings.clock(world.dynamo.clock().off_by(10_000_000)));
-    assert!(client.ops().on_lower_limit(&dimension(RPM), OnLowerLimit::Report).await.is_err());
+    assert!(client.penalize(RPM, 0.5).await.is_err());
     world.pass(Duration::from_secs(5));
     world.rate(RPM, 10, 60).await;
     world.pass(Duration::from_millis(4_500));
