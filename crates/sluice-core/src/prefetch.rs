@@ -15,6 +15,7 @@ use core::time::Duration;
 
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
+use crate::plan::batch::LEAST_CALLS;
 use crate::plan::rate::{RatePlanner, span_micros};
 use crate::plan::receipt::RateReceipt;
 use crate::statement::Update;
@@ -29,9 +30,6 @@ const LOT_SPAN: Duration = Duration::from_millis(750);
 
 /// Demand is measured over as long at least: a batch that arrives within a millisecond says nothing of the next second.
 const LEAST_MEASURED: Duration = Duration::from_millis(50);
-
-/// Fewer calls are not worth a lot.
-pub(crate) const LEAST_CALLS: i64 = 3;
 
 /// Tokens that were taken and that nobody asked for yet.
 #[derive(Clone, Debug)]

@@ -11,8 +11,10 @@ use crate::line::Line;
 use crate::plan::Plan;
 use crate::plan::claim::{Claim, judge};
 use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner};
-use crate::prefetch::LEAST_CALLS;
 use crate::timestamp::Timestamp;
+
+/// Fewer calls are not worth a lot.
+pub(crate) const LEAST_CALLS: i64 = 3;
 
 /// What a write promises of the starts that it books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
