@@ -100,6 +100,9 @@ struct Sender<'a> {
 }
 
 /// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
+///
+/// # Errors
+/// [`StoreError`] if DynamoDB is out or refuses a request. Throttling is none: what it leaves is counted in `tally`.
 pub async fn carry_out(
     store: &Store,
     chunk: Chunk,

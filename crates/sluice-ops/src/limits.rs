@@ -198,7 +198,7 @@ impl Ops {
         let store = &self.store;
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
         let mut tries = store.tries(TRIES);
-        while tries.next() {
+        while tries.another() {
             let Some(bucket) = known else {
                 let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);
                 match store.put(&bucket.create()).await? {

@@ -171,7 +171,7 @@ impl Admit<'_> {
 /// The verdict; `None` where the table does not answer within an attempt, and for a second after. Admission must not stop, nor hold up,
 /// what the vendor would serve.
 async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Option<Verdict>, AcquireError> {
-    if watched::watched(&entry).is_unknown(inner.now()) {
+    if watched::watched(entry).is_unknown(inner.now()) {
         return Ok(None);
     }
     let error = match tokio::time::timeout(inner.store.attempt().of_rows(), judge::judge(inner, entry, asked)).await {
@@ -181,7 +181,7 @@ async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result
         Err(_) => String::from("no answer in time"),
     };
     tracing::debug!(event = "admission.unknown", dimension = %entry.dimension, error);
-    watched::watched(&entry).unknown(inner.now());
+    watched::watched(entry).unknown(inner.now());
     Ok(None)
 }
 

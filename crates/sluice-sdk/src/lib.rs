@@ -19,7 +19,7 @@
 //! ```
 //!
 //! [`Client::acquire`] never waits and answers [`Outcome::Granted`] or [`Outcome::RetryIn`]; [`Client::slot`] books a start,
-//! waits for it, runs a closure and gives back what it held however that ends. [`Client::sweep`] gives back what crashed
+//! waits for it, runs a closure and gives back what it held however that ends. [`Client::ops`] is for operators: its sweep gives back what crashed
 //! callers held. What is promised under conflict, clock error and crash stands in `docs/semantics.md`.
 
 mod admission;

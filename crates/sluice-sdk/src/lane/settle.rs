@@ -189,7 +189,7 @@ async fn settle_together(inner: &Inner, entry: &Entry, turns: Vec<SettleTurn>) -
 
 async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amount>, SettleError> {
     let mut tries = inner.store.tries(TRIES);
-    while tries.next() {
+    while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
         if bucket.limit().is_concurrent() {
             // Removed and made anew as another type: what was taken from the old one is gone with it.

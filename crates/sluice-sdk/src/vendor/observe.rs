@@ -168,7 +168,7 @@ async fn observe_level(
         }
     }
     let mut tries = inner.store.tries(TRIES);
-    while tries.next() {
+    while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
         let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.time().await?) {
             Observation::Agrees => return Ok(ObservedLevel::Agrees),
@@ -244,7 +244,7 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
 /// Whether the bucket has the lower limit now.
 async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
     let mut tries = inner.store.tries(TRIES);
-    while tries.next() {
+    while tries.another() {
         let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {

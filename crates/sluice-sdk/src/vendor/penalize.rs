@@ -81,7 +81,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
     let dimension = &entry.dimension;
     let mut bucket = refresh(inner, entry).await?.bucket;
     let mut tries = inner.store.tries(TRIES);
-    while tries.next() {
+    while tries.another() {
         if bucket.limit().is_concurrent() {
             return Err(PenalizeError::Concurrency(dimension.clone()));
         }

@@ -27,7 +27,7 @@ impl Tries {
     }
 
     /// Whether there is another one.
-    pub fn next(&mut self) -> bool {
+    pub fn another(&mut self) -> bool {
         let is_left = self.left > 0 && Instant::now() < self.until;
         self.left = self.left.saturating_sub(1);
         is_left
@@ -41,10 +41,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tries_end_by_number_and_by_time() {
         let mut tries = Tries::within(Duration::from_secs(4), 2);
-        assert!(tries.next() && tries.next() && !tries.next());
+        assert!(tries.another() && tries.another() && !tries.another());
         let mut tries = Tries::within(Duration::from_secs(4), 1_000);
-        assert!(tries.next());
+        assert!(tries.another());
         tokio::time::advance(Duration::from_secs(4)).await;
-        assert!(!tries.next(), "none begins after the longest time of a request");
+        assert!(!tries.another(), "none begins after the longest time of a request");
     }
 }
