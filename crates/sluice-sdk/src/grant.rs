@@ -13,10 +13,10 @@ use tracing::Instrument as _;
 use crate::api::basis::Basis;
 use crate::api::request::Ask;
 use crate::lane::entry::Entry;
-use crate::lane::fresh::Fresh;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, finished, stopped};
 use crate::lane::release::{ReleaseError, Use, give_back_unused, name_of, release, spawn_give_back};
+use crate::lane::unclaimed::UnclaimedGrant;
 use crate::telemetry::span;
 
 pub(crate) mod outcome;
@@ -56,9 +56,9 @@ pub(crate) enum Holding {
 
 impl Grant {
     /// Of what was just granted; its leases are renewed for `lease_for`.
-    pub(crate) fn new(inner: Arc<Inner>, fresh: Fresh, lease_for: Duration) -> Self {
-        let (at, took, basis) = (fresh.at, fresh.took, fresh.basis);
-        let mut grant = Self::of(inner, fresh.into_parts(), at, lease_for, took);
+    pub(crate) fn new(inner: Arc<Inner>, unclaimed: UnclaimedGrant, lease_for: Duration) -> Self {
+        let (at, took, basis) = (unclaimed.at, unclaimed.took, unclaimed.basis);
+        let mut grant = Self::of(inner, unclaimed.into_parts(), at, lease_for, took);
         grant.basis = basis;
         grant
     }

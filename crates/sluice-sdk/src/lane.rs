@@ -3,18 +3,18 @@
 //! A caller stands in a queue before a bucket, and one write serves all that are there ([`queue`]). Rate buckets are served by [`tokens`],
 //! concurrency buckets with lease rows by [`rows`], those with inline leases by [`inline`].
 
-pub(crate) mod apart;
 pub(crate) mod attempt;
 pub(crate) mod buckets;
 pub(crate) mod entry;
+pub(crate) mod expired_holder;
 pub(crate) mod fallback;
-pub(crate) mod fresh;
 pub(crate) mod inline;
 pub(crate) mod inner;
+pub(crate) mod late;
 pub(crate) mod load;
-pub(crate) mod outlived;
 pub(crate) mod parallel;
 pub(crate) mod part;
+pub(crate) mod per_bucket;
 pub(crate) mod poll;
 pub(crate) mod prefetch;
 pub(crate) mod queue;
@@ -27,5 +27,5 @@ pub(crate) mod settle;
 pub(crate) mod sync;
 pub(crate) mod terms;
 pub(crate) mod tokens;
-pub(crate) mod told;
+pub(crate) mod unclaimed;
 pub(crate) mod wants;

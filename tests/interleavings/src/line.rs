@@ -5,8 +5,8 @@ use shuttle::sync::{Arc, Mutex};
 use std::sync::PoisonError;
 
 use crate::lane::poll::Poll;
-use crate::lane::queue::seat::Seat;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Place, Service, Turn};
+use crate::lane::queue::leader::Leader;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, WaitHandle, Waiter};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{self, Instant};
 
@@ -62,7 +62,7 @@ impl Drop for Granted {
 
 /// A place in line.
 #[derive(Debug)]
-pub struct Waits(Place<Granted>);
+pub struct Waits(WaitHandle<Granted>);
 
 impl Waits {
     /// The answer; `None` if the service ended before the turn came: ask again.
@@ -88,18 +88,18 @@ impl Bucket {
     #[must_use]
     pub fn join(self: &Arc<Self>, ask: Ask) -> Waits {
         let bucket = Arc::clone(self);
-        let place = self.lane.join(ask, move |seat| -> Service { Box::pin(serve(bucket, seat)) });
+        let handle = self.lane.join(ask, move |leader| -> Service { Box::pin(serve(bucket, leader)) });
         if ask == Ask::Give {
             self.lane.wake();
         }
-        Waits(place)
+        Waits(handle)
     }
 
     /// Takes a slot if one is free now and nobody waits for one.
     pub async fn try_take(self: &Arc<Self>) -> Option<Granted> {
         loop {
             let bucket = Arc::clone(self);
-            let service = move |seat| -> Service { Box::pin(serve(bucket, seat)) };
+            let service = move |leader| -> Service { Box::pin(serve(bucket, leader)) };
             match self.lane.join_if(Ask::Try, |_| false, service).ok()?.answer().await {
                 Ok(granted) => return granted.0.is_some().then_some(granted),
                 Err(NoAnswer::Behind(_)) => return None,
@@ -171,41 +171,41 @@ impl Drop for Serving<'_> {
     }
 }
 
-async fn serve(bucket: Arc<Bucket>, mut seat: Seat<Ask, Granted>) {
+async fn serve(bucket: Arc<Bucket>, mut leader: Leader<Ask, Granted>) {
     let mut poll = Poll;
-    while let Some(turns) = seat.next(usize::MAX).await {
+    while let Some(waiters) = leader.next(usize::MAX).await {
         let serving = Serving::begin(&bucket.is_served);
         // A request under way.
         sync::yield_now().await;
-        let served = turns.len();
-        let waiting = answer(&bucket, turns);
+        let served = waiters.len();
+        let waiting = answer(&bucket, waiters);
         drop(serving);
         let waiting = (!waiting.is_empty()).then_some((waiting, Setback));
-        seat.after(served, (waiting, ()), &mut poll, || None).await;
+        leader.after(served, (waiting, ()), &mut poll, || None).await;
     }
 }
 
 /// Those who wait, in their order. What some give back is there for the others.
-fn answer(bucket: &Arc<Bucket>, turns: Vec<Turn<Ask, Granted>>) -> Vec<Turn<Ask, Granted>> {
-    let (givers, takers): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| turn.ask == Ask::Give);
+fn answer(bucket: &Arc<Bucket>, waiters: Vec<Waiter<Ask, Granted>>) -> Vec<Waiter<Ask, Granted>> {
+    let (givers, takers): (Vec<_>, Vec<_>) = waiters.into_iter().partition(|waiter| waiter.ask == Ask::Give);
     for giver in givers {
         bucket.free.fetch_add(1, Ordering::SeqCst);
         giver.answer(Granted::none());
     }
     let mut waiting = Vec::new();
-    for turn in takers {
-        match turn.ask {
+    for waiter in takers {
+        match waiter.ask {
             Ask::Take(who) if waiting.is_empty() && bucket.free() > 0 => {
                 bucket.free.fetch_sub(1, Ordering::SeqCst);
                 bucket.order.lock().unwrap_or_else(PoisonError::into_inner).push(who);
-                turn.answer(Granted(Some(Arc::clone(bucket))));
+                waiter.answer(Granted(Some(Arc::clone(bucket))));
             }
             Ask::Try if waiting.is_empty() && bucket.free() > 0 => {
                 bucket.free.fetch_sub(1, Ordering::SeqCst);
-                turn.answer(Granted(Some(Arc::clone(bucket))));
+                waiter.answer(Granted(Some(Arc::clone(bucket))));
             }
-            Ask::Try => turn.answer(Granted::none()),
-            _ => waiting.push(turn),
+            Ask::Try => waiter.answer(Granted::none()),
+            _ => waiting.push(waiter),
         }
     }
     waiting

@@ -99,10 +99,10 @@ fn callers_are_served_in_the_order_in_which_they_came() {
     check(|| {
         let bucket = Bucket::new(0);
         let places: Vec<_> = (0..3).map(|who| bucket.join(Ask::Take(who))).collect();
-        let waiting = places.into_iter().map(|place| {
+        let waiting = places.into_iter().map(|handle| {
             let bucket = Arc::clone(&bucket);
             Box::pin(async move {
-                let granted = place.answer().await.unwrap();
+                let granted = handle.answer().await.unwrap();
                 bucket.give(granted).await;
             }) as Pin<Box<dyn Future<Output = ()> + Send>>
         });

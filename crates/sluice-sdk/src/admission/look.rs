@@ -15,7 +15,7 @@ use crate::api::error::AcquireError;
 use crate::bucket::known::Reading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::reading::{is_not_missing, known_since, refresh, saw};
+use crate::lane::reading::{apply_read, is_not_missing, known_since, refresh};
 
 /// A bucket that was read longer ago is read again before it is judged by. Smaller reads more; larger judges by what was.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError
     // First, since the first reading of the bucket is compared with it. Where there is none, no sweep has measured yet.
     let _ = entry.saw_load(row(&load_key).unwrap_or(&Item::new()), inner.now());
     match row(entry.dimension.as_str()) {
-        Some(row) => drop(saw(inner, entry, row)?),
+        Some(row) => drop(apply_read(inner, entry, row)?),
         // Gone, or kept back by throttling.
         None => drop(refresh(inner, entry).await?),
     }

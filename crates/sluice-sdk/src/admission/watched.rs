@@ -64,7 +64,7 @@ pub(super) fn watched(entry: &Entry) -> Arc<Watched> {
 
 impl Watch for Watched {
     /// The first reply is compared with what the last sweep found.
-    fn saw(&self, bucket: &Bucket, load: &dyn Fn() -> Option<Arc<Load>>, now: Timestamp) {
+    fn apply_read(&self, bucket: &Bucket, load: &dyn Fn() -> Option<Arc<Load>>, now: Timestamp) {
         if !bucket.limit().is_concurrent() {
             return;
         }
@@ -187,13 +187,13 @@ mod tests {
         let now = Timestamp::from_secs(1_709_550_000);
         let limit = Limit::concurrent(Amount::from_tokens(4), Cost::ONE).unwrap();
         let bucket = Arc::new(Bucket::full(entry.dimension.clone(), limit, now));
-        entry.saw(Arc::clone(&bucket), now);
-        entry.wrote(Arc::clone(&bucket), now);
+        entry.apply_read(Arc::clone(&bucket), now);
+        entry.apply_write(Arc::clone(&bucket), now);
         assert!(entry.extensions.get::<Watched>().is_none());
-        entry.load.saw(Arc::new(Load::none(&entry.dimension)), now);
+        entry.load.apply_read(Arc::new(Load::none(&entry.dimension)), now);
         let watched = watched(&entry);
         assert!(!watched.has_seen());
-        entry.saw(bucket, now);
+        entry.apply_read(bucket, now);
         assert!(watched.has_seen());
     }
 }

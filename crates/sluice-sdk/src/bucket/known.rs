@@ -54,7 +54,7 @@ pub(crate) struct Known {
 /// Follows a bucket over time.
 pub(crate) trait Watch: Send + Sync {
     /// A reply showed the bucket, whose load row was last seen as `load` returns.
-    fn saw(&self, bucket: &Bucket, load: &dyn Fn() -> Option<Arc<Load>>, now: Timestamp);
+    fn apply_read(&self, bucket: &Bucket, load: &dyn Fn() -> Option<Arc<Load>>, now: Timestamp);
 
     /// This process gave a slot of it back.
     fn completed(&self, now: Timestamp);
@@ -204,7 +204,7 @@ impl Known {
     }
 
     /// After a write whose reply showed the row. An older version does not replace a newer one.
-    pub(crate) fn wrote(&self, bucket: Arc<Bucket>, now: Timestamp) {
+    pub(crate) fn apply_write(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let is_news = self.has_new_cool_down(&bucket, now);
         let mut reading = self.reading.lock();
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
@@ -216,7 +216,7 @@ impl Known {
     }
 
     /// After a read or a failed condition: the row as it is.
-    pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
+    pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let is_news = self.has_new_cool_down(&bucket, now);
         self.tell_watch(&bucket, now);
         *self.reading.lock() = Some(Reading { bucket, seen_at: now, read_at: now });
@@ -237,7 +237,7 @@ impl Known {
     }
 
     fn tell_watch(&self, bucket: &Bucket, now: Timestamp) {
-        self.watch.get().into_iter().for_each(|watch| watch.saw(bucket, &|| self.load.last(), now));
+        self.watch.get().into_iter().for_each(|watch| watch.apply_read(bucket, &|| self.load.last(), now));
     }
 
     /// This process gave a slot back.

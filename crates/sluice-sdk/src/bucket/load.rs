@@ -53,7 +53,7 @@ impl LoadSeen {
     }
 
     /// Takes in the load row as a reply showed it.
-    pub(crate) fn saw(&self, load: Arc<Load>, now: Timestamp) {
+    pub(crate) fn apply_read(&self, load: Arc<Load>, now: Timestamp) {
         *self.row.lock() = Some((load, now));
     }
 

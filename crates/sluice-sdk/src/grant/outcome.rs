@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::api::refusal::RetryIn;
 use crate::grant::Grant;
-use crate::lane::fresh::Fresh;
 use crate::lane::inner::Inner;
 use crate::lane::setback::Taken;
+use crate::lane::unclaimed::UnclaimedGrant;
 
 /// The answer to an acquire.
 #[derive(Debug)]
@@ -21,9 +21,9 @@ pub enum Outcome {
 
 impl Outcome {
     /// Of an attempt that granted or refused; leases are renewed for `lease_for`.
-    pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<Fresh>, lease_for: Duration) -> Self {
+    pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<UnclaimedGrant>, lease_for: Duration) -> Self {
         match taken {
-            Taken::Granted(fresh) => Self::Granted(Grant::new(Arc::clone(inner), fresh, lease_for)),
+            Taken::Granted(unclaimed) => Self::Granted(Grant::new(Arc::clone(inner), unclaimed, lease_for)),
             Taken::Refused(retry) => Self::RetryIn(retry),
         }
     }

@@ -8,8 +8,8 @@ use sluice_core::{Bucket, Timestamp, Update};
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 
 use crate::grant::{Grant, Holding};
+use crate::lane::expired_holder;
 use crate::lane::inner::Inner;
-use crate::lane::outlived;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::telemetry;
 
@@ -80,7 +80,7 @@ impl Grant {
         for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
             if renewal(part, ends).is_some_and(|(key, _)| gone.contains(&key)) {
                 part.known_gone = true;
-                outlived::found(&inner, &part.entry);
+                expired_holder::found(&inner, &part.entry);
             }
         }
     }

@@ -12,13 +12,13 @@ use crate::api::refusal::contended;
 use crate::api::request::Ask;
 use crate::config::Leases;
 use crate::lane::entry::Entry;
-use crate::lane::fresh::Answer;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
+use crate::lane::unclaimed::Answer;
 use crate::lane::wants::{Want, want, wants, wants_in_line};
-use crate::lane::{apart, rows};
+use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
 /// An answer to come. On the heap, and without its type: the types of all that it runs through are more than the compiler takes
@@ -30,7 +30,7 @@ pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cos
     Box::pin(async move {
         let dimension = entry.dimension.clone();
         let answer = take_one(inner, entry, cost, terms).await;
-        told(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
+        finish(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
     })
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
             Ok(wants) => take_wants(inner, &wants, terms).await,
             Err(setback) => setback.answer(),
         };
-        told(inner, || asks.to_vec(), terms, answer)
+        finish(inner, || asks.to_vec(), terms, answer)
     })
 }
 
@@ -66,12 +66,12 @@ pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> 
             }
             Err(error) => Err(error),
         };
-        told(inner, || asks.to_vec(), at_once, answer)
+        finish(inner, || asks.to_vec(), at_once, answer)
     })
 }
 
 /// What the caller hears: an outage may be answered locally.
-fn told(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: Answer) -> Answer {
+fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: Answer) -> Answer {
     let answer = match answer {
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
             match inner.fallback.take(inner, &asks(), terms.patience()) {
@@ -92,10 +92,10 @@ fn told(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answe
         other => other,
     };
     match &answer {
-        Ok(Taken::Granted(fresh)) => tracing::debug!(
+        Ok(Taken::Granted(unclaimed)) => tracing::debug!(
             event = "acquire.granted",
-            dimensions = %fresh.names(),
-            booked_ms = fresh.booked_wait().as_millis(),
+            dimensions = %unclaimed.names(),
+            booked_ms = unclaimed.booked_wait().as_millis(),
         ),
         Ok(Taken::Refused(retry)) => tracing::debug!(
             event = "acquire.retry_in",
@@ -114,5 +114,5 @@ async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer 
         Leases::Inline => false,
         _ => wants.iter().any(|want| want.concurrent),
     };
-    if in_one { rows::take(inner, wants, terms).await } else { apart::take(inner, wants, terms).await }
+    if in_one { rows::take(inner, wants, terms).await } else { per_bucket::take(inner, wants, terms).await }
 }

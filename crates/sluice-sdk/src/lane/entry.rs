@@ -66,15 +66,15 @@ impl Entry {
     }
 
     /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
-    pub(crate) fn wrote(&self, bucket: Arc<Bucket>, now: Timestamp) {
+    pub(crate) fn apply_write(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
-        self.known.wrote(bucket, now);
+        self.known.apply_write(bucket, now);
     }
 
     /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
-    pub(crate) fn saw(&self, bucket: Arc<Bucket>, now: Timestamp) {
+    pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
-        self.known.saw(bucket, now);
+        self.known.apply_read(bucket, now);
     }
 
     /// What was taken before the vendor asked for a pause is not used during it.

@@ -11,10 +11,10 @@ use crate::api::basis::Basis;
 use crate::api::refusal::{RetryIn, refused};
 use crate::api::request::Ask;
 use crate::config::OnUnavailable;
-use crate::lane::fresh::Fresh;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::setback::Taken;
+use crate::lane::unclaimed::UnclaimedGrant;
 
 /// The process's own buckets, filled the first time that each is needed.
 #[derive(Debug, Default)]
@@ -24,12 +24,12 @@ pub(crate) struct Fallback {
 
 impl Fallback {
     /// The answer to `asks` while DynamoDB is out; `None` where that is the error.
-    pub(crate) fn take(&self, inner: &Arc<Inner>, asks: &[Ask], patience: Duration) -> Option<Taken<Fresh>> {
+    pub(crate) fn take(&self, inner: &Arc<Inner>, asks: &[Ask], patience: Duration) -> Option<Taken<UnclaimedGrant>> {
         let now = inner.now();
         match inner.config.on_unavailable {
             OnUnavailable::Error => None,
             OnUnavailable::Allow => {
-                Some(Taken::Granted(Fresh::local(Arc::clone(inner), Parts::new(), now, Basis::Unchecked)))
+                Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), Parts::new(), now, Basis::Unchecked)))
             }
             OnUnavailable::Share(factor) => self.take_share(inner, asks, factor, now, patience),
         }
@@ -42,7 +42,7 @@ impl Fallback {
         factor: Factor,
         now: Timestamp,
         patience: Duration,
-    ) -> Option<Taken<Fresh>> {
+    ) -> Option<Taken<UnclaimedGrant>> {
         let mut buckets = self.buckets.lock();
         if buckets.len() >= inner.config.max_buckets {
             // A full one is as one that was never met.
@@ -78,7 +78,7 @@ impl Fallback {
             return Some(Taken::Refused(retry));
         }
         buckets.extend(taken.into_iter().map(|after| (after.dimension().clone(), after)));
-        Some(Taken::Granted(Fresh::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
+        Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
     }
 
     /// A holder is done: its slots are free again. Rate tokens stay spent.

@@ -8,18 +8,18 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
-use crate::lane::fresh::{Answer, Fresh};
 use crate::lane::inner::Inner;
+use crate::lane::late::{behind, too_late};
 use crate::lane::load::InLine;
 use crate::lane::parallel::stopped;
 use crate::lane::poll::Poll;
-use crate::lane::queue::seat::Seat;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Turn};
+use crate::lane::queue::leader::Leader;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Waiter};
 use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::round;
 use crate::lane::setback::{Patience, Setback};
 use crate::lane::terms::Terms;
-use crate::lane::told::{behind, too_late};
+use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;
 
 mod batch;
@@ -27,7 +27,7 @@ mod batch;
 use crate::lane::inline::batch::Batch;
 
 pub(crate) type InlineLane = Lane<InlineAsk, Reply>;
-type InlineTurn = Turn<InlineAsk, Reply>;
+type InlineWaiter = Waiter<InlineAsk, Reply>;
 
 /// What one caller wants.
 #[derive(Debug)]
@@ -92,10 +92,10 @@ pub(crate) enum Reply {
 
 impl InlineAsk {
     /// Whether it may have what another caller left: as much, for as long.
-    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
+    pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let Self::Take { cost: wanted, terms, .. } = self else { return false };
-        let until = fresh.now().after(terms.lease.length());
-        matches!(fresh.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
+        let until = unclaimed.now().after(terms.lease.length());
+        matches!(unclaimed.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 
     /// How long it stays in line.
@@ -130,11 +130,11 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     loop {
         let ask = InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
         let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let place = match want.entry.inline.join_if(ask, stays, service(inner, &want.entry)) {
-            Ok(place) => place,
+        let handle = match want.entry.inline.join_if(ask, stays, service(inner, &want.entry)) {
+            Ok(handle) => handle,
             Err(setback) => return behind(inner, std::slice::from_ref(want), setback),
         };
-        match place.answer_until(terms.stays_until()).await {
+        match handle.answer_until(terms.stays_until()).await {
             Some(Ok(Reply::Taken(answer))) => return answer,
             Some(Ok(Reply::Released(_)) | Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
             Some(Err(NoAnswer::NotServed)) => {}
@@ -161,9 +161,9 @@ pub(crate) async fn release(
     let until = Instant::now() + RELEASE_PATIENCE;
     loop {
         let ask = InlineAsk::Release { lease: lease.clone(), until, is_doubted: false };
-        let place = entry.inline.join(ask, service(inner, entry));
+        let handle = entry.inline.join(ask, service(inner, entry));
         entry.inline.wake();
-        match place.answer().await {
+        match handle.answer().await {
             Ok(Reply::Released(released)) => return released,
             Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
             // A release waits for the time that it is tried.
@@ -172,19 +172,19 @@ pub(crate) async fn release(
     }
 }
 
-fn service(inner: &Arc<Inner>, entry: &Arc<Entry>) -> impl FnOnce(Seat<InlineAsk, Reply>) -> Service {
+fn service(inner: &Arc<Inner>, entry: &Arc<Entry>) -> impl FnOnce(Leader<InlineAsk, Reply>) -> Service {
     let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
-    |seat| Box::pin(serve(inner, entry, seat))
+    |leader| Box::pin(serve(inner, entry, leader))
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<InlineAsk, Reply>) {
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<InlineAsk, Reply>) {
     let mut poll = Poll::default();
     // All who are in line: those who give back must not stand behind a write's worth of those who wait.
-    while let Some(turns) = seat.next(usize::MAX).await {
-        let served = turns.len();
-        let mut batch = Batch { inner: &inner, entry: &entry, turns, waiting: None, orphans: Vec::new() };
+    while let Some(waiters) = leader.next(usize::MAX).await {
+        let served = waiters.len();
+        let mut batch = Batch { inner: &inner, entry: &entry, waiters, waiting: None, orphans: Vec::new() };
         round::serve(&inner, &mut batch).await;
-        if seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await {
+        if leader.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await {
             entry.doubt();
         }
     }

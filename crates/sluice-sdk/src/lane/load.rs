@@ -32,7 +32,7 @@ impl Entry {
     pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
         let load =
             Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
-        self.load.saw(Arc::clone(&load), now);
+        self.load.apply_read(Arc::clone(&load), now);
         load
     }
 }

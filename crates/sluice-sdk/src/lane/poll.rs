@@ -104,7 +104,7 @@ impl Poll {
             Setback::Throttled(_) => self.stretch = (self.stretch * 2).min(self.most_stretched),
             _ => self.relax(),
         }
-        let alone = match why {
+        let uncrowded = match why {
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => LONGEST_COOL_DOWN,
             // Many are at it: whoever gives back must get through.
             _ if is_contended => Backoff::CROWD.ceiling(setbacks),
@@ -112,8 +112,8 @@ impl Poll {
             Setback::Refused(_) | Setback::Throttled(_) => Backoff::POLL.ceiling(looks),
         };
         match company.gives_back {
-            true => alone,
-            false => (alone.max(for_crowd(company.crowd)) * self.stretch / AS_IT_IS).min(LONGEST_STRETCHED),
+            true => uncrowded,
+            false => (uncrowded.max(for_crowd(company.crowd)) * self.stretch / AS_IT_IS).min(LONGEST_STRETCHED),
         }
     }
 

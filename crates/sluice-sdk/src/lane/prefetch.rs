@@ -58,8 +58,8 @@ impl Stock {
     /// Takes out the lots that are over by `now`, or lie in the future of a clock that went back.
     fn take_out_over(&self, now: Timestamp) -> Vec<Lot> {
         let mut shelf = self.shelf();
-        let (over, fresh) = std::mem::take(&mut shelf.lots).into_iter().partition(|lot| lot.is_over(now));
-        shelf.lots = fresh;
+        let (over, kept) = std::mem::take(&mut shelf.lots).into_iter().partition(|lot| lot.is_over(now));
+        shelf.lots = kept;
         Vec::from(over)
     }
 
@@ -117,7 +117,7 @@ async fn give_back(inner: &Inner, entry: &Entry) {
         match inner.store.update(&update, IfAmbiguous::Stop).await {
             Ok(Written::Applied(row)) => {
                 let bucket = Bucket::read(&entry.dimension, &Attributes(&row));
-                bucket.into_iter().for_each(|bucket| entry.wrote(Arc::new(bucket), inner.now()));
+                bucket.into_iter().for_each(|bucket| entry.apply_write(Arc::new(bucket), inner.now()));
             }
             Ok(Written::ConditionFailed(_)) => {}
             Err(error) => tracing::debug!(event = "prefetch.lost", dimension = %entry.dimension, %error),

@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::lane::queue::seat::Seat;
+use crate::lane::queue::leader::Leader;
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, AtomicBool, Instant, Mutex, MutexGuard, Notify, Ordering, oneshot, timeout_at};
 
-mod alone;
-pub(crate) mod seat;
+pub(crate) mod leader;
+mod solo;
 
-use crate::lane::queue::alone::Alone;
+use crate::lane::queue::solo::SoloLeader;
 
 /// A line of callers, each of whom asks `Q` and is answered `A`.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Lane<Q, A> {
 
 #[derive(Debug)]
 struct Line<Q, A> {
-    waiting: VecDeque<Turn<Q, A>>,
+    waiting: VecDeque<Waiter<Q, A>>,
     /// Why the head of the line waits, until nobody does.
     why: Option<Setback>,
     /// Since when the head of the line looks again, after a pause.
@@ -40,7 +40,7 @@ struct Line<Q, A> {
     /// Whether callers who came before those in line are being served.
     is_out: bool,
     /// The service, while the only caller runs it.
-    alone: Option<Arc<Alone>>,
+    solo: Option<Arc<SoloLeader>>,
     /// Whether the last batch had several callers, who may be about to come back.
     was_busy: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) type Service = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One caller in line.
 #[derive(Debug)]
-pub(crate) struct Turn<Q, A> {
+pub(crate) struct Waiter<Q, A> {
     pub(crate) ask: Q,
     reply: oneshot::Sender<Reply<A>>,
 }
@@ -66,9 +66,9 @@ enum Reply<A> {
 
 /// A caller's place in line: waits for the answer to its turn. Dropped, it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Place<A> {
+pub(crate) struct WaitHandle<A> {
     reply: oneshot::Receiver<Reply<A>>,
-    alone: Option<Arc<Alone>>,
+    solo: Option<Arc<SoloLeader>>,
 }
 
 /// Why a turn has no answer.
@@ -94,11 +94,11 @@ pub(crate) trait Patient {
 }
 
 /// Callers of a batch who stay in line, and what for.
-pub(crate) type Waiting<Q, A> = Option<(Vec<Turn<Q, A>>, Setback)>;
+pub(crate) type Waiting<Q, A> = Option<(Vec<Waiter<Q, A>>, Setback)>;
 
 /// Notes that a caller stays. What keeps the first is what keeps the line.
-pub(crate) fn stay<Q, A>(waiting: &mut Waiting<Q, A>, turn: Turn<Q, A>, why: &Setback) {
-    waiting.get_or_insert_with(|| (Vec::new(), why.clone())).0.push(turn);
+pub(crate) fn stay<Q, A>(waiting: &mut Waiting<Q, A>, waiter: Waiter<Q, A>, why: &Setback) {
+    waiting.get_or_insert_with(|| (Vec::new(), why.clone())).0.push(waiter);
 }
 
 impl<Q, A> Default for Lane<Q, A> {
@@ -109,14 +109,14 @@ impl<Q, A> Default for Lane<Q, A> {
             looks_since: None,
             is_paused: false,
             is_out: false,
-            alone: None,
+            solo: None,
             was_busy: false,
         };
         Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
 
-impl<Q, A> Turn<Q, A> {
+impl<Q, A> Waiter<Q, A> {
     /// Answers it. What its caller is not there to take is dropped.
     pub(crate) fn answer(self, answer: A) {
         let _ = self.reply.send(Reply::Answer(answer));
@@ -128,7 +128,7 @@ impl<Q, A> Turn<Q, A> {
     }
 }
 
-impl<A> Place<A> {
+impl<A> WaitHandle<A> {
     /// The answer, by the deadline of a caller that has one; `None` after it, and its turn is passed over.
     pub(crate) async fn answer_until(self, until: Option<Instant>) -> Option<Result<A, NoAnswer>> {
         match until {
@@ -139,10 +139,10 @@ impl<A> Place<A> {
 
     pub(crate) async fn answer(mut self) -> Result<A, NoAnswer> {
         let answer = std::future::poll_fn(|context| {
-            if let Some(alone) = &self.alone
-                && alone.is_over(context)
+            if let Some(solo) = &self.solo
+                && solo.is_over(context)
             {
-                self.alone = None;
+                self.solo = None;
             }
             Pin::new(&mut self.reply).poll(context)
         });
@@ -156,15 +156,15 @@ impl<A> Place<A> {
 }
 
 /// What is under way goes on.
-impl<A> Drop for Place<A> {
+impl<A> Drop for WaitHandle<A> {
     fn drop(&mut self) {
-        self.alone.take().into_iter().for_each(|alone| alone.move_out());
+        self.solo.take().into_iter().for_each(|solo| solo.move_out());
     }
 }
 
 impl<Q, A> Lane<Q, A> {
     /// Joins the end of the line. Where nobody serves the lane, `serve` makes who does.
-    pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Seat<Q, A>) -> Service) -> Place<A> {
+    pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Leader<Q, A>) -> Service) -> WaitHandle<A> {
         self.enter(self.line(), ask, serve)
     }
 
@@ -172,20 +172,20 @@ impl<Q, A> Lane<Q, A> {
         self: &Arc<Self>,
         mut line: MutexGuard<'_, Line<Q, A>>,
         ask: Q,
-        serve: impl FnOnce(Seat<Q, A>) -> Service,
-    ) -> Place<A> {
-        let (turn, reply) = oneshot::channel();
-        line.waiting.push_back(Turn { ask, reply: turn });
+        serve: impl FnOnce(Leader<Q, A>) -> Service,
+    ) -> WaitHandle<A> {
+        let (waiter, reply) = oneshot::channel();
+        line.waiting.push_back(Waiter { ask, reply: waiter });
         if self.is_served.swap(true, Ordering::AcqRel) {
-            let alone = line.alone.take();
+            let solo = line.solo.take();
             drop(line);
             // Not alone any more. Whoever ran the service may not be polled for long.
-            alone.into_iter().for_each(|alone| alone.move_out());
-            return Place { reply, alone: None };
+            solo.into_iter().for_each(|solo| solo.move_out());
+            return WaitHandle { reply, solo: None };
         }
-        let alone = Arc::new(Alone::new(serve(Seat::new(self))));
-        line.alone = Some(Arc::clone(&alone));
-        Place { reply, alone: Some(alone) }
+        let solo = Arc::new(SoloLeader::new(serve(Leader::new(self))));
+        line.solo = Some(Arc::clone(&solo));
+        WaitHandle { reply, solo: Some(solo) }
     }
 
     /// Whether nobody is in line or being served.
@@ -211,7 +211,7 @@ impl<Q, A> Lane<Q, A> {
 
     /// The head of the line, if it is such a one: for what another caller was granted and left. Nobody, while others are served
     /// who came before.
-    pub(crate) fn head_if(&self, fits: impl FnOnce(&Q) -> bool) -> Option<Turn<Q, A>> {
+    pub(crate) fn head_if(&self, fits: impl FnOnce(&Q) -> bool) -> Option<Waiter<Q, A>> {
         let mut line = self.line();
         if line.is_out {
             return None;
@@ -236,8 +236,8 @@ impl<Q: Patient, A> Lane<Q, A> {
         self: &Arc<Self>,
         ask: Q,
         stays: impl FnOnce(&Setback) -> bool,
-        serve: impl FnOnce(Seat<Q, A>) -> Service,
-    ) -> Result<Place<A>, Setback> {
+        serve: impl FnOnce(Leader<Q, A>) -> Service,
+    ) -> Result<WaitHandle<A>, Setback> {
         let line = self.line();
         if line.is_paused {
             if !line.has_takers() {
@@ -254,14 +254,14 @@ impl<Q: Patient, A> Line<Q, A> {
     /// Whether somebody is in line who must not be passed. One that does not wait has just come, and is being served: nobody hears from
     /// it what those who give back wait for.
     fn has_takers(&self) -> bool {
-        let waits = |turn: &Turn<Q, A>| turn.ask.takes() && turn.ask.stays_until().is_some();
-        self.waiting.iter().any(|turn| !turn.is_left() && waits(turn))
+        let waits = |waiter: &Waiter<Q, A>| waiter.ask.takes() && waiter.ask.stays_until().is_some();
+        self.waiting.iter().any(|waiter| !waiter.is_left() && waits(waiter))
     }
 }
 
 impl<Q, A> Line<Q, A> {
     fn forget_the_gone(&mut self) {
-        while self.waiting.front().is_some_and(Turn::is_left) {
+        while self.waiting.front().is_some_and(Waiter::is_left) {
             self.waiting.pop_front();
         }
     }

@@ -83,7 +83,7 @@ pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, Acq
         entry.missed(asked, asked_at);
         return entry.reading().ok_or_else(|| unknown_dimension(inner, entry));
     };
-    saw(inner, entry, &row)?;
+    apply_read(inner, entry, &row)?;
     entry.reading().ok_or_else(|| unknown(inner, entry))
 }
 
@@ -97,9 +97,9 @@ pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> R
 }
 
 /// Takes in the row that a reply showed.
-pub(crate) fn saw(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
+pub(crate) fn apply_read(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
     let bucket = Arc::new(parse(&entry.dimension, row)?);
-    entry.saw(Arc::clone(&bucket), inner.now());
+    entry.apply_read(Arc::clone(&bucket), inner.now());
     Ok(bucket)
 }
 

@@ -14,10 +14,10 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::part::{Hold, Part, Parts, Slots};
-use crate::lane::queue::seat::Seat;
+use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, NoAnswer, Service};
 use crate::lane::settle::settle_charged;
-use crate::lane::{inline, outlived};
+use crate::lane::{expired_holder, inline};
 use crate::telemetry;
 
 /// The end of a release as metrics and spans name it.
@@ -100,7 +100,7 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
     };
     telemetry::released(part.entry.label(), name_of(&released));
     if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
-        outlived::found(inner, &part.entry);
+        expired_holder::found(inner, &part.entry);
     }
     released
 }
@@ -110,9 +110,9 @@ pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
     loop {
-        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
-        let place = entry.releases.join(slots.clone(), service);
-        match place.answer().await {
+        let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
+        let handle = entry.releases.join(slots.clone(), service);
+        match handle.answer().await {
             Ok(released) => return released,
             // This line never stands still.
             Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
@@ -121,22 +121,22 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
     }
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Slots, Result<Released, ReleaseError>>) {
-    while let Some(mut line) = seat.next(usize::MAX).await {
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Slots, Result<Released, ReleaseError>>) {
+    while let Some(mut line) = leader.next(usize::MAX).await {
         while !line.is_empty() {
             let later = line.split_off(line.len().min(MAX_LEASES_PER_TRANSACTION));
-            let turns = std::mem::replace(&mut line, later);
-            let Some(last) = turns.last() else { continue };
+            let waiters = std::mem::replace(&mut line, later);
+            let Some(last) = waiters.last() else { continue };
             // The youngest reading of its capacity.
             let bucket = Arc::clone(&last.ask.bucket);
-            let leases = turns.iter().map(|turn| turn.ask.lease.clone()).collect();
+            let leases = waiters.iter().map(|waiter| waiter.ask.lease.clone()).collect();
             let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
             let out = released.iter().find_map(unavailable);
-            turns.into_iter().zip(released).for_each(|(turn, released)| turn.answer(released));
+            waiters.into_iter().zip(released).for_each(|(waiter, released)| waiter.answer(released));
             // Those behind them have waited for a request that nobody answered: no other is sent for them.
             out.into_iter().for_each(|error| {
                 let rest = std::mem::take(&mut line).into_iter();
-                rest.for_each(|turn| turn.answer(Err(error.clone().unsent().into())));
+                rest.for_each(|waiter| waiter.answer(Err(error.clone().unsent().into())));
             });
         }
     }
@@ -200,7 +200,7 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
                 match inner.store.update(&update, IfAmbiguous::Stop).await {
                     Ok(Written::Applied(row)) => {
                         let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
-                        bucket.into_iter().for_each(|bucket| part.entry.wrote(Arc::new(bucket), inner.now()));
+                        bucket.into_iter().for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));
                     }
                     // Others booked behind it: its start is for the next caller of this process, if one comes in time.
                     Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => part.entry.abandon(part.clone()),

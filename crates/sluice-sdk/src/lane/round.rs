@@ -9,8 +9,8 @@ use sluice_core::Dimension;
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
-use crate::lane::apart::RETURN_HEARD;
 use crate::lane::inner::Inner;
+use crate::lane::per_bucket::RETURN_HEARD;
 use crate::lane::setback::Setback;
 
 /// Plans made at once after a false condition, before the next ones wait: each has the row as it was a moment ago, and each

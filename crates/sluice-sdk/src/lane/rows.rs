@@ -7,18 +7,18 @@ use sluice_core::{Cost, Dimension, LeaseId};
 use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
-use crate::lane::fresh::{Answer, Fresh};
 use crate::lane::inner::Inner;
+use crate::lane::late::{behind, too_late};
 use crate::lane::load::InLine;
 use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
 use crate::lane::poll::Poll;
-use crate::lane::queue::seat::Seat;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Turn};
+use crate::lane::queue::leader::Leader;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Waiter};
 use crate::lane::round;
 use crate::lane::setback::Setback;
 use crate::lane::terms::Terms;
-use crate::lane::told::{behind, too_late};
+use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;
 
 mod batch;
@@ -27,7 +27,7 @@ mod transaction;
 use crate::lane::rows::batch::Batch;
 
 pub(crate) type RowLane = Lane<RowAsk, Answer>;
-type RowTurn = Turn<RowAsk, Answer>;
+type RowWaiter = Waiter<RowAsk, Answer>;
 
 /// What one caller wants of each dimension of the set, in their order.
 #[derive(Clone, Debug)]
@@ -40,13 +40,13 @@ pub(crate) struct RowAsk {
 
 impl RowAsk {
     /// Whether it may have what another caller left: as much, for as long, and not later.
-    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
-        let now = fresh.now();
+    pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
+        let now = unclaimed.now();
         let (until, latest) = (now.after(self.terms.lease.length()), now.after(self.terms.patience()));
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };
-        fresh.parts().len() == self.costs.len() && fresh.parts().iter().zip(&self.costs).all(fits)
+        unclaimed.parts().len() == self.costs.len() && unclaimed.parts().iter().zip(&self.costs).all(fits)
     }
 }
 
@@ -69,13 +69,13 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     let in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
     loop {
         let service =
-            |seat| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), seat)) };
+            |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
         let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let place = match lane.join_if(ask.clone(), stays, service) {
-            Ok(place) => place,
+        let caller = match lane.join_if(ask.clone(), stays, service) {
+            Ok(caller) => caller,
             Err(setback) => return behind(inner, wants, setback),
         };
-        match place.answer_until(terms.stays_until()).await {
+        match caller.answer_until(terms.stays_until()).await {
             Some(Ok(answer)) => return answer,
             Some(Err(NoAnswer::NotServed)) => {}
             Some(Err(NoAnswer::Behind(setback))) => return behind(inner, wants, setback),
@@ -88,16 +88,16 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     }
 }
 
-async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, mut seat: Seat<RowAsk, Answer>) {
+async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, mut leader: Leader<RowAsk, Answer>) {
     let mut poll = Poll::default();
     // All who are in line: who does not wait must not stand unheard behind a transaction's worth of those who do.
-    while let Some(turns) = seat.next(usize::MAX).await {
-        let served = turns.len();
+    while let Some(waiters) = leader.next(usize::MAX).await {
+        let served = waiters.len();
         let (inner, entries, lane) = (&inner, &entries, &lane);
-        let mut batch = Batch { inner, entries, lane, turns, waiting: None, orphans: Vec::new() };
+        let mut batch = Batch { inner, entries, lane, waiters, waiting: None, orphans: Vec::new() };
         round::serve(inner, &mut batch).await;
         let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
-        if seat.after(served, (batch.waiting, batch.orphans), &mut poll, crowd).await {
+        if leader.after(served, (batch.waiting, batch.orphans), &mut poll, crowd).await {
             entries.iter().for_each(|entry| entry.doubt());
         }
     }

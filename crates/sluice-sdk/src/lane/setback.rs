@@ -73,7 +73,7 @@ impl Setback {
     }
 
     /// What a caller hears that does not stay, or whose patience has ended.
-    pub(crate) fn told(self) -> Result<RetryIn, AcquireError> {
+    pub(crate) fn refusal(self) -> Result<RetryIn, AcquireError> {
         match self {
             Self::Refused(retry) | Self::Throttled(retry) => Ok(retry),
             Self::Out(error) => Err(error.into()),
@@ -83,7 +83,7 @@ impl Setback {
 
     /// The same as the answer to a turn.
     pub(crate) fn answer<T>(self) -> Result<Taken<T>, AcquireError> {
-        self.told().map(Taken::Refused)
+        self.refusal().map(Taken::Refused)
     }
 
     /// The same for a caller that nothing was sent for.

@@ -12,9 +12,9 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::stopped;
 use crate::lane::part::{Hold, Part};
-use crate::lane::queue::seat::Seat;
-use crate::lane::queue::{Lane, NoAnswer, Service, Turn};
-use crate::lane::reading::{known, saw, unknown};
+use crate::lane::queue::leader::Leader;
+use crate::lane::queue::{Lane, NoAnswer, Service, Waiter};
+use crate::lane::reading::{apply_read, known, unknown};
 use crate::telemetry;
 
 /// What settling a call did to its bucket.
@@ -69,7 +69,7 @@ impl SettleError {
 
 /// Calls of one bucket that are settled: those of a process at one time share a write.
 pub(crate) type SettleLane = Lane<Settle, Result<Amount, SettleError>>;
-type SettleTurn = Turn<Settle, Result<Amount, SettleError>>;
+type SettleTurn = Waiter<Settle, Result<Amount, SettleError>>;
 
 /// Calls in one write.
 const MOST_AT_ONCE: usize = 256;
@@ -142,7 +142,7 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
     loop {
-        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), seat)) };
+        let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
         match entry.settles.join(settle.clone(), service).answer().await {
             Ok(answer) => return answer,
             // This line never stands still.
@@ -152,9 +152,9 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
     }
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Settle, Result<Amount, SettleError>>) {
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Settle, Result<Amount, SettleError>>) {
     // A caller that has gone away is settled all the same: its call was made.
-    while let Some(mut line) = seat.next_with_the_gone(usize::MAX).await {
+    while let Some(mut line) = leader.next_with_the_gone(usize::MAX).await {
         let began = Instant::now();
         while !line.is_empty() {
             let later = line.split_off(line.len().min(MOST_AT_ONCE));
@@ -163,24 +163,24 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<Settle, Resu
             // The line takes the time of one request: writes go on for those behind as long as one more ends within it.
             if began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request() {
                 let rest = std::mem::take(&mut line).into_iter();
-                rest.for_each(|turn| turn.answer(Err(AcquireError::from(error.clone().unsent()).into())));
+                rest.for_each(|waiter| waiter.answer(Err(AcquireError::from(error.clone().unsent()).into())));
             }
         }
-        seat.batch_is_over();
+        leader.batch_is_over();
     }
 }
 
 /// Answers all of `turns`; the error if DynamoDB is out.
-async fn settle_together(inner: &Inner, entry: &Entry, turns: Vec<SettleTurn>) -> Result<(), StoreError> {
-    let calls: Vec<Settle> = turns.iter().map(|turn| turn.ask.clone()).collect();
+async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleTurn>) -> Result<(), StoreError> {
+    let calls: Vec<Settle> = waiters.iter().map(|waiter| waiter.ask.clone()).collect();
     let error = match write(inner, entry, &calls).await {
         Ok(changes) => {
-            turns.into_iter().zip(changes).for_each(|(turn, change)| turn.answer(Ok(change)));
+            waiters.into_iter().zip(changes).for_each(|(waiter, change)| waiter.answer(Ok(change)));
             return Ok(());
         }
         Err(error) => error,
     };
-    turns.into_iter().for_each(|turn| turn.answer(Err(error.clone())));
+    waiters.into_iter().for_each(|waiter| waiter.answer(Err(error.clone())));
     match error {
         SettleError::Acquire(AcquireError::Store(error)) if error.is_unavailable() => Err(error),
         _ => Ok(()),
@@ -203,11 +203,11 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
             Written::Applied(row) => {
                 // A row that cannot be read is the next caller's trouble: this write is made.
                 let after = crate::lane::reading::parse(&entry.dimension, &row);
-                after.into_iter().for_each(|after| entry.wrote(Arc::new(after), inner.now()));
+                after.into_iter().for_each(|after| entry.apply_write(Arc::new(after), inner.now()));
                 return Ok(settling.changes);
             }
             // At once, from the row as it was a moment ago: a pause would only make it old.
-            Written::ConditionFailed(Some(row)) => drop(saw(inner, entry, &row)?),
+            Written::ConditionFailed(Some(row)) => drop(apply_read(inner, entry, &row)?),
             Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
         }
     }

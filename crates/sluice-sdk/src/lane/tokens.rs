@@ -11,23 +11,23 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{contended, refused};
 use crate::bucket::known::Reading;
 use crate::lane::entry::Entry;
-use crate::lane::fresh::{Answer, Fresh, Via};
 use crate::lane::inner::Inner;
+use crate::lane::late::too_late;
 use crate::lane::parallel::stopped;
 use crate::lane::part::{Part, Parts};
 use crate::lane::poll::Poll;
-use crate::lane::queue::seat::Seat;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Turn, Waiting, stay};
-use crate::lane::reading::{known, parse, refresh, saw, unknown};
+use crate::lane::queue::leader::Leader;
+use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Waiter, Waiting, stay};
+use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
-use crate::lane::told::too_late;
+use crate::lane::unclaimed::{Answer, UnclaimedGrant, Via};
 use crate::lane::wants::Want;
 use crate::lane::{prefetch, round};
 
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
-type TokenTurn = Turn<TokenAsk, Answer>;
+type TokenWaiter = Waiter<TokenAsk, Answer>;
 
 /// Callers in one plan and its write: any number, but a plan for very many keeps the write from being sent.
 const MOST_AT_ONCE: usize = 1_024;
@@ -41,10 +41,10 @@ pub(crate) struct TokenAsk {
 
 impl TokenAsk {
     /// Whether it may have what another caller left.
-    pub(crate) fn would_take(&self, fresh: &Fresh) -> bool {
-        let latest = fresh.now().after(self.terms.patience());
-        matches!(fresh.parts().as_slice(), [part] if part.cost == self.cost && part.start_at <= latest)
-            && fresh.is_there()
+    pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
+        let latest = unclaimed.now().after(self.terms.patience());
+        matches!(unclaimed.parts().as_slice(), [part] if part.cost == self.cost && part.start_at <= latest)
+            && unclaimed.is_there()
     }
 
     fn claim(&self) -> Claim {
@@ -62,13 +62,13 @@ impl Patient for TokenAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let lane = &*want.entry.tokens;
     loop {
-        let service = |seat| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), seat)) };
+        let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
         let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let place = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, service) {
-            Ok(place) => place,
+        let handle = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, service) {
+            Ok(handle) => handle,
             Err(setback) => return setback.answer(),
         };
-        match place.answer_until(terms.stays_until()).await {
+        match handle.answer_until(terms.stays_until()).await {
             Some(Ok(answer)) => return answer,
             Some(Err(NoAnswer::NotServed)) => {}
             Some(Err(NoAnswer::Behind(setback))) => return setback.answer(),
@@ -78,17 +78,17 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     }
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, Answer>) {
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<TokenAsk, Answer>) {
     let mut poll = Poll::uncounted();
     // All who are in line: while DynamoDB is out, nobody stands unheard behind a write's worth of others.
-    while let Some(turns) = seat.next(usize::MAX).await {
-        let served = turns.len();
+    while let Some(waiters) = leader.next(usize::MAX).await {
+        let served = waiters.len();
         let (inner, entry) = (&inner, &entry);
         let (waiting, orphans) = (None, Vec::new());
-        let mut batch = Batch { inner, entry, turns, waiting, orphans, lot: None, has_tried_repair: false };
+        let mut batch = Batch { inner, entry, waiters, waiting, orphans, lot: None, has_tried_repair: false };
         round::serve(inner, &mut batch).await;
         // What nobody took: to those in line, if they ask for just that, or back to the bucket.
-        seat.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
+        leader.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
     }
 }
 
@@ -96,11 +96,11 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut seat: Seat<TokenAsk, An
 struct Batch<'a> {
     inner: &'a Arc<Inner>,
     entry: &'a Arc<Entry>,
-    turns: Vec<TokenTurn>,
+    waiters: Vec<TokenWaiter>,
     /// Those who stay in line.
     waiting: Waiting<TokenAsk, Answer>,
     /// What was granted to callers who had gone away, for the next.
-    orphans: Vec<Fresh>,
+    orphans: Vec<UnclaimedGrant>,
     /// What to take ahead besides: measured once, whatever is planned again.
     lot: Option<Amount>,
     /// Whether a write was sent that takes nothing and repairs the anchor. It may fail beside a busy writer: then all are told by the
@@ -125,8 +125,8 @@ impl round::Batch for Batch<'_> {
     }
 
     fn has_callers(&mut self) -> bool {
-        self.turns.retain(|turn| !turn.is_left());
-        !self.turns.is_empty()
+        self.waiters.retain(|waiter| !waiter.is_left());
+        !self.waiters.is_empty()
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
@@ -148,7 +148,7 @@ impl round::Batch for Batch<'_> {
         match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
             Written::ConditionFailed(Some(row)) => {
-                let bucket = saw(self.inner, self.entry, &row)?;
+                let bucket = apply_read(self.inner, self.entry, &row)?;
                 self.learn(&sent, &reading.bucket, &bucket);
                 Ok(Step::Overtaken)
             }
@@ -157,10 +157,10 @@ impl round::Batch for Batch<'_> {
     }
 
     fn set_back(&mut self, setback: &Setback) {
-        for turn in std::mem::take(&mut self.turns) {
-            match setback.is_waited_out(turn.ask.terms.in_line(self.inner)) {
-                true => stay(&mut self.waiting, turn, setback),
-                false => turn.answer(setback.clone().answer()),
+        for waiter in std::mem::take(&mut self.waiters) {
+            match setback.is_waited_out(waiter.ask.terms.in_line(self.inner)) {
+                true => stay(&mut self.waiting, waiter, setback),
+                false => waiter.answer(setback.clone().answer()),
             }
         }
     }
@@ -173,35 +173,35 @@ impl Batch<'_> {
         if !has_abandoned && self.entry.stock.is_none() && self.orphans.is_empty() {
             return;
         }
-        let turns = std::mem::take(&mut self.turns);
-        for turn in turns {
+        let waiters = std::mem::take(&mut self.waiters);
+        for waiter in waiters {
             // Nobody is served past one who is not.
-            if !self.turns.is_empty() {
-                self.turns.push(turn);
+            if !self.waiters.is_empty() {
+                self.waiters.push(waiter);
                 continue;
             }
             // What one left who came before.
-            let fits = |fresh: &Fresh| turn.ask.would_take(fresh);
+            let fits = |unclaimed: &UnclaimedGrant| waiter.ask.would_take(unclaimed);
             if let Some(at) = self.orphans.iter().position(fits) {
-                let fresh = self.orphans.swap_remove(at).renewed(now);
-                turn.answer(Ok(Taken::Granted(fresh)));
+                let unclaimed = self.orphans.swap_remove(at).renewed(now);
+                waiter.answer(Ok(Taken::Granted(unclaimed)));
                 continue;
             }
-            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(Some(turn.ask.cost), now));
+            let from_stock = self.entry.stock.as_ref().and_then(|stock| stock.take(Some(waiter.ask.cost), now));
             let part = match from_stock {
                 Some(receipt) => Some(Part::from_stock(Arc::clone(self.entry), receipt, now)),
-                None => take_over(self.entry, bucket, turn.ask.claim(), now),
+                None => take_over(self.entry, bucket, waiter.ask.claim(), now),
             };
             match part {
-                Some(part) => self.grant(turn, part, now, Duration::ZERO),
-                None => self.turns.push(turn),
+                Some(part) => self.grant(waiter, part, now, Duration::ZERO),
+                None => self.waiters.push(waiter),
             }
         }
     }
 
     /// The write for all who fit. Where nobody does, and the reading may be believed, all are answered.
     fn plan(&mut self, reading: &Reading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
-        let claims: Vec<Claim> = self.turns.iter().take(MOST_AT_ONCE).map(|turn| turn.ask.claim()).collect();
+        let claims: Vec<Claim> = self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
         let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
         let asked = claims.iter().fold(Amount::ZERO, |sum, claim| sum.plus(claim.cost.amount()));
@@ -225,10 +225,10 @@ impl Batch<'_> {
             let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
             return Ok(Some(Sent { planned, upto: vec![Some(total)], total, prefetched, now, began }));
         }
-        let later = self.turns.split_off(claims.len());
-        for (turn, answer) in std::mem::replace(&mut self.turns, later).into_iter().zip(batch.answers) {
-            let answer = self.no(answer, turn.ask.cost);
-            turn.answer(answer);
+        let later = self.waiters.split_off(claims.len());
+        for (waiter, answer) in std::mem::replace(&mut self.waiters, later).into_iter().zip(batch.answers) {
+            let answer = self.no(answer, waiter.ask.cost);
+            waiter.answer(answer);
         }
         Ok(None)
     }
@@ -248,34 +248,34 @@ impl Batch<'_> {
     fn granted(&mut self, row: &Item, sent: &Sent) -> Result<(), AcquireError> {
         let after = Arc::new(parse(&self.entry.dimension, row)?);
         let now = self.inner.now();
-        self.entry.wrote(Arc::clone(&after), now);
+        self.entry.apply_write(Arc::clone(&after), now);
         let took = sent.began.elapsed();
         if sent.prefetched > Amount::ZERO {
             prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
             self.lot = Some(Amount::ZERO);
         }
         let upto = sent.upto.iter().copied().chain(std::iter::repeat(None));
-        for (turn, upto) in std::mem::take(&mut self.turns).into_iter().zip(upto) {
+        for (waiter, upto) in std::mem::take(&mut self.waiters).into_iter().zip(upto) {
             let Some(upto) = upto else {
-                self.turns.push(turn);
+                self.waiters.push(waiter);
                 continue;
             };
-            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(upto), turn.ask.cost);
-            let part = Part::tokens(self.entry, turn.ask.cost, receipt, sent.now, None);
+            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(upto), waiter.ask.cost);
+            let part = Part::tokens(self.entry, waiter.ask.cost, receipt, sent.now, None);
             if let Some(stock) = &self.entry.stock {
-                stock.granted(turn.ask.cost);
+                stock.granted(waiter.ask.cost);
             }
-            self.grant(turn, part, sent.now, took);
+            self.grant(waiter, part, sent.now, took);
         }
         Ok(())
     }
 
-    fn grant(&mut self, turn: TokenTurn, part: Part, at: Timestamp, took: Duration) {
-        let fresh = self.fresh(part, at, took);
-        if turn.is_left() {
-            self.orphans.push(fresh);
+    fn grant(&mut self, waiter: TokenWaiter, part: Part, at: Timestamp, took: Duration) {
+        let unclaimed = self.unclaimed(part, at, took);
+        if waiter.is_left() {
+            self.orphans.push(unclaimed);
         } else {
-            turn.answer(Ok(Taken::Granted(fresh)));
+            waiter.answer(Ok(Taken::Granted(unclaimed)));
         }
     }
 
@@ -287,14 +287,14 @@ impl Batch<'_> {
         }
     }
 
-    fn fresh(&self, part: Part, at: Timestamp, took: Duration) -> Fresh {
+    fn unclaimed(&self, part: Part, at: Timestamp, took: Duration) -> UnclaimedGrant {
         let lane = Via::Tokens(Arc::clone(&self.entry.tokens));
-        Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
+        UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
     }
 
     fn refuse_all(&mut self) {
-        for turn in std::mem::take(&mut self.turns) {
-            turn.answer(Ok(Taken::Refused(contended(&self.entry.dimension))));
+        for waiter in std::mem::take(&mut self.waiters) {
+            waiter.answer(Ok(Taken::Refused(contended(&self.entry.dimension))));
         }
     }
 }

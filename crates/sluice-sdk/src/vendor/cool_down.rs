@@ -56,7 +56,7 @@ pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) ->
     // Setting the same end twice is setting it once.
     match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
         Written::Applied(row) => {
-            entry.wrote(Arc::new(parse(&entry.dimension, &row)?), inner.now());
+            entry.apply_write(Arc::new(parse(&entry.dimension, &row)?), inner.now());
             tracing::warn!(event = "cool_down.set", dimension = %entry.dimension, %until);
             Ok(CoolDown::Set(until))
         }

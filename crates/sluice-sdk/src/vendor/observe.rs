@@ -18,7 +18,7 @@ use crate::grant::Grant;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
-use crate::lane::reading::{known, refresh, saw, unknown};
+use crate::lane::reading::{apply_read, known, refresh, unknown};
 use crate::telemetry;
 
 /// The reply to the latest call of a bucket. Held while a vendor's reply is held against the bucket.
@@ -179,12 +179,12 @@ async fn observe_level(
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
                 let after = crate::lane::reading::parse(&entry.dimension, &row)?;
-                entry.wrote(Arc::new(after), inner.now());
+                entry.apply_write(Arc::new(after), inner.now());
                 telemetry::vendor_lowered(entry.label());
                 tracing::info!(event = "vendor.lowered", dimension = %entry.dimension, %by, vendor_left = %left);
                 return Ok(ObservedLevel::Lowered(by));
             }
-            Written::ConditionFailed(Some(row)) => drop(saw(inner, entry, &row)?),
+            Written::ConditionFailed(Some(row)) => drop(apply_read(inner, entry, &row)?),
             Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
         }
     }
@@ -236,7 +236,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
 async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc<Bucket>, AcquireError> {
     let update = sluice_core::note_limit(&entry.dimension, reported);
     match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
-        Written::Applied(row) => saw(inner, entry, &row),
+        Written::Applied(row) => apply_read(inner, entry, &row),
         Written::ConditionFailed(_) => Err(unknown(inner, entry)),
     }
 }
@@ -248,12 +248,12 @@ async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Lim
         let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
-                saw(inner, entry, &row)?;
+                apply_read(inner, entry, &row)?;
                 tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());
                 return Ok(true);
             }
             Written::ConditionFailed(Some(row)) => {
-                bucket = saw(inner, entry, &row)?;
+                bucket = apply_read(inner, entry, &row)?;
                 // Another process was faster, or an operator changed it.
                 if bucket.limit().capacity() <= lower.capacity() {
                     return Ok(true);

@@ -8,7 +8,7 @@ use crate::api::request::RequestError;
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::reading::{refresh, saw, unknown};
+use crate::lane::reading::{apply_read, refresh, unknown};
 
 /// What a penalty left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +92,14 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
         // Twice would take more than asked: after a lost reply it is left at that.
         match inner.store.update(&update, IfAmbiguous::Stop).await? {
             Written::Applied(row) => {
-                let after = saw(inner, entry, &row)?;
+                let after = apply_read(inner, entry, &row)?;
                 entry.stock.iter().for_each(|stock| stock.clear());
                 let level = after.level(inner.now());
                 tracing::info!(event = "penalize.applied", %dimension, %level);
                 return Ok(Penalty::Applied(level));
             }
             // At once, from the row as it was a moment ago: a pause would only make it old.
-            Written::ConditionFailed(Some(row)) => bucket = saw(inner, entry, &row)?,
+            Written::ConditionFailed(Some(row)) => bucket = apply_read(inner, entry, &row)?,
             Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
         }
     }

@@ -25,7 +25,7 @@ fn entry(now: Timestamp) -> Arc<Entry> {
     let limit = Limit::rate(LimitType::Requests, capacity, rate, Cost::ONE).unwrap();
     let dimension = Dimension::new("openai#rpm").unwrap();
     let entry = Cache::default().entry(&dimension, || now);
-    entry.saw(Arc::new(Bucket::full(dimension, limit, now)), now);
+    entry.apply_read(Arc::new(Bucket::full(dimension, limit, now)), now);
     entry
 }
 

@@ -136,7 +136,7 @@ impl<'a> Waiting<'a> {
         let concurrent: Vec<bool> = match wants_in_line(self.inner, &asks, self.terms(Duration::ZERO)).await {
             Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
             Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => vec![false; asks.len()],
-            Err(setback) => return setback.told().map(Err),
+            Err(setback) => return setback.refusal().map(Err),
         };
         let (slots, tokens): (Vec<_>, Vec<_>) = asks.into_iter().zip(concurrent).partition(|(_, slot)| *slot);
         let asks = |pairs: Vec<(Ask, bool)>| pairs.into_iter().map(|(ask, _)| ask).collect();

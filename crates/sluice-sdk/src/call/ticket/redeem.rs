@@ -15,7 +15,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, finished, in_parallel, stopped};
 use crate::lane::part::Part;
-use crate::lane::reading::{saw, unknown};
+use crate::lane::reading::{apply_read, unknown};
 use crate::telemetry::Source;
 
 /// What came of a ticket.
@@ -213,7 +213,7 @@ async fn read(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<Vec<Arc<Buck
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
         async move {
             let row = inner.store.read(entry.dimension.as_str()).await?;
-            saw(&inner, &entry, &row.ok_or_else(|| unknown(&inner, &entry))?)
+            apply_read(&inner, &entry, &row.ok_or_else(|| unknown(&inner, &entry))?)
         }
     });
     in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()

@@ -14,26 +14,26 @@ use tokio::time::Instant;
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, contended, refused};
 use crate::lane::entry::Entry;
-use crate::lane::fresh::{Fresh, Via};
-use crate::lane::inline::{InlineAsk, InlineTurn, Reply, Trace};
+use crate::lane::inline::{InlineAsk, InlineWaiter, Reply, Trace};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
 use crate::lane::queue::{Waiting, stay};
-use crate::lane::reading::{known, parse, refresh, saw, unknown};
+use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::release::ReleaseError;
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
+use crate::lane::unclaimed::{UnclaimedGrant, Via};
 use crate::lane::{load, round};
 
 /// The callers of one write, in order.
 pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entry: &'a Arc<Entry>,
-    pub(super) turns: Vec<InlineTurn>,
+    pub(super) waiters: Vec<InlineWaiter>,
     /// Those who stay in line.
     pub(super) waiting: Waiting<InlineAsk, Reply>,
     /// What was granted to callers who had gone away.
-    pub(super) orphans: Vec<Fresh>,
+    pub(super) orphans: Vec<UnclaimedGrant>,
 }
 
 /// A plan, with the turns that it is for.
@@ -56,8 +56,8 @@ impl round::Batch for Batch<'_> {
     }
 
     fn has_callers(&mut self) -> bool {
-        self.turns.retain(|turn| !turn.is_left());
-        !self.turns.is_empty()
+        self.waiters.retain(|waiter| !waiter.is_left());
+        !self.waiters.is_empty()
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
@@ -88,10 +88,10 @@ impl round::Batch for Batch<'_> {
         match sent? {
             Written::Applied(row) => {
                 let bucket = parse(&self.entry.dimension, &row)?;
-                self.entry.wrote(Arc::new(bucket), self.inner.now());
+                self.entry.apply_write(Arc::new(bucket), self.inner.now());
                 Ok(self.settle(draft, has_read, began.elapsed()))
             }
-            Written::ConditionFailed(Some(row)) => saw(self.inner, self.entry, &row).map(|_| Step::Overtaken),
+            Written::ConditionFailed(Some(row)) => apply_read(self.inner, self.entry, &row).map(|_| Step::Overtaken),
             Written::ConditionFailed(None) => {
                 let error = unknown(self.inner, self.entry);
                 self.no_bucket(&Err(error));
@@ -101,8 +101,8 @@ impl round::Batch for Batch<'_> {
     }
 
     fn set_back(&mut self, setback: &Setback) {
-        for turn in std::mem::take(&mut self.turns) {
-            self.refuse(turn, setback);
+        for waiter in std::mem::take(&mut self.waiters) {
+            self.refuse(waiter, setback);
         }
     }
 }
@@ -111,8 +111,8 @@ impl Batch<'_> {
     fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> Draft {
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());
-        for (at, turn) in self.turns.iter().enumerate() {
-            match &turn.ask {
+        for (at, waiter) in self.waiters.iter().enumerate() {
+            match &waiter.ask {
                 InlineAsk::Take { id, cost, terms, .. } => {
                     let ends = now.after(terms.lease.length());
                     takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
@@ -129,7 +129,7 @@ impl Batch<'_> {
         let is_waiting = |(at, answer): &(usize, &InlineAnswer)| match answer {
             InlineAnswer::Refused(refusal) => {
                 let retry = refused(&self.entry.dimension, *refusal);
-                self.turns[of[*at]].ask.patience(self.inner).waits_for(&retry)
+                self.waiters[of[*at]].ask.patience(self.inner).waits_for(&retry)
             }
             _ => false,
         };
@@ -147,7 +147,7 @@ impl Batch<'_> {
     /// show it, and the slot would be out until the lease ends.
     fn settle(&mut self, draft: Draft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
-        let mut turns: Vec<Option<InlineTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
+        let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
         for (at, answer) in draft.releases.iter().zip(&draft.plan.releases) {
             let released = match answer {
@@ -155,100 +155,100 @@ impl Batch<'_> {
                 ReleaseAnswer::Capped => Released::AlreadyCapped,
                 ReleaseAnswer::Gone if !has_read => continue,
                 // The answer of its own write was lost, perhaps: nothing says that anyone else was there.
-                ReleaseAnswer::Gone if turns[*at].as_ref().is_some_and(is_doubted) => Released::GivenBack,
+                ReleaseAnswer::Gone if waiters[*at].as_ref().is_some_and(is_doubted) => Released::GivenBack,
                 ReleaseAnswer::Gone => Released::LeaseGone,
                 _ => continue,
             };
-            if let Some(turn) = turns[*at].take() {
-                told(&self.entry.dimension, &turn.ask, released);
-                turn.answer(Reply::Released(Ok(released)));
+            if let Some(waiter) = waiters[*at].take() {
+                told(&self.entry.dimension, &waiter.ask, released);
+                waiter.answer(Reply::Released(Ok(released)));
             }
         }
         for (at, answer) in draft.takes.iter().zip(&draft.plan.takes) {
-            let Some(turn) = turns[*at].take() else { continue };
+            let Some(waiter) = waiters[*at].take() else { continue };
             match answer {
                 InlineAnswer::Granted => {
-                    let InlineAsk::Take { terms, .. } = &turn.ask else { continue };
+                    let InlineAsk::Take { terms, .. } = &waiter.ask else { continue };
                     let ends = draft.at.after(terms.lease.length()).ceil_to_second();
                     if self.inner.store.clock().known().is_some_and(|now| ends > now) {
-                        self.grant(turn, ends, draft.at, took);
+                        self.grant(waiter, ends, draft.at, took);
                     } else {
                         came_late = true;
-                        turns[*at] = Some(self.under_another_id(turn));
+                        waiters[*at] = Some(self.under_another_id(waiter));
                     }
                 }
                 // The row has changed by this very write: judged again by its reply.
                 InlineAnswer::Refused(_) | InlineAnswer::NeverSatisfiable { .. } if has_written => {
-                    turns[*at] = Some(turn);
+                    waiters[*at] = Some(waiter);
                 }
                 InlineAnswer::Refused(refusal) => {
-                    let InlineAsk::Take { cost, terms, .. } = &turn.ask else { continue };
+                    let InlineAsk::Take { cost, terms, .. } = &waiter.ask else { continue };
                     let retry = load::refusal(self.inner, self.entry, *cost, terms.stays, *refusal);
-                    self.refuse(turn, &Setback::Refused(retry));
+                    self.refuse(waiter, &Setback::Refused(retry));
                 }
                 InlineAnswer::NeverSatisfiable { capacity } => {
-                    let InlineAsk::Take { cost, .. } = &turn.ask else { continue };
+                    let InlineAsk::Take { cost, .. } = &waiter.ask else { continue };
                     let (dimension, cost) = (self.entry.dimension.clone(), *cost);
                     let error = AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity };
-                    turn.answer(Reply::Taken(Err(error)));
+                    waiter.answer(Reply::Taken(Err(error)));
                 }
-                _ => turns[*at] = Some(turn),
+                _ => waiters[*at] = Some(waiter),
             }
         }
-        let rest = turns.into_iter().flatten();
+        let rest = waiters.into_iter().flatten();
         match self.waiting.as_ref().map(|(_, why)| why.clone()) {
             // Who stands behind one who waits does so too, or is refused.
-            Some(why) if !has_written => rest.for_each(|turn| self.refuse(turn, &why)),
-            _ => self.turns = rest.collect(),
+            Some(why) if !has_written => rest.for_each(|waiter| self.refuse(waiter, &why)),
+            _ => self.waiters = rest.collect(),
         }
         if came_late { Step::Overtaken } else { Step::Served }
     }
 
-    fn grant(&mut self, mut turn: InlineTurn, ends: Timestamp, at: Timestamp, took: Duration) {
-        let InlineAsk::Take { id, cost, trace, .. } = &mut turn.ask else { return };
+    fn grant(&mut self, mut waiter: InlineWaiter, ends: Timestamp, at: Timestamp, took: Duration) {
+        let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask else { return };
         // From here on the grant holds it.
         trace.take().into_iter().for_each(Trace::forget);
         let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
         let lane = Via::Inline(Arc::clone(&self.entry.inline));
-        let fresh = Fresh::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
-        match turn.is_left() {
-            true => self.orphans.push(fresh),
-            false => turn.answer(Reply::Taken(Ok(Taken::Granted(fresh)))),
+        let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
+        match waiter.is_left() {
+            true => self.orphans.push(unclaimed),
+            false => waiter.answer(Reply::Taken(Ok(Taken::Granted(unclaimed)))),
         }
     }
 
     /// A lease that an earlier try wrote, whose reply was lost. One that has ended since is no grant: it is given back, and its
     /// caller asks under another id.
-    fn grant_held(&mut self, turn: InlineTurn, bucket: &Bucket, at: Timestamp) {
-        let InlineAsk::Take { id, .. } = &turn.ask else { return };
+    fn grant_held(&mut self, waiter: InlineWaiter, bucket: &Bucket, at: Timestamp) {
+        let InlineAsk::Take { id, .. } = &waiter.ask else { return };
         let ends = bucket.inline().and_then(|leases| leases.get(id)).map(|lease| lease.ends.get());
         match ends.filter(|ends| *ends > at) {
-            Some(ends) => self.grant(turn, ends, at, Duration::ZERO),
+            Some(ends) => self.grant(waiter, ends, at, Duration::ZERO),
             None => {
-                let turn = self.under_another_id(turn);
-                self.turns.push(turn);
+                let waiter = self.under_another_id(waiter);
+                self.waiters.push(waiter);
             }
         }
     }
 
     /// The lease has ended since it was written, as where the process was frozen: it is given back, and its caller asks again.
-    fn under_another_id(&self, mut turn: InlineTurn) -> InlineTurn {
-        if let InlineAsk::Take { id, cost, trace, .. } = &mut turn.ask {
+    fn under_another_id(&self, mut waiter: InlineWaiter) -> InlineWaiter {
+        if let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask {
             let old = std::mem::replace(id, self.inner.config.lease_ids.next());
             trace.take().into_iter().for_each(Trace::forget);
             drop(Trace::new(self.inner, self.entry, old, *cost));
         }
-        turn
+        waiter
     }
 
     /// Answers those whose lease is in the row already, before anything else is planned.
     fn answer_held(&mut self, bucket: &Bucket, at: Timestamp) {
-        for turn in std::mem::take(&mut self.turns) {
-            let is_held = match &turn.ask {
+        for waiter in std::mem::take(&mut self.waiters) {
+            let is_held = match &waiter.ask {
                 InlineAsk::Take { id, .. } => bucket.inline().is_some_and(|leases| leases.contains(id)),
                 InlineAsk::Release { .. } => false,
             };
-            if is_held { self.grant_held(turn, bucket, at) } else { self.turns.push(turn) }
+            if is_held { self.grant_held(waiter, bucket, at) } else { self.waiters.push(waiter) }
         }
     }
 
@@ -256,63 +256,63 @@ impl Batch<'_> {
     fn leave_traces(&mut self, draft: &Draft) {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
-            let InlineAsk::Take { id, cost, .. } = &self.turns[at].ask else { continue };
+            let InlineAsk::Take { id, cost, .. } = &self.waiters[at].ask else { continue };
             let made = Trace::new(self.inner, self.entry, id.clone(), *cost);
-            if let InlineAsk::Take { trace, .. } = &mut self.turns[at].ask {
+            if let InlineAsk::Take { trace, .. } = &mut self.waiters[at].ask {
                 trace.replace(made).into_iter().for_each(Trace::forget);
             }
         }
         for at in &draft.releases {
-            if let InlineAsk::Release { is_doubted, .. } = &mut self.turns[*at].ask {
+            if let InlineAsk::Release { is_doubted, .. } = &mut self.waiters[*at].ask {
                 *is_doubted = true;
             }
         }
     }
 
     /// Answers a caller, or keeps it in line.
-    fn refuse(&mut self, turn: InlineTurn, why: &Setback) {
-        let stays = why.is_waited_out(turn.ask.patience(self.inner));
-        if let (InlineAsk::Take { .. }, Setback::Refused(retry)) = (&turn.ask, why) {
+    fn refuse(&mut self, waiter: InlineWaiter, why: &Setback) {
+        let stays = why.is_waited_out(waiter.ask.patience(self.inner));
+        if let (InlineAsk::Take { .. }, Setback::Refused(retry)) = (&waiter.ask, why) {
             match stays {
                 true => self.inner.waits(self.entry, retry),
                 false => self.inner.refused(self.entry, retry),
             }
         }
         if stays {
-            return stay(&mut self.waiting, turn, why);
+            return stay(&mut self.waiting, waiter, why);
         }
-        let reply = match &turn.ask {
+        let reply = match &waiter.ask {
             InlineAsk::Take { .. } => Reply::Taken(why.clone().answer()),
             InlineAsk::Release { lease, .. } => {
                 Reply::Released(Err(release_error(why, &self.entry.dimension, &lease.id)))
             }
         };
-        turn.answer(reply);
+        waiter.answer(reply);
     }
 
     /// The bucket is gone, and its leases with it.
     fn no_bucket(&mut self, takes: &Result<RetryIn, AcquireError>) {
-        for turn in std::mem::take(&mut self.turns) {
-            let reply = match turn.ask {
+        for waiter in std::mem::take(&mut self.waiters) {
+            let reply = match waiter.ask {
                 InlineAsk::Take { .. } => Reply::Taken(takes.clone().map(Taken::Refused)),
                 InlineAsk::Release { .. } => Reply::Released(Ok(Released::LeaseGone)),
             };
-            turn.answer(reply);
+            waiter.answer(reply);
         }
     }
 }
 
 fn release_error(why: &Setback, dimension: &Dimension, id: &LeaseId) -> ReleaseError {
     let key = format!("{dimension}/{}", id.as_str());
-    match why.clone().told() {
+    match why.clone().refusal() {
         Ok(_) => ReleaseError::Contended { key },
         Err(AcquireError::Store(error)) => ReleaseError::Store(error),
         Err(other) => ReleaseError::Refused { key, message: other.to_string() },
     }
 }
 
-fn is_doubted(turn: &InlineTurn) -> bool {
-    matches!(turn.ask, InlineAsk::Release { is_doubted: true, .. })
+fn is_doubted(waiter: &InlineWaiter) -> bool {
+    matches!(waiter.ask, InlineAsk::Release { is_doubted: true, .. })
 }
 
 fn told(dimension: &Dimension, ask: &InlineAsk, released: Released) {

@@ -3,21 +3,21 @@ use super::*;
 type Numbers = Lane<u32, u32>;
 
 /// Answers each batch with its size, once it may.
-fn service(gate: &Arc<Notify>) -> impl FnOnce(Seat<u32, u32>) -> Service {
+fn service(gate: &Arc<Notify>) -> impl FnOnce(Leader<u32, u32>) -> Service {
     let gate = Arc::clone(gate);
-    move |mut seat| {
+    move |mut leader| {
         Box::pin(async move {
-            while let Some(batch) = seat.next(10).await {
+            while let Some(batch) = leader.next(10).await {
                 gate.notified().await;
                 let size = u32::try_from(batch.len()).unwrap();
-                batch.into_iter().for_each(|turn| turn.answer(size));
-                seat.batch_is_over();
+                batch.into_iter().for_each(|waiter| waiter.answer(size));
+                leader.batch_is_over();
             }
         })
     }
 }
 
-fn nobody(_: Seat<u32, u32>) -> Service {
+fn nobody(_: Leader<u32, u32>) -> Service {
     unreachable!("the lane is served")
 }
 
@@ -33,8 +33,8 @@ async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
     gate.notify_one();
     assert_eq!((&mut first).await.unwrap().unwrap(), 1);
     gate.notify_one();
-    for place in later {
-        assert_eq!(place.answer().await.unwrap(), 3);
+    for handle in later {
+        assert_eq!(handle.answer().await.unwrap(), 3);
     }
     tokio::task::yield_now().await;
     while !lane.is_idle() {
@@ -80,10 +80,10 @@ async fn who_left_is_passed_over_and_what_it_leaves_is_for_the_head() {
 #[tokio::test]
 async fn who_serves_and_ends_tells_those_in_line_to_ask_again() {
     let lane = Arc::new(Numbers::default());
-    let one_batch = |mut seat: Seat<u32, u32>| -> Service {
+    let one_batch = |mut leader: Leader<u32, u32>| -> Service {
         Box::pin(async move {
-            let batch = seat.next(1).await;
-            drop((batch, seat));
+            let batch = leader.next(1).await;
+            drop((batch, leader));
         })
     };
     let sent = lane.join(1, one_batch);

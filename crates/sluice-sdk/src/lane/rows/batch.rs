@@ -12,15 +12,15 @@ use crate::api::refusal::{RetryIn, longest};
 use crate::bucket::known::Reading;
 use crate::config::Leases;
 use crate::lane::entry::Entry;
-use crate::lane::fresh::{Answer, Fresh, Via};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
 use crate::lane::queue::{Waiting, stay};
-use crate::lane::reading::{refresh_all, saw, unknown};
+use crate::lane::reading::{apply_read, refresh_all, unknown};
 use crate::lane::round::Step;
-use crate::lane::rows::transaction::{Applied, Place, Sent, Share, judge};
-use crate::lane::rows::{RowAsk, RowLane, RowTurn};
+use crate::lane::rows::transaction::{Applied, PlannedCaller, Sent, Share, judge};
+use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
 use crate::lane::setback::{Setback, Taken};
+use crate::lane::unclaimed::{Answer, UnclaimedGrant, Via};
 use crate::lane::{load, round};
 
 /// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
@@ -31,11 +31,11 @@ pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entries: &'a [Arc<Entry>],
     pub(super) lane: &'a Arc<RowLane>,
-    pub(super) turns: Vec<RowTurn>,
+    pub(super) waiters: Vec<RowWaiter>,
     /// Those who stay in line.
     pub(super) waiting: Waiting<RowAsk, Answer>,
     /// What was granted to callers who had gone away.
-    pub(super) orphans: Vec<Fresh>,
+    pub(super) orphans: Vec<UnclaimedGrant>,
 }
 
 impl round::Batch for Batch<'_> {
@@ -44,8 +44,8 @@ impl round::Batch for Batch<'_> {
     }
 
     fn has_callers(&mut self) -> bool {
-        self.turns.retain(|turn| !turn.is_left());
-        !self.turns.is_empty()
+        self.waiters.retain(|waiter| !waiter.is_left());
+        !self.waiters.is_empty()
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
@@ -78,8 +78,8 @@ impl round::Batch for Batch<'_> {
     }
 
     fn set_back(&mut self, setback: &Setback) {
-        for turn in std::mem::take(&mut self.turns) {
-            self.refuse(turn, setback);
+        for waiter in std::mem::take(&mut self.waiters) {
+            self.refuse(waiter, setback);
         }
     }
 }
@@ -89,12 +89,12 @@ impl Batch<'_> {
     /// by one: the wait that is told follows from the row as it stands.
     async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
         for (at, (reading, entry)) in readings.iter().zip(self.entries).enumerate() {
-            if !self.turns.iter().any(|turn| turn.ask.costs[at].amount() > reading.bucket.tokens()) {
+            if !self.waiters.iter().any(|waiter| waiter.ask.costs[at].amount() > reading.bucket.tokens()) {
                 continue;
             }
             let Some(repair) = self.inner.planner(&reading.bucket, now).repair(now) else { continue };
             match self.inner.store.update(&repair.update, IfAmbiguous::SendAgain).await? {
-                Written::Applied(row) | Written::ConditionFailed(Some(row)) => saw(self.inner, entry, &row)?,
+                Written::Applied(row) | Written::ConditionFailed(Some(row)) => apply_read(self.inner, entry, &row)?,
                 Written::ConditionFailed(None) => return Err(unknown(self.inner, entry)),
             };
             return Ok(true);
@@ -107,25 +107,25 @@ impl Batch<'_> {
         let mut shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         let mut served = Vec::new();
-        for (at, turn) in self.turns.iter().enumerate() {
-            let patience = turn.ask.terms.patience();
-            if shares.iter().zip(&turn.ask.costs).any(|(share, cost)| share.is_closed_to(*cost, patience)) {
+        for (at, waiter) in self.waiters.iter().enumerate() {
+            let patience = waiter.ask.terms.patience();
+            if shares.iter().zip(&waiter.ask.costs).any(|(share, cost)| share.is_closed_to(*cost, patience)) {
                 break;
             }
-            match judge(&shares, &turn.ask, now) {
+            match judge(&shares, &waiter.ask, now) {
                 Ok(upto) => {
-                    for ((share, upto), cost) in shares.iter_mut().zip(&upto).zip(&turn.ask.costs) {
+                    for ((share, upto), cost) in shares.iter_mut().zip(&upto).zip(&waiter.ask.costs) {
                         share.take(*cost, patience, *upto);
                     }
-                    let leases = self.leases(readings, &turn.ask, now);
-                    served.push(Place { turn: at, upto, leases });
+                    let leases = self.leases(readings, &waiter.ask, now);
+                    served.push(PlannedCaller { waiter: at, upto, leases });
                     if served.len() == (MOST_ACTIONS - self.entries.len()) / self.entries.len() {
                         break;
                     }
                 }
                 Err(no) => {
-                    let retry = self.retry(&no, &turn.ask);
-                    if retry.is_some_and(|retry| turn.ask.terms.in_line(self.inner).waits_for(&retry)) {
+                    let retry = self.retry(&no, &waiter.ask);
+                    if retry.is_some_and(|retry| waiter.ask.terms.in_line(self.inner).waits_for(&retry)) {
                         break;
                     }
                 }
@@ -155,21 +155,21 @@ impl Batch<'_> {
     fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
         let shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
-        for turn in std::mem::take(&mut self.turns) {
-            match judge(&shares, &turn.ask, now) {
-                Err(no) => match self.never(&no, &turn.ask) {
-                    Some(error) => turn.answer(Err(error)),
+        for waiter in std::mem::take(&mut self.waiters) {
+            match judge(&shares, &waiter.ask, now) {
+                Err(no) => match self.never(&no, &waiter.ask) {
+                    Some(error) => waiter.answer(Err(error)),
                     None => {
-                        let retries = self.retries(&no, &turn.ask);
-                        self.tell_of_full(&turn, &retries);
+                        let retries = self.retries(&no, &waiter.ask);
+                        self.tell_of_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
-                        self.refuse(turn, &why.unwrap_or_else(|| self.overtaken()));
+                        self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
                     }
                 },
                 // It would fit, and stands behind one who waits.
                 Ok(_) => {
                     let why = self.waiting.as_ref().map(|(_, why)| why.clone());
-                    self.refuse(turn, &why.unwrap_or_else(|| self.overtaken()));
+                    self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
                 }
             }
         }
@@ -190,10 +190,10 @@ impl Batch<'_> {
     }
 
     /// Of each bucket that is full, and not of the one alone that is told.
-    fn tell_of_full(&self, turn: &RowTurn, retries: &[RetryIn]) {
+    fn tell_of_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
         for retry in retries {
             let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
-            match turn.ask.terms.in_line(self.inner).waits_for(retry) {
+            match waiter.ask.terms.in_line(self.inner).waits_for(retry) {
                 true => self.inner.waits(entry, retry),
                 false => self.inner.refused(entry, retry),
             }
@@ -210,10 +210,10 @@ impl Batch<'_> {
         })
     }
 
-    fn refuse(&mut self, turn: RowTurn, why: &Setback) {
-        match why.is_waited_out(turn.ask.terms.in_line(self.inner)) {
-            true => stay(&mut self.waiting, turn, why),
-            false => turn.answer(why.clone().answer()),
+    fn refuse(&mut self, waiter: RowWaiter, why: &Setback) {
+        match why.is_waited_out(waiter.ask.terms.in_line(self.inner)) {
+            true => stay(&mut self.waiting, waiter, why),
+            false => waiter.answer(why.clone().answer()),
         }
     }
 
@@ -237,27 +237,27 @@ impl Batch<'_> {
     /// Answers callers of `sent` that have what they asked for. A lease that has ended by now counts as a try in vain.
     fn hand_out(&mut self, sent: &Sent, applied: Vec<Applied<'_>>, took: Duration) -> Step {
         let (now, mut came_late) = (self.inner.store.clock().known(), false);
-        let mut turns: Vec<Option<RowTurn>> = std::mem::take(&mut self.turns).into_iter().map(Some).collect();
+        let mut waiters: Vec<Option<RowWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         for applied in applied {
-            let Some(mut turn) = turns[applied.place.turn].take() else { continue };
-            let parts: Parts = self.parts(sent, &applied, &turn.ask).collect();
+            let Some(mut waiter) = waiters[applied.caller.waiter].take() else { continue };
+            let parts: Parts = self.parts(sent, &applied, &waiter.ask).collect();
             let lane = Via::Rows(Arc::clone(self.lane));
-            let fresh = Fresh::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
+            let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
             if !applied.lives_at(now) {
                 // As where the process was frozen, or nobody heard of the lease until its time was over: it goes back, and its caller
                 // asks again.
                 came_late = true;
-                drop(fresh);
-                turn.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
-                turns[applied.place.turn] = Some(turn);
+                drop(unclaimed);
+                waiter.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
+                waiters[applied.caller.waiter] = Some(waiter);
                 continue;
             }
-            match turn.is_left() {
-                true => self.orphans.push(fresh),
-                false => turn.answer(Ok(Taken::Granted(fresh))),
+            match waiter.is_left() {
+                true => self.orphans.push(unclaimed),
+                false => waiter.answer(Ok(Taken::Granted(unclaimed))),
             }
         }
-        self.turns = turns.into_iter().flatten().collect();
+        self.waiters = waiters.into_iter().flatten().collect();
         if came_late { Step::Overtaken } else { Step::Served }
     }
 
@@ -267,7 +267,7 @@ impl Batch<'_> {
             match (&applied.leases[at], after.limit().is_concurrent()) {
                 (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
                 (lease, _) => {
-                    let behind = sent.totals[at].minus(applied.place.upto[at]);
+                    let behind = sent.totals[at].minus(applied.caller.upto[at]);
                     Part::tokens(entry, cost, RateReceipt::foreseen(after, behind, cost), sent.now, lease.clone())
                 }
             }
@@ -287,11 +287,11 @@ impl Batch<'_> {
         let failed = |cancelled: &Cancelled| cancelled.reason.verdict == Verdict::ConditionFailed;
         let (buckets, mut leases) = reasons.split_at(self.entries.len().min(reasons.len()));
         let mut theirs = Vec::new();
-        for place in &sent.served {
-            let (own, rest) = leases.split_at(place.leases.iter().flatten().count().min(leases.len()));
+        for caller in &sent.served {
+            let (own, rest) = leases.split_at(caller.leases.iter().flatten().count().min(leases.len()));
             leases = rest;
             if own.iter().any(failed) {
-                theirs.push(Applied::before(place, own));
+                theirs.push(Applied::before(caller, own));
             }
         }
         if !theirs.is_empty() {
@@ -302,7 +302,7 @@ impl Batch<'_> {
         }
         for (entry, cancelled) in self.entries.iter().zip(buckets).filter(|(_, cancelled)| failed(cancelled)) {
             match &cancelled.row {
-                Some(row) => saw(self.inner, entry, row)?,
+                Some(row) => apply_read(self.inner, entry, row)?,
                 None => return Err(unknown(self.inner, entry)),
             };
         }

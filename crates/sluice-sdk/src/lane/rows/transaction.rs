@@ -17,15 +17,15 @@ pub(super) enum Share<'a> {
 }
 
 /// A caller that the transaction takes for: its place in the batch, and in each bucket the sum up to and with its own.
-pub(super) struct Place {
-    pub(super) turn: usize,
+pub(super) struct PlannedCaller {
+    pub(super) waiter: usize,
     pub(super) upto: Vec<Amount>,
     pub(super) leases: Vec<Option<Lease>>,
 }
 
 /// A caller whose part of a transaction is applied: by this one, or by an earlier try whose reply was lost.
 pub(super) struct Applied<'a> {
-    pub(super) place: &'a Place,
+    pub(super) caller: &'a PlannedCaller,
     /// As they are in the table.
     pub(super) leases: Cow<'a, [Option<Lease>]>,
     /// Whether all of its leases are there.
@@ -33,13 +33,13 @@ pub(super) struct Applied<'a> {
 }
 
 impl<'a> Applied<'a> {
-    pub(super) fn now(place: &'a Place) -> Self {
-        Self { place, leases: Cow::Borrowed(&place.leases), is_whole: true }
+    pub(super) fn now(caller: &'a PlannedCaller) -> Self {
+        Self { caller, leases: Cow::Borrowed(&caller.leases), is_whole: true }
     }
 
     /// Its leases end when their rows say so, which is earlier than this transaction would have them; their cost is what was taken,
     /// whatever someone has written there since. One that is not there any more, or cannot be read, makes the whole a try in vain.
-    pub(super) fn before(place: &'a Place, own: &[Cancelled]) -> Self {
+    pub(super) fn before(caller: &'a PlannedCaller, own: &[Cancelled]) -> Self {
         let mut rows =
             own.iter().map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
         let mut is_whole = true;
@@ -50,8 +50,8 @@ impl<'a> Applied<'a> {
                 planned.clone()
             }
         };
-        let leases = place.leases.iter().map(Option::as_ref).map(|planned| planned.map(&mut found)).collect();
-        Self { place, leases, is_whole }
+        let leases = caller.leases.iter().map(Option::as_ref).map(|planned| planned.map(&mut found)).collect();
+        Self { caller, leases, is_whole }
     }
 
     /// Whether each of its leases is there for some time yet; not where nothing is known of the time.
@@ -66,7 +66,7 @@ pub(super) struct Sent {
     pub(super) after: Vec<Arc<Bucket>>,
     pub(super) totals: Vec<Amount>,
     pub(super) updates: Vec<Update>,
-    pub(super) served: Vec<Place>,
+    pub(super) served: Vec<PlannedCaller>,
     pub(super) now: Timestamp,
 }
 

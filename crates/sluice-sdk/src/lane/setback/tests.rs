@@ -56,10 +56,10 @@ fn what_delays_a_line_never_empties_it_and_what_time_does_not_mend_is_told_at_on
 #[test]
 fn a_caller_hears_contention_as_a_refusal_and_an_outage_as_an_error() {
     for setback in [of(throttled()), Setback::overtaken(&dimension())] {
-        assert_eq!(setback.told().unwrap().reason(), RetryReason::Contended);
+        assert_eq!(setback.refusal().unwrap().reason(), RetryReason::Contended);
     }
-    assert!(matches!(of(out(false)).told(), Err(AcquireError::Store(StoreError::Unavailable { .. }))));
-    assert!(matches!(of(denied()).told(), Err(AcquireError::Store(StoreError::AccessDenied { .. }))));
+    assert!(matches!(of(out(false)).refusal(), Err(AcquireError::Store(StoreError::Unavailable { .. }))));
+    assert!(matches!(of(denied()).refusal(), Err(AcquireError::Store(StoreError::AccessDenied { .. }))));
 }
 
 #[test]

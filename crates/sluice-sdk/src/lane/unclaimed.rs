@@ -15,7 +15,7 @@ use crate::lane::{inline, rows, tokens};
 
 /// Parts of a grant on their way to the caller. Dropped, they go to the next in line, or are given back unused.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct UnclaimedGrant {
     inner: Arc<Inner>,
     parts: Parts,
     /// When it was granted.
@@ -28,7 +28,7 @@ pub(crate) struct Fresh {
 }
 
 /// The answer to a turn that takes.
-pub(crate) type Answer = Result<Taken<Fresh>, AcquireError>;
+pub(crate) type Answer = Result<Taken<UnclaimedGrant>, AcquireError>;
 
 /// The lane that it came through.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Via {
     Rows(Arc<rows::RowLane>),
 }
 
-impl Fresh {
+impl UnclaimedGrant {
     pub(crate) const fn new(inner: Arc<Inner>, parts: Parts, at: Timestamp, took: Duration, lane: Option<Via>) -> Self {
         Self { inner, parts, at, took, basis: Basis::Table, lane }
     }
@@ -102,15 +102,15 @@ impl Fresh {
         self = self.renewed(now);
         match lane {
             Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
-                Some(turn) => turn.answer(Ok(Taken::Granted(self))),
+                Some(waiter) => waiter.answer(Ok(Taken::Granted(self))),
                 None => return Some(self),
             },
             Via::Inline(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
-                Some(turn) => turn.answer(inline::Reply::Taken(Ok(Taken::Granted(self)))),
+                Some(waiter) => waiter.answer(inline::Reply::Taken(Ok(Taken::Granted(self)))),
                 None => return Some(self),
             },
             Via::Rows(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
-                Some(turn) => turn.answer(Ok(Taken::Granted(self))),
+                Some(waiter) => waiter.answer(Ok(Taken::Granted(self))),
                 None => return Some(self),
             },
         }
@@ -118,7 +118,7 @@ impl Fresh {
     }
 }
 
-impl Drop for Fresh {
+impl Drop for UnclaimedGrant {
     fn drop(&mut self) {
         if self.parts.is_empty() {
             return;

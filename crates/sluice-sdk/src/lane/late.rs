@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::refusal::RetryReason;
-use crate::lane::fresh::Answer;
 use crate::lane::inner::Inner;
 use crate::lane::load;
 use crate::lane::setback::{Setback, Taken};
+use crate::lane::unclaimed::Answer;
 use crate::lane::wants::Want;
 
 /// What a caller hears that does not wait, and would stand behind those who do.
 pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer {
-    let told = why.told()?;
+    let told = why.refusal()?;
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
     Ok(Taken::Refused(match of_bucket {
         Some(want) => {
@@ -34,7 +34,7 @@ pub(super) fn too_late(
 ) -> Answer {
     let is_unanswered = looks_for.is_some_and(|time| time >= inner.store.attempt().of_rows());
     let why = why.filter(|why| !is_unanswered || matches!(why, Setback::Out(_) | Setback::Final(_)));
-    let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).told()?;
+    let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).refusal()?;
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
     Ok(Taken::Refused(match of_bucket.filter(|_| told.reason == RetryReason::NoFreeSlot) {
         Some(want) => {

@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest, refused};
-use crate::lane::fresh::{Answer, Fresh};
 use crate::lane::inner::Inner;
+use crate::lane::late::too_late;
 use crate::lane::poll::{Company, Poll};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
-use crate::lane::told::too_late;
+use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{inline, tokens};
 
@@ -35,12 +35,12 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     }
     // All stand in line before any is waited for.
     let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
-    let (mut held, mut refusals, mut failure) = (None::<Fresh>, Vec::new(), None);
+    let (mut held, mut refusals, mut failure) = (None::<UnclaimedGrant>, Vec::new(), None);
     for answer in side_by_side(parts).await {
         match answer {
-            Ok(Taken::Granted(fresh)) => match &mut held {
-                Some(held) => held.join(fresh),
-                None => held = Some(fresh),
+            Ok(Taken::Granted(unclaimed)) => match &mut held {
+                Some(held) => held.join(unclaimed),
+                None => held = Some(unclaimed),
             },
             Ok(Taken::Refused(retry)) => refusals.push(retry),
             Err(error) => failure = Some(error),
@@ -53,7 +53,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         (None, None, None) => (Err(AcquireError::Request(crate::api::request::RequestError::Empty)), None),
     };
     let (answer, rest) = answer;
-    if let Some(parts) = rest.map(Fresh::into_parts) {
+    if let Some(parts) = rest.map(UnclaimedGrant::into_parts) {
         let inner = Arc::clone(inner);
         let kept = if terms.stays { terms.patience().min(RETURN_HEARD) } else { RETURN_HEARD };
         // On its own task: dropped here, it is still given back.
@@ -69,7 +69,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
     let taking = async {
         loop {
             let mut held = match take_part(inner, &wants[first], terms).await? {
-                Taken::Granted(fresh) => fresh,
+                Taken::Granted(unclaimed) => unclaimed,
                 Taken::Refused(retry) => return Ok(Taken::Refused(retry)),
             };
             let Some((at, setback)) = take_others(inner, wants, first, terms, &mut held).await else {
@@ -97,12 +97,12 @@ async fn take_others(
     wants: &[Want],
     first: usize,
     terms: Terms,
-    held: &mut Fresh,
+    held: &mut UnclaimedGrant,
 ) -> Option<(usize, Setback)> {
     let now = Terms { until: None, stays: false, ..terms };
     for (at, want) in wants.iter().enumerate().filter(|(at, _)| *at != first) {
         match take_part(inner, want, now).await {
-            Ok(Taken::Granted(fresh)) => held.join(fresh),
+            Ok(Taken::Granted(unclaimed)) => held.join(unclaimed),
             Ok(Taken::Refused(retry)) => return Some((at, Setback::Refused(retry))),
             Err(error) => return Some((at, Setback::of(error, &want.entry.dimension))),
         }

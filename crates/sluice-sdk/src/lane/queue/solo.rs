@@ -6,13 +6,13 @@ use crate::lane::queue::Service;
 use crate::lane::sync::{Handle, Mutex, MutexGuard};
 
 /// A service that its only caller runs, until a second one comes.
-pub(super) struct Alone {
+pub(super) struct SoloLeader {
     service: Mutex<Option<Service>>,
     /// Where it began, for a caller that is dropped outside of any runtime.
     runtime: Option<Handle>,
 }
 
-impl Alone {
+impl SoloLeader {
     pub(super) fn new(service: Service) -> Self {
         Self { service: Mutex::new(Some(service)), runtime: Handle::try_current().ok() }
     }
@@ -41,8 +41,8 @@ impl Alone {
     }
 }
 
-impl std::fmt::Debug for Alone {
+impl std::fmt::Debug for SoloLeader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Alone")
+        f.write_str("SoloLeader")
     }
 }
