@@ -1,4 +1,4 @@
-//! `sluice acquire`: acquire, hold, release.
+//! `sluice acquire`: acquires, holds, releases.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Hold for this time before the release, as in 5s; Ctrl-C releases sooner
     #[arg(long, value_parser = duration, default_value = "0s")]
     hold: Duration,
-    /// Where there is no start now, book one up to this time ahead, and print a ticket for it, as in 5m
+    /// If no start is free now, book one up to this time ahead, and print its ticket, as in 5m
     #[arg(long, value_parser = duration)]
     ticket_within: Option<Duration>,
     /// Print JSON
@@ -31,12 +31,12 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// A day: longer is a slip of the unit.
+/// A day: a longer time is probably a wrong unit.
 const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
-/// Between two renewals, where the first failed.
+/// The shortest time between two tries to renew a lease.
 const RENEW_PAUSE: Duration = Duration::from_millis(500);
 
-/// Names with costs: `openai#tpm=1200`.
+/// Parses names with costs: `openai#tpm=1200`.
 pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
     let parts = dimensions.iter().map(|text| match text.split_once('=') {
         Some((name, cost)) => {
@@ -64,7 +64,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
 }
 
-/// Says what was granted, holds it, and says how its release ended.
+/// Prints what was granted, holds it, releases it, and prints the result of the release.
 pub(crate) async fn hold_and_release(client: &Client, grant: Grant, time: Duration, json: bool) -> Ended {
     let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
     if !json {
@@ -85,7 +85,8 @@ pub(crate) async fn hold_and_release(client: &Client, grant: Grant, time: Durati
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says when to come back, and with which ticket. A process of a script's ends with that: what it healed would end with it.
+/// Prints when to come back, and with which ticket. The process may then end, so this function first waits
+/// for the healing that is under way: the end of the process would cut it off.
 pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ended {
     let ticket = retry.ticket().map(ToString::to_string);
     if json {
@@ -109,7 +110,8 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ende
     Ok(ExitCode::from(TRY_AGAIN))
 }
 
-/// Holds the grant, renewing its leases before they end. A renewal that fails is tried again; a lease that is gone is told.
+/// Holds the grant, and renews its leases before they end. A renewal that fails is tried again. If a lease is
+/// gone, a message says so.
 async fn hold(client: &Client, mut grant: Grant, time: Duration) -> Grant {
     let until = Instant::now() + time.min(LONGEST_HOLD);
     let mut stop = pin!(stop_requested());
@@ -146,7 +148,7 @@ mod tests {
     const HOLD: Duration = Duration::from_secs(300);
     const DAY_MICROS: i64 = 86_400_000_000;
 
-    /// With a lease of 60 s. Another process asks for the slot each second.
+    /// With a lease of 60 s, while another process asks for the slot each second.
     #[tokio::test(start_paused = true)]
     async fn a_hold_keeps_its_lease_on_a_clock_that_is_a_day_off() {
         for off_by in [-DAY_MICROS, 0, DAY_MICROS] {

@@ -1,5 +1,6 @@
-//! `sluice bench`: Sluice beside the algorithm that it was described with, a lone conditional update and a limiter in memory; all
-//! in one run, over loopback and against a DynamoDB that is modelled.
+//! `sluice bench`: compares Sluice with the reference algorithm that it was described with, a lone
+//! conditional update and a limiter in memory. All run in one go, over loopback and against a modelled
+//! DynamoDB.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ pub(crate) struct Options {
     /// How long each system is measured in each case
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Run this one; may be given several times. All without
+    /// Run this scenario; may be given several times; without it, all
     #[arg(long = "scenario", value_name = "S", value_enum)]
     scenarios: Vec<Scenario>,
     /// Write a chart of grants a second by callers into this file, as SVG; of the scenario `ample`
@@ -45,10 +46,10 @@ pub(crate) struct Options {
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
-    /// Write the figures as JSON into this file too
+    /// Also write the figures as JSON into this file
     #[arg(long, value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// End with exit code 1 where a target is missed
+    /// End with exit code 1 if a target is missed
     #[arg(long)]
     check: bool,
 }
@@ -57,7 +58,7 @@ pub(crate) struct Options {
 #[derive(Debug, Serialize)]
 struct Report {
     version: &'static str,
-    /// `release`, or `debug`, whose figures say little.
+    /// `release`, or `debug`; the figures of a debug build say little.
     build: &'static str,
     cores: usize,
     /// How long each system was measured; virtual seconds against the model, minutes for saturation.
@@ -78,7 +79,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     let wanted = |scenario: &Scenario| options.scenarios.is_empty() || options.scenarios.contains(scenario);
     let scenarios: Vec<Scenario> = Scenario::ALL.into_iter().filter(wanted).collect();
-    // Told before minutes are spent.
+    // Checked first, before minutes are spent.
     if options.chart.is_some() && !scenarios.contains(&Scenario::Ample) {
         return Err(Failure::new("the chart shows the scenario `ample`: add --scenario ample, or leave --chart out"));
     }

@@ -1,4 +1,4 @@
-//! `sluice buckets`: limits declared in a file, applied, listed and removed.
+//! `sluice buckets`: applies limits declared in a file; lists, shows and removes buckets.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,14 +25,15 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Give the table the buckets of a TOML file; levels are kept, and buckets it does not name are left alone
+    /// Apply the buckets of a TOML file to the table; levels are kept, and buckets not in the file are left
+    /// alone
     Apply {
         /// The file: see `docs/buckets.md`
         file: PathBuf,
         /// Show what would change, and change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Make the table first where there is none: for a local endpoint; in AWS, Terraform makes it
+        /// First create the table if there is none: at a local endpoint only; in AWS, Terraform creates it
         #[arg(long, conflicts_with = "dry_run")]
         create_table: bool,
         /// Print JSON
@@ -86,7 +87,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Only at an endpoint that is named: a table that Terraform did not make has no backups, no deletion protection, no alarms.
+/// Creates the table, only at an endpoint that is named: a table that Terraform did not create has no
+/// backups, no deletion protection and no alarms.
 async fn create_table(client: &Client) -> Result<(), Failure> {
     let endpoint = std::env::var("SLUICE_ENDPOINT_URL").unwrap_or_default();
     if endpoint.is_empty() || endpoint.contains("amazonaws.com") {
@@ -113,9 +115,9 @@ struct ChangeLine {
     change: &'static str,
     from: Option<LimitLine>,
     to: LimitLine,
-    /// Where that changes.
+    /// The new value, if it changes.
     adopt_lower_limit: Option<bool>,
-    /// What is doubtful about it.
+    /// A warning about the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
 }
@@ -149,7 +151,8 @@ impl LimitLine {
 }
 
 async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
-    // What cannot be applied is found before anything is.
+    // Compares every bucket first, so that a bucket that cannot be applied is found before anything is
+    // applied.
     compare(client, declared).await?;
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {
@@ -184,7 +187,7 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
     Ok(changes)
 }
 
-/// `then`: what it does about a lower limit from now on, where that changes.
+/// `then`: what the bucket does about a lower limit from now on, if that changes.
 fn change(dimension: &Dimension, limit: &Limit, applied: &Applied, then: Option<OnLowerLimit>) -> ChangeLine {
     let (change, from) = match applied {
         Applied::Created => ("created", None),
@@ -247,7 +250,7 @@ impl BucketLine {
         Self {
             dimension: bucket.dimension().to_string(),
             limit: LimitLine::new(bucket.limit()),
-            // Free slots, even where there are more than the capacity: that is worth seeing.
+            // Free slots as stored, even if there are more than the capacity: the reader should see that.
             level: if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.level(now) }.to_string(),
             tokens: bucket.tokens().to_string(),
             last_refill_at: bucket.anchor().to_string(),
@@ -263,7 +266,7 @@ impl BucketLine {
 async fn list(client: &Client, json: bool) -> Result<(), Failure> {
     let (mut lines, mut faults) = (Vec::new(), Vec::new());
     let rows = client.ops().buckets().await?;
-    // After the replies, which tell the table's time.
+    // Read after the replies, which contain the table's time.
     let now = client.now();
     for BucketRow { key, bucket } in rows {
         match bucket {

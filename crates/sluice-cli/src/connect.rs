@@ -17,14 +17,16 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::failure::Failure;
 use crate::output::plain;
 
-/// The client that the environment describes.
+/// The client that the environment variables describe.
 pub(crate) async fn client() -> Result<Client, Failure> {
     Ok(Client::from_env().await?)
 }
 
-/// Logs of `SLUICE_LOG_LEVEL` (WARN for a command, unless it is set) on standard error, as JSON where that is no terminal.
+/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error, as JSON if standard error is
+/// not a terminal.
 ///
-/// A warning of what somebody just asked for tells nothing new: the module in `asked_for` is silent, unless the level is set.
+/// A warning about something that the user just asked for is no news: the module in `asked_for` is silent,
+/// unless the level is set.
 pub(crate) fn log(asked_for: Option<&'static str>) {
     use std::io::IsTerminal as _;
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
@@ -45,7 +47,7 @@ pub(crate) fn log(asked_for: Option<&'static str>) {
     }
 }
 
-/// Lines for a person. Fields tell of rows by their keys, whatever is in them.
+/// Log lines for a person. Fields contain keys of rows, so control characters are removed from them.
 fn lines<S, W>(writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

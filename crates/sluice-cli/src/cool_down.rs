@@ -1,4 +1,4 @@
-//! `sluice cool-down`: grant nothing of a bucket for a while, to anybody.
+//! `sluice cool-down`: grants nothing from a bucket for a while, to no caller.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     pause: Duration,
 }
 
-/// None is refused: people who ask for it mean to end a cool-down.
+/// Rejects a pause of zero: a user who enters it wants to end a cool-down.
 fn pause(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {

@@ -1,7 +1,7 @@
-//! `sluice dashboard`: the picture of the table as a web page. It reads only.
+//! `sluice dashboard`: the picture of the table as a web page. It only reads.
 //!
-//! One page without remote assets, drawn by its own script from `/api/picture`, which it asks for each second. The table is surveyed
-//! while somebody looks, and an hour of what was seen is kept in this process.
+//! One page without remote assets. The page's own script draws it from `/api/picture`, which it requests each
+//! second. The table is surveyed while somebody looks, and this process keeps the results of the last hour.
 
 mod access;
 mod answers;
@@ -26,14 +26,15 @@ use crate::view::{Reader, interval};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Address and port to serve at; port 0 takes a free one. Anything but the loopback interface needs a token
+    /// Address and port to serve at; port 0 takes a free one. Any address but loopback needs a token
     #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// Serve only those who know this: at least 16 letters, digits, and any of - . _ ~. They open the page once with ?token=...,
-    /// or send it as a bearer token. Other users of this machine see a command line: rather set SLUICE_DASHBOARD_TOKEN
+    /// Serve only browsers that know this token: at least 16 letters, digits, and any of - . _ ~. Open the
+    /// page once with ?token=..., or send a bearer token. Other users of this machine can see a command line:
+    /// better set SLUICE_DASHBOARD_TOKEN
     #[arg(long)]
     token: Option<Token>,
-    /// Time from one reading of the table to the next, one second at least; a large table is read less often
+    /// Time between two readings of the table, one second at least; a large table is read less often
     #[arg(long, value_parser = interval, default_value = "1s")]
     interval: Duration,
 }
@@ -55,7 +56,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let watcher = Arc::new(Watcher::new(client.clone())?);
     let reading = tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(client, options.interval)));
     announce(&table, address, &access);
-    // A request that is cut off has changed nothing, so nothing is waited for.
+    // No need to wait for requests under way: a request that is cut off has changed nothing.
     tokio::select! {
         served = axum::serve(listener, answers::service(watcher, access)) => served?,
         () = &mut stop => println!("stopping"),
@@ -64,7 +65,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// From the command line, else from the environment; a variable that is empty is not set.
+/// The token of the command line, otherwise of the environment; an empty variable counts as unset.
 fn token(given: Option<Token>) -> Result<Option<Token>, Failure> {
     let variable = std::env::var("SLUICE_DASHBOARD_TOKEN").ok().filter(|text| !text.is_empty());
     match (given, variable) {

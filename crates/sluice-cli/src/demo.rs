@@ -1,5 +1,5 @@
-//! `sluice demo`: several processes share the quotas of three vendors, one is killed while it holds slots, two vendors allow less
-//! than was thought, and the vendors judge.
+//! `sluice demo`: several processes share the quotas of three vendors, one process is killed while it holds
+//! slots, and two vendors allow less than was assumed. The vendors judge the result.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use vendor::Vendors;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How many seconds the callers go on, 15 to 600
+    /// How many seconds the callers run, 15 to 600
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..=600))]
     seconds: u64,
     /// Caller processes; one of them is killed
@@ -47,14 +47,15 @@ pub(crate) struct Options {
 const START_UP: Duration = Duration::from_millis(1_500);
 /// When the first process is killed, after the first call.
 const CRASH_AT: Duration = Duration::from_secs(1);
-/// Time between two looks at what the killed process held.
+/// Time between two checks of what the killed process held.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long its slots may take to come back while callers want them: the lease's time, and 15 s. No sweep runs meanwhile.
+/// How long the slots of the killed process may take to come back while callers want them: the lease's time
+/// plus 15 s. No sweep runs in that time.
 const RECOVERY_AT_MOST: Duration = worker::LEASE_TTL.saturating_add(Duration::from_secs(15));
 /// How long callers that are under way at the end may take to finish.
 const WIND_DOWN: Duration = Duration::from_secs(15);
 
-/// When the callers call: by the clock of the vendors, and by that of the callers.
+/// When the callers call: by the vendors' clock, and by the callers' clock.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     begin: Instant,
@@ -62,12 +63,12 @@ struct Run {
     length: Duration,
 }
 
-/// What the crash left, and what came of it.
+/// What the crash left, and how it was recovered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recovery {
     crashed_holders: usize,
     slots_restored: usize,
-    /// From the crash until nothing of it was left.
+    /// From the crash until nothing that it left remained.
     time: Option<Duration>,
 }
 
@@ -103,8 +104,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(if summary.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The crash, what the other callers make of it, and their end. No sweep runs while they call: who is refused a slot finds what the
-/// killed process left.
+/// The crash, the recovery by the other callers, and their end. No sweep runs while they call: a caller that
+/// is refused a slot finds what the killed process left.
 async fn play(
     dynamo: &EmbeddedDynamo,
     mut crew: Crew,
@@ -133,7 +134,7 @@ async fn play(
     Ok(recovery)
 }
 
-/// Says what the vendors do of their own accord.
+/// Announces what the vendors change by themselves.
 async fn news(announcer: Announcer, begin: Instant, length: Duration) {
     sleep_until(vendor::openai::drop_at(begin, length)).await;
     let limits::Lowered { at_first, later, .. } = limits::OPENAI_REQUESTS;
@@ -142,13 +143,13 @@ async fn news(announcer: Announcer, begin: Instant, length: Duration) {
     announcer.say(&format!("elevenlabs is busy for {:.1} s", vendor::elevenlabs::BUSY.as_secs_f64()));
 }
 
-/// Kills the first process with SIGKILL at a moment when it holds slots; returns how many.
+/// Kills the first process with SIGKILL at a moment when it holds slots; returns how many slots it held.
 async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew, callers: u32) -> Result<usize, Failure> {
     let at_least = callers.min(2) as usize;
     for _ in 0..500 {
         if held_by_crashed(dynamo).await? >= at_least {
             crew.kill_first().await?;
-            // What it had sent may still arrive.
+            // Requests that the process had sent may still arrive.
             sleep(Duration::from_millis(50)).await;
             let held = held_by_crashed(dynamo).await?;
             if held > 0 {

@@ -1,4 +1,4 @@
-//! `sluice doctor`: looks at a table, and says what is amiss and what to do about it.
+//! `sluice doctor`: checks a table, and says what is wrong and what to do about it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -31,22 +31,22 @@ mod tests;
 
 use finding::{Check, Finding};
 
-/// Changes nothing: it reads, and tries rights with writes whose conditions no row can meet. Exit code 0 where nobody has to act,
-/// else 1.
+/// Changes nothing: it reads, and tests rights with writes whose conditions no row can meet. Exit code 0 if
+/// nobody has to act, otherwise 1.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// How long writes are watched, to find buckets that are written faster than a row takes
+    /// How long to watch writes, to find buckets that are written faster than a row allows
     #[arg(long = "for", value_parser = duration, default_value = "2s")]
     watch_for: Duration,
 }
 
-/// What is in earnest, and what is for trying.
+/// Whether the table is for real use or for trials.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// A table that people make and throw away, or an engine for development: nobody misses its backups.
+    /// A table that people create and throw away, or an engine for development: nobody misses its backups.
     is_sandbox: bool,
 }
 
@@ -82,7 +82,8 @@ async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Find
         },
     };
     let readable: Vec<&Bucket> = buckets.iter().collect();
-    // One after the other, while writes are watched: a read that shared the way with others would seem slow.
+    // One after the other, while writes are watched: a read that shares the connection with others would seem
+    // slow.
     let one_by_one =
         async { (table::examine(client, place).await, rights::examine(client).await, latency::examine(client).await) };
     let of_watched = watched::examine(client, &readable, watch_for);
@@ -93,7 +94,7 @@ async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Find
     of_table.into_iter().chain(of_rows).chain(of_rights).chain(of_way).chain(of_watched).collect()
 }
 
-/// What the rows say, at the table's time of the survey.
+/// Findings about the rows, at the table's time of the survey.
 fn of_survey(survey: &Survey, table: &str, place: Place) -> Vec<Finding> {
     let now = survey.at;
     let mut findings: Vec<Finding> = in_part(survey, table).into_iter().collect();
@@ -117,7 +118,7 @@ fn of_survey(survey: &Survey, table: &str, place: Place) -> Vec<Finding> {
     findings
 }
 
-/// What was not looked at of a table that is too large.
+/// A finding about the part that was not read, if the table is too large.
 fn in_part(survey: &Survey, table: &str) -> Option<Finding> {
     let Survey { rows, pages, is_whole, .. } = survey;
     let what = format!(
@@ -131,9 +132,9 @@ fn in_part(survey: &Survey, table: &str) -> Option<Finding> {
 
 /// Why no row was read.
 enum Unread {
-    /// It says nothing of the table otherwise.
+    /// Only the rows cannot be read; other checks may still succeed.
     Rows(Finding),
-    /// Nothing else can be asked of it.
+    /// No other check can succeed either.
     All(Finding),
 }
 
@@ -148,7 +149,7 @@ fn unread(table: &str, error: &StoreError) -> Unread {
             let todo = "run it again; if it stays, no sweep gets through either";
             Unread::Rows(Finding::problem(Check::Rows, table, format!("its rows cannot be read: {error}"), todo))
         }
-        // The error says itself what to do.
+        // The error itself says what to do.
         _ => Unread::All(Finding::problem(Check::Table, table, error.to_string(), "then run it again")),
     }
 }

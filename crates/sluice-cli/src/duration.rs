@@ -1,6 +1,6 @@
-//! Times on the command line.
+//! Parses times on the command line.
 
-/// Reads "5s", "1m 30s", "250ms".
+/// Parses "5s", "1m 30s", "250ms".
 pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; it takes a time as in 5s, 250ms or 1m"))
 }

@@ -1,4 +1,4 @@
-//! Errors of commands: one line for a person, from whatever went wrong.
+//! Errors of commands: one line for a person, whatever the cause.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use std::process::ExitCode;
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
-/// What a command ends with.
+/// The result of a command.
 pub(crate) type Ended = Result<ExitCode, Failure>;
 
-/// The exit code of a refusal that time will end (`EX_TEMPFAIL` of sysexits).
+/// The exit code of a retryable refusal (`EX_TEMPFAIL` of sysexits).
 pub(crate) const TRY_AGAIN: u8 = 75;
 
 impl Failure {

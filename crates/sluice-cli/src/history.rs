@@ -1,4 +1,4 @@
-//! `sluice history`: were the promises kept, by what callers wrote down?
+//! `sluice history`: checks by the records of the callers whether the promises were kept.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// Histories, as `sluice stress --history FILE` writes them; several are judged as one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How far the clocks behind the files may be off, as in 5ms: for files of several machines
+    /// How far the clocks behind the files may be off, as in 5ms; for files of several machines
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "0s")]
     clock_error: Duration,
     /// Print JSON
@@ -25,7 +25,8 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Violations that are named one by one: a slot that is never given back makes one of every grant after it.
+/// The most violations that are listed: a slot that is never given back makes a violation of every later
+/// grant.
 const MOST_NAMED: usize = 20;
 
 pub(crate) fn run(options: &Options) -> Ended {
@@ -39,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Ended {
     Ok(exit_code(&verdict))
 }
 
-/// 1 for a promise that was not kept.
+/// 1 if a promise was not kept.
 pub(crate) fn exit_code(verdict: &Verdict) -> ExitCode {
     if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -71,7 +72,7 @@ pub(crate) fn print(verdict: &Verdict) {
     println!("{} in {grants} grants, {events} events", plural(violations.len()));
 }
 
-/// At words, for 80 columns, with its later lines below its first.
+/// Wraps text at word boundaries to 80 columns, with the later lines aligned below the first.
 fn wrapped(text: &str) -> String {
     let (mut lines, mut column) = (String::new(), 0);
     for word in text.split(' ') {
@@ -93,7 +94,7 @@ fn plural(violations: usize) -> String {
     if violations == 1 { "1 violation".into() } else { format!("{violations} violations") }
 }
 
-/// Of a rate bucket the busiest window, of a concurrency bucket the fullest instant.
+/// For a rate bucket the busiest window, for a concurrency bucket the fullest instant.
 fn row(bucket: &BucketFigures) -> [String; 5] {
     let window = bucket.busiest.as_ref().or(bucket.peak.as_ref());
     let length = window.map(|window| window.to_micros.saturating_sub(window.from_micros));
@@ -107,7 +108,7 @@ fn row(bucket: &BucketFigures) -> [String; 5] {
     [bucket.dimension.clone(), bucket.grants.to_string(), amount(most), amount(allowed), within]
 }
 
-/// Millionths, with at most three decimals.
+/// Millionths as a decimal number, with at most three decimals.
 fn decimal(micros: i128) -> String {
     output::short(&Amount::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)).to_string())
 }

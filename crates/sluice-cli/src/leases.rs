@@ -1,4 +1,4 @@
-//! `sluice leases`: who holds what.
+//! `sluice leases`: lists who holds what.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output::{self, Align, Unreadable};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only those of this bucket
+    /// Only the leases of this bucket
     #[arg(long)]
     dimension: Option<String>,
     /// Print JSON
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let (mut leases, mut faults) = (Vec::new(), Vec::new());
     let rows = client.ops().leases().await?;
-    // After the replies, which tell the table's time.
+    // Read after the replies, which contain the table's time.
     let now = client.now();
     for LeaseRow { key, lease, is_inline } in rows {
         match lease {
@@ -71,10 +71,10 @@ pub(crate) async fn run(options: Options) -> Ended {
         let columns =
             [("DIMENSION", Left), ("COST", Right), ("CALLER", Left), ("SINCE", Right), ("UNTIL", Right), ("ID", Left)];
         let row = |(lease, is_inline): (Lease, bool)| {
-            // An inline lease does not say who holds it, nor since when.
+            // An inline lease does not state who holds it, nor since when.
             let unknown = if is_inline { "-" } else { "?" };
             let since = lease.created_at().map_or_else(|| unknown.into(), |at| output::relative(at, now));
-            // A v7 id begins with its time: the end of it tells leases apart.
+            // A version 7 id begins with its time, so the end of the id distinguishes leases.
             let id = lease.id();
             let id = id.get(id.len().saturating_sub(8)..).unwrap_or(id).to_owned();
             let caller = lease.caller().unwrap_or(if is_inline { "(inline)" } else { unknown }).to_owned();

@@ -33,8 +33,8 @@ use std::process::ExitCode;
 pub use arguments::Arguments;
 use arguments::Command;
 
-/// Runs one command. The exit code is 0, 1 for an error, 75 (`EX_TEMPFAIL`) for a refusal that time will end, or that of the
-/// program that `sluice run` ran.
+/// Runs one command. The exit code is 0 for success, 1 for an error, 75 (`EX_TEMPFAIL`) for a retryable
+/// refusal, or the exit code of the program that `sluice run` ran.
 pub async fn run(arguments: Arguments) -> ExitCode {
     output::end_with_the_reader();
     if !matches!(&arguments.command, Command::Watch(options) if options.owns_the_screen()) {

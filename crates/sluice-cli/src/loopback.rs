@@ -1,7 +1,9 @@
-//! What is served on the loopback interface: to whoever is on this machine, and to no page of another site.
+//! Protects what is served on the loopback interface: any program on this machine may read it, a page of
+//! another site may not.
 //!
-//! A browser on this machine runs scripts of any site. One whose name was made to resolve to this machine (DNS rebinding) may read what
-//! is served here, since to the browser it is that site's own. It asks with its own name, and by that it is known.
+//! A browser on this machine runs scripts of any site. If the name of such a site is made to resolve to this
+//! machine (DNS rebinding), a script could read what is served here, because to the browser this server is
+//! then that site. But the browser sends the site's own name as the host, and the server rejects that name.
 
 use std::net::IpAddr;
 
@@ -16,18 +18,18 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether a request came under a name of this machine: `localhost`, or an address of the loopback interface; any port, as behind a
-/// tunnel.
+/// Whether a request used a name of this machine: `localhost`, or an address of the loopback interface. Any
+/// port is accepted, as behind a tunnel.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_this_machine)
 }
 
-/// The answer to a request that came under another name.
+/// The answer to a request that used another name.
 pub(crate) fn refusal() -> Response {
     (StatusCode::FORBIDDEN, "ask by the name localhost, or by a loopback address\n").into_response()
 }
 
-/// Stands before routes that are served on the loopback interface.
+/// Guards the routes that are served on the loopback interface.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     if is_asked(request.headers()) { next.run(request).await } else { refusal() }
 }

@@ -1,4 +1,4 @@
-//! `sluice metrics`: the table's figures for Prometheus. It reads only, and only when somebody asks.
+//! `sluice metrics`: serves the table's figures to Prometheus. It only reads, and only when a request comes.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ use crate::view::Reader;
 
 mod scraper;
 
-/// Between two scans, at least: several collectors cost no more than one.
+/// The shortest time between two scans: several collectors cost no more than one.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Address and port to serve at; port 0 takes a free one. Whoever reaches it reads the buckets' names and levels. On the loopback
-    /// interface it is asked by localhost or a loopback address alone
+    /// Address and port to serve at; port 0 takes a free one. Anybody who reaches it can read the buckets'
+    /// names and levels. A loopback address answers only requests to localhost or a loopback address
     #[arg(long, default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
 }
@@ -46,7 +46,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     let scraper = Arc::new(Scraper::default());
     tokio::select! {
         served = axum::serve(listener, service(Arc::clone(&scraper), address)) => served?,
-        // It goes on whatever becomes of the requests, and the program does not outlive it: nothing would be scanned any more.
+        // The scans run independently of the requests. If they ended, nothing would be scanned any more, so
+        // the program would end too.
         never = scraper.read_on(Reader::new(client, INTERVAL)) => match never {},
         () = &mut stop => println!("stopping"),
     }
@@ -57,7 +58,7 @@ fn service(scraper: Arc<Scraper>, address: SocketAddr) -> Router {
     let routes = Router::new().route("/metrics", get(answer)).with_state(scraper);
     match loopback::is_loopback(address.ip()) {
         true => routes.layer(from_fn(loopback::guard)),
-        // Whoever reaches it may ask, by whatever name it has there.
+        // Anybody who reaches the address may ask, under any name.
         false => routes,
     }
 }
@@ -65,7 +66,7 @@ fn service(scraper: Arc<Scraper>, address: SocketAddr) -> Router {
 async fn answer(State(scraper): State<Arc<Scraper>>) -> Response {
     match scraper.scrape().await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
-        // Prometheus counts the target as down; an alert on that is what an operator needs.
+        // Prometheus then counts the target as down, and an alert on that is what an operator needs.
         Err(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble).into_response(),
     }
 }

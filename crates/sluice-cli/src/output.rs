@@ -1,4 +1,4 @@
-//! How commands show things: tables for people, JSON for programs, colour on a terminal alone.
+//! How commands print: tables for people, JSON for programs, colour only on a terminal.
 
 use std::borrow::Cow;
 
@@ -16,9 +16,9 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// Text that came from the table, or from somebody who answered, as a person's terminal may have it: without its control characters,
-/// which a terminal takes for commands, and which end a line or begin it anew. Whoever may write a row could put them there. JSON has
-/// escapes of its own.
+/// Replaces control characters in text from the table or from a remote answer, before a person sees the text.
+/// A terminal takes control characters for commands, and they end a line or overwrite it. Anybody who can
+/// write a row could put them there. JSON has its own escapes.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
         text.chars().map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
@@ -27,23 +27,24 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Tells of an error, on standard error. It may have several lines.
+/// Prints an error on standard error. The error may have several lines.
 pub(crate) fn print_error(error: impl ToString) {
     let error = error.to_string();
     let lines: Vec<_> = error.lines().map(plain).collect();
     anstream::eprintln!("{}error:{} {}", RED.render(), RED.render_reset(), lines.join("\n"));
 }
 
-/// Which columns hold numbers.
+/// Alignment of a column: numbers to the right.
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Ends the program where nobody reads what it prints, as `sluice history ... | head` does, with the code of a shell for it; and
-/// with an error where it cannot be written, as on a full disk. Rust's own `println!` panics for either.
+/// Ends the program if nobody reads its output any more, as in `sluice history ... | head`, with the exit
+/// code that a shell uses for that. If the output cannot be written, as on a full disk, ends with an error.
+/// Rust's `println!` panics in both cases.
 pub(crate) fn end_with_the_reader() {
-    /// 128 and SIGPIPE.
+    /// 128 plus SIGPIPE.
     const NOBODY_READS: i32 = 141;
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -59,7 +60,7 @@ pub(crate) fn end_with_the_reader() {
     }));
 }
 
-/// Prints rows under a header; a column is as wide as it must be.
+/// Prints rows under a header; a column is as wide as its widest cell.
 pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[String; N]>) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -89,20 +90,20 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A row that was listed and cannot be read.
+/// A row that was listed but cannot be read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unreadable {
     pub(crate) key: String,
     pub(crate) error: String,
 }
 
-/// Rows, and after them those that cannot be read: told apart by their field `error`.
+/// Rows, followed by the unreadable ones, which have the field `error`.
 pub(crate) fn with_unreadable(rows: &[impl Serialize], unreadable: &[Unreadable]) -> Result<Vec<Value>, Failure> {
     let rows = rows.iter().map(serde_json::to_value).chain(unreadable.iter().map(serde_json::to_value));
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Tells of rows that cannot be read, on standard error.
+/// Lists rows that cannot be read, on standard error.
 pub(crate) fn print_unreadable(rows: &[Unreadable]) {
     for Unreadable { key, error } in rows {
         let (key, error) = (plain(key), plain(error));
@@ -119,9 +120,9 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Rounded down to what is shown.
+/// Seconds, rounded down to the displayed digits.
 fn seconds(secs: f64) -> String {
-    // A millionth makes up for what floats lose.
+    // A millionth compensates for rounding errors of floats.
     let secs = secs + 1e-6;
     let tenths = |value: f64| (value * 10.0).floor() / 10.0;
     if secs < 100.0 {
@@ -135,7 +136,7 @@ fn seconds(secs: f64) -> String {
     }
 }
 
-/// At most three decimals, and no trailing zeros.
+/// At most three decimals, without trailing zeros.
 pub(crate) fn short(number: &str) -> String {
     match number.split_once('.') {
         Some((whole, decimals)) => {

@@ -1,4 +1,4 @@
-//! `sluice reconcile`: the sweep, from a shell.
+//! `sluice reconcile`: runs the sweep from a shell.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::signals::stop_requested;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Sweep once and stop; without, sweep on until Ctrl-C
+    /// Sweep once and stop; without it, sweep until Ctrl-C
     #[arg(long)]
     once: bool,
     /// Time between two sweeps, one second at least
     #[arg(long, value_parser = interval, default_value = "5m")]
     interval: Duration,
-    /// The longest that a call may take, one second at least: no drain rate is taken to be below each slot once in that time
-    /// [default: SLUICE_SLOWEST_CALL, in seconds, else 15m]
+    /// The longest time that a call may take, one second at least. It sets the lowest drain rate: each slot
+    /// comes free once in that time [default: SLUICE_SLOWEST_CALL, in seconds, else 15m]
     #[arg(long, value_parser = interval)]
     slowest_call: Option<Duration>,
     /// Print JSON, a line for each sweep
@@ -30,7 +30,8 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Each sweep reads the whole table; and a call that takes no time makes no floor.
+/// Parses a time of one second at least: each sweep reads the whole table, and a slowest call of no time sets
+/// no floor.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < Duration::from_secs(1) => Err("it takes one second at least, as in 5m".into()),
@@ -39,7 +40,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
-    // One listener for all of it: a signal during a sweep is heard too. A sweep may be cut off anywhere.
+    // One listener for the whole run, so that a signal during a sweep is noticed too. A sweep may be cut off
+    // anywhere.
     let mut stop = std::pin::pin!(stop_requested());
     let ops = client().await?.ops();
     let mut how = SweepOptions::from_env()?;
@@ -55,7 +57,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         match swept {
             Ok(report) => print(&report, options.json)?,
             Err(error) if options.once => return Err(error.into()),
-            // One sweep that fails is the next one's work.
+            // If a sweep fails, the next one does its work.
             Err(error) => output::print_error(error),
         }
         if options.once {
@@ -102,7 +104,7 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Slots that are neither free nor held, or free beyond the capacity.
+/// Slots that are neither free nor held, or that are free beyond the capacity.
 fn drift(slots: Amount, corrected: Option<&Amount>) -> String {
     let what = if slots < Amount::ZERO { "too many" } else { "lost" };
     let next = match corrected {

@@ -1,4 +1,4 @@
-//! `sluice redeem`: take up a booked start, hold, release.
+//! `sluice redeem`: takes a booked start, holds, releases.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// A ticket that is good no more ends in 1, as an error does: no time will mend it.
+/// A ticket that is no longer valid ends with exit code 1, as an error does: it is not retryable.
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let (outcome, why) = match client.redeem(&options.ticket).await? {

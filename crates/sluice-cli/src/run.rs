@@ -1,4 +1,4 @@
-//! `sluice run`: a command inside a slot.
+//! `sluice run`: runs a command inside a slot.
 
 use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// How long to wait for the slot
     #[arg(long, value_parser = duration, default_value = "30s")]
     wait: Duration,
-    /// The command and its arguments; one argument alone is run by the shell
+    /// The command and its arguments; a single argument is run by the shell
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -57,8 +57,9 @@ async fn child(command: &[String]) -> std::io::Result<ExitStatus> {
         }
         [] => return Err(std::io::Error::other("no command")),
     };
-    // Ctrl-C reaches the child by itself, being of our process group: wait for what it makes of it, then release. SIGTERM
-    // reaches us alone, and is passed on. Both are listened for before there is a child to lose.
+    // Ctrl-C reaches the child directly, because it is in this process group: wait until the child has ended,
+    // then release. SIGTERM reaches only this process, and is passed on. Both signals are listened for before
+    // the child exists.
     let (mut at_terminate, mut at_interrupt) = (pin!(terminated()), pin!(interrupted()));
     let mut child = process.kill_on_drop(true).spawn()?;
     loop {
@@ -79,7 +80,7 @@ fn pass_on_terminate(child: &tokio::process::Child) {
     }
 }
 
-/// The child's exit code, or 128 and the signal that ended it, as a shell says it.
+/// The child's exit code, or 128 plus the signal that ended it, as a shell returns it.
 fn exit_code(status: ExitStatus) -> u8 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

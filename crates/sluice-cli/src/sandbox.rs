@@ -1,4 +1,4 @@
-//! `sluice sandbox`: an embedded DynamoDB on a socket, with table and buckets, until Ctrl-C.
+//! `sluice sandbox`: serves an embedded DynamoDB on a socket, with table and buckets, until Ctrl-C.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ pub(crate) struct Options {
     /// Port on the loopback interface; 0 takes a free one
     #[arg(long, default_value_t = 4566)]
     port: u16,
-    /// Keep the data in this file; in memory without
+    /// Keep the data in this file; without it, in memory
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Buckets to apply; without, a few of well-known vendors to a new table
+    /// Buckets to apply; without it, a new table gets a few of well-known vendors
     #[arg(long)]
     buckets: Option<PathBuf>,
 }
 
-/// Connections that are still open get this long to finish.
+/// How long connections that are still open may take to finish.
 const GRACE: Duration = Duration::from_secs(2);
 
 const SAMPLE: &str = include_str!("buckets/sample.toml");
@@ -52,7 +52,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         None => println!("data in memory, gone when it stops"),
     }
     println!();
-    // What was changed by hand in a kept table stays; a file that is named is applied every time.
+    // In a table that is kept, changes by hand stay; a named file is applied every time.
     if is_new || options.buckets.is_some() {
         buckets::apply(&dynamo.client(&table), &declared).await?;
     } else {

@@ -1,7 +1,7 @@
-//! Being asked to stop.
+//! Signals that ask the program to stop.
 
-/// Ctrl-C, or SIGTERM. Listened for from the call on and not from the first poll, so that a signal is heard that comes while
-/// the program is still busy with something else: call it before the work that it is to end.
+/// Ends at Ctrl-C or SIGTERM. Listens from the call on, not from the first poll, so that no signal is missed
+/// while the program is busy with something else. Call it before the work that the signal should end.
 pub(crate) fn stop_requested() -> impl Future<Output = ()> {
     let (interrupted, terminated) = (interrupted(), terminated());
     async {
@@ -12,13 +12,13 @@ pub(crate) fn stop_requested() -> impl Future<Output = ()> {
     }
 }
 
-/// SIGTERM, listened for from the call on.
+/// Ends at SIGTERM; listens from the call on.
 #[cfg(unix)]
 pub(crate) fn terminated() -> impl Future<Output = ()> {
     heard(tokio::signal::unix::SignalKind::terminate())
 }
 
-/// Ctrl-C, listened for from the call on.
+/// Ends at Ctrl-C; listens from the call on.
 #[cfg(unix)]
 pub(crate) fn interrupted() -> impl Future<Output = ()> {
     heard(tokio::signal::unix::SignalKind::interrupt())
@@ -35,7 +35,7 @@ fn heard(kind: tokio::signal::unix::SignalKind) -> impl Future<Output = ()> {
     }
 }
 
-/// There is no SIGTERM here.
+/// This system has no SIGTERM.
 #[cfg(not(unix))]
 pub(crate) fn terminated() -> impl Future<Output = ()> {
     std::future::pending()

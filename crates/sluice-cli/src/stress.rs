@@ -1,5 +1,5 @@
-//! `sluice stress`: many workers in several processes acquire and release as fast as they may, and a checker that shares no
-//! code with the client judges what they wrote down.
+//! `sluice stress`: many workers in several processes acquire and release as fast as allowed. A checker that
+//! shares no code with the client judges the history that the workers write.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,10 +35,10 @@ pub(crate) struct Options {
     /// Processes, each with a client of its own
     #[arg(long, value_name = "P", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
-    /// How long they go on; Ctrl-C ends it sooner
+    /// How long to run; Ctrl-C ends it sooner
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Write every grant and release into this file (NDJSON, made anew), and judge it as `sluice history` does
+    /// Write every grant and release into this file (NDJSON, recreated), and judge it as `sluice history` does
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Print the figures as JSON
@@ -51,7 +51,7 @@ const START_UP: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
-    // A slip in a cost is told here, once, and not by every worker.
+    // A mistake in a cost is reported here once, and not by every worker.
     crate::acquire::request(&options.dimensions)?;
     let buckets = buckets(&client, &options.dimensions).await?;
     let limits = buckets.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
@@ -93,8 +93,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(summary.verdict.as_ref().map_or(ExitCode::SUCCESS, history::exit_code))
 }
 
-/// A history tells starts and ends of leases by the table's time, and all else by this machine's clock, which all processes share. Both
-/// have to be one time.
+/// Whether the history of this run can be judged. A history gives starts and ends of leases by the table's
+/// time, and everything else by this machine's clock, which all processes share. The two clocks must agree.
 fn can_be_judged(offset: Option<ClockOffset>) -> Result<(), Failure> {
     match offset.filter(|offset| offset.exceeds(Duration::ZERO)) {
         Some(offset) => Err(Failure::new(format!(
@@ -106,7 +106,7 @@ fn can_be_judged(offset: Option<ClockOffset>) -> Result<(), Failure> {
     }
 }
 
-/// The buckets to stress, each as it is now.
+/// The buckets to stress, as they are now.
 async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, Failure> {
     let mut names: Vec<&str> =
         dimensions.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name)).collect();
@@ -123,7 +123,8 @@ async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, 
     Ok(buckets)
 }
 
-/// The history tells the limits as they were before the run: by others, it would be judged wrongly.
+/// The history contains the limits from before the run. If they changed, the run would be judged by the wrong
+/// limits.
 async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]) -> Result<(), Failure> {
     let now = buckets(client, dimensions).await?;
     match before.iter().zip(&now).find(|(before, now)| before.limit() != now.limit()) {
@@ -135,7 +136,8 @@ async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]
     }
 }
 
-/// As a history tells it. The first limit of a bucket holds for all time before it, so that its moment does not matter.
+/// The limit as an event of the history. The first limit of a bucket holds for all time before it, so its
+/// moment does not matter.
 fn limit(bucket: &Bucket) -> Result<Event, Failure> {
     let limit = bucket.limit();
     let kind = match limit.limit_type() {

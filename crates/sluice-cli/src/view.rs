@@ -1,7 +1,8 @@
-//! What a table looks like: the picture that `sluice watch`, `sluice dashboard` and `sluice metrics` show, each in its own way.
+//! The picture of a table, which `sluice watch`, `sluice dashboard` and `sluice metrics` show, each in its
+//! own way.
 //!
-//! A [`Reader`] surveys the table at a pace that costs little; a [`View`] takes in what it read. No terminal and no web page in
-//! it. Amounts are floats here: nothing is decided from a picture.
+//! A [`Reader`] surveys the table at a pace that costs little; a [`View`] collects what the reader read. This
+//! module knows no terminal and no web page. Amounts are floats here: nothing is decided from a picture.
 
 mod bucket;
 mod history;

@@ -1,4 +1,4 @@
-//! `sluice watch`: the table, live, in a terminal.
+//! `sluice watch`: shows the table live in a terminal.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -29,25 +29,26 @@ use sort::Sort;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Print one frame and stop: for scripts. It reads the table twice, to tell what is used a second
+    /// Print one frame and stop, for scripts; reads the table twice, to show what is used a second
     #[arg(long)]
     once: bool,
-    /// With --once, print JSON: what the dashboard has at /api/picture, without the last hour
+    /// With --once, print JSON: what the dashboard serves at /api/picture, without the last hour
     #[arg(long, requires = "once")]
     json: bool,
     /// Time between two readings, one second at least; a large table is read less often
     #[arg(long, value_parser = interval, default_value = "1s")]
     interval: Duration,
-    /// Only buckets whose name holds this text
+    /// Only buckets whose name contains this text
     #[arg(long, default_value = "")]
     filter: String,
-    /// What stands first: the lowest level, the most use, the most holders, the longest wait
+    /// What comes first: the lowest level, the most use, the most holders, the longest wait
     #[arg(long, value_enum, default_value_t = Sort::Name)]
     sort: Sort,
 }
 
 impl Options {
-    /// Whether it draws on the screen from now on: what a log would print there is lost in the frame, and breaks it.
+    /// Whether the command draws on the screen from now on. A log line would be lost in the frame, and break
+    /// it.
     pub(crate) fn owns_the_screen(&self) -> bool {
         !self.once && std::io::stderr().is_terminal()
     }

@@ -1,4 +1,4 @@
-//! Admission: whether a request is worth taking on, or is told at once to come back later.
+//! Admission: whether a request is taken on, or told at once to come back later.
 
 use core::time::Duration;
 
@@ -10,39 +10,42 @@ mod standing;
 
 pub use standing::Standing;
 
-/// What a request meets.
+/// The load that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pressure {
-    /// What is to be done before it is: the cost of the calls under way, of those who wait and of the caller's own queue.
+    /// The work ahead of the request: the cost of the calls under way, of the callers that wait, and of the
+    /// caller's own queue.
     pub pending: Amount,
     /// What the request itself takes.
     pub request: Cost,
-    /// What departs a second; `None` where nothing is known of it, and then no wait is.
+    /// What departs a second. `None` if unknown, and then the wait is unknown too.
     pub rate: Option<Rate>,
-    /// The longest wait that is of use to the caller; `None` where it wants its turn however late, and is never shed.
+    /// The longest wait that is of use to the caller. `None` if the caller accepts any wait; its request is
+    /// then never shed.
     pub slo: Option<Duration>,
-    /// When something departed last, as far as is known.
+    /// The last known departure.
     pub last_completion: Option<Timestamp>,
-    /// Since when work has been pending without a pause; `None` while there is none.
+    /// Since when work has been pending without a break; `None` while no work is pending.
     pub queue_nonempty_since: Option<Timestamp>,
-    /// With work pending and nothing departing for so long, the vendor counts as down.
+    /// If work is pending and nothing departs for this long, the vendor counts as down.
     pub staleness: Duration,
     /// The caller's time.
     pub now: Timestamp,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Admission {
-    /// It is taken on; it will be done in about so long, where that is known.
+    /// The request is taken on.
     Admit {
-        /// From now until it is done.
+        /// The time from now until it is done, if known.
         wait: Option<Duration>,
     },
-    /// It is not: it would be done in so long.
+    /// The request is not taken on.
     Shed {
-        /// From now until it would be done; the staleness time where nothing departs and no rate is known.
+        /// The time from now until it would be done; the staleness time if nothing departs and no rate is
+        /// known.
         wait: Duration,
         /// Why.
         reason: ShedReason,
@@ -53,14 +56,14 @@ pub enum Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ShedReason {
-    /// It would be done later than its caller can use.
+    /// The request would be done later than its caller can use.
     OverSlo,
     /// Work is pending, and nothing has departed for the staleness time.
     UpstreamDown,
 }
 
 impl ShedReason {
-    /// The reason as logs and metrics name it.
+    /// The reason, as logs and metrics name it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,10 +73,11 @@ impl ShedReason {
     }
 }
 
-/// Whether a request is taken on: `wait = (pending + request) / rate`, against what the caller can use.
+/// Decides whether a request is taken on: `wait = (pending + request) / rate`, compared with the longest wait
+/// of use.
 ///
-/// The staleness time runs from the last completion, or from when work became pending if that is later: after an idle hour the
-/// last completion is an hour old, and the vendor is well.
+/// The staleness time runs from the last completion, or from when work became pending if that is later: after
+/// an idle hour the last completion is an hour old, although the vendor is well.
 #[must_use]
 pub fn admit(pressure: &Pressure) -> Admission {
     let wait = pressure.rate.and_then(|rate| rate.time_for(pressure.pending.plus(pressure.request.amount())));
@@ -97,8 +101,8 @@ fn is_down(pressure: &Pressure) -> bool {
 /// A shed request comes back no sooner than this.
 const SOONEST: Duration = Duration::from_secs(1);
 
-/// When a request that is shed should come back: after the part of `wait` that is over its `slo`, a second at least, and up to 30 %
-/// later, so that the shed do not all return together. `random` is any number.
+/// When a shed request should come back: after the part of `wait` that exceeds its `slo`, but at least a
+/// second, and up to 30 % later, so that shed requests do not all return at once. `random` is any number.
 #[must_use]
 pub fn retry_after(wait: Duration, slo: Duration, random: u32) -> Duration {
     let over = wait.saturating_sub(slo).max(SOONEST);

@@ -5,9 +5,9 @@ use core::str::FromStr;
 
 use crate::decimal::{self, DecimalError};
 
-/// A number of tokens (requests, LLM tokens or slots), in millionths; negative where a bucket is in debt.
+/// A number of tokens (requests, LLM tokens or slots), in millionths; negative if a bucket is in debt.
 ///
-/// Reading more decimals than six rounds down: fewer tokens, against the caller.
+/// Reading rounds down after six decimals: fewer tokens, against the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amount(i64);
 
@@ -36,7 +36,7 @@ impl Amount {
         self.0
     }
 
-    /// Whether it is a whole number of tokens.
+    /// Whether the amount is a whole number of tokens.
     #[must_use]
     pub const fn is_whole(self) -> bool {
         self.0 % MICROS_PER_TOKEN == 0
@@ -48,19 +48,19 @@ impl Amount {
         Self(self.0.saturating_abs())
     }
 
-    /// The sum, held at the ends of the range.
+    /// The sum, saturating.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, held at the ends of the range.
+    /// The difference, saturating.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Half of it, rounded down.
+    /// Half of the amount, rounded down.
     #[must_use]
     pub fn half(self) -> Self {
         self.fraction(1, 2)
@@ -78,7 +78,7 @@ impl Amount {
         Self(i64::try_from(bounded).unwrap_or(i64::MAX))
     }
 
-    /// Parses a decimal, rounding down; also says whether no digit was lost.
+    /// Parses a decimal, rounding down. The flag is true if no digit was lost.
     pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
         decimal::parse(text, 6).map(|scaled| (Self(scaled.value), scaled.exact))
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What one call takes from a bucket: more than nothing.
+/// What one call takes from a bucket: always above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(Amount);
 
@@ -106,10 +106,10 @@ pub struct Cost(Amount);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostError {
-    /// Zero or less.
+    /// The amount is zero or less.
     #[error("it takes a number above 0")]
     NotPositive,
-    /// Not a number.
+    /// The text is not a number.
     #[error("it takes a number above 0, and this is {0}")]
     Malformed(#[from] DecimalError),
 }
@@ -126,13 +126,13 @@ impl Cost {
         if amount.0 > 0 { Ok(Self(amount)) } else { Err(CostError::NotPositive) }
     }
 
-    /// The tokens it takes.
+    /// The tokens that the call takes.
     #[must_use]
     pub const fn amount(self) -> Amount {
         self.0
     }
 
-    /// Both together, as when one call names a dimension twice.
+    /// The sum of both, for a call that names a dimension twice.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.plus(other.0))
@@ -142,7 +142,8 @@ impl Cost {
 impl FromStr for Cost {
     type Err = CostError;
 
-    /// Reads a decimal; digits past the sixth round **up**, since a cost that is too small is against the vendor.
+    /// Reads a decimal. Digits after the sixth round **up**, because a cost that is too small is against the
+    /// vendor.
     fn from_str(text: &str) -> Result<Self, CostError> {
         let (amount, exact) = Amount::parse(text)?;
         let above = if exact { Some(amount.0) } else { amount.0.checked_add(1) };

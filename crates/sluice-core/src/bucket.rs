@@ -23,9 +23,9 @@ use note::Note;
 
 /// A bucket as one reply of DynamoDB showed it.
 ///
-/// With A the anchor, T the tokens at A, R the refill rate and C the capacity, its level at t is
-/// `min(C, T + max(0, t - A) * R)`: a straight line, flat before its anchor, and capped. `line.rs` proves what follows from it. R is
-/// 0 for concurrency, where the level is the number of free slots.
+/// With A the anchor, T the tokens at A, R the refill rate and C the capacity, the level at t is
+/// `min(C, T + max(0, t - A) * R)`: a straight line, flat before its anchor, and capped. `line.rs` proves
+/// what follows from this. R is 0 for concurrency, and the level is then the number of free slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     dimension: Dimension,
@@ -48,26 +48,27 @@ pub struct Bucket {
     vendor_limit: Option<VendorLimit>,
     adopts_limit: bool,
     note: Option<Note>,
-    /// Shared: clones of a bucket are many.
+    /// Shared, because buckets are cloned often.
     inline: Option<Arc<InlineLeases>>,
 }
 
-/// What a write on inline leases does to their bucket.
+/// What a write on inline leases changes in their bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
-    /// Slots that become free, less those that are taken.
+    /// Slots that become free, minus slots that are taken.
     pub(crate) slots: Amount,
     /// Slots that are granted.
     pub(crate) granted: Amount,
-    /// Slots of leases that are removed without them, since there is no room.
+    /// Slots of leases that are removed without freeing them, because there is no room.
     pub(crate) capped: Amount,
 }
 
-/// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level in use.
+/// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level
+/// in use.
 static CREATE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
 
 impl Bucket {
-    /// A full bucket that no row stands for yet.
+    /// Returns a full bucket that has no row yet.
     #[must_use]
     pub fn full(dimension: Dimension, limit: Limit, now: Timestamp) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl Bucket {
         }
     }
 
-    /// The write that makes the row of a bucket that the table does not have.
+    /// The write that creates the row of a bucket that is missing in the table.
     #[must_use]
     pub fn create(&self) -> Put {
         let item: Vec<(&'static str, Operand)> = alloc::vec![
@@ -111,19 +112,19 @@ impl Bucket {
         Put { item, statement: &CREATE }
     }
 
-    /// Its name.
+    /// The name of the bucket.
     #[must_use]
     pub const fn dimension(&self) -> &Dimension {
         &self.dimension
     }
 
-    /// Its limits.
+    /// The limit of the bucket.
     #[must_use]
     pub const fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// Tokens at the anchor; free slots, for concurrency. Below zero where starts are booked ahead.
+    /// Tokens at the anchor; free slots, for concurrency. Below zero if starts are booked ahead.
     #[must_use]
     pub const fn tokens(&self) -> Amount {
         self.tokens
@@ -147,71 +148,72 @@ impl Bucket {
         self.blocked_until
     }
 
-    /// Slots granted so far, where every client of the bucket counts them.
+    /// Slots granted so far, if every client of the bucket counts them.
     #[must_use]
     pub const fn admitted(&self) -> Option<Amount> {
         self.admitted
     }
 
-    /// Of [`admitted`](Self::admitted), the slots whose leases were inline.
+    /// The part of [`admitted`](Self::admitted) whose leases were inline.
     #[must_use]
     pub const fn admitted_inline(&self) -> Option<Amount> {
         self.admitted_inline
     }
 
-    /// The leases that stand in the row itself; `None` where no client wrote inline leases yet.
+    /// The leases in the row itself; `None` if no client has written inline leases yet.
     #[must_use]
     pub fn inline(&self) -> Option<&InlineLeases> {
         self.inline.as_deref()
     }
 
-    /// Writes by clients that count what they admit.
+    /// Number of writes by clients that count what they admit.
     pub(crate) const fn counted(&self) -> i64 {
         self.counted
     }
 
-    /// Writes by clients that do not count what they admit, so far.
+    /// Number of writes so far by clients that do not count what they admit.
     #[must_use]
     pub const fn uncounted(&self) -> i64 {
         self.version.saturating_sub(self.counted)
     }
 
-    /// Cost of leases that was deleted without its slots, since the bucket had no room.
+    /// Cost of leases that were deleted without freeing their slots, because the bucket had no room.
     #[must_use]
     pub fn capped(&self) -> Option<Amount> {
         self.capped.as_ref().map(Exact::get)
     }
 
-    /// The same, as a condition compares it.
+    /// [`capped`](Self::capped) as a condition compares it.
     pub(crate) const fn capped_as_read(&self) -> Option<&Exact<Amount>> {
         self.capped.as_ref()
     }
 
-    /// Slots that the sweep before found lost, or minted (below zero), for the next to confirm.
+    /// Slots that the previous sweep found lost (below zero: minted), for the next sweep to confirm.
     #[must_use]
     pub fn noted_drift(&self) -> Option<Amount> {
         self.note.as_ref().map(Note::drift)
     }
 
-    /// What the sweep before found to be amiss.
+    /// The drift that the previous sweep found.
     pub(crate) const fn note(&self) -> Option<&Note> {
         self.note.as_ref()
     }
 
-    /// The level at `now`, rounded down: never above the capacity, below zero where starts are booked ahead.
+    /// The level at `now`, rounded down. It is never above the capacity, and below zero if starts are booked
+    /// ahead.
     #[must_use]
     pub fn level(&self, now: Timestamp) -> Amount {
         self.line().at(now).min(self.limit.capacity())
     }
 
-    /// When the level reaches `amount`, rounded up: the beginning of time where it is there at the anchor already, and `None` where it
-    /// never does.
+    /// When the level reaches `amount`, rounded up. The beginning of time if the level is there at the anchor
+    /// already; `None` if it never reaches `amount`.
     #[must_use]
     pub fn reaches(&self, amount: Amount) -> Option<Timestamp> {
         self.line().reaches(amount)
     }
 
-    /// The same bucket after `cost` was taken by a write whose reply does not show the row.
+    /// The same bucket after a write took `cost` and its reply did not show the row.
     #[must_use]
     pub fn after_taking(&self, cost: Cost) -> Self {
         self.less(cost.amount())
@@ -223,7 +225,7 @@ impl Bucket {
         self
     }
 
-    /// The same bucket on another line, as a write left it that is not the last.
+    /// The same bucket on another line, as an earlier write than the last one left it.
     pub(crate) fn as_left(&self, tokens: Amount, anchor: Exact<Timestamp>, returned: Amount, lots: i64) -> Self {
         Self { tokens, anchor, returned, lots, ..self.clone() }
     }
@@ -238,34 +240,34 @@ impl Bucket {
         self.returned
     }
 
-    /// When an anchor of the future was last moved back.
+    /// When an anchor in the future was last moved back.
     pub(crate) const fn repaired_at(&self) -> Option<Timestamp> {
         self.repaired_at
     }
 
-    /// The same bucket after a write that moved an anchor of the future back to `now`.
+    /// The same bucket after a write that moved an anchor in the future back to `now`.
     pub(crate) fn repaired(&self, tokens: Amount, now: Timestamp) -> Self {
         Self { repaired_at: Some(now), ..self.moved(tokens, now) }.with_lot()
     }
 
-    /// What replies of the vendor lowered it by so far.
+    /// How much replies of the vendor have lowered the bucket so far.
     #[must_use]
     pub const fn observed(&self) -> Amount {
         self.observed
     }
 
-    /// The version of the grant whose reply lowered it last.
+    /// The version of the grant whose reply lowered the bucket last.
     pub(crate) const fn observed_version(&self) -> Option<i64> {
         self.observed_version
     }
 
-    /// The lowest limit that the vendor reported of late and that was lower than the bucket's.
+    /// The lowest limit that the vendor reported recently and that was lower than the bucket's limit.
     #[must_use]
     pub const fn vendor_limit(&self) -> Option<VendorLimit> {
         self.vendor_limit
     }
 
-    /// Whether such a limit becomes its own.
+    /// Whether a lower limit that the vendor reports becomes the limit of the bucket.
     #[must_use]
     pub const fn adopts_limit(&self) -> bool {
         self.adopts_limit
@@ -313,19 +315,19 @@ impl Bucket {
         after
     }
 
-    /// Whether its anchor lies further in the future of `now` than the errors of two clocks explain
-    /// (twice [`CLOCK_ERROR`](crate::CLOCK_ERROR)): see [`FutureAnchor`](crate::FutureAnchor).
+    /// Whether the anchor is further in the future of `now` than the errors of two clocks explain (twice
+    /// [`CLOCK_ERROR`](crate::CLOCK_ERROR)): see [`FutureAnchor`](crate::FutureAnchor).
     #[must_use]
     pub fn is_anchored_far_ahead(&self, now: Timestamp) -> bool {
         !self.limit.is_concurrent() && self.line().is_far_ahead(now)
     }
 
-    /// Its line, not capped.
+    /// The line of the bucket, not capped.
     pub(crate) const fn line(&self) -> Line {
         Line::new(self.tokens, self.anchor.get(), self.limit.refill_rate())
     }
 
-    /// How long `now` is before the end of a cool-down, if one holds.
+    /// The time from `now` to the end of the cool-down, if there is one.
     pub(crate) fn cooling_down(&self, now: Timestamp) -> Option<Duration> {
         self.blocked_until.filter(|until| *until > now).map(|until| until.since(now))
     }

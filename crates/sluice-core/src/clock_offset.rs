@@ -1,30 +1,33 @@
-//! How far DynamoDB's clock is from this machine's, by the `Date` of its replies.
+//! The offset between DynamoDB's clock and this machine's clock, from the `Date` of replies.
 
 use core::time::Duration;
 
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// Bounds of DynamoDB's clock less this machine's, in microseconds: above zero, this machine's is behind.
+/// Bounds of the clock offset: DynamoDB's clock minus this machine's, in microseconds. Above zero, this
+/// machine's clock is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     lower: i64,
     upper: i64,
 }
 
-/// `Date` is cut to whole seconds: DynamoDB's clock stood at it, or up to this much later.
+/// `Date` is cut to whole seconds: DynamoDB's clock showed that time, or up to this much later.
 const DATE_STEP: Duration = Duration::from_secs(1);
 
-/// Each of DynamoDB's hosts is at most this far from their common time. A smaller value lets two of them contradict each other, and then
-/// what was known is forgotten; a larger one knows the offset less exactly.
+/// The maximum error of each DynamoDB host against the hosts' common time. A smaller value lets two hosts
+/// contradict each other, and then everything known is forgotten; a larger value makes the offset less exact.
 const HOST_ERROR: Duration = Duration::from_millis(10);
 
-/// For so long replies narrow the bounds together before the older half is forgotten. A longer time knows the offset more
-/// exactly, and believes for longer what was so before a clock was set by less than the bounds tell.
+/// How long replies narrow the bounds together before the older half is forgotten. A longer time makes the
+/// offset more exact, and keeps outdated bounds for longer after a clock was set by less than the bounds can
+/// show.
 const KEPT: Duration = Duration::from_secs(60);
 
 impl ClockOffset {
-    /// What a reply says whose request left at `sent` and which came at `received`, both by this machine's clock. DynamoDB wrote
-    /// `date` in between. `None` where this clock was set back in the meantime: nothing follows.
+    /// The bounds that follow from a reply. Its request left at `sent` and the reply arrived at `received`,
+    /// both by this machine's clock; DynamoDB wrote `date` in between. `None` if this machine's clock was set
+    /// back in the meantime: nothing follows.
     #[must_use]
     pub fn of_reply(date: Timestamp, sent: Timestamp, received: Timestamp) -> Option<Self> {
         let lower = date.before(HOST_ERROR).micros_since(received);
@@ -32,34 +35,36 @@ impl ClockOffset {
         (received >= sent).then_some(Self { lower, upper })
     }
 
-    /// What both say; `None` where they contradict each other.
+    /// The bounds that satisfy both; `None` if they contradict each other.
     fn and(self, other: Self) -> Option<Self> {
         let (lower, upper) = (self.lower.max(other.lower), self.upper.min(other.upper));
         (lower <= upper).then_some(Self { lower, upper })
     }
 
-    /// The offset is this at least.
+    /// The offset is at least this.
     #[must_use]
     pub const fn lower_micros(self) -> i64 {
         self.lower
     }
 
-    /// The offset is this at most.
+    /// The offset is at most this.
     #[must_use]
     pub const fn upper_micros(self) -> i64 {
         self.upper
     }
 
-    /// The possible offset that is nearest to zero: what it tells is there for certain.
+    /// The possible offset that is nearest to zero: the part of the offset that is certain.
     #[must_use]
     pub fn micros(self) -> i64 {
         0.clamp(self.lower, self.upper)
     }
 
-    /// The lowest and the highest offset that are possible and within [`CLOCK_ERROR`] of every possible one, in microseconds: with any
-    /// in between this machine's clock tells DynamoDB's time to that error. `None` if the bounds are too far apart.
+    /// Returns the lowest and the highest offset, in microseconds, that are possible and within
+    /// [`CLOCK_ERROR`] of every possible offset. With any offset between the two, this machine's clock shows
+    /// DynamoDB's time to that error. `None` if the bounds are too far apart.
     ///
-    /// Bounds are one second, twice what a host may be off by, and the round trip apart after one reply, so a reply within 2.98 s is enough.
+    /// After one reply, the bounds are apart by one second, twice the error of a host, and the round trip. So
+    /// one reply within 2.98 s is enough.
     #[must_use]
     pub fn usable_micros(self) -> Option<(i64, i64)> {
         let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap_or(i64::MAX);
@@ -74,20 +79,21 @@ impl ClockOffset {
         Self { lower: self.lower.saturating_sub(micros), upper: self.upper.saturating_sub(micros) }
     }
 
-    /// [`micros`](Self::micros) in milliseconds, towards zero.
+    /// [`micros`](Self::micros) in milliseconds, rounded towards zero.
     #[must_use]
     pub fn millis(self) -> i64 {
         self.micros() / 1_000
     }
 
-    /// Whether the clocks are further apart than `span` for certain.
+    /// Whether the clocks are certainly further apart than `span`.
     #[must_use]
     pub fn exceeds(self, span: Duration) -> bool {
         u128::from(self.micros().unsigned_abs()) > span.as_micros()
     }
 }
 
-/// What the replies of the last one to two minutes say together: bounds as narrow as the quickest of them, and what hosts may differ by.
+/// The bounds that follow from all replies of the last one to two minutes. They are as narrow as the quickest
+/// of these replies and the difference between hosts allow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OffsetEstimate {
     old: Option<ClockOffset>,
@@ -95,14 +101,15 @@ pub struct OffsetEstimate {
 }
 
 impl OffsetEstimate {
-    /// Takes in a reply that came at `now`.
+    /// Takes in a reply that arrived at `now`.
     ///
-    /// Where it contradicts those before, a clock was set, or runs at another speed: what was known is forgotten.
+    /// If the reply contradicts the replies before it, a clock was set, or runs at another speed: everything
+    /// known is forgotten.
     pub fn note(&mut self, reply: ClockOffset, now: Timestamp) {
         let kept = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
         let (since, young) = match self.young {
             Some((since, young)) if (0..kept).contains(&now.micros_since(since)) => (since, young.and(reply)),
-            // This half is full; so it is for a clock that went back.
+            // This half is full. A clock that went back also ends it.
             Some((_, young)) => {
                 self.old = Some(young);
                 (now, Some(reply))
@@ -116,13 +123,13 @@ impl OffsetEstimate {
         self.young = Some(together.map_or((now, reply), |young| (since, young)));
     }
 
-    /// Whether `reply` cannot be true together with what is known.
+    /// Whether `reply` contradicts what is known.
     #[must_use]
     pub fn is_contradicted_by(&self, reply: ClockOffset) -> bool {
         self.offset().is_some_and(|known| known.and(reply).is_none())
     }
 
-    /// What is known; `None` before the first reply.
+    /// The known bounds; `None` before the first reply.
     #[must_use]
     pub fn offset(&self) -> Option<ClockOffset> {
         let (_, young) = self.young?;
@@ -182,7 +189,8 @@ mod tests {
                 let (reply, now) = reply(at, there, back, offset);
                 estimate.note(reply, now);
             }
-            // A reply every 5 s, for as long as both halves are kept, and one clock set back for as long as it was.
+            // A reply every 5 s, for as long as both halves are kept plus the time by which the clock was set
+            // back.
             let offset = offset + set_by;
             for _ in 0..28 {
                 at += 5_000_000;
@@ -227,14 +235,15 @@ mod tests {
         assert!(known.upper_micros() - known.lower_micros() <= 50_000, "{known:?}");
     }
 
-    /// Two whose clocks are 19 ms apart answer by turns, and quickly. What the one says is no contradiction to the other.
+    /// Two hosts whose clocks are 19 ms apart answer quickly and in turn. Their replies do not contradict
+    /// each other.
     #[test]
     fn hosts_that_differ_by_some_milliseconds_leave_the_bounds_narrow() {
         let mut estimate = OffsetEstimate::default();
         for (turn, at) in (0..60_000_000).step_by(37_000).enumerate() {
             let host = if turn % 2 == 0 { -9_500 } else { 9_500 };
             let (reply, now) = reply(at, 500, 500, host);
-            // By a machine whose clock is the hosts' common time.
+            // Times are by a machine whose clock shows the hosts' common time.
             let now = Timestamp::from_micros(now.micros() + host);
             estimate.note(reply, now);
             if turn > 200 {

@@ -1,4 +1,4 @@
-//! Decimal text to scaled integers and back: the wire form of amounts, instants and rates.
+//! Converts decimal text to scaled integers and back: the wire form of amounts, instants and rates.
 
 use core::fmt;
 
@@ -18,11 +18,11 @@ pub enum DecimalError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scaled {
     pub(crate) value: i64,
-    /// False where rounding dropped a digit that was not zero.
+    /// False if rounding dropped a digit that was not zero.
     pub(crate) exact: bool,
 }
 
-/// Exponents beyond this say nothing that a quota could mean, and would only make the loop below long.
+/// Larger exponents mean nothing for a quota, and would only make the loop below long.
 const MAX_EXPONENT: i32 = 400;
 
 /// Parses `text` ("46.5", "-1", "1.5e3") in units of `10^-scale`, rounding down.
@@ -54,7 +54,7 @@ pub(crate) fn parse(text: &str, scale: i32) -> Result<Scaled, DecimalError> {
         }
         weight -= 1;
     }
-    // Zeros that the exponent still asks for ("1e9" has one digit).
+    // Zeros that the exponent still requires ("1e9" has one digit).
     while weight >= 0 && value != 0 {
         value = value.checked_mul(10).ok_or(DecimalError::OutOfRange)?;
         weight -= 1;

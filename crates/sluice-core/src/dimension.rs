@@ -8,14 +8,15 @@ use core::str::FromStr;
 
 use crate::schema::{LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 
-/// The name of a bucket: `{vendor}#{metric}` or `{vendor}#{model}#{metric}`, as in `openai#rpm`. Cheap to clone.
+/// The name of a bucket: `{vendor}#{metric}` or `{vendor}#{model}#{metric}`, as in `openai#rpm`. Cheap to
+/// clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dimension(Arc<str>);
 
-/// Longest name, in bytes: a lease key adds 39 bytes to it, and DynamoDB's partition keys end at 2,048.
+/// The longest name, in bytes: a lease key adds 39 bytes to it, and DynamoDB's partition keys end at 2,048.
 const MAX_BYTES: usize = 1_024;
 
-/// Why a text does not name a bucket.
+/// Why a text is not the name of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "malformed dimension {name:?}: {reason}; it takes the form vendor#metric or vendor#model#metric, as in openai#rpm"
@@ -31,8 +32,8 @@ impl Dimension {
     /// Parses a name.
     ///
     /// # Errors
-    /// [`DimensionError`] for a wrong number of parts, an empty part, white space or control characters, a name that is
-    /// too long, and the vendors `lease`, `load` and `ticket`, whose keys belong to other rows.
+    /// [`DimensionError`] for a wrong number of parts, an empty part, white space or control characters, a
+    /// name that is too long, and the vendors `lease`, `load` and `ticket`, whose keys belong to other rows.
     pub fn new(name: &str) -> Result<Self, DimensionError> {
         match fault(name) {
             None => Ok(Self(Arc::from(name))),
@@ -66,7 +67,7 @@ fn fault(name: &str) -> Option<&'static str> {
     None
 }
 
-/// Maps by dimension are asked by name.
+/// Allows maps by dimension to be queried by name.
 impl Borrow<str> for Dimension {
     fn borrow(&self) -> &str {
         &self.0

@@ -1,7 +1,8 @@
 //! The directory: one row that names the concurrency buckets, so that a sweep can read them before its scan.
 //!
-//! A sweep writes it, from what its scan found. It is a hint and no more: a bucket that it does not name yet is recounted by the
-//! next sweep, and one that is gone is found to be.
+//! A sweep writes the directory from what its scan found. The directory is only a hint: a bucket that it does
+//! not name yet is recounted by the next sweep, and for a name without a bucket the sweep finds that the
+//! bucket is gone.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
@@ -18,11 +19,12 @@ pub struct Directory {
     as_read: String,
 }
 
-/// Most text of the row, so that it stays below DynamoDB's 400 KB for an item: some 10,000 names.
+/// The maximum size of the text, so that the row stays below DynamoDB's 400 KB for an item: about 10,000
+/// names.
 const MOST_BYTES: usize = 300_000;
 
-/// Interleaving that the condition stops: another sweep wrote a newer directory, and this one would bring back the older. One
-/// that cannot be read is replaced.
+/// Interleaving that the condition stops: another sweep wrote a newer directory, and this write would bring
+/// back the older one. A directory that cannot be read is replaced.
 static WRITE: Statement = Statement::fixed(
     "SET #b = :b",
     "attribute_not_exists(#b) OR NOT attribute_type(#b, :s) OR #b = :seen",
@@ -30,7 +32,7 @@ static WRITE: Statement = Statement::fixed(
 );
 
 impl Directory {
-    /// Reads the row; what is no dimension is left out.
+    /// Reads the row. A text that is not a dimension is left out.
     #[must_use]
     pub fn read(row: &impl Row) -> Self {
         let Ok(text) = schema::text(row, BUCKETS) else { return Self::default() };
@@ -38,19 +40,19 @@ impl Directory {
         Self { names: names.collect(), as_read: text.to_string() }
     }
 
-    /// The buckets, in order.
+    /// The buckets, sorted.
     pub fn names(&self) -> impl Iterator<Item = &Dimension> {
         self.names.iter()
     }
 
-    /// How many of `found` do not fit into the row, and are not recounted; `None` where all do.
+    /// How many of `found` do not fit into the row and are not recounted; `None` if all fit.
     #[must_use]
     pub fn left_out(&self, found: &BTreeSet<Dimension>) -> Option<usize> {
         let left_out = found.len() - listed(found).split_whitespace().count();
         (left_out > 0).then_some(left_out)
     }
 
-    /// The write that makes it name `found` instead, as many as fit; `None` where it does already.
+    /// The write that makes the directory name `found` instead, as many as fit; `None` if it does already.
     #[must_use]
     pub fn update(&self, found: &BTreeSet<Dimension>) -> Option<Update> {
         let names = listed(found);

@@ -1,14 +1,14 @@
-//! The mark of the table: which process scans the table for leases that have ended, when the next scan may
-//! begin, and where it goes on.
+//! The mark of the table: which process scans the table for ended leases, when the next scan may begin, and
+//! where it continues.
 //!
-//! One row for the whole table, [`HEAL_KEY`]: what a scan finds is given back whichever bucket it belongs to,
-//! so that a scan for each full bucket would read the same rows again. A process that marks the row has a
-//! *turn*. It reads pages of the table and writes its progress after each, with what the turn has cost so
-//! far; the next turn, of whichever process, goes on from there.
+//! The whole table has one mark, the row [`HEAL_KEY`]. A scan gives back what it finds whichever bucket it
+//! belongs to, so a scan for each full bucket would read the same rows again. A process that marks the row
+//! has a *turn*. It reads pages of the table, and after each page writes its progress and what the turn has
+//! cost so far. The next turn, of any process, continues from there.
 //!
-//! The mark carries the instant and the id of its turn. The instant alone does not tell two processes apart
-//! that mark in the same microsecond: if the reply of one is lost, it would find the other's mark and take it
-//! for its own.
+//! The mark contains the instant and the id of its turn. The instant alone does not distinguish two processes
+//! that mark in the same microsecond: if one process loses its reply, it would find the other's mark and
+//! mistake it for its own.
 
 use alloc::borrow::{Cow, ToOwned as _};
 use alloc::string::String;
@@ -18,25 +18,25 @@ use crate::schema::{self, HEAL_AFTER, HEAL_KEY, HEAL_POSITION, HEAL_ROWS, HEALED
 use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// The least time between two turns: 8 s. Shorter finds ended leases sooner; each turn reads the table, or a
-/// part of it.
+/// The minimum time between two turns: 8 s. A shorter time finds ended leases sooner; each turn reads the
+/// table, or a part of it.
 ///
-/// While somebody asks for its slots, what a crashed holder of a small table had is back 15 s after its
-/// lease's time: a lease's end is rounded up to a second (1 s), it has ended for every clock [`CLOCK_ERROR`]
-/// later (2 s), the last turn may have been just before (8 s), by a clock that is ahead (2 s), and asking
-/// (not all processes at one instant, but within a second) and scanning take the rest (2 s).
+/// While callers ask for its slots, what a crashed holder had in a small table is back 15 s after its lease's
+/// time. The end of a lease is rounded up to a second (1 s). The lease has ended by every clock
+/// [`CLOCK_ERROR`] later (2 s). The last turn may have been just before (8 s), by a clock that is ahead (2
+/// s). Asking (processes ask not all at one instant, but within a second) and scanning take the rest (2 s).
 pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 
-/// A turn puts off the next by this at most: 15 minutes, in which the smallest budget pays for a page. An
-/// instant that is further ahead was written by a clock that is wrong, and counts for none.
+/// The maximum time by which a turn delays the next one: 15 minutes, in which the smallest budget pays for a
+/// page. An instant that is further ahead was written by a wrong clock, and is ignored.
 pub const LONGEST_HEAL_SPACING: Duration = Duration::from_secs(15 * 60);
 
-/// Interleavings that the condition stops: two processes begin a turn at once, or one soon after the other
-/// (h); one begins a turn before the last is paid for (a). A mark of a clock that is far ahead keeps nobody
-/// from it (h, and a with it), nor does one that is no number.
+/// Interleavings that the condition stops: two processes begin a turn at the same time, or one soon after the
+/// other (h); a process begins a turn before the last one is paid for (a). A mark by a clock that is far
+/// ahead blocks no process (h, and a with it), and neither does a mark that is not a number.
 ///
-/// The mark pays for the turn's first page in advance (a): a process may end, or its page be lost, after
-/// DynamoDB has read it and before anybody has said so.
+/// The mark pays for the turn's first page in advance (a): the process may end, or its page may be lost,
+/// after DynamoDB has read the page and before any process has reported it.
 static MARK: Statement = Statement::fixed(
     "SET #h = :now, #m = :me, #a = :until",
     "#h > :ahead \
@@ -45,31 +45,33 @@ static MARK: Statement = Statement::fixed(
     &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#m", HEALED_BY)],
 );
 
-/// Interleavings that the condition stops: the process was slow or frozen, another has begun a turn since, and
-/// its progress is overwritten (h, and m if it began in the same microsecond). Sent twice it says the same.
+/// Interleavings that the condition stops: this process was slow or frozen, another process has begun a turn
+/// since, and this write would overwrite the other's progress (h, and m if that turn began in the same
+/// microsecond). Sending this write twice writes the same.
 static GO_ON: Statement = Statement::fixed(
     "SET #a = :until, #r = :rows, #p = :position",
     "#h = :by AND #m = :me",
     &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#r", HEAL_ROWS), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
 );
 
-/// Interleaving that the condition stops: as for [`GO_ON`] (h, m).
+/// Interleavings that the condition stops: as for [`GO_ON`] (h, m).
 static FROM_THE_START: Statement = Statement::fixed(
     "SET #a = :until, #r = :rows REMOVE #p",
     "#h = :by AND #m = :me",
     &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#r", HEAL_ROWS), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
 );
 
-/// Interleaving that the condition stops: another has begun a turn since, and a third would begin one beside
-/// it (h, m). Sent again after it was applied it finds no mark, or another's.
+/// Interleaving that the condition stops: another process has begun a turn since, and a third process would
+/// begin one at the same time (h, m). If this write is sent again after it was applied, it finds no mark, or
+/// the mark of another process.
 static UNMARK: Statement = Statement::fixed(
     "SET #a = :until REMOVE #h, #m",
     "#h = :mine AND #m = :me",
     &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#m", HEALED_BY)],
 );
 
-/// The table's mark, parsed. What cannot be read counts as not there: nothing of it may keep the fleet from
-/// healing.
+/// The table's mark, parsed. An attribute that cannot be read counts as absent: no part of the mark may keep
+/// the fleet from healing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealMark {
     marked_at: Option<Timestamp>,
@@ -94,27 +96,28 @@ impl HealMark {
         }
     }
 
-    /// Whether it is the mark of the turn `turn`, made at `at`. A mark without an id is of another client.
+    /// Whether this is the mark of the turn `turn`, made at `at`. A mark without an id was made by another
+    /// client.
     #[must_use]
     pub fn is_of(&self, turn: &str, at: Timestamp) -> bool {
         self.marked_at == Some(at) && self.turn.as_deref() == Some(turn)
     }
 
-    /// The key of the row after which the next turn goes on; `None` at the start of the table. The row need
-    /// not be there any more.
+    /// The key of the row after which the next turn continues; `None` for the start of the table. The row may
+    /// no longer exist.
     #[must_use]
     pub fn position(&self) -> Option<&str> {
         self.position.as_deref()
     }
 
-    /// How many rows the next page should have at most, if the last turn said so.
+    /// The maximum number of rows of the next page, if the last turn stated one.
     #[must_use]
     pub const fn rows(&self) -> Option<u32> {
         self.rows
     }
 
-    /// From when on a process may mark the table; `now` if nothing keeps it from that. As the condition of
-    /// the mark has it: what is further ahead than any clock could be keeps nobody.
+    /// The earliest time at which a process may mark the table; `now` if nothing prevents it. As in the
+    /// condition of the mark, an instant further ahead than any clock can be is ignored.
     #[must_use]
     pub fn may_be_made_at(&self, now: Timestamp) -> Timestamp {
         if self.marked_at.is_some_and(|at| at > ahead(now)) {
@@ -126,17 +129,17 @@ impl HealMark {
     }
 }
 
-/// Longest partition key that DynamoDB takes, in bytes.
+/// The longest partition key that DynamoDB accepts, in bytes.
 const LONGEST_KEY: usize = 2_048;
 
-/// The latest that another's clock may show at `now`.
+/// The latest time that another clock may show at `now`.
 fn ahead(now: Timestamp) -> Timestamp {
     now.after(CLOCK_ERROR * 2)
 }
 
-/// The mark of a process that begins the turn `turn` at `now`. The id is of this turn alone. The next begins
-/// no sooner than `spacing` later, unless this one's progress says otherwise. The reply, whatever it is, shows
-/// the row.
+/// The mark of a process that begins the turn `turn` at `now`. The id belongs to this turn alone. The next
+/// turn begins no sooner than `spacing` later, unless the progress of this turn says otherwise. Every reply
+/// to this write shows the row.
 #[must_use]
 pub fn mark(turn: &str, now: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![
@@ -151,24 +154,25 @@ pub fn mark(turn: &str, now: Timestamp, spacing: Duration) -> Update {
     update(&MARK, values)
 }
 
-/// When the next turn may begin after one that was marked at `marked_at`: `spacing` later,
-/// [`LONGEST_HEAL_SPACING`] at most.
+/// When the next turn may begin after one that was marked at `marked_at`: `spacing` later, but at most
+/// [`LONGEST_HEAL_SPACING`].
 fn until(marked_at: Timestamp, spacing: Duration) -> Timestamp {
     marked_at.after(spacing.min(LONGEST_HEAL_SPACING))
 }
 
-/// Where the next turn goes on.
+/// Where the next turn continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealProgress {
-    /// The next turn begins no sooner than that after the mark of this one, [`LONGEST_HEAL_SPACING`] at most.
+    /// The next turn begins no sooner than this after the mark of this turn, at most
+    /// [`LONGEST_HEAL_SPACING`].
     pub spacing: Duration,
-    /// The key of the row after which it goes on; `None` for the start of the table.
+    /// The key of the row after which the next turn continues; `None` for the start of the table.
     pub position: Option<String>,
-    /// Most rows of its first page.
+    /// The maximum number of rows of its first page.
     pub rows: u32,
 }
 
-/// The progress of the turn `turn` that was marked at `marked_at`.
+/// The write of the progress of the turn `turn` that was marked at `marked_at`.
 #[must_use]
 pub fn heal_progress(turn: &str, marked_at: Timestamp, progress: &HealProgress) -> Update {
     let mut values = alloc::vec![
@@ -186,9 +190,10 @@ pub fn heal_progress(turn: &str, marked_at: Timestamp, progress: &HealProgress) 
     }
 }
 
-/// Takes back the mark of the turn `turn` at `at` by a process that turned out not to have the rights for the
-/// scan, so that others need not wait for it: the next may begin `spacing` after it. (A send of the mark that is late, and arrives after this, marks
-/// the table once more: as if its sender had crashed.)
+/// Removes the mark of the turn `turn` at `at`. A process that turns out to have no rights for the scan sends
+/// this write, so that other processes need not wait: the next turn may begin `spacing` after `at`. (If the
+/// request that marks arrives late, after this write, it marks the table again, as if its sender had
+/// crashed.)
 #[must_use]
 pub fn unmark(turn: &str, at: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![

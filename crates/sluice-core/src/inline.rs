@@ -1,4 +1,4 @@
-//! Inline leases: those that stand in the row of their bucket, as `leases.{id} = {c: cost, t: end}`.
+//! Inline leases: leases in the row of their bucket, as `leases.{id} = {c: cost, t: end}`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,26 +10,27 @@ use crate::limit::Limit;
 use crate::schema::{self, Exact, Fault, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
 use crate::timestamp::Timestamp;
 
-/// Most inline leases of a bucket: 200.
+/// The maximum number of inline leases of a bucket: 200.
 ///
-/// Each write pays for the row as a whole, a write unit a KB. By the Developer Guide ("DynamoDB item sizes and formats") a
-/// lease of one slot with an id of 22 characters takes 38 bytes: 22 for the id, 1 as an entry of the map, 3 as a map, 4 for
-/// `c` and 8 for `t`. The rest of a row takes some 300. An acquire and a release of a lease row cost 8 units, two writes in
-/// each of two transactions; of an inline lease they cost 2 units for each begun KB: 2 with 19 leases in the row, 8 with 99,
-/// 16 with 200 (8 KB). There it stops: inline leases may cost twice what lease rows do, where every slot is held, and no more.
+/// Each write pays for the whole row, one write unit a KB. According to the Developer Guide ("DynamoDB item
+/// sizes and formats"), a lease of one slot with an id of 22 characters takes 38 bytes: 22 for the id, 1 as
+/// an entry of the map, 3 as a map, 4 for `c` and 8 for `t`. The rest of a row takes about 300 bytes. With a
+/// lease row, an acquire and a release cost 8 units: two writes in each of two transactions. With an inline
+/// lease, they cost 2 units for each begun KB: 2 with 19 leases in the row, 8 with 99, 16 with 200 (8 KB).
+/// The limit follows: if every slot is held, inline leases cost at most twice what lease rows do.
 pub const MOST_INLINE_LEASES: usize = 200;
 
-/// A lease in its bucket's row.
+/// A lease in the row of its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineLease {
-    /// What it holds.
+    /// The slots that the lease holds.
     pub cost: Cost,
-    /// When it ends.
+    /// When the lease ends.
     pub ends: Exact<Timestamp>,
 }
 
 impl Lease {
-    /// An inline lease, for a list of all: its key is no row's.
+    /// An inline lease as an entry of a list of all leases: its key is the key of no row.
     #[must_use]
     pub fn inline(dimension: Dimension, id: &LeaseId, lease: &InlineLease) -> Self {
         let InlineLease { cost, ends } = lease.clone();
@@ -40,18 +41,18 @@ impl Lease {
 /// The leases in one bucket's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InlineLeases {
-    /// In the order of their ids.
+    /// Sorted by id.
     leases: Vec<(LeaseId, InlineLease)>,
     unreadable: Vec<String>,
     held: Amount,
 }
 
 impl InlineLeases {
-    /// Reads the map, where the row has one: a bucket's row, or what a projection left of it. An entry that cannot be read must
-    /// not keep callers from the bucket: it is counted, and never removed.
+    /// Reads the map, if the row has one. The row is a bucket's row, or what a projection left of it. An
+    /// entry that cannot be read must not keep callers from the bucket: it is counted, and never removed.
     ///
     /// # Errors
-    /// [`RowError`] where the attribute is no map.
+    /// [`RowError`] if the attribute is not a map.
     pub fn read(row: &impl Row) -> Result<Option<Self>, RowError> {
         if row.field(LEASES).is_none() {
             return Ok(None);
@@ -74,30 +75,30 @@ impl InlineLeases {
         Self { leases, unreadable: Vec::new(), held }
     }
 
-    /// The same, less `removed` and with `added`.
+    /// The same leases without `removed` and with `added`.
     pub(crate) fn with(&self, removed: &[LeaseId], added: &[(LeaseId, InlineLease)]) -> Self {
         let left = self.leases.iter().filter(|(id, _)| !removed.contains(id));
         Self { unreadable: self.unreadable.clone(), ..Self::of(left.chain(added).cloned().collect()) }
     }
 
-    /// Number of leases, those that cannot be read among them.
+    /// Number of leases, including those that cannot be read.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.leases.len() + self.unreadable.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no leases.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The leases that can be read, in the order of their ids.
+    /// The readable leases, sorted by id.
     pub fn iter(&self) -> impl Iterator<Item = (&LeaseId, &InlineLease)> {
         self.leases.iter().map(|(id, lease)| (id, lease))
     }
 
-    /// A lease that can be read.
+    /// The lease with this id, if it is readable.
     #[must_use]
     pub fn get(&self, id: &LeaseId) -> Option<&InlineLease> {
         self.entry(id).map(|(_, lease)| lease)
@@ -108,38 +109,39 @@ impl InlineLeases {
         self.leases.get(at).map(|(id, lease)| (id, lease))
     }
 
-    /// Whether the row has an entry of this id, readable or not.
+    /// Whether the row has an entry with this id, readable or not.
     #[must_use]
     pub fn contains(&self, id: &LeaseId) -> bool {
         self.entry(id).is_some() || self.unreadable.iter().any(|one| one == id.as_str())
     }
 
-    /// The names of entries that cannot be read, in order.
+    /// The names of the entries that cannot be read, sorted.
     #[must_use]
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
 
-    /// The leases that ended before `cutoff`.
+    /// The readable leases that ended before `cutoff`.
     pub fn ended(&self, cutoff: Timestamp) -> impl Iterator<Item = (&LeaseId, &InlineLease)> {
         self.iter().filter(move |(_, lease)| lease.ends.get() < cutoff)
     }
 
-    /// What the readable ones hold together.
+    /// The slots that the readable leases hold together.
     #[must_use]
     pub const fn held(&self) -> Amount {
         self.held
     }
 
-    /// What those hold together that say no more than the capacity.
+    /// The slots that the readable leases hold together, without those leases that state more than the
+    /// capacity.
     #[must_use]
     pub fn held_within(&self, capacity: Amount) -> Amount {
         let believed = self.iter().filter(|(_, lease)| !lease.overstates(capacity));
         believed.fold(Amount::ZERO, |sum, (_, lease)| sum.plus(lease.cost.amount()))
     }
 
-    /// Whether a lease says that it holds more than the bucket has: its cost was edited, or the capacity was lowered since. What it took
-    /// cannot be told.
+    /// Whether a lease states that it holds more than the capacity: its cost was edited, or the capacity was
+    /// lowered since. What the lease took is then unknown.
     #[must_use]
     pub fn overstates(&self, capacity: Amount) -> bool {
         self.iter().any(|(_, lease)| lease.overstates(capacity))
@@ -153,7 +155,7 @@ impl InlineLease {
 
     fn read(id: &str, entry: Option<&dyn Row>) -> Option<(LeaseId, Self)> {
         let (id, row) = (LeaseId::new(String::from(id))?, entry?);
-        // Rounded down, as everything that is given back.
+        // Rounded down, like everything that is given back.
         let cost = Cost::new(schema::amount(row, INLINE_COST).ok()?.get()).ok()?;
         Some((id, Self { cost, ends: schema::timestamp(row, INLINE_ENDS).ok()? }))
     }
@@ -167,7 +169,7 @@ impl Limit {
         u64::try_from(calls).unwrap_or(0)
     }
 
-    /// Whether the bucket may have its leases inline: at most [`MOST_INLINE_LEASES`] of them fit into it.
+    /// Whether the bucket may have inline leases: at most [`MOST_INLINE_LEASES`] of them fit into it.
     #[must_use]
     pub fn fits_inline(&self) -> bool {
         usize::try_from(self.calls_at_once()).is_ok_and(|calls| calls <= MOST_INLINE_LEASES)

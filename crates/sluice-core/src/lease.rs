@@ -12,12 +12,12 @@ use crate::schema::{
 use crate::statement::{Delete, Operand, Put, Statement};
 use crate::timestamp::Timestamp;
 
-/// What makes the key of a lease unique: the last segment of `lease#{dimension}#{id}`.
+/// The unique part of the key of a lease: the last segment of `lease#{dimension}#{id}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(String);
 
 impl LeaseId {
-    /// An id that holds no `#`; one that does is rejected.
+    /// Returns `None` for an empty id and for an id that contains `#`.
     #[must_use]
     pub fn new(id: String) -> Option<Self> {
         (!id.is_empty() && !id.contains('#')).then_some(Self(id))
@@ -47,15 +47,16 @@ pub struct Lease {
     caller: Option<String>,
 }
 
-/// Interleaving that the condition stops: two holders under one key, of which the second would overwrite the trace of the
-/// first. With a lost reply it also keeps a retried acquire from taking a second slot.
+/// Interleaving that the condition stops: two holders under one key, of which the second would overwrite the
+/// trace of the first. After a lost reply, the condition also keeps a retried acquire from taking a second
+/// slot.
 static WRITE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
 
-/// Interleaving that the condition stops: a lease that was given back already is given back again.
+/// Interleaving that the condition stops: a lease that was already given back is given back again.
 static DELETE_HELD: Statement = Statement::guard("attribute_exists(#pk)", &[("#pk", KEY)]);
 
-/// Interleavings that the condition stops: as above (a row that is gone has no `ttl` to compare), and a holder renewed the lease
-/// after the scan saw it end.
+/// Interleavings that the condition stops: the one of a held lease's delete (a deleted row has no `ttl` to
+/// compare); a holder renewed the lease after the scan saw it end.
 static DELETE_EXPIRED: Statement = Statement::guard("#e = :seen", &[("#e", TTL)]);
 
 impl Lease {
@@ -72,18 +73,19 @@ impl Lease {
         }
     }
 
-    /// One that has no row of its own, for a list of all: its key is no row's.
+    /// A lease without a row of its own, for a list of all leases: its key is the key of no row.
     pub(crate) const fn listed(key: String, dimension: Dimension, cost: Cost, ends: Exact<Timestamp>) -> Self {
         Self { key, dimension, cost, created_at: None, ends, caller: None }
     }
 
-    /// Reads a lease row. Who holds it and since when may be missing; what is needed to give it back may not.
+    /// Reads a lease row. The holder and the time of the grant may be missing; what is needed to give the
+    /// lease back may not.
     ///
     /// # Errors
     /// [`RowError`] names the attribute.
     pub fn read(row: &impl Row) -> Result<Self, RowError> {
         let key = schema::text(row, KEY)?;
-        // Rounded down, as everything that is given back.
+        // Rounded down, like everything that is given back.
         let cost = schema::amount(row, COST)?.get();
         let created_at = schema::optional(row, CREATED_AT, || schema::timestamp(row, CREATED_AT));
         let caller = match row.field(CALLER) {
@@ -100,7 +102,8 @@ impl Lease {
         })
     }
 
-    /// The buckets that the lease of an unreadable row may hold a part of: by its attribute, and by its key.
+    /// The buckets that an unreadable lease row may hold a part of, according to its attribute and to its
+    /// key.
     pub fn dimensions_of_unreadable(row: &impl Row) -> impl Iterator<Item = Dimension> {
         let text = |attribute| match row.field(attribute) {
             Some(Field::Text(text)) => Some(text),
@@ -110,7 +113,7 @@ impl Lease {
         [text(DIMENSION), by_key].into_iter().flatten().filter_map(|name| Dimension::new(name).ok())
     }
 
-    /// The write that makes the row.
+    /// The write that creates the row.
     #[must_use]
     pub fn put(&self) -> Put {
         let mut item = alloc::vec![
@@ -125,13 +128,13 @@ impl Lease {
         Put { item, statement: &WRITE }
     }
 
-    /// The delete of a holder that releases.
+    /// The delete by a holder that releases.
     #[must_use]
     pub fn delete_held(&self) -> Delete {
         Delete { key: self.key.clone(), statement: &DELETE_HELD, values: alloc::vec![] }
     }
 
-    /// The delete of a sweep, which saw the lease end.
+    /// The delete by a sweep that saw the lease end.
     #[must_use]
     pub fn delete_expired(&self) -> Delete {
         let values = alloc::vec![(":seen", Operand::number(&self.ends))];
@@ -144,20 +147,20 @@ impl Lease {
         &self.key
     }
 
-    /// What tells it from the other leases of its bucket.
+    /// The id that distinguishes the lease from the other leases of its bucket.
     #[must_use]
     pub fn id(&self) -> &str {
         let inline = self.key.strip_prefix(self.dimension.as_str()).and_then(|rest| rest.strip_prefix(INLINE_KEY));
         inline.or_else(|| self.key.rsplit('#').next()).unwrap_or_default()
     }
 
-    /// The bucket that it holds a part of.
+    /// The bucket that the lease is on.
     #[must_use]
     pub const fn dimension(&self) -> &Dimension {
         &self.dimension
     }
 
-    /// The same lease, with what it took as its cost, whatever its row says.
+    /// The same lease with `cost`, which it took, whatever its row says.
     #[must_use]
     pub fn that_took(self, cost: Cost) -> Self {
         Self { cost, ..self }
@@ -169,7 +172,7 @@ impl Lease {
         self.cost
     }
 
-    /// When it was granted, where the row says so.
+    /// When the lease was granted, if the row says so.
     #[must_use]
     pub const fn created_at(&self) -> Option<Timestamp> {
         self.created_at
@@ -181,17 +184,17 @@ impl Lease {
         self.ends.get()
     }
 
-    /// Who holds it, where the row says so.
+    /// The holder, if the row says so.
     #[must_use]
     pub fn caller(&self) -> Option<&str> {
         self.caller.as_deref()
     }
 }
 
-/// Between a bucket's key and the id of an inline lease. With a space in it, it makes the key of no row.
+/// Separates a bucket's key from the id of an inline lease. It contains a space, so no row has such a key.
 const INLINE_KEY: &str = " leases.";
 
-/// How an inline lease is called: the row that it stands in, and where in it.
+/// The name of an inline lease: the row that contains it, and the place in that row.
 #[must_use]
 pub fn inline_key(dimension: &Dimension, id: &str) -> String {
     alloc::format!("{dimension}{INLINE_KEY}{id}")
@@ -202,8 +205,8 @@ pub(crate) fn purge_at(ends: Timestamp) -> Timestamp {
     ends.after(Duration::from_secs(PURGE_AFTER_SECS))
 }
 
-/// The attribute says it; only where it is missing, the key does, without its prefix and its last segment (a dimension may
-/// itself have three parts).
+/// Reads the dimension from the attribute. Only if the attribute is missing, from the key without its prefix
+/// and its last segment (a dimension may itself have three parts).
 fn read_dimension(row: &impl Row, key: &str) -> Result<Dimension, RowError> {
     let (attribute, name) = match row.field(DIMENSION) {
         Some(Field::Text(name)) => (DIMENSION, name),

@@ -1,9 +1,10 @@
-//! The pure part of Sluice: what a bucket holds, what a caller may take, what a sweep gives back, and how all of it stands
-//! in DynamoDB.
+//! The pure part of Sluice: what a bucket holds, what a caller may take, what a sweep gives back, and how all
+//! of this is stored in DynamoDB.
 //!
-//! Nothing here does I/O, reads a clock, draws a random number or knows an AWS type: `now` is always an argument, and a plan
-//! is a value ([`Write`]) that `sluice-sdk` commits. The safety of every plan is in its condition, never in the order in
-//! which code happens to run; `docs/semantics.md` states what follows from that.
+//! This crate does no I/O, reads no clock, draws no random number and knows no AWS type: `now` is always an
+//! argument, and a plan is a value ([`Write`]) that `sluice-sdk` commits. The safety of every plan is in its
+//! condition, never in the order in which code happens to run; `docs/semantics.md` states what follows from
+//! this.
 //!
 //! ```
 //! use core::time::Duration;

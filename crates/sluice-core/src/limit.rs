@@ -1,4 +1,4 @@
-//! What a vendor allows.
+//! The limit of a bucket: what a vendor allows.
 
 use alloc::string::String;
 use core::fmt;
@@ -22,7 +22,7 @@ pub enum LimitType {
 }
 
 impl LimitType {
-    /// The name on the wire.
+    /// The name in the table.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl FromStr for LimitType {
     }
 }
 
-/// Capacity, refill rate and default cost of a bucket. One that exists makes sense.
+/// Capacity, refill rate and default cost of a bucket. A `Limit` that exists is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     limit_type: LimitType,
@@ -61,23 +61,23 @@ pub struct Limit {
     cost_per_call: Cost,
 }
 
-/// Why numbers do not make a limit.
+/// Why the given numbers are not a valid limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// Not one of the three types.
+    /// The type is not one of the three.
     #[error("unknown limit type {0:?}: it takes requests, tokens or concurrent")]
     UnknownType(String),
-    /// Nothing could ever be granted.
+    /// The capacity is zero or less, so nothing could ever be granted.
     #[error("capacity {0} must be above 0")]
     Capacity(Amount),
-    /// A rate bucket that never refills.
+    /// A rate bucket would never refill.
     #[error("a limit of type {0} needs a refill rate above 0")]
     NoRefill(LimitType),
     /// A concurrency bucket refills by releases alone.
     #[error("a limit of type concurrent takes no refill rate or window")]
     Refill,
-    /// A default call that could never be granted.
+    /// A call of the default cost could never be granted.
     #[error("cost_per_call {cost} is above the capacity {capacity}, so no call could ever be granted")]
     Cost {
         /// The default cost.
@@ -85,18 +85,18 @@ pub enum LimitError {
         /// The capacity.
         capacity: Amount,
     },
-    /// Slots come back by release, tokens by time: a row cannot turn from one into the other while it is in use.
+    /// The kind cannot change while the row is in use: slots come back by release, tokens by time.
     #[error("a bucket cannot change from {from} to {to}: remove it and apply it again when nobody uses it")]
     KindChange {
         /// The type in the table.
         from: LimitType,
-        /// The type asked for.
+        /// The requested type.
         to: LimitType,
     },
 }
 
 impl Limit {
-    /// A limit over time: `capacity` is the largest burst, `rate` what flows back.
+    /// A limit over time: `capacity` is the largest burst, `rate` the refill rate.
     ///
     /// # Errors
     /// [`LimitError`] for a capacity or rate of zero, a cost above the capacity, and the type `concurrent`.
@@ -129,39 +129,40 @@ impl Limit {
         Ok(self)
     }
 
-    /// What it counts.
+    /// What the bucket counts.
     #[must_use]
     pub const fn limit_type(&self) -> LimitType {
         self.limit_type
     }
 
-    /// Whether it counts slots that come back by release and not by time.
+    /// Whether the bucket counts slots, which come back by release and not by time.
     #[must_use]
     pub const fn is_concurrent(&self) -> bool {
         matches!(self.limit_type, LimitType::Concurrent)
     }
 
-    /// Most tokens (or slots) the bucket holds.
+    /// The most tokens (or slots) that the bucket holds.
     #[must_use]
     pub const fn capacity(&self) -> Amount {
         self.capacity
     }
 
-    /// What flows back; zero for concurrency.
+    /// The refill rate; zero for concurrency.
     #[must_use]
     pub const fn refill_rate(&self) -> Rate {
         self.rate
     }
 
-    /// What a call takes that names no cost.
+    /// The cost of a call that names no cost.
     #[must_use]
     pub const fn cost_per_call(&self) -> Cost {
         self.cost_per_call
     }
 
-    /// The limit that the vendor reports, `reported` in each `window` (calls at once, for concurrency), where that is lower: refill
-    /// rate and burst in the same proportion. `None` where it is not lower by a hundredth at least (a refill rate is often written
-    /// with few decimals), or leaves no room for one call.
+    /// The lower limit that follows if the vendor reports `reported` in each `window` (calls at once, for
+    /// concurrency). Refill rate and burst are lowered in the same proportion. `None` if the reported limit
+    /// is not lower by at least a hundredth (a refill rate is often written with few decimals), or leaves no
+    /// room for one call.
     #[must_use]
     pub fn lowered_to(&self, reported: Amount, window: Duration) -> Option<Self> {
         if self.is_concurrent() {
@@ -177,8 +178,8 @@ impl Limit {
         Self::rate(self.limit_type, Amount::clamped(capacity), rate, self.cost_per_call).ok()
     }
 
-    /// `numerator / denominator` of the limit, rounded down, for a process that is on its own; `None` where that leaves no
-    /// room for one call.
+    /// `numerator / denominator` of the limit, rounded down, for a process that is on its own. `None` if that
+    /// leaves no room for one call.
     #[must_use]
     pub fn share(&self, numerator: u32, denominator: u32) -> Option<Self> {
         let capacity = self.capacity.fraction(numerator, denominator);

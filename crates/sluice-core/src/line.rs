@@ -1,35 +1,42 @@
-//! The line of a rate bucket. The only place that says where it stands: no plan has arithmetic of its own for it.
+//! The line of a rate bucket. This is the only code that computes the line: no plan has arithmetic of its own
+//! for it.
 //!
-//! With T the tokens, A the anchor and R the refill rate, the line stands at `T + max(0, t - A) * R` for a writer whose clock shows
-//! t. It is flat before its anchor: a writer takes effect at `u = max(t, A)`. The level is the line, capped at the capacity C.
+//! With T the tokens, A the anchor and R the refill rate, the line stands at `T + max(0, t - A) * R` for a
+//! writer whose clock shows t. The line is flat before its anchor: a write takes effect at `u = max(t, A)`.
+//! The level is the line, capped at the capacity C.
 //!
 //! # The bound: any window W of true time starts calls worth at most C + R * (W + 2e)
 //!
-//! Let every clock be off by e at most, and take all writes whose calls start in one window `[s, s + W]` of true time, in the order
-//! in which DynamoDB applied them.
+//! Let every clock be off by at most e. Take all writes whose calls start in one window `[s, s + W]` of true
+//! time, in the order in which DynamoDB applied them.
 //!
-//! 1. *A lies no further ahead than a clock may be.* An anchor is the clock of the write that set it, or of one before (an anchor
-//!    never moves back). That write came first, at a true time of `s + W` at most, so that `A <= s + W + e`. (A write whose clock
-//!    lags may have to move it all the same, and then by a microsecond. Writes to one row lie further apart than that, so that the
-//!    true time moves on by more.)
-//! 2. *So each write takes effect within the window, extended by e on both sides.* Its own clock t lies in `[s - e, s + W + e]`, and
-//!    `max(t, A)` is t or lies between t and `s + W + e`. A booked start is where the line reaches zero, and the caller waits for it by
-//!    its own clock: the same holds of it.
-//! 3. *Between the first of these writes and the last the line gains no more than its rise between their effects.* A spend lowers it by
-//!    what it takes; a re-anchor too, and puts it on another anchor, never on one from which it stands higher; a full write asks that it
-//!    stands above C, and lowers it to C. A return lifts it by tokens that were taken and are not used.
-//! 4. *It stands at C at most right before the first, and at 0 at least right after the last*, each at its own effect: that is what the
-//!    conditions ask for. So the writes take at most `C + R * (u_last - u_first) <= C + R * (W + 2e)`.
+//! 1. *A is no further ahead than a clock may be.* An anchor is the clock of the write that set it, or of an
+//!    earlier write (an anchor never moves back). That write came first, at a true time of at most `s + W`,
+//!    so `A <= s + W + e`. (A write whose clock lags may have to move the anchor nevertheless, and then moves
+//!    it by a microsecond. Writes to one row are further apart than that, so the true time advances by more.)
+//! 2. *So each write takes effect within the window, extended by e on both sides.* Its own clock t lies in
+//!    `[s - e, s + W + e]`, and `max(t, A)` is t or lies between t and `s + W + e`. A booked start is the
+//!    time at which the line reaches zero, and the caller waits for it by its own clock: the same bound
+//!    applies to it.
+//! 3. *Between the first of these writes and the last, the line gains no more than its rise between their
+//!    effects.* A spend lowers the line by what it takes. So does a re-anchor, which also moves the line to
+//!    another anchor, but never to one from which the line stands higher. The condition of a full write is
+//!    that the line stands above C, and the write lowers the line to C. A return lifts the line by tokens
+//!    that were taken and are not used.
+//! 4. *The line stands at C at most right before the first write, and at 0 at least right after the last*,
+//!    each at the effect of that write: the conditions require it. So the writes take at most
+//!    `C + R * (u_last - u_first) <= C + R * (W + 2e)`.
 //!
 //! # Why it is flat
 //!
-//! Unclamped, the line falls before A by R a second without end, and a writer with an exact clock finds `T - (A - t) * R` where
-//! another, whose clock is ahead, has just set A: nothing at all, as soon as the difference is worth the capacity. It starves beside
-//! that writer for as long as both ask. The proof needs no more than step 2: to reckon with `max(t, A)` in place of t moves an effect
-//! forward, and never past the window's end and e.
+//! Without the clamp, the line falls before A by R a second without limit. If a writer whose clock is ahead
+//! has just set A, a writer with an exact clock finds `T - (A - t) * R`: nothing at all, as soon as
+//! `(A - t) * R` reaches the capacity. The second writer starves for as long as both ask. The clamp concerns
+//! only step 2 of the proof: using `max(t, A)` in place of t moves an effect forward, and never past the end
+//! of the window plus e.
 //!
-//! It needs step 1 too. A client that moves an anchor back makes the line rise over the same time twice: see
-//! `docs/semantics.md`, *What cannot be promised*.
+//! The proof also needs step 1. A client that moves an anchor back makes the line rise over the same time
+//! twice: see `docs/semantics.md`, *What cannot be promised*.
 
 use core::time::Duration;
 
@@ -37,7 +44,7 @@ use crate::amount::Amount;
 use crate::rate::Rate;
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// A straight line through `tokens` at `anchor`, flat before it, and not capped.
+/// A straight line through `tokens` at `anchor`, flat before the anchor, and not capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     tokens: Amount,
@@ -54,19 +61,20 @@ impl Line {
         self.rate
     }
 
-    /// When a writer whose clock shows `now` takes effect: u.
+    /// Returns u, the time at which a write takes effect whose writer's clock shows `now`.
     pub(crate) fn effect(self, now: Timestamp) -> Timestamp {
         now.max(self.anchor)
     }
 
-    /// Whether its anchor lies further in the future than the errors of both clocks explain, of the one that shows `now` and of the
-    /// one that set it: the latter is wrong.
+    /// Whether the anchor is further in the future than the errors of two clocks explain, the clock that
+    /// shows `now` and the clock that set the anchor. If so, the latter is wrong.
     pub(crate) fn is_far_ahead(self, now: Timestamp) -> bool {
         self.anchor > now.after(CLOCK_ERROR.saturating_mul(2))
     }
 
-    /// From when on it and another line rise side by side, as `now` shows it: at its anchor, before which it stands still. An anchor that is
-    /// far ahead will be moved back, and the lines are compared as they stand.
+    /// The time from which this line and another rise together, for a clock that shows `now`: not before the
+    /// anchor, because the line is flat before it. If the anchor is far ahead, it will be moved back, and the
+    /// lines are compared at `now`.
     pub(crate) fn both_rise(self, now: Timestamp) -> Timestamp {
         if self.is_far_ahead(now) { now } else { self.effect(now) }
     }
@@ -81,23 +89,23 @@ impl Line {
         self.rate.accrued_ceil(self.span(now))
     }
 
-    /// Where it stands, rounded down.
+    /// The height of the line at `now`, rounded down.
     pub(crate) fn at(self, now: Timestamp) -> Amount {
         self.tokens.plus(self.accrued_floor(now))
     }
 
-    /// Where it stands, rounded up.
+    /// The height of the line at `now`, rounded up.
     pub(crate) fn at_most(self, now: Timestamp) -> Amount {
         self.tokens.plus(self.accrued_ceil(now))
     }
 
-    /// Whether it stands at `amount` by `now`.
+    /// Whether the line stands at `amount` by `now`.
     pub(crate) fn has(self, amount: Amount, now: Timestamp) -> bool {
         self.rate.has_accrued(self.span(now), amount.minus(self.tokens))
     }
 
-    /// When it reaches `amount`, rounded up: the beginning of time where it stands there at its anchor already, and `None` where it
-    /// never does.
+    /// When the line reaches `amount`, rounded up. The beginning of time if the line stands there at its
+    /// anchor already; `None` if it never reaches `amount`.
     pub(crate) fn reaches(self, amount: Amount) -> Option<Timestamp> {
         if amount <= self.tokens {
             return Some(Timestamp::from_micros(i64::MIN));
@@ -106,7 +114,7 @@ impl Line {
         (wait < i64::MAX).then(|| Timestamp::from_micros(self.anchor.micros().saturating_add(wait)))
     }
 
-    /// Time since the anchor; none before it.
+    /// Time since the anchor; zero before it.
     fn span(self, now: Timestamp) -> Duration {
         now.since(self.anchor)
     }

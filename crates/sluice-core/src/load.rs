@@ -1,12 +1,14 @@
-//! The load of a concurrency bucket: what is pending, and how fast it departs. One row a bucket, written by sweeps.
+//! The load of a concurrency bucket: what is pending, and how fast it departs. Each bucket has one load row,
+//! written by sweeps.
 //!
-//! Pending is the cost of the leases that live, counted anew by each sweep, so that nothing can leak into it. What departed
-//! between two sweeps follows by conservation: `departures = max(0, admitted2 - admitted1 - (pending2 - pending1))`; nobody
-//! has to tell of an end. The drain rate is the average of `departures / time`, each sample weighing more the longer it took.
+//! Pending is the cost of the live leases. Each sweep counts it from scratch, so that nothing can leak into
+//! it. What departed between two sweeps follows by conservation:
+//! `departures = max(0, admitted2 - admitted1 - (pending2 - pending1))`. No process has to report an end. The
+//! drain rate is the average of `departures / time`; a sample weighs more the longer it took.
 //!
-//! A bucket that stood idle for a part of that time drained slower than it could have: its departures say how much came. So a
-//! sample of a time with nothing pending at either end may raise the rate, and never lowers it; with nothing pending at both, there
-//! is none. An idle bucket keeps its last rate.
+//! A bucket that was idle for a part of that time drained slower than it could have: its departures say how
+//! much arrived. So a sample with nothing pending at one end may raise the rate, and never lowers it. With
+//! nothing pending at both ends, there is no sample. An idle bucket keeps its last rate.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -30,10 +32,11 @@ use note::Crowd;
 pub use note::{MOST_NOTED, NOTE_EVERY, clear_refusals, note, note_again};
 pub use outlived::{note_outlived, note_outlived_anew};
 
-/// Slots that are taken for so long while nothing is granted and nothing departs have leaked, or their holders hang.
+/// If slots are taken for this long while nothing is granted and nothing departs, the slots have leaked, or
+/// their holders hang.
 pub const LEAKED_AFTER: Duration = Duration::from_secs(15 * 60);
 
-/// A load row, parsed. A bucket that no sweep has measured has none, or one with callers' notes alone.
+/// A load row, parsed. A bucket that no sweep has measured has no load row, or one with callers' notes alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     dimension: Dimension,
@@ -60,11 +63,11 @@ struct Measurement {
 }
 
 impl Load {
-    /// Reads the row. What callers write into it (their counts) says nothing where it cannot be read: no sweep replaces it, and a
-    /// measurement does not rest on it.
+    /// Reads the row. A count that callers write and that cannot be read counts as zero: no sweep replaces
+    /// it, and no measurement depends on it.
     ///
     /// # Errors
-    /// [`RowError`] for an attribute of a measurement that is there and cannot be read. Sweeps replace it.
+    /// [`RowError`] for an attribute of a measurement that is present and cannot be read. Sweeps replace it.
     pub fn read(dimension: &Dimension, row: &impl Row) -> Result<Self, RowError> {
         let time = |name| {
             let at = optional(row, name, || schema::timestamp(row, name).map(|at| at.get()))?;
@@ -98,7 +101,7 @@ impl Load {
         })
     }
 
-    /// The load of a bucket of which nothing is known.
+    /// The load of a bucket about which nothing is known.
     #[must_use]
     pub fn none(dimension: &Dimension) -> Self {
         Self { dimension: dimension.clone(), measured: None, refused: 0, outlived: 0, crowd: Crowd::default() }
@@ -116,20 +119,21 @@ impl Load {
         &self.dimension
     }
 
-    /// Cost of the leases that lived when it was measured; zero where it never was.
+    /// Cost of the leases that were live at the last measurement; zero if there was none.
     #[must_use]
     pub fn pending(&self) -> Amount {
         self.measured.map_or(Amount::ZERO, |measured| measured.pending)
     }
 
-    /// What departs a second while work is pending; `None` until two sweeps have seen some.
+    /// What departs a second while work is pending; `None` until two sweeps have seen departures.
     #[must_use]
     pub fn drain_rate(&self) -> Option<Rate> {
         self.measured.and_then(|measured| measured.drain_rate)
     }
 
-    /// The rate at which `live` slots drain. Each holder takes as long as before (Little's law: rate = holders / time of each), so
-    /// more holders than were measured drain faster by as much. Fewer do not count as slower: a bucket empties at its end.
+    /// The rate at which `live` slots drain. More holders than were measured drain faster in proportion,
+    /// because each holder takes as long as before (Little's law: rate = holders / time of each). Fewer
+    /// holders do not count as slower: a bucket empties at its end.
     #[must_use]
     pub fn drain_rate_of(&self, live: Amount) -> Option<Rate> {
         let measured = self.measured?;
@@ -138,7 +142,7 @@ impl Load {
         Some(if more { rate.scaled(live, measured.pending) } else { rate })
     }
 
-    /// When it was measured last.
+    /// When the load was last measured.
     #[must_use]
     pub fn measured_at(&self) -> Option<Timestamp> {
         self.measured.map(|measured| measured.at)
@@ -150,19 +154,19 @@ impl Load {
         self.measured.map_or(0, |measured| measured.sequence)
     }
 
-    /// The bucket's count of slots granted, when it was measured.
+    /// The bucket's count of slots granted, at the last measurement.
     #[must_use]
     pub fn admitted(&self) -> Option<Amount> {
         self.measured.map(|measured| measured.admitted)
     }
 
-    /// The bucket's writes by clients that do not count, when it was measured.
+    /// The bucket's writes by clients that do not count, at the last measurement.
     #[must_use]
     pub fn uncounted(&self) -> Option<i64> {
         self.measured.map(|measured| measured.uncounted)
     }
 
-    /// Slots that were not free when it was measured.
+    /// Slots that were not free at the last measurement.
     #[must_use]
     pub fn taken(&self) -> Amount {
         self.measured.map_or(Amount::ZERO, |measured| measured.taken)
@@ -174,19 +178,19 @@ impl Load {
         self.measured.and_then(|measured| measured.pending_since)
     }
 
-    /// The last measurement that found something departed.
+    /// The last measurement that found departures.
     #[must_use]
     pub fn departed_at(&self) -> Option<Timestamp> {
         self.measured.and_then(|measured| measured.departed_at)
     }
 
-    /// Since when slots are taken and nothing was granted or departed.
+    /// Since when slots have been taken without any grant or departure.
     #[must_use]
     pub fn still_since(&self) -> Option<Timestamp> {
         self.measured.and_then(|measured| measured.still_since)
     }
 
-    /// Slots that are taken while nobody has been active for [`LEAKED_AFTER`]; zero while somebody is.
+    /// Slots that have been taken without any grant or departure for [`LEAKED_AFTER`]; zero if there was one.
     #[must_use]
     pub fn leaked(&self) -> Amount {
         let Some(measured) = self.measured else { return Amount::ZERO };
@@ -196,20 +200,21 @@ impl Load {
         }
     }
 
-    /// Refusals that callers told of so far.
+    /// Number of refusals that callers have reported so far.
     #[must_use]
     pub const fn refused(&self) -> i64 {
         self.refused
     }
 
-    /// Holders that were found alive after their lease had ended, so far.
+    /// Number of expired holders so far: holders that were found alive after their lease had ended.
     #[must_use]
     pub const fn outlived(&self) -> i64 {
         self.outlived
     }
 
-    /// How many processes were refused slots, or waited for them, in the current period of [`NOTE_EVERY`] or the last; zero if none
-    /// noted itself. A process that has left counts for that long. At most [`MOST_NOTED`], whatever the row says.
+    /// Number of processes that were refused slots, or waited for them, in the current period of
+    /// [`NOTE_EVERY`] or the last one; zero if no process noted itself. A process that has left counts for
+    /// that long. At most [`MOST_NOTED`], whatever the row says.
     #[must_use]
     pub fn crowd(&self, now: Timestamp) -> u32 {
         u32::try_from(self.crowd.size(now)).unwrap_or(MOST_NOTED).min(MOST_NOTED)

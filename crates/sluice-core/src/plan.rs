@@ -1,4 +1,4 @@
-//! What a caller asks of a bucket, and the answers that a planner can give.
+//! What a caller asks of a bucket, and the answers of a planner.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) mod receipt;
 pub(crate) mod settle;
 pub(crate) mod slots;
 
-/// The wait of a refusal that no time ends by itself.
+/// The wait of a refusal that time alone never ends.
 pub const NEVER: Duration = Duration::MAX;
 
 /// What a caller asks for.
@@ -28,43 +28,45 @@ pub const NEVER: Duration = Duration::MAX;
 pub struct Take {
     /// Tokens or slots.
     pub cost: Cost,
-    /// The caller's clock.
+    /// The time by the caller's clock.
     pub now: Timestamp,
-    /// How far ahead it is willing to book a start; zero takes nothing that is not there yet.
+    /// How far ahead the caller is willing to book a start. With zero, only tokens that are there already are
+    /// taken.
     pub patience: Duration,
 }
 
 /// What a planner does with an anchor that lies further in the future than the errors of two clocks explain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FutureAnchor {
-    /// It stays: the time that the plan is made with may itself be wrong.
+    /// The anchor stays: the time that the plan is made with may itself be wrong.
     #[default]
     Keep,
-    /// Who finds too little before it moves it back. Only for a time that is known to be DynamoDB's.
+    /// A caller that finds too few tokens before the anchor moves the anchor back. Only for a time that is
+    /// known to be DynamoDB's.
     Repair,
 }
 
-/// What to do for a caller, judged from one reading of the bucket.
+/// What to do for a caller, according to one reading of the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan<W> {
-    /// Send this; its condition says whether the reading still held.
+    /// Send this write. Its condition checks whether the reading still holds.
     Write(W),
-    /// Not now.
+    /// Not granted now.
     Refuse(Refusal),
-    /// The cost is above the capacity: no time will ever do.
+    /// The cost is above the capacity: waiting never helps.
     NeverSatisfiable {
         /// The bucket's capacity.
         capacity: Amount,
     },
 }
 
-/// Not now, and how long until it is worth another try.
+/// Not granted now, and how long to wait before another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// From the caller's `now`, rounded up to the microsecond. Exact for a rate bucket; a guess for a full concurrency
-    /// bucket, where only a release ends the wait.
+    /// Measured from the caller's `now`, rounded up to the microsecond. Exact for a rate bucket. A guess for
+    /// a full concurrency bucket, where only a release ends the wait.
     pub wait: Duration,
-    /// Why.
+    /// Why the bucket refuses.
     pub reason: Reason,
 }
 
@@ -76,11 +78,11 @@ pub enum Reason {
     Exhausted,
     /// Every slot of a concurrency bucket is held.
     NoFreeSlot,
-    /// The vendor asked for a pause, and the bucket's `blocked_until` is not over.
+    /// The vendor asked for a pause, and the bucket's `blocked_until` is still to come.
     CoolingDown,
 }
 
-/// A share of something, from 0 to 1, in millionths.
+/// A share from 0 to 1, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Factor(u32);
 

@@ -1,14 +1,21 @@
-//! Prefetch: tokens that a process takes before they are asked for, so that most grants need no request.
+//! Prefetch: tokens that a process takes before anybody asks for them, so that most grants need no request.
 //!
-//! A *lot* is what one write took beyond its callers, and is used within a second. Used late, it must not come on top of what
-//! has flowed back meanwhile: with a bucket full at the take and full again at the use, a burst of both would pass the
-//! capacity. So of a lot only as much is there at t as would fit below the brim:
+//! A *lot* is what one write took beyond its callers, and is used within a second. A lot that is used late
+//! must not come on top of what has flowed back in the meantime: if the bucket was full at the take and is
+//! full again at the use, a burst of both would pass the capacity. So at t only as much of a lot is usable as
+//! would fit below the brim:
 //!
-//! `usable(t) = min(left, C - (t - A) * R - T)`, with A and T the anchor and the tokens as its own write left them.
+//! `usable(t) = min(left, C - (t - A) * R - T)`, with A and T the anchor and the tokens as the lot's own
+//! write left them.
 //!
-//! That keeps the bound of the bucket exact. Others only lower the line by taking; where they move the anchor of a full
-//! bucket, the formula has long reached zero; and the lots of several processes add up: who took later left a lower T, by
-//! its own lot, so that all that is usable together still fits below the brim. `tests/model` checks it over all interleavings.
+//! That keeps the bound of the bucket exact:
+//!
+//! - Others only lower the line by taking.
+//! - If others move the anchor of a full bucket, the formula has reached zero long before.
+//! - The lots of several processes add up: a process that took later left a lower T, by its own lot, so that
+//!   all that is usable together still fits below the brim.
+//!
+//! `tests/model` checks it over all interleavings.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -21,28 +28,31 @@ use crate::plan::receipt::RateReceipt;
 use crate::statement::Update;
 use crate::timestamp::Timestamp;
 
-/// How long a lot may be used. Longer saves writes, and keeps tokens longer from processes that need them, the longest after a
-/// crash.
+/// How long a lot may be used. A longer time saves writes. It also keeps tokens longer from processes that
+/// need them, the longest after a crash.
 pub const USE_BY: Duration = Duration::from_secs(1);
 
-/// What a lot should last for, at the demand there was: less than it may be used, so that little is left over.
+/// How long a lot should last at the recent demand: less than it may be used, so that little is left over.
 const LOT_SPAN: Duration = Duration::from_millis(750);
 
-/// Demand is measured over as long at least: a batch that arrives within a millisecond says nothing of the next second.
+/// Least time over which demand is measured: a batch that arrives within a millisecond says nothing about the
+/// next second.
 const LEAST_MEASURED: Duration = Duration::from_millis(50);
 
-/// Tokens that were taken and that nobody asked for yet.
+/// Tokens that were taken and that nobody has asked for yet.
 #[derive(Clone, Debug)]
 pub struct Lot {
     after: Arc<Bucket>,
     left: Amount,
     taken_at: Timestamp,
-    /// Until then nothing of what is left runs over the brim. Less may be left by now, and more time be left for that.
+    /// Until this instant nothing of what is left runs over the brim. If less is left by now, the lot has
+    /// more time until then.
     whole_until: Timestamp,
 }
 
 impl Lot {
-    /// A lot of `amount`, taken at `now` by a write after which the row was `after`, behind all of its callers.
+    /// A lot of `amount`, taken at `now` by a write that left the row as `after`. The lot stands behind all
+    /// callers of that write.
     #[must_use]
     pub fn new(after: Arc<Bucket>, amount: Amount, now: Timestamp) -> Self {
         let mut lot = Self { after, left: amount, taken_at: now, whole_until: now };
@@ -50,7 +60,8 @@ impl Lot {
         lot
     }
 
-    /// Takes `cost` out of it, or one call's worth where none is named; nothing where it has not as much any more.
+    /// Takes `cost` out of the lot, or one call's worth if `cost` is `None`. Returns `None` if the lot does
+    /// not have as much any more.
     pub fn take(&mut self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
         let cost = cost.unwrap_or_else(|| self.after.limit().cost_per_call());
         if !self.is_fresh(now) || self.after.cooling_down(now).is_some() {
@@ -63,36 +74,37 @@ impl Lot {
             return None;
         }
         self.left = self.left.minus(cost.amount());
-        // Others may have taken theirs, and called, between the lot and its use.
+        // Others may have taken their tokens, and made their calls, between the take of the lot and its use.
         Some(RateReceipt::foreseen(Arc::clone(&self.after), self.left, cost))
     }
 
-    /// Whether nothing is left of it.
+    /// Whether nothing is left of the lot.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.left.micros() <= 0
     }
 
-    /// Whether what is left may be given back to the bucket as it is known to be: not under a later lot, nor to another line.
+    /// Whether what is left may be given back to the bucket as it is known to be. Not under a later lot, and
+    /// not to another line.
     #[must_use]
     pub fn may_go_back(&self, known: &Bucket) -> bool {
         known.lots() == self.after.lots() && known.anchor() == self.after.anchor()
     }
 
-    /// When it may be used no more.
+    /// The end of the time in which the lot may be used.
     #[must_use]
     pub fn use_by(&self) -> Timestamp {
         self.taken_at.after(USE_BY)
     }
 
-    /// Whether it may be used no more, or lies in the future of a clock that went back.
+    /// Whether the lot may no longer be used, or lies in the future of a clock that went back.
     #[must_use]
     pub fn is_over(&self, now: Timestamp) -> bool {
         !self.is_fresh(now)
     }
 
-    /// The write that gives back what was not used, at its end. `None` where nothing is left, and long after the end, as after
-    /// a freeze: the tokens have been missed by then, and refill.
+    /// The write that gives back what was not used, at the end of the lot. `None` if nothing is left. Also
+    /// `None` long after the end, as after a freeze: by then the tokens have been missed, and refill.
     #[must_use]
     pub fn give_back(&self, now: Timestamp) -> Option<Update> {
         let is_late = now > self.use_by().after(USE_BY) || now < self.taken_at;
@@ -100,16 +112,17 @@ impl Lot {
         RateReceipt::in_batch(Arc::clone(&self.after), Amount::ZERO, left).give_back(now)
     }
 
-    /// What ran over the brim by `now` is gone for good.
+    /// Removes what ran over the brim by `now`: it is gone for good.
     fn spill(&mut self, now: Timestamp) {
         let brim = RatePlanner::new(&self.after).brim(now);
         self.left = self.left.min(brim.minus(self.after.tokens())).max(Amount::ZERO);
-        // The bucket, with the lot in it, is full then.
+        // When the bucket, with the lot in it, is full.
         let full = self.after.reaches(self.after.limit().capacity().minus(self.left));
         self.whole_until = full.map_or(now, |full| full.before(Duration::from_micros(1)));
     }
 
-    /// By a clock that went back it was taken in the future, and nothing is known of its age.
+    /// Whether the lot may be used. By a clock that went back, the lot was taken in the future, and nothing
+    /// is known of its age.
     fn is_fresh(&self, now: Timestamp) -> bool {
         self.taken_at <= now && now.micros_since(self.taken_at) <= span_micros(USE_BY)
     }
@@ -129,16 +142,16 @@ impl Demand {
         self.granted = self.granted.plus(cost.amount());
     }
 
-    /// What to take beyond the present callers, who ask for `asked`: what they took lately, for the time that a lot should
-    /// last. Ends the measurement and begins the next.
+    /// What to take beyond the present callers, which ask for `asked`: what callers took recently, for the
+    /// time that a lot should last. Ends the measurement and begins the next one.
     ///
-    /// A bucket at the brim refills over it: what flows back while the lot is used shrinks the lot, so that this is taken
-    /// besides. It would be nobody's otherwise.
+    /// A bucket at the brim refills over its brim. What flows back while the lot is used shrinks the lot, so
+    /// that amount is taken as well. Nobody would get it otherwise.
     pub fn next_lot(&mut self, bucket: &Bucket, asked: Amount, now: Timestamp) -> Amount {
         let since = self.since.replace(now).unwrap_or(now);
         let elapsed = now.micros_since(since).max(span_micros(LEAST_MEASURED));
         let lately = per_second(core::mem::take(&mut self.granted).plus(asked), elapsed);
-        // Up at once, down by halves.
+        // Demand goes up at once, and down by halves.
         self.per_second = lately.max(Amount::from_micros(self.per_second.plus(lately).micros() / 2));
         let lasting = share_of_a_second(self.per_second, LOT_SPAN);
         let refill = bucket.limit().refill_rate().accrued_ceil(LOT_SPAN);

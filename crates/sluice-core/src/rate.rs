@@ -7,9 +7,10 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::decimal::{self, DecimalError};
 
-/// Tokens that flow back into a bucket, as integers of 10^-12 tokens a second.
+/// Tokens that flow back into a bucket, as an integer of 10^-12 tokens a second.
 ///
-/// Twelve decimals, because a daily limit is a small rate: one call a day, held in millionths, would be 5 % off.
+/// Twelve decimals are needed because a daily limit is a small rate: one call a day, in millionths, would be
+/// off by 5 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(i64);
 
@@ -21,7 +22,7 @@ impl Rate {
     /// No refill: a concurrency bucket.
     pub const ZERO: Self = Self(0);
 
-    /// `amount` tokens every `window`, rounded down; `None` where that is no rate that can be held.
+    /// `amount` tokens every `window`, rounded down; `None` if a `Rate` cannot hold the result.
     #[must_use]
     pub fn per(amount: Amount, window: Duration) -> Option<Self> {
         let window_micros = i128::try_from(window.as_micros()).ok().filter(|w| *w > 0)?;
@@ -35,7 +36,7 @@ impl Rate {
         self.0 == 0
     }
 
-    /// Tokens gained in `span`, rounded down. Never less than none: no time before an anchor can be asked for.
+    /// Tokens gained in `span`, rounded down. Never below zero: a `span` cannot lie before an anchor.
     pub(crate) fn accrued_floor(self, span: Duration) -> Amount {
         Amount::clamped((whole_micros(span) * i128::from(self.0)).div_euclid(PER_MICRO))
     }
@@ -50,8 +51,8 @@ impl Rate {
         whole_micros(span) * i128::from(self.0) >= i128::from(amount.micros()) * PER_MICRO
     }
 
-    /// Microseconds until `amount` has flowed back, rounded up: the first at which `accrued_floor` reaches it.
-    /// An amount that never comes back takes for ever (`i64::MAX`).
+    /// Microseconds until `amount` has flowed back, rounded up: the first at which `accrued_floor` reaches
+    /// `amount`. `i64::MAX` for an amount that never comes back.
     pub(crate) fn micros_for(self, amount: Amount) -> i64 {
         if self.0 == 0 {
             return if amount <= Amount::ZERO { 0 } else { i64::MAX };
@@ -61,26 +62,26 @@ impl Rate {
         Amount::clamped(micros).micros()
     }
 
-    /// How long `amount` takes to flow back, rounded up; `None` where it never does.
+    /// How long `amount` takes to flow back, rounded up; `None` if it never does.
     #[must_use]
     pub fn time_for(self, amount: Amount) -> Option<Duration> {
         let micros = self.micros_for(amount);
         (micros < i64::MAX).then(|| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
 
-    /// Parses a decimal, rounding down; also says whether no digit was lost.
+    /// Parses a decimal, rounding down. The flag is true if no digit was lost.
     pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
         let scaled = decimal::parse(text, 12)?;
         if scaled.value < 0 { Err(DecimalError::OutOfRange) } else { Ok((Self(scaled.value), scaled.exact)) }
     }
 
-    /// The rate at `of` instead of `to`, rounded down.
+    /// The rate times `of / to`, rounded down.
     pub(crate) fn scaled(self, of: Amount, to: Amount) -> Self {
         let product = i128::from(self.0) * i128::from(of.micros().max(0));
         Self(Amount::clamped(product.div_euclid(i128::from(to.micros().max(1)))).micros())
     }
 
-    /// `kept / one` of the rate and the rest of `other`, rounded down.
+    /// `kept / one` of this rate and the rest of `other`, rounded down.
     pub(crate) fn weighted(self, other: Self, kept: u64, one: u64) -> Self {
         let apart = (i128::from(self.0) - i128::from(other.0)) * i128::from(kept);
         Self(Amount::clamped(i128::from(other.0) + apart.div_euclid(i128::from(one.max(1)))).micros())
@@ -92,7 +93,7 @@ impl Rate {
     }
 }
 
-/// Microseconds, held at the end of the range.
+/// Microseconds, saturating.
 fn whole_micros(span: Duration) -> i128 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX).into()
 }

@@ -1,29 +1,30 @@
-//! What DynamoDB says of each action of a cancelled transaction.
+//! What DynamoDB says about each action of a cancelled transaction.
 
 use alloc::string::String;
 
 /// One entry of `CancellationReasons`, in the order of the actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancellationReason {
-    /// What it means.
+    /// The meaning of the entry.
     pub verdict: Verdict,
     /// The code and message as sent, for the cases that are reported.
     pub message: String,
 }
 
-/// What a reason means for the writer. In every case the whole transaction changed nothing.
+/// What a reason means for the writer. In every case, the whole transaction changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
     /// This action was not the cause.
     Passed,
-    /// Its condition was false: the world is not as the plan assumed.
+    /// The condition was false: the row is not as the plan assumed.
     ConditionFailed,
-    /// Another transaction held the item. Says nothing about the item: try again.
+    /// Another transaction held the item. This says nothing about the item; the write is retryable.
     Conflict,
-    /// The table or partition is over its throughput. Says nothing about the item: try again, later.
+    /// The table or partition is over its throughput. This says nothing about the item; the write is
+    /// retryable, later.
     Throttled,
-    /// The request itself is wrong, and stays so.
+    /// The request itself is wrong, and stays wrong.
     Permanent,
 }
 
@@ -40,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the same request may pass a moment later.
+    /// Whether the same request may succeed a moment later.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Conflict | Self::Throttled)

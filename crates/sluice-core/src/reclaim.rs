@@ -1,4 +1,5 @@
-//! Giving slots back: leases of one bucket, deleted and restored together, and what to do when that is refused.
+//! Giving slots back: one transaction deletes leases of one bucket and restores their slots. What to do when
+//! it is rejected.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,19 +13,19 @@ use crate::recount::Returned;
 use crate::schema::{Exact, RowError};
 use crate::statement::Write;
 
-/// DynamoDB takes 100 actions in a transaction; one of them is the bucket's.
+/// Most leases in one transaction: DynamoDB allows 100 actions, and one of them is the bucket's.
 pub const MAX_LEASES_PER_TRANSACTION: usize = 99;
 
 /// Why the leases of a chunk may be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// Their holder says so.
+    /// Their holder releases them.
     Held,
-    /// A scan saw them end.
+    /// A scan saw that they had ended.
     Expired,
 }
 
-/// Leases of one bucket on their way back, in one transaction.
+/// Leases of one bucket that one transaction gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     claim: Claim,
@@ -36,46 +37,48 @@ pub struct Chunk {
 /// What becomes of the bucket when the leases are deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BucketPart {
-    /// Their slots come back, where there is room by this capacity.
+    /// The slots come back, if there is room by this capacity.
     Restore(Exact<Amount>),
-    /// There is no room for all of them: what there is room for, and it counts the rest.
+    /// There is no room for all slots: as many come back as there is room for, and the bucket counts the
+    /// rest.
     Fill(Fill),
     /// Nothing: rate buckets refill by time, and a bucket may be gone.
     None,
 }
 
-/// What follows from a cancelled transaction.
+/// What to do after a cancelled transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkStep {
-    /// Nothing is known but that it did not happen: send these after a pause. Split, so that one item in contention holds up
-    /// ever fewer of the others.
+    /// All that is known is that the transaction did not happen: send these chunks after a pause. They are
+    /// split, so that one contended item holds up ever fewer of the others.
     BackOff(Vec<Chunk>),
-    /// Send these instead, at once. Leases that someone else gave back or renewed (`lost_races` of them) are not among them;
-    /// none at all is left where all were.
+    /// Send these chunks instead, at once. They leave out leases that someone else gave back or renewed
+    /// (`lost_races` of them). If all leases were, there are no chunks.
     Continue {
         /// The chunks to send.
         chunks: Vec<Chunk>,
-        /// Leases that need nothing any more.
+        /// How many leases need nothing any more.
         lost_races: usize,
     },
-    /// It can never pass: the message of DynamoDB, or what is wrong with the bucket's row.
+    /// The transaction can never pass: DynamoDB's message, or what is wrong with the bucket's row.
     Fail(String),
 }
 
 impl Chunk {
-    /// The leases of holders that release, at most [`MAX_LEASES_PER_TRANSACTION`] and all of `bucket`.
+    /// The leases of holders that release: at most [`MAX_LEASES_PER_TRANSACTION`], and all of `bucket`.
     #[must_use]
     pub fn release(bucket: &Bucket, leases: Vec<Lease>) -> Self {
         Self::of(Claim::Held, bucket, leases)
     }
 
-    /// A lease of a holder that releases, of which only the row is left to delete.
+    /// A lease of a holder that releases, if only the row of the lease is left to delete.
     #[must_use]
     pub fn release_row(lease: Lease) -> Self {
         Self::gone(Claim::Held, alloc::vec![lease])
     }
 
-    /// Leases that a scan saw end, all of `bucket`, cut into transactions. `None` for a bucket that is gone.
+    /// Leases that a scan saw ended, all of `bucket`, cut into transactions. `bucket` is `None` if the bucket
+    /// is gone.
     #[must_use]
     pub fn reclaim(bucket: Option<&Bucket>, mut leases: Vec<Lease>) -> Vec<Self> {
         let mut chunks = Vec::new();
@@ -102,31 +105,32 @@ impl Chunk {
         Self { claim, bucket_key: String::new(), part: BucketPart::None, leases }
     }
 
-    /// The leases in it.
+    /// The leases in the chunk.
     #[must_use]
     pub fn leases(&self) -> &[Lease] {
         &self.leases
     }
 
-    /// What the leases in it hold.
+    /// What the leases in the chunk hold.
     #[must_use]
     pub fn cost(&self) -> Amount {
         self.leases.iter().fold(Amount::ZERO, |sum, lease| sum.plus(lease.cost().amount()))
     }
 
-    /// Whether its transaction gives slots back.
+    /// Whether the transaction gives slots back.
     #[must_use]
     pub const fn restores_slots(&self) -> bool {
         matches!(self.part, BucketPart::Restore(_))
     }
 
-    /// Whether its slots, or some of them, turned out to be back already, so that the lease is deleted without them.
+    /// Whether the slots, or some of them, turned out to be back already, so that the lease is deleted
+    /// without them.
     #[must_use]
     pub fn is_already_capped(&self) -> bool {
         matches!(&self.part, BucketPart::Fill(fill) if fill.over > Amount::ZERO)
     }
 
-    /// What its transaction does to slots, for the recount.
+    /// What the transaction does to slots, for the recount.
     #[must_use]
     pub fn returned(&self) -> Returned {
         let mut returned = Returned::default();
@@ -138,7 +142,8 @@ impl Chunk {
         returned
     }
 
-    /// The actions of its transaction: the deletes in the order of [`leases`](Self::leases), then the bucket's.
+    /// The actions of the transaction: the deletes in the order of [`leases`](Self::leases), then the
+    /// bucket's action.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let delete = |lease: &Lease| match self.claim {
@@ -155,12 +160,13 @@ impl Chunk {
         writes
     }
 
-    /// What to do after the transaction of [`writes`](Self::writes) was cancelled for `reasons`, one for each action in order;
-    /// `bucket` is the row that DynamoDB returned with a failed condition on the bucket, or `None` where it has none.
+    /// What to do after the transaction of [`writes`](Self::writes) was cancelled. `reasons` has one reason
+    /// for each action, in order. `bucket` is the row that DynamoDB returned with a failed condition on the
+    /// bucket, or `None` if it returned none.
     #[must_use]
     pub fn after(self, reasons: &[CancellationReason], bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
         if let Some(permanent) = reasons.iter().find(|r| r.verdict == Verdict::Permanent) {
-            // One lease that can never pass must not keep the others.
+            // One lease that can never pass must not hold up the others.
             return match self.leases.len() {
                 0 | 1 => ChunkStep::Fail(permanent.message.clone()),
                 _ => ChunkStep::Continue { chunks: self.split(), lost_races: 0 },
@@ -185,7 +191,7 @@ impl Chunk {
         ChunkStep::BackOff(self.split())
     }
 
-    /// Halves, or itself where it is one lease.
+    /// Two halves, or the chunk itself if it has one lease.
     fn split(mut self) -> Vec<Self> {
         if self.leases.len() < 2 {
             return alloc::vec![self];
@@ -195,14 +201,16 @@ impl Chunk {
         alloc::vec![self, rest]
     }
 
-    /// The bucket's condition was false: its capacity changed, or there is no room for all these slots; or it is another bucket.
+    /// The condition on the bucket failed: its capacity changed, or there is no room for all these slots, or
+    /// it is another bucket.
     fn after_no_room(mut self, bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
         let chunks = match bucket {
             Some(Err(error)) => return ChunkStep::Fail(alloc::format!("{error}")),
             Some(Ok(bucket)) if bucket.limit().is_concurrent() => {
                 let restore = BucketPart::Restore(bucket.capacity_as_read().clone());
                 let has_room = bucket.tokens().plus(self.cost()) <= bucket.limit().capacity();
-                // What there seems to be room for after a restore failed is the noise of a client that counts in floats.
+                // If a restore failed and there seems to be room all the same, that room is the noise of a
+                // client that counts in floats.
                 if self.part != restore && (has_room || !matches!(self.part, BucketPart::Fill(_))) {
                     self.part = restore;
                     alloc::vec![self]
@@ -213,7 +221,7 @@ impl Chunk {
                     self.split()
                 }
             }
-            // Removed, perhaps made anew as a limit over time: there is no slot to give back.
+            // The bucket was removed, and perhaps recreated as a rate bucket: there is no slot to give back.
             _ => {
                 self.part = BucketPart::None;
                 alloc::vec![self]
@@ -313,7 +321,7 @@ mod tests {
         assert_eq!(chunks[0].returned(), Returned { capped: Amount::from_tokens(1), ..Returned::default() });
     }
 
-    /// As a slot that was minted is made good by a lease of two: one of them comes back.
+    /// For example if a lease of two makes up for a minted slot: one of the two comes back.
     #[test]
     fn where_there_is_room_for_some_of_a_lease_some_of_it_comes_back() {
         let five = bucket(5);
@@ -327,7 +335,7 @@ mod tests {
         };
         let one = Amount::from_tokens(1);
         assert_eq!(chunks[0].returned(), Returned { slots: one, capped: one, ..Returned::default() });
-        // Another slot was taken meanwhile: now there is room for both.
+        // Another slot was taken in the meantime: now there is room for both.
         let room = Some(Ok(five.after_taking(two)));
         let ChunkStep::Continue { chunks, .. } = chunks[0].clone().after(&failed, room) else { panic!() };
         assert!(chunks[0].restores_slots());

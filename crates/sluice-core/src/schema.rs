@@ -1,9 +1,9 @@
 //! The DynamoDB table: its key, its attributes, and how a row is read.
 //!
-//! One table per environment, on demand, partition key [`KEY`] (string), no sort key. Kinds of row share it, told apart by the
-//! key: a bucket (`openai#rpm`), a lease (`lease#openai#rpm#{id}`), a ticket (`ticket#{id}`), and what
-//! sweeps keep (`load#...`). Clients in other
-//! languages may share the table: the names here are theirs too.
+//! There is one table per environment, on demand, with partition key [`KEY`] (string) and no sort key. It
+//! holds several kinds of rows, distinguished by the key: buckets (`openai#rpm`), leases
+//! (`lease#openai#rpm#{id}`), tickets (`ticket#{id}`), and what sweeps store (`load#...`). Clients in other
+//! languages may share the table and use the same names.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,7 +32,7 @@ pub const LOAD_PREFIX: &str = "load#";
 /// Keys of ticket rows start with this.
 pub const TICKET_PREFIX: &str = "ticket#";
 
-/// Bucket: most tokens it can hold.
+/// Bucket: the most tokens that the bucket can hold.
 pub const CAPACITY: &str = "capacity";
 /// Bucket: tokens at [`LAST_REFILL_AT`]; free slots, for concurrency.
 pub const TOKENS: &str = "tokens";
@@ -40,7 +40,7 @@ pub const TOKENS: &str = "tokens";
 pub const REFILL_RATE: &str = "refill_rate";
 /// Bucket: the anchor, the instant at which [`TOKENS`] was exact.
 pub const LAST_REFILL_AT: &str = "last_refill_at";
-/// Bucket: what a call takes that names no cost.
+/// Bucket: the cost of a call that names no cost.
 pub const COST_PER_CALL: &str = "cost_per_call";
 /// Bucket: `requests`, `tokens` or `concurrent`.
 pub const LIMIT_TYPE: &str = "limit_type";
@@ -50,117 +50,131 @@ pub const VERSION: &str = "version";
 pub const BLOCKED_UNTIL: &str = "blocked_until";
 /// Bucket, optional: monotone count of the slots granted.
 pub const ADMITTED: &str = "admitted";
-/// Concurrency bucket, optional: of [`ADMITTED`], the slots whose lease is inline.
+/// Concurrency bucket, optional: the part of [`ADMITTED`] whose lease is inline.
 pub const ADMITTED_INLINE: &str = "admitted_inline";
-/// Concurrency bucket, optional: the inline leases, a map of each id to its [`INLINE_COST`] and [`INLINE_ENDS`].
+/// Concurrency bucket, optional: the inline leases, a map from each id to its [`INLINE_COST`] and
+/// [`INLINE_ENDS`].
 pub const LEASES: &str = "leases";
-/// Inline lease: what it holds. A letter, as the row is paid for by its size.
+/// Inline lease: the cost. The name is one letter, because DynamoDB charges by the size of the row.
 pub const INLINE_COST: &str = "c";
 /// Inline lease: when it ends, in whole seconds, rounded up.
 pub const INLINE_ENDS: &str = "t";
-/// Rate bucket, optional: number of writes that took tokens ahead of demand. A return of tokens that were taken before the last
-/// of them would lift the line into what that one holds.
+/// Rate bucket, optional: number of writes that took tokens ahead of demand (lots). A return of tokens that
+/// were taken before the last lot would lift the line into what that lot holds.
 pub const LOTS: &str = "lots";
-/// Rate bucket, optional: when an anchor of the future was last moved back.
+/// Rate bucket, optional: when an anchor in the future was last moved back.
 pub const REPAIRED_AT: &str = "repaired_at";
 /// Rate bucket, optional: monotone count of the tokens given back unused.
 pub const RETURNED: &str = "returned";
-/// Rate bucket, optional: monotone sum of what it was lowered by since the vendor said that less is left.
+/// Rate bucket, optional: monotone sum of what replies of the vendor, saying that less is left, lowered the
+/// bucket by.
 pub const OBSERVED: &str = "observed";
-/// Rate bucket, optional: [`VERSION`] as the grant left it whose reply lowered the bucket last. An older reply changes nothing.
+/// Rate bucket, optional: [`VERSION`] after the grant whose reply lowered the bucket last. A reply to an
+/// older grant changes nothing.
 pub const OBSERVED_VERSION: &str = "observed_version";
-/// Bucket, optional: the lowest limit that the vendor reported of late and that was lower than the bucket's.
+/// Bucket, optional: the lowest limit that the vendor reported recently and that was lower than the bucket's
+/// limit.
 pub const VENDOR_LIMIT: &str = "vendor_limit";
 /// Bucket, optional: the window of [`VENDOR_LIMIT`], in seconds; 0 for concurrency.
 pub const VENDOR_LIMIT_WINDOW: &str = "vendor_limit_window";
-/// Bucket, optional: when it did.
+/// Bucket, optional: when the vendor reported [`VENDOR_LIMIT`].
 pub const VENDOR_LIMIT_AT: &str = "vendor_limit_at";
-/// Bucket, optional: 1 where a lower limit that the vendor reports becomes the bucket's.
+/// Bucket, optional: 1 if a lower limit that the vendor reports becomes the limit of the bucket.
 pub const ADOPTS_LIMIT: &str = "adopts_limit";
-/// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. Where it moves as [`VERSION`] does, all
-/// writers count.
+/// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. While it rises as fast
+/// as [`VERSION`], all writers count.
 pub const COUNTED: &str = "counted";
-/// Concurrency bucket, optional: monotone cost of leases that was deleted without its slots, since the bucket had no room.
+/// Concurrency bucket, optional: monotone cost of leases that were deleted without freeing their slots,
+/// because the bucket had no room.
 pub const CAPPED: &str = "capped";
-/// Concurrency bucket, optional: slots that the last sweep found lost (or minted, below zero), for the next to confirm.
+/// Concurrency bucket, optional: slots that the last sweep found lost (below zero: minted), for the next
+/// sweep to confirm.
 pub const DRIFT: &str = "drift";
-/// Concurrency bucket, optional: when it found them.
+/// Concurrency bucket, optional: when the sweep found [`DRIFT`].
 pub const DRIFT_SEEN_AT: &str = "drift_seen_at";
 
-/// The directory's key. No load row has it: a dimension has two parts at least.
+/// The key of the directory. No load row has this key: a dimension has at least two parts.
 pub const DIRECTORY_KEY: &str = "load#directory";
-/// Directory: the names of the concurrency buckets, with a space between them.
+/// Directory: the names of the concurrency buckets, separated by spaces.
 pub const BUCKETS: &str = "buckets";
 
-/// The key of the row that keeps the last sweeps. No load row has it either.
+/// The key of the row that stores the last sweeps. No load row has this key either.
 pub const SWEEPS_KEY: &str = "load#sweeps";
-/// The last sweeps: one line for each, the latest first.
+/// The last sweeps: one line each, the latest first.
 pub const SWEEPS: &str = "sweeps";
 
-/// The key of the table's mark: which process scans the table for ended leases. No load row has it either.
+/// The key of the table's mark, which says which process scans the table for ended leases. No load row has
+/// this key either.
 pub const HEAL_KEY: &str = "load#heal";
-/// Mark: when the last turn of healing began.
+/// Mark: when the last healing turn began.
 pub const HEALED_AT: &str = "healed_at";
-/// Mark, optional: the id of that turn, which tells it from another that began in the same microsecond.
+/// Mark, optional: the id of the last turn, which distinguishes it from a turn that began in the same
+/// microsecond.
 pub const HEALED_BY: &str = "healed_by";
-/// Mark, optional: no turn begins before this instant, since the last is not paid for.
+/// Mark, optional: no turn begins before this instant, because the last turn is not paid for yet.
 pub const HEAL_AFTER: &str = "heal_after";
-/// Mark, optional: the key of the row after which the next turn goes on; without it, at the start of the table.
+/// Mark, optional: the key of the row after which the next turn continues. Without it, the next turn begins
+/// at the start of the table.
 pub const HEAL_POSITION: &str = "heal_position";
-/// Mark, optional: most rows of the next page; written while it is smaller than others, since the last page failed or took too long.
+/// Mark, optional: the maximum number of rows of the next page. It is smaller after a page that failed or
+/// took too long.
 pub const HEAL_ROWS: &str = "heal_rows";
 
-/// Load: cost of the leases that lived at the last measurement.
+/// Load: cost of the leases that were live at the last measurement.
 pub const PENDING: &str = "pending";
-/// Load: slots that were not free then.
+/// Load: slots that were not free at the last measurement.
 pub const TAKEN: &str = "taken";
-/// Load: the bucket's writes by clients that do not count [`ADMITTED`], so far.
+/// Load: the bucket's writes so far by clients that do not count [`ADMITTED`].
 pub const UNCOUNTED: &str = "uncounted";
 /// Load: [`OUTLIVED`] at the last measurement.
 pub const OUTLIVED_SEEN: &str = "outlived_seen";
-/// Load: what departs a second while work is pending, averaged; 0 while it is not known.
+/// Load: what departs a second while work is pending, averaged; 0 while unknown.
 pub const DRAIN_RATE: &str = "drain_rate";
-/// Load: when it was measured last.
+/// Load: when the load was last measured.
 pub const MEASURED_AT: &str = "measured_at";
 /// Load: number of measurements.
 pub const SEQUENCE: &str = "sequence";
-/// Load: since when work has been pending; 0 while there is none.
+/// Load: since when work has been pending; 0 while no work is pending.
 pub const PENDING_SINCE: &str = "pending_since";
-/// Load: the last measurement that found something departed; 0 before the first.
+/// Load: the last measurement that found departures; 0 before the first.
 pub const DEPARTED_AT: &str = "departed_at";
-/// Load: since when slots are taken and nothing was granted or departed; 0 while something is.
+/// Load: since when slots have been taken without any grant or departure; 0 while there are some.
 pub const STILL_SINCE: &str = "still_since";
 /// Load, optional: monotone count of the refusals that callers reported.
 pub const REFUSED: &str = "refused";
-/// Load, optional: the period of eight seconds that [`CROWD`] is of, counted from the epoch.
+/// Load, optional: the period of eight seconds that [`CROWD`] counts, numbered from the epoch.
 pub const CROWD_PERIOD: &str = "crowd_period";
-/// Load, optional: processes that were refused slots, or waited for them, in that period.
+/// Load, optional: number of processes that were refused slots, or waited for them, in that period.
 pub const CROWD: &str = "crowd";
-/// Load, optional: the same count of the period before.
+/// Load, optional: [`CROWD`] of the period before.
 pub const CROWD_BEFORE: &str = "crowd_before";
-/// Load, optional: monotone count of holders that were found alive after their lease had ended.
+/// Load, optional: monotone count of holders that were found alive after their lease had ended (expired
+/// holders).
 pub const OUTLIVED: &str = "outlived";
 
-/// Lease: the bucket that it holds a part of.
+/// Lease: the bucket whose slots or tokens the lease holds.
 pub const DIMENSION: &str = "dimension";
-/// Lease: what it holds.
+/// Lease: the cost, which is what the lease holds.
 pub const COST: &str = "cost";
 /// Lease: when it was granted.
 pub const CREATED_AT: &str = "created_at";
 /// Lease: when it ends, in whole seconds, rounded up.
 pub const TTL: &str = "ttl";
-/// Lease: who holds it.
+/// Lease: the holder.
 pub const CALLER: &str = "caller";
-/// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after its end. The table's TTL is set on this attribute and
-/// never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a sweep had seen it.
+/// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after the lease's end. The table's TTL is
+/// set on this attribute and never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a
+/// sweep had seen it.
 pub const PURGE_AT: &str = "purge_at";
-/// Time between the end of a lease and its deletion by DynamoDB: 7 days, in which any sweep may find it.
+/// Time between the end of a lease and its deletion by DynamoDB: 7 days, in which any sweep may find the
+/// lease.
 pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
 
-/// Ticket: what it books, a map of each dimension to its [`COST`], and to [`TOKENS`], [`LAST_REFILL_AT`], [`RETURNED`], [`LOTS`],
-/// [`CAPACITY`] and [`REFILL_RATE`] of its bucket, as the booking left them for those behind it.
+/// Ticket: what the ticket books. A map from each dimension to its [`COST`], and to [`TOKENS`],
+/// [`LAST_REFILL_AT`], [`RETURNED`], [`LOTS`], [`CAPACITY`] and [`REFILL_RATE`] of its bucket, as the booking
+/// left them for later callers.
 pub const BOOKED: &str = "booked";
-/// Ticket: who redeemed it, a text unlike any other. Without it the ticket is good.
+/// Ticket: the redeemer, as a unique text. A ticket without this attribute has not been redeemed.
 pub const REDEEMED_BY: &str = "redeemed_by";
 
 /// One attribute of a row, borrowed from whatever holds the row.
@@ -175,13 +189,13 @@ pub enum Field<'a> {
     Other,
 }
 
-/// A row as it was read: implemented by what the AWS SDK returns, and by plain maps in tests.
+/// A row as it was read. Implemented for what the AWS SDK returns, and for plain maps in tests.
 pub trait Row {
-    /// The attribute `name`, or `None` where the row has none.
+    /// The attribute `name`, or `None` if the row does not have it.
     fn field(&self, name: &str) -> Option<Field<'_>>;
 
-    /// Shows `visit` each entry of the attribute `name`, a map: its name, and its own attributes, or `None` where the entry
-    /// is no map itself. False where the attribute is no map.
+    /// Calls `visit` for each entry of the map attribute `name`, with the entry's name and its attributes
+    /// (`None` if the entry is not a map). Returns false if the attribute is not a map.
     fn entries(&self, name: &str, visit: &mut dyn FnMut(&str, Option<&dyn Row>)) -> bool {
         let _ = (name, visit);
         false
@@ -192,21 +206,21 @@ pub trait Row {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The row has none.
+    /// The row does not have the attribute.
     #[error("is missing")]
     Missing,
-    /// It has another type than the schema says.
+    /// The attribute has another type than the schema says.
     #[error("is not a {expected}")]
     WrongType {
         /// `number (N)`, `string (S)` or `map (M)`.
         expected: &'static str,
     },
-    /// It has the type, but not a value that makes sense.
+    /// The attribute has the right type, but its value makes no sense.
     #[error("is {text:?}: {reason}")]
     BadValue {
         /// The value as read.
         text: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
 }
@@ -217,7 +231,7 @@ pub enum Fault {
 pub struct RowError {
     /// The attribute's name.
     pub attribute: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the attribute.
     pub fault: Fault,
 }
 
@@ -227,8 +241,8 @@ impl RowError {
     }
 }
 
-/// A value read from the table beside its text, which is kept where parsing lost digits: a condition that compares for
-/// equality must send back exactly what was read, whoever wrote it.
+/// A value read from the table. Its text is kept if parsing lost digits: a condition that compares for
+/// equality must send back exactly what was read, whichever client wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exact<T> {
     value: T,
@@ -245,7 +259,7 @@ impl<T: Copy> Exact<T> {
         Self { value, text: (!exact).then(|| Box::from(text)) }
     }
 
-    /// A number that is out of range: its text, and a value to stand for it.
+    /// A number that is out of range: its text, and `value` to stand for it.
     pub(crate) fn unread(row: &impl Row, attribute: &'static str, value: T) -> Result<Self, RowError> {
         Ok(Self::read(value, false, number(row, attribute)?))
     }
@@ -306,7 +320,7 @@ pub(crate) fn count(row: &(impl Row + ?Sized), attribute: &'static str) -> Resul
     parsed(row, attribute, |text| decimal::parse(text, 0).map(|scaled| scaled.value))
 }
 
-/// An attribute that other clients do not write: absent is `None`, present and unreadable is still an error.
+/// An attribute that other clients do not write: `None` if absent, still an error if present and unreadable.
 pub(crate) fn optional<T>(
     row: &impl Row,
     attribute: &'static str,

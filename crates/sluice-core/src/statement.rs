@@ -1,4 +1,4 @@
-//! Conditional writes as plain values. What a plan returns, and all that the SDK has to translate.
+//! Conditional writes as plain values: what a plan returns, and all that the SDK has to translate.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -6,9 +6,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The fixed part of a write: expressions, and the attribute names behind their `#` placeholders (every name has one, so that
-/// no reserved word of DynamoDB can ever matter). Nearly all stand in the source; one that changes inline leases is made for
-/// the leases in it.
+/// The fixed part of a write: expressions, and the attribute names behind their `#` placeholders. Every name
+/// has a placeholder, so that DynamoDB's reserved words never matter. Nearly all statements are constants in
+/// the source; a statement that changes inline leases is built for the leases in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The update expression; empty for puts and deletes.
@@ -19,7 +19,7 @@ pub struct Statement {
     pub names: Names,
 }
 
-/// Placeholders and attribute names, each used at least once: DynamoDB refuses unused ones.
+/// Placeholders and attribute names. Each is used at least once: DynamoDB rejects unused ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     fixed: &'static [(&'static str, &'static str)],
@@ -27,7 +27,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names that are known when the write is, such as those of leases.
+    /// Names that are known only when the write is made, such as the ids of leases.
     pub(crate) const fn made(made: Vec<(&'static str, Cow<'static, str>)>) -> Self {
         Self { fixed: &[], made }
     }
@@ -46,7 +46,7 @@ impl Names {
 }
 
 impl Statement {
-    /// A change: what it does, and on what condition.
+    /// A change: its update and its condition.
     pub(crate) const fn fixed(
         update: &'static str,
         condition: &'static str,
@@ -65,7 +65,7 @@ impl Statement {
     }
 }
 
-/// A value on its way to the table.
+/// A value that a write sends to the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operand {
@@ -95,7 +95,7 @@ pub(crate) type Values = Vec<(&'static str, Operand)>;
 pub struct Update {
     /// Partition key of the row.
     pub key: String,
-    /// Its expressions.
+    /// The expressions of the update.
     pub statement: Cow<'static, Statement>,
     /// Values by placeholder.
     pub values: Vec<(&'static str, Operand)>,
@@ -106,7 +106,7 @@ pub struct Update {
 pub struct Put {
     /// The attributes of the new row, key included.
     pub item: Vec<(&'static str, Operand)>,
-    /// Its condition.
+    /// The condition of the put.
     pub statement: &'static Statement,
 }
 
@@ -115,7 +115,7 @@ pub struct Put {
 pub struct Delete {
     /// Partition key of the row.
     pub key: String,
-    /// Its condition.
+    /// The condition of the delete.
     pub statement: &'static Statement,
     /// Values by placeholder.
     pub values: Vec<(&'static str, Operand)>,
@@ -127,7 +127,7 @@ pub struct Delete {
 pub enum Write {
     /// Changes a row.
     Update(Update),
-    /// Makes a row.
+    /// Creates a row.
     Put(Put),
     /// Removes a row.
     Delete(Delete),

@@ -1,8 +1,10 @@
-//! The last sweeps, in one row, for those who look: one line a sweep, the last that was written first.
+//! The last sweeps, in one row, for operators: one line a sweep, the last written first.
 //!
-//! A line's time is by the clock of who swept. One that is far off must neither hide that no sweep comes (a line of tomorrow would be the
-//! latest all day) nor take away what others wrote (to a clock that is behind, every other line is of tomorrow). So lines stand in the
-//! order in which they were written, whatever their times say, and leave in that order; who reads passes over those that are far ahead.
+//! The time of a line is by the clock of the process that swept. A clock that is far off must not hide that
+//! no sweeps run (a line dated tomorrow would be the latest all day). It also must not remove the lines of
+//! others (to a clock that is behind, every other line is dated tomorrow). So lines stand in the order in
+//! which they were written, whatever their times say, and are dropped in that order; readers skip lines that
+//! are far ahead.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString as _};
@@ -17,27 +19,27 @@ use crate::schema::{self, Row, SWEEPS, SWEEPS_KEY};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// Sweeps that are kept: an hour and more of the five-minute rule, in some 2 KB.
+/// Number of sweeps that are kept: more than an hour of the five-minute rule, in about 2 KB.
 const KEPT: usize = 20;
 
-/// What a sweep tells of itself.
+/// What a sweep reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepRecord {
-    /// When it ended.
+    /// When the sweep ended.
     pub at: Timestamp,
-    /// How long it took.
+    /// How long the sweep took.
     pub duration: Duration,
-    /// Rows that it read.
+    /// Number of rows that it read.
     pub rows: u64,
-    /// Leases that it gave back.
+    /// Number of leases that it gave back.
     pub restored: u64,
-    /// Of those, slots.
+    /// Number of those leases that held slots.
     pub slots: u64,
     /// Slots found lost or minted, in all buckets.
     pub drift: Amount,
-    /// Slots put right.
+    /// Slots corrected.
     pub corrected: Amount,
-    /// Requests that it sent.
+    /// Number of requests that it sent.
     pub requests: u64,
 }
 
@@ -48,8 +50,8 @@ pub struct SweepLog {
     as_read: String,
 }
 
-/// Interleaving that the condition stops: another sweep added its line meanwhile, and this write would take it away (s). A text
-/// that cannot be read is replaced.
+/// Interleaving that the condition stops: another sweep added its line meanwhile, and this write would remove
+/// that line (s). A text that cannot be read is replaced.
 static WRITE: Statement = Statement::fixed(
     "SET #s = :s",
     "attribute_not_exists(#s) OR NOT attribute_type(#s, :t) OR #s = :seen",
@@ -64,12 +66,13 @@ impl SweepLog {
         Self { records: text.lines().filter_map(|line| line.parse().ok()).collect(), as_read: text.to_string() }
     }
 
-    /// All of them, the last that was written first.
+    /// All sweeps, the last written first.
     pub fn records(&self) -> impl Iterator<Item = &SweepRecord> {
         self.records.iter()
     }
 
-    /// The sweeps until `now`, the latest first. A line that is ahead by more than two clocks can be apart is left out.
+    /// The sweeps until `now`, the latest first. A line that is further ahead than two clocks can be apart is
+    /// left out.
     pub fn until(&self, now: Timestamp) -> impl Iterator<Item = &SweepRecord> {
         let ahead = now.after(CLOCK_ERROR * 2);
         let mut records: Vec<&SweepRecord> = self.records.iter().filter(|record| record.at <= ahead).collect();
@@ -77,7 +80,7 @@ impl SweepLog {
         records.into_iter()
     }
 
-    /// The write that adds a sweep, and drops the one that was written first.
+    /// The write that adds a sweep, and drops the line that was written first.
     #[must_use]
     pub fn add(&self, record: SweepRecord) -> Update {
         let records = core::iter::once(&record).chain(&self.records);
@@ -94,7 +97,7 @@ impl SweepLog {
     }
 }
 
-/// The line: `name=value`, with spaces between.
+/// The line: `name=value` pairs, separated by spaces.
 impl fmt::Display for SweepRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, duration, rows, restored, slots, drift, corrected, requests } = self;
@@ -106,7 +109,7 @@ impl fmt::Display for SweepRecord {
     }
 }
 
-/// A line that is none.
+/// The error for a text that is not a line of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no line of a sweep")]
 pub struct SweepRecordError;
@@ -114,7 +117,8 @@ pub struct SweepRecordError;
 impl FromStr for SweepRecord {
     type Err = SweepRecordError;
 
-    /// What the line does not name is zero; what it names that is not known is passed over. Without a time it is no line.
+    /// A value that is missing in the line is zero; a name that is not known is ignored. A line without a
+    /// time is an error.
     fn from_str(line: &str) -> Result<Self, Self::Err> {
         let value = |name: &str| {
             line.split(' ').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).ok_or(SweepRecordError)
@@ -147,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The log after sweeps that ended at these times, by the clocks of those who swept.
+    /// The log after sweeps that ended at these times, each by the clock of its process.
     fn log(ended: impl IntoIterator<Item = u32>) -> SweepLog {
         let mut log = SweepLog::default();
         for secs in ended {
@@ -182,7 +186,7 @@ mod tests {
         );
     }
 
-    /// The line goes when twenty others have been written, not when its time has come.
+    /// A line is dropped when twenty others have been written after it, not when its time has passed.
     #[test]
     fn lines_leave_in_the_order_in_which_they_came() {
         let sweeps = (1..20).map(|n| n * 300);

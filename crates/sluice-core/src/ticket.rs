@@ -1,11 +1,18 @@
-//! Tickets: a booked start that travels, as text.
+//! Tickets: a booked start that travels as text.
 //!
-//! `1.{id}.{start}.{span}.{dimension}...`, as in `1.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`: the version, the id of the
-//! row, the start in microseconds since the epoch and the time after it in which the ticket may be redeemed at the latest, both to
-//! base 36, and the dimensions, the one with the latest start first. Letters, digits, `-` and `_` stand for themselves, any other
-//! byte of a name is `~` and two digits to base 16: nothing in it has to be escaped in a URL or a queue's attribute.
+//! `1.{id}.{start}.{span}.{dimension}...`, as in `1.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`. The
+//! parts are:
 //!
-//! The text says when it is not worth to ask; what may be used, and when, is in the row ([`TicketRow`]) alone.
+//! - the version,
+//! - the id of the row,
+//! - the start in microseconds since the epoch, in base 36,
+//! - the time after the start in which the ticket may be redeemed at the latest, in microseconds, in base 36,
+//! - the dimensions, the one with the latest start first.
+//!
+//! Letters, digits, `-` and `_` stand for themselves. Any other byte of a name is `~` and two digits in base
+//! 16. So nothing in the text has to be escaped in a URL or in an attribute of a queue.
+//!
+//! The text says when asking is not worthwhile. Only the row ([`TicketRow`]) says what may be used, and when.
 
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};
@@ -22,14 +29,14 @@ pub(crate) mod row;
 #[cfg(doc)]
 use row::TicketRow;
 
-/// Most dimensions of a ticket, as of a request.
+/// Most dimensions of a ticket, the same as of a request.
 const MOST_DIMENSIONS: usize = 50;
 
 const VERSION: &str = "1";
 /// Longest id, in bytes.
 const LONGEST_ID: usize = 64;
 
-/// What makes the key of a ticket unique: the last segment of `ticket#{id}`.
+/// The id of a ticket, which makes its key unique: the last segment of `ticket#{id}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TicketId(String);
 
@@ -48,9 +55,10 @@ impl TicketId {
     }
 }
 
-/// A booked start, to be carried in a message and redeemed when it is reached, by any process.
+/// A booked start that is carried in a message and, when the start is reached, redeemed by any process.
 ///
-/// Its text is short, made of letters, digits, `.`, `-`, `_` and `~`, and reads back as the same ticket.
+/// Its text is short, consists of letters, digits, `.`, `-`, `_` and `~`, and parses back into the same
+/// ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     id: TicketId,
@@ -59,37 +67,37 @@ pub struct Ticket {
     dimensions: Vec<Dimension>,
 }
 
-/// Why a text is no ticket.
+/// Why a text is not a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed ticket {text:?}: {reason}")]
 pub struct TicketError {
     /// The text as it was given.
     pub text: String,
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub reason: &'static str,
 }
 
 impl Ticket {
-    /// When it may be redeemed, and the call be made.
+    /// When the ticket may be redeemed and the call may be made.
     #[must_use]
     pub const fn start_at(&self) -> Timestamp {
         self.start
     }
 
-    /// When it may be redeemed at the latest: what it holds would run over the brim of its bucket by then. Tokens that others
-    /// give back may bring that forward.
+    /// When the ticket may be redeemed at the latest: by then, what it holds would run over the brim of its
+    /// bucket. Tokens that others give back may make this earlier.
     #[must_use]
     pub const fn use_by(&self) -> Timestamp {
         self.use_by
     }
 
-    /// The dimensions that it holds tokens of, the one with the latest start first.
+    /// The dimensions whose tokens the ticket holds, the one with the latest start first.
     #[must_use]
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
     }
 
-    /// The partition key of its row.
+    /// The partition key of the ticket's row.
     #[must_use]
     pub fn key(&self) -> String {
         self.id.key()
@@ -155,7 +163,7 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     Ok(())
 }
 
-/// One text for one name: what needs no escape has none.
+/// Reads a name. One name has one text: a byte that needs no escape has none.
 fn read_name(text: &str) -> Result<Dimension, &'static str> {
     const ESCAPE: &str =
         "a name in it has something other than letters, digits, -, _, and ~ with two digits to base 16";
@@ -180,10 +188,10 @@ fn read_name(text: &str) -> Result<Dimension, &'static str> {
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-/// Digits of the largest instant, to base 36.
+/// Digits of the largest instant in base 36.
 const MOST_DIGITS: usize = 13;
 
-/// A number that is not below zero, to base 36.
+/// A number in base 36, not below zero.
 struct Base36(i64);
 
 impl fmt::Display for Base36 {
@@ -202,7 +210,7 @@ impl fmt::Display for Base36 {
     }
 }
 
-/// One text for one number: no leading zeros.
+/// Reads a number. One number has one text: no leading zeros.
 fn parse_base36(text: &str) -> Option<i64> {
     if text.is_empty() || text.len() > MOST_DIGITS || (text.len() > 1 && text.starts_with('0')) {
         return None;

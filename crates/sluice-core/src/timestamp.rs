@@ -6,15 +6,15 @@ use core::time::Duration;
 
 use crate::decimal::{self, DecimalError};
 
-/// A point in time: microseconds since the Unix epoch. On the wire, decimal seconds.
+/// A point in time: microseconds since the Unix epoch. In the table, decimal seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// The largest error of a clock that is reckoned with, in either direction.
+/// The largest clock error that Sluice allows for, in either direction.
 pub const CLOCK_ERROR: Duration = Duration::from_secs(2);
 
-/// What is left of a clock's error once it is corrected by DynamoDB's: the `Date` of a reply is in whole seconds, and the turns of some
-/// twenty replies bracket the offset to well under 100 ms.
+/// The error that remains after a clock is corrected by DynamoDB's: the `Date` of a reply is in whole
+/// seconds, and about twenty replies at different parts of a second bracket the offset to well under 100 ms.
 pub const CORRECTED_CLOCK_ERROR: Duration = Duration::from_millis(100);
 
 const MICROS_PER_SEC: i64 = 1_000_000;
@@ -39,38 +39,38 @@ impl Timestamp {
         self.0
     }
 
-    /// Microseconds from `earlier` to here; negative where it is later.
+    /// Microseconds from `earlier` to this instant; negative if `earlier` is later.
     #[must_use]
     pub const fn micros_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The time from `earlier` to here; zero where it is later.
+    /// The time from `earlier` to this instant; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.micros_since(earlier)).unwrap_or(0))
     }
 
-    /// `span` later, held at the end of the range.
+    /// The instant `span` later, saturating.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(whole_micros(span)))
     }
 
-    /// `span` earlier, held at the end of the range.
+    /// The instant `span` earlier, saturating.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(whole_micros(span)))
     }
 
-    /// The next whole second, or this one where it is whole: what a `ttl` attribute can hold.
+    /// This instant rounded up to a whole second: what a `ttl` attribute can hold.
     #[must_use]
     pub const fn ceil_to_second(self) -> Self {
         let into = self.0.rem_euclid(MICROS_PER_SEC);
         if into == 0 { self } else { Self(self.0.saturating_add(MICROS_PER_SEC - into)) }
     }
 
-    /// Parses decimal seconds, rounding down; also says whether no digit was lost.
+    /// Parses decimal seconds, rounding down. The flag is true if no digit was lost.
     pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
         decimal::parse(text, 6).map(|scaled| (Self(scaled.value), scaled.exact))
     }

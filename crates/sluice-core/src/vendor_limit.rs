@@ -1,4 +1,4 @@
-//! What a vendor says that it allows.
+//! A limit that a vendor reported.
 
 use core::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::timestamp::Timestamp;
 pub struct VendorLimit {
     /// Requests or tokens in each window; calls at once, for concurrency.
     pub limit: Amount,
-    /// The window, in whole seconds; nothing, for concurrency.
+    /// The window, in whole seconds; zero for concurrency.
     pub window: Duration,
-    /// When it was reported.
+    /// When the vendor reported it.
     pub at: Timestamp,
 }

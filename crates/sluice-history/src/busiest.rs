@@ -1,19 +1,21 @@
 //! Rate buckets: no window grants more than it may.
 //!
-//! With F(t) what has flowed in until t and e the error of clocks, a window from a to b allows `F(b + e) - F(a - e)` and the
-//! largest capacity in between. The windows worth a look begin where the start of some grant may lie at the earliest, and end
-//! at the start of one that they hold. They are looked at in the order of their ends.
+//! Let F(t) be what has flowed in until t, and e the error of clocks. A window from a to b allows
+//! `F(b + e) - F(a - e)` plus the largest capacity in between. It is enough to check windows that begin at
+//! the earliest possible start of some grant and end at the start of a grant inside the window. They are
+//! checked in the order of their ends.
 
 use crate::edges::Edges;
 use crate::log::{Entry, Errors};
 use crate::timeline::{Timeline, UNITS};
 use crate::verdict::Window;
 
-/// The window that comes nearest to what is allowed, and of each run of windows that offend the worst.
+/// Returns the window that comes nearest to what is allowed, and the worst of each run of windows that exceed
+/// it.
 pub(crate) fn check(grants: &[Entry], timeline: &Timeline, errors: Errors) -> (Option<Window>, Vec<Window>) {
     let used = || (0..grants.len()).filter(|n| !grants[*n].unused);
     let (mut by_start, mut by_left): (Vec<usize>, Vec<usize>) = (used().collect(), used().collect());
-    // Both are nearly sorted, which the standard library's sort makes use of.
+    // Both are nearly sorted, which makes the standard library's sort fast.
     by_start.sort_by_key(|n| grants[*n].start_at);
     by_left.sort_by_key(|n| (grants[*n].judged_from, grants[*n].start_at));
     let mut position = vec![0; grants.len()];

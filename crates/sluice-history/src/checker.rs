@@ -10,10 +10,10 @@ use crate::timeline::Timeline;
 use crate::verdict::{BucketFigures, Verdict, Violation};
 use crate::{busiest, live, order};
 
-/// Decides the promises over the events it is fed.
+/// Decides whether the promises were kept, from the events that it is fed.
 ///
-/// Events may come in any order, but a release comes after its grant. Memory and time grow with the number of events: a few
-/// words each, sorts of what is nearly sorted already, and one pass for each promise.
+/// Events may come in any order, but a release comes after its grant. Memory and time grow with the number of
+/// events: a few words for each event, sorts of nearly sorted data, and one pass for each promise.
 #[derive(Debug, Default)]
 pub struct Checker {
     errors: Errors,
@@ -29,13 +29,13 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Knows nothing yet, and takes clocks to be exact until a header says otherwise.
+    /// Returns a checker without events. It assumes that clocks are exact until a header says otherwise.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Grants clocks an error of `micros` at least, whatever the headers say: for files of several machines.
+    /// Assumes a clock error of at least `micros`, whatever the headers say: for files of several machines.
     #[must_use]
     pub fn with_error(mut self, micros: i64) -> Self {
         self.errors = Errors { clock: micros.max(0), stamp: micros.max(0) };
@@ -57,13 +57,13 @@ impl Checker {
         }
     }
 
-    /// Lines are counted anew, as those of `file`.
+    /// Restarts the count of lines, for `file`.
     pub(crate) fn begin_file(&mut self, file: &str) {
         self.line = 0;
         self.file = Some(file.into());
     }
 
-    /// Counts a line that is no event.
+    /// Counts a line that is not an event.
     pub(crate) const fn skip_line(&mut self) {
         self.line += 1;
     }
@@ -253,7 +253,7 @@ impl Checker {
         let process = self.process(refused.process.clone());
         let (at, starts) = match refused.dimensions.len() {
             1 => (refused.at_micros, Starts::One),
-            // What it took of the one it may have left when it met the other.
+            // The caller may have left what it took from one bucket when it reached the other bucket.
             _ => (refused.asked_at_micros, Starts::Any),
         };
         for dimension in &refused.dimensions {
@@ -280,7 +280,7 @@ impl Checker {
         &mut self.buckets[bucket].grants[at]
     }
 
-    /// The part in `bucket` among those of one id, of which `last` was told last.
+    /// The part in `bucket` among the parts of one id; `last` is the part that was recorded last.
     fn part(&self, last: Option<Place>, bucket: usize) -> Option<Place> {
         let mut next = last;
         while let Some((of, at)) = next {

@@ -1,4 +1,4 @@
-//! The beginnings of windows, of which only those are kept that may still become the worst.
+//! The beginnings of windows. Only beginnings that may still become the worst are kept.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,23 @@ use crate::timeline::Timeline;
 
 /// The beginnings, in the order of time.
 ///
-/// With F(t) what has flowed in until t, e the error of clocks, f(a) what was granted within the time since a, and C(a) the
-/// largest capacity since then, a beginning at a is worth `f(a) + F(a - e) - C(a)`. A grant adds its cost to every beginning
-/// at or before its own; a rise of the capacity takes from all, and more from the later ones. So a beginning that is worth no
-/// more than an earlier one never will be, and is dropped. What is left rises from each to the next, and is kept as the steps
-/// in between: a grant then shortens one step, or removes it.
+/// Let F(t) be what has flowed in until t, e the error of clocks, f(a) what was granted since a, and C(a) the
+/// largest capacity since a. A beginning at a is worth `f(a) + F(a - e) - C(a)`. A grant adds its cost to
+/// every beginning at or before its own. A rise of the capacity lowers the worth of all beginnings, and that
+/// of later ones more. So a beginning that is worth no more than an earlier one will never be worth more, and
+/// is dropped. The worth of the remaining beginnings rises from each to the next. It is stored as the steps
+/// in between: a grant then shortens the steps that follow its beginning, or removes them.
 pub(crate) struct Edges<'a> {
     lefts: &'a [i64],
     timeline: &'a Timeline,
     error: i64,
-    /// By position in `lefts`: how much more it is worth than the one before.
+    /// By position in `lefts`: how much more this beginning is worth than the one before.
     steps: BTreeMap<usize, i128>,
-    /// The steps again, as a tree of partial sums.
+    /// The same steps, as a tree of partial sums.
     sums: Vec<i128>,
-    /// What the last one is worth, which is the most.
+    /// The worth of the last beginning, which is the largest.
     most: i128,
-    /// From which position on which capacity is the largest until now; falling.
+    /// The position from which each capacity is the largest until now; the capacities fall.
     capacities: Vec<(usize, i128)>,
     begun: usize,
     stretches_begun: usize,
@@ -63,7 +64,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Adds `cost` to the worth of all beginnings until `position`.
+    /// Adds `cost` to the worth of all beginnings up to `position`.
     pub(crate) fn credit(&mut self, position: usize, cost: i128) {
         let mut left = cost;
         while let Some((next, step)) = self.steps.range(position + 1..).next().map(|(next, step)| (*next, *step)) {
@@ -77,7 +78,7 @@ impl<'a> Edges<'a> {
         self.most += left;
     }
 
-    /// The one that is worth most, until `position`.
+    /// The beginning that is worth the most, of those up to `position`.
     pub(crate) fn worst_until(&self, position: usize) -> Edge {
         let last = self.steps.last_key_value().map_or(0, |(last, _)| *last);
         let (position, worth) = if last <= position {
@@ -103,7 +104,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// From now on the capacity is `capacity`.
+    /// Sets the capacity from now on.
     fn enter(&mut self, capacity: i128) {
         let kept = self.capacities.partition_point(|(_, larger)| *larger >= capacity);
         let passed = self.capacities.split_off(kept);
@@ -118,7 +119,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Takes `by` from the worth of all beginnings from `position` on.
+    /// Subtracts `by` from the worth of all beginnings from `position` on.
     fn lower(&mut self, position: usize, by: i128) {
         self.most -= by;
         if position > 0 {
@@ -126,7 +127,7 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Makes the step at `position` this high; removes it at zero.
+    /// Sets the height of the step at `position`; removes the step at zero.
     fn set(&mut self, position: usize, step: i128) {
         let before = if step == 0 { self.steps.remove(&position) } else { self.steps.insert(position, step) };
         let more = step - before.unwrap_or(0);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the format that is written and read.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// One line. Times are microseconds since the Unix epoch, amounts millionths of a token (or of a slot).
+/// One line. Times are in microseconds since the Unix epoch, amounts in millionths of a token (or of a slot).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -17,7 +17,7 @@ pub enum Event {
     Granted(Granted),
     /// A caller gave something back, or never will.
     Released(Released),
-    /// What a call really used.
+    /// What a call actually used.
     Settled(Settled),
     /// Tokens went back into a bucket.
     Returned(Returned),
@@ -25,21 +25,22 @@ pub enum Event {
     Refused(Refused),
 }
 
-/// What a whole file rests on.
+/// The assumptions of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Header {
     /// [`FORMAT_VERSION`].
     pub version: u32,
-    /// How far the clocks by which clients plan (`start_at_micros`, `ends_at_micros`) may be off.
+    /// The error of the clocks by which clients plan (`start_at_micros`, `ends_at_micros`).
     #[serde(default)]
     pub clock_error_micros: i64,
-    /// How far all other times may be off: zero where one clock wrote them all, as on one machine or in a simulation.
+    /// The error of all other times: zero if one clock wrote them all, as on one machine or in a simulation.
     #[serde(default)]
     pub stamp_error_micros: i64,
 }
 
 impl Header {
-    /// A history whose planning clocks err by at most `clock_error_micros`, and whose stamps are of one clock.
+    /// A history whose planning clocks err by at most `clock_error_micros`, and whose other times are all of
+    /// one clock.
     #[must_use]
     pub const fn new(clock_error_micros: i64) -> Self {
         Self { version: FORMAT_VERSION, clock_error_micros, stamp_error_micros: 0 }
@@ -59,33 +60,36 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it counts calls at once.
+    /// Whether the bucket counts calls at once.
     #[must_use]
     pub const fn is_concurrent(self) -> bool {
         matches!(self, Self::Concurrent)
     }
 }
 
-/// A bucket's limit. It is written once before the grants, and again at each change. The first one holds for all time before it.
+/// A bucket's limit. It is written once before the grants, and again at each change. The first limit also
+/// applies to all time before it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Limit {
     /// The bucket.
     pub dimension: String,
-    /// What it counts; never changes.
+    /// What the bucket counts; never changes.
     pub kind: Kind,
-    /// Its capacity, in millionths of a token.
+    /// The capacity, in millionths of a token.
     pub capacity_micros: i64,
-    /// What flows back, in 10^-12 tokens a second; zero for a concurrency bucket. See [`pico_per_sec`](crate::pico_per_sec).
+    /// The refill rate, in 10^-12 tokens a second; zero for a concurrency bucket. See
+    /// [`pico_per_sec`](crate::pico_per_sec).
     pub refill_pico_per_sec: i64,
-    /// The earliest moment at which it may be in force: when the change was sent.
+    /// The earliest moment at which the limit may be in force: when the change was sent.
     pub from_micros: i64,
-    /// The moment from which nothing older is in force: when the change was confirmed; `from_micros` where absent.
+    /// The moment from which no older limit is in force: when the change was confirmed. `from_micros` if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_micros: Option<i64>,
 }
 
 impl Limit {
-    /// A limit in force from one moment on.
+    /// A limit that is in force from one moment on.
     #[must_use]
     pub fn new(
         dimension: impl Into<String>,
@@ -97,7 +101,7 @@ impl Limit {
         Self { dimension: dimension.into(), kind, capacity_micros, refill_pico_per_sec, from_micros, by_micros: None }
     }
 
-    /// The same, where the change was confirmed at `by_micros`.
+    /// The same limit, with a change that was confirmed at `by_micros`.
     #[must_use]
     pub const fn by(mut self, by_micros: i64) -> Self {
         self.by_micros = Some(by_micros);
@@ -105,29 +109,31 @@ impl Limit {
     }
 }
 
-/// A grant's part in one bucket. A grant over several buckets is several lines of one id.
+/// The part of a grant in one bucket. A grant over several buckets is several lines with one id.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Granted {
-    /// Unlike that of every other grant.
+    /// The id, different from that of every other grant.
     pub id: String,
-    /// The process (the client) that asked. Processes share what their callers left, so that this tells who may take it over.
+    /// The process (the client) that asked. A start that a caller left may be taken over by another caller of
+    /// the same process.
     pub process: String,
     /// The bucket.
     pub dimension: String,
-    /// What was taken, in millionths.
+    /// The amount taken, in millionths.
     pub cost_micros: i64,
     /// When the caller asked.
     pub asked_at_micros: i64,
-    /// When the caller had the answer.
+    /// When the caller received the answer.
     pub granted_at_micros: i64,
-    /// When the call may be made, by the clock of the client: what the grant says.
+    /// When the call may be made, by the clock of the client, as the grant says.
     pub start_at_micros: i64,
-    /// Where the grant says less than that: the start by this bucket lies between this moment and `start_at_micros`. So it is for
-    /// grants of a transaction and for those over several buckets, which tell one start for all; when the caller asked is
-    /// then always right.
+    /// The earliest possible start by this bucket, if the grant does not state it exactly: the start lies
+    /// between this moment and `start_at_micros`. Grants of a transaction and grants over several buckets
+    /// state one start for all buckets. For these, the moment at which the caller asked is always correct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged_from_micros: Option<i64>,
-    /// When its lease ends, where it has one. A renewal is not told: it counts to its first end.
+    /// When the lease ends, if the grant has one. Renewals are not recorded: the lease counts until its first
+    /// end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at_micros: Option<i64>,
     /// Whether the caller was willing to wait, so that it may have booked a start (`slot`, not `acquire`).
@@ -136,7 +142,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// A grant of one bucket that was asked for, answered and may start at one moment.
+    /// A grant of one bucket that was asked for and answered at one moment, and may start at that moment.
     #[must_use]
     pub fn at(
         id: impl Into<String>,
@@ -160,7 +166,7 @@ impl Granted {
     }
 }
 
-/// The end of a grant's part in one bucket. Rate tokens stay spent, so that rate buckets need none but
+/// The end of a grant's part in one bucket. Rate tokens stay spent, so rate buckets need no such line except
 /// [`Ending::GivenBackUnused`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Released {
@@ -170,7 +176,7 @@ pub struct Released {
     pub dimension: String,
     /// When the release was *sent*, not when it was answered.
     pub at_micros: i64,
-    /// How it ended.
+    /// How the grant ended.
     pub how: Ending,
 }
 
@@ -178,7 +184,7 @@ pub struct Released {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The call was made, and a release was sent; also where its answer was an error.
+    /// The call was made, and a release was sent, also if the call's answer was an error.
     Released,
     /// The call was never made.
     GivenBackUnused,
@@ -188,53 +194,56 @@ pub enum Ending {
     Died,
 }
 
-/// What a call really used of a rate bucket, where that is less than its grant took. Said again, the last word counts.
+/// What a call actually used of a rate bucket, if that is less than its grant took. If there are several, the
+/// last one counts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Settled {
     /// The grant.
     pub id: String,
     /// The bucket.
     pub dimension: String,
-    /// When it was said.
+    /// When the use was reported.
     pub at_micros: i64,
-    /// What was used, in millionths. What is above the cost was not known when the call began, and counts as the cost.
+    /// The amount used, in millionths. What exceeds the cost was not known when the call began, and the cost
+    /// counts instead.
     pub used_micros: i64,
 }
 
-/// Tokens that went back into a rate bucket: of calls that used less, or were not made. They are for whoever books next, so that
-/// its start may be earlier than one that was booked before.
+/// Tokens that went back into a rate bucket, from calls that used less or were not made. They go to the next
+/// booking, so that its start may be earlier than one that was booked before.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Returned {
     /// The bucket.
     pub dimension: String,
-    /// What went back, in millionths.
+    /// The amount that went back, in millionths.
     pub amount_micros: i64,
-    /// When it was sent.
+    /// When the return was sent.
     pub from_micros: i64,
-    /// By when it was there; `from_micros` where absent.
+    /// When the return was applied at the latest; `from_micros` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_micros: Option<i64>,
 }
 
-/// An ask that ended without a grant. Needed where the caller was willing to wait: it may have booked a start and left it, for
-/// another caller of its process to take over.
+/// A request that ended without a grant. It is needed if the caller was willing to wait: the caller may have
+/// booked a start and left it, for another caller of its process to take over.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Refused {
     /// The process that asked.
     pub process: String,
-    /// All buckets of the ask.
+    /// All buckets of the request.
     pub dimensions: Vec<String>,
     /// When the caller asked.
     pub asked_at_micros: i64,
-    /// When it had its answer, gave up or was cut off.
+    /// When the caller received its answer, gave up or was cut off.
     pub at_micros: i64,
-    /// Whether it was willing to wait.
+    /// Whether the caller was willing to wait.
     #[serde(default)]
     pub booked: bool,
 }
 
 impl Event {
-    /// When it was known, as files are merged by: the answer of a grant, the sending of a release. `None` for the header.
+    /// The time by which files are merged: the answer of a grant, the sending of a release. `None` for the
+    /// header.
     #[must_use]
     pub const fn at_micros(&self) -> Option<i64> {
         match self {

@@ -1,16 +1,16 @@
-//! What makes a history unfit to be judged.
+//! Faults that make a history unfit to be judged.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something in the history that cannot have happened, or that was written wrongly.
+/// An entry of the history that cannot have happened, or that was written wrongly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// The file, where more than one was read.
+    /// The file, if more than one was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The line; for a history that was fed from memory, the number of the event. Both begin at 1.
+    /// The line, or the number of the event for a history that was fed from memory. Both begin at 1.
     pub line: u64,
     /// What is wrong.
     #[serde(flatten)]
@@ -22,7 +22,7 @@ pub struct Fault {
 #[serde(tag = "fault", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A release of what was not granted before it.
+    /// A release without an earlier grant.
     #[error("{id} is released in {dimension} and was not granted there")]
     ReleaseWithoutGrant {
         /// The grant.
@@ -30,7 +30,7 @@ pub enum FaultKind {
         /// The bucket.
         dimension: String,
     },
-    /// What was used of what was not granted before.
+    /// A use without an earlier grant.
     #[error("{id} is settled in {dimension} and was not granted there")]
     SettledWithoutGrant {
         /// The grant.
@@ -46,7 +46,7 @@ pub enum FaultKind {
         /// The bucket.
         dimension: String,
     },
-    /// A second grant of one id in one bucket.
+    /// A second grant with the same id in the same bucket.
     #[error("{id} is granted in {dimension} a second time")]
     GrantedTwice {
         /// The grant.
@@ -61,39 +61,39 @@ pub enum FaultKind {
         id: String,
         /// The field of the end.
         end: &'static str,
-        /// What it says.
+        /// The value of that field.
         end_micros: i64,
         /// The field of the beginning.
         begin: &'static str,
-        /// What it says.
+        /// The value of that field.
         begin_micros: i64,
     },
-    /// Grants of a bucket whose limit the history does not tell; only the first is named.
+    /// Grants of a bucket whose limit is missing in the history; only the first grant is named.
     #[error("{dimension} has grants and no limit")]
     UnknownDimension {
         /// The bucket.
         dimension: String,
     },
-    /// A bucket of one kind that is told as another.
+    /// A bucket of one kind that is recorded as another.
     #[error("{dimension} turns from a limit over time into one on calls at once, or back")]
     KindChange {
         /// The bucket.
         dimension: String,
     },
-    /// An amount that cannot be.
+    /// An impossible amount.
     #[error("{of}: {field} = {value} makes no sense")]
     Amount {
         /// The grant or the bucket.
         of: String,
         /// The field.
         field: &'static str,
-        /// What it says.
+        /// The value of that field.
         value: i64,
     },
-    /// A header in a version that this checker does not read.
+    /// A header with a version that this checker does not read.
     #[error("version {version} of the format is not known")]
     Version {
-        /// What it says.
+        /// The version in the header.
         version: u32,
     },
 }

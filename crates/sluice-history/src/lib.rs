@@ -1,8 +1,9 @@
-//! Histories: who was granted what, when, and gave it back, one JSON object a line; and a checker that decides from such a
-//! file alone whether the promises of `docs/semantics.md` were kept.
+//! Histories, and a checker for them. A history records who was granted what, when, and when it was given
+//! back, one JSON object a line. The checker decides from such a file alone whether the promises of
+//! `docs/semantics.md` were kept.
 //!
-//! It shares no code with the rest of Sluice, so that a slip in the bucket math cannot hide itself. What is decided, and in
-//! which form, stands in `docs/history.md`.
+//! This crate shares no code with the rest of Sluice, so that an error in the bucket arithmetic cannot hide
+//! itself. `docs/history.md` states what is decided, and in which form.
 //!
 //! ```
 //! use sluice_history::{Checker, Event, Granted, Kind, Limit, Violation};

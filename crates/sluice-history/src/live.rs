@@ -1,15 +1,16 @@
 //! Concurrency buckets: never more live grants than capacity.
 //!
-//! A grant surely lives from the moment its caller has the answer until it sends the release, or until others may take its
-//! lease for ended. What is counted is inside the true interval, so that a history of a correct limiter never offends.
+//! A grant certainly lives from the moment its caller has the answer until the caller sends the release, or
+//! until other processes may consider its lease ended. The counted interval lies inside the true one, so that
+//! the history of a correct limiter never shows a violation.
 
 use crate::log::{Entry, Errors, NEVER};
 use crate::timeline::Timeline;
 use crate::verdict::Window;
 
-/// The instant at which most was held, and each stretch of time in which that was too much.
+/// Returns the instant at which most was held, and each stretch of time in which too much was held.
 ///
-/// After a change to less, those that hold may hold on: it is a new grant that must find room.
+/// After a change to a smaller limit, holders may continue to hold: only a new grant must find room.
 pub(crate) fn check(grants: &[Entry], timeline: &Timeline, errors: Errors) -> (Option<Window>, Vec<Window>) {
     let life = |grant: &Entry| (grant.granted_at.saturating_add(errors.stamp), end(grant, errors));
     let lives = |n: &usize| life(&grants[*n]).0 < life(&grants[*n]).1;
@@ -43,10 +44,10 @@ pub(crate) fn check(grants: &[Entry], timeline: &Timeline, errors: Errors) -> (O
     (peak, exceeded.finish())
 }
 
-/// Until when it surely lives.
+/// The time until which the grant certainly lives.
 fn end(grant: &Entry, errors: Errors) -> i64 {
     let released = if grant.released_at == NEVER { NEVER } else { grant.released_at.saturating_sub(errors.stamp) };
-    // Who takes the lease for ended reads a clock too.
+    // The process that considers the lease ended reads a clock too.
     let ended = if grant.ends_at == NEVER { NEVER } else { grant.ends_at.saturating_sub(errors.clock + errors.both()) };
     released.min(ended)
 }
@@ -57,7 +58,7 @@ fn instant(grant: &Entry, granted: i128, allowed: i128) -> Window {
     Window { from_micros, to_micros, granted, allowed, first_id: id.clone(), last_id: id }
 }
 
-/// Stretches of time in which too much is held.
+/// The stretches of time in which too much is held.
 #[derive(Default)]
 struct Exceeded {
     open: Option<Window>,

@@ -1,4 +1,4 @@
-//! What is kept of a bucket's events.
+//! What the checker keeps of a bucket's events.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use crate::event::Kind;
 /// A time that never comes.
 pub(crate) const NEVER: i64 = i64::MAX;
 
-/// How far the times of a history may be off, in microseconds.
+/// The errors of the times of a history, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Errors {
-    /// Starts and ends of leases, which clients plan.
+    /// The error of starts and ends of leases, which clients plan.
     pub(crate) clock: i64,
-    /// All other times.
+    /// The error of all other times.
     pub(crate) stamp: i64,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct BucketLog {
     pub(crate) grants: Vec<Entry>,
     pub(crate) left: Vec<Left>,
     pub(crate) returns: Vec<Return>,
-    /// Of the first grant.
+    /// The line of the first grant.
     pub(crate) first_line: u64,
     pub(crate) first_file: Option<Arc<str>>,
 }
 
-/// A limit as the log keeps it.
+/// A limit as the log stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitEntry {
     pub(crate) kind: Kind,
@@ -45,34 +45,34 @@ pub(crate) struct LimitEntry {
     pub(crate) by: i64,
 }
 
-/// Where a grant's part is kept: bucket and number.
+/// The place of a grant's part: bucket and number.
 pub(crate) type Place = (usize, usize);
 
-/// A grant's part in the bucket.
+/// The part of a grant in the bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) id: Arc<str>,
     pub(crate) process: u32,
     pub(crate) cost: i64,
-    /// What of the cost was used.
+    /// The part of the cost that was used.
     pub(crate) used: i64,
     pub(crate) asked_at: i64,
     pub(crate) granted_at: i64,
     pub(crate) judged_from: i64,
     pub(crate) start_at: i64,
     pub(crate) ends_at: i64,
-    /// When its release was sent; [`NEVER`] where none was.
+    /// When the release was sent; [`NEVER`] if none was.
     pub(crate) released_at: i64,
     pub(crate) unused: bool,
     pub(crate) died: bool,
     pub(crate) booked: bool,
-    /// Whether its id has parts in other buckets.
+    /// Whether the id has parts in other buckets.
     pub(crate) several: bool,
-    /// The part of the same id that was told before.
+    /// The previously recorded part of the same id.
     pub(crate) before: Option<Place>,
 }
 
-/// Tokens that went back, sent at `from` and there by `by`.
+/// Tokens that were returned: sent at `from`, and applied by `by`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Return {
     pub(crate) amount: i64,
@@ -80,12 +80,12 @@ pub(crate) struct Return {
     pub(crate) by: i64,
 }
 
-/// A process whose callers may have left a booked start to others of it.
+/// A process whose callers may have left a booked start to other callers of the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     pub(crate) process: u32,
     pub(crate) at: i64,
-    /// One start for an ask of one bucket; of those over several, it is not told how many.
+    /// One start for a request of one bucket; for requests over several buckets, the number is unknown.
     pub(crate) starts: Starts,
 }
 

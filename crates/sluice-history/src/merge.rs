@@ -1,4 +1,4 @@
-//! Joining what several processes wrote.
+//! Joins the histories of several processes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,12 +7,12 @@ use std::io::{self, BufRead, Write};
 use crate::event::Event;
 use crate::write::Writer;
 
-/// Appends the events of `parts` to `out` in the order of time, and says how many there were. It keeps one event of each part
-/// in memory. Within a part the order stays as it is, so that a release comes after its grant. The headers of the parts are left
-/// out: `out` has its own.
+/// Appends the events of `parts` to `out` in the order of time, and returns their number. It keeps one event
+/// of each part in memory. The order within a part does not change, so that a release comes after its grant.
+/// The headers of the parts are left out: `out` has its own.
 ///
 /// # Errors
-/// Those of reading and writing, and a line that is no event.
+/// Errors of reading and writing, and a line that is not an event.
 pub fn merge<R: BufRead, W: Write>(parts: Vec<R>, out: &mut Writer<W>) -> io::Result<u64> {
     let mut parts: Vec<_> = parts.into_iter().map(R::lines).collect();
     let mut heads = BinaryHeap::new();
@@ -32,7 +32,7 @@ pub fn merge<R: BufRead, W: Write>(parts: Vec<R>, out: &mut Writer<W>) -> io::Re
     Ok(events)
 }
 
-/// The next event that is no header.
+/// The next event that is not a header.
 fn next(lines: &mut io::Lines<impl BufRead>) -> io::Result<Option<Event>> {
     for line in lines {
         let event: Event = serde_json::from_str(&line?)?;

@@ -1,10 +1,11 @@
-//! Bookings: who asks later does not start earlier.
+//! Bookings: a caller that asks later does not start earlier.
 //!
-//! A booking is one write that lowers the bucket's line, and its start is where the line stands at zero after it. A later write
-//! lowers the line further, so that its start is later. For two grants A and B of one bucket, B asked for after A was
-//! answered, that means: B does not start before A by more than the clocks of both may err, and by what went back meanwhile: tokens
-//! that are given back are for whoever books next, and bring its start forward by their amount over the rate. What else may
-//! move the line back up or let a start change hands is left out: see each condition below.
+//! A booking is one write that lowers the bucket's line; its start is the time at which the line stands at
+//! zero after the write. A later write lowers the line further, so its start is later. Take two grants A and
+//! B of one bucket, where B was asked for after A was answered. B may start before A only by the errors of
+//! both clocks and the time explained by tokens returned meanwhile. Returned tokens go to the next booking,
+//! and bring its start forward by their amount divided by the rate. The check leaves out everything else that
+//! may move the line back up or let a start change hands: see each condition below.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use crate::log::{BucketLog, Entry, Errors, Left, Return, Starts};
 use crate::timeline::changes;
 use crate::verdict::Violation;
 
-/// A later grant, and the earlier one that it passed.
+/// A later grant, and the earlier grant that it passed.
 type Passed<'a> = (&'a Entry, &'a Entry);
 
 pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Violation> {
@@ -21,10 +22,12 @@ pub(crate) fn check(dimension: &str, log: &BucketLog, errors: Errors) -> Vec<Vio
     passed.into_iter().map(|(later, first)| violation(dimension, first, later)).collect()
 }
 
-/// For each later grant the one that booked the latest start before it was asked for, if it passed that one.
+/// Finds, for each later grant, the grant with the latest start booked before the later one was asked for, if
+/// it was passed.
 fn candidates<'a>(log: &'a BucketLog, errors: Errors) -> Vec<Passed<'a>> {
     let epochs = Epochs::new(log, errors);
-    // One start is told for all parts of a grant: that of a grant over several buckets may be another bucket's.
+    // A grant states one start for all its parts: for a grant over several buckets, that may be the start of
+    // another bucket.
     let is_own = |grant: &&Entry| !grant.several;
     let used = || log.grants.iter().filter(|grant| !grant.unused);
     let mut firsts: Vec<&Entry> = used().filter(is_own).collect();
@@ -39,18 +42,18 @@ fn candidates<'a>(log: &'a BucketLog, errors: Errors) -> Vec<Passed<'a>> {
         let answered = |first: &&Entry| first.granted_at.saturating_add(2 * errors.stamp) < later.asked_at;
         while let Some(first) = firsts.next_if(answered) {
             let Some(epoch) = epochs.of(first) else { continue };
-            // The one that returns since explain the least of.
+            // Keep the first grant of whose passing the returns since it was asked for explain the least.
             let start = first.start_at.saturating_add(returns.forward(epoch, returns.by(first.asked_at)));
             if latest.is_none_or(|(of, known, _)| of < epoch || known < start) {
                 latest = Some((epoch, start, first));
             }
         }
         let Some((epoch, start, first)) = latest else { continue };
-        // What went back since the first was asked for may have gone to the later one.
+        // Tokens returned since the first grant was asked for may have gone to the later one.
         let forward = returns.forward(epoch, returns.from(later.granted_at));
         let overtakes = start > later.start_at.saturating_add(forward).saturating_add(2 * errors.clock);
-        // What was given back after its start lifts the line for a caller whose write was under way; by then every start in
-        // the bucket is past.
+        // Tokens returned after the first grant's start lift the line for a caller whose write was under way.
+        // By then, every start in the bucket is past.
         let is_ahead = first.start_at > later.granted_at.saturating_add(errors.both());
         if overtakes && is_ahead && epochs.of(later) == Some(epoch) {
             passed.push((later, first));
@@ -59,12 +62,13 @@ fn candidates<'a>(log: &'a BucketLog, errors: Errors) -> Vec<Passed<'a>> {
     passed
 }
 
-/// What went back into the bucket, by time.
+/// The tokens returned to the bucket, by time.
 struct Returns {
-    /// When each was sent, with the sum until then; and the same when it was there.
+    /// When each return was sent, with the sum until then. `there` has the same for when each return was
+    /// applied.
     sent: Vec<(i64, i64)>,
     there: Vec<(i64, i64)>,
-    /// By epoch, in 10^-12 tokens a second.
+    /// The refill rate of each epoch, in 10^-12 tokens a second.
     rates: Vec<i64>,
     slack: i64,
 }
@@ -85,19 +89,19 @@ impl Returns {
         Self { sent: sums(|one| one.from), there: sums(|one| one.by), rates, slack: 2 * errors.stamp }
     }
 
-    /// What may have been sent by `at`.
+    /// The sum of the returns that may have been sent by `at`.
     fn from(&self, at: i64) -> i64 {
         let until = self.sent.partition_point(|(from, _)| *from <= at.saturating_add(self.slack));
         self.sent[..until].last().map_or(0, |(_, sum)| *sum)
     }
 
-    /// What was there before `at` by all means.
+    /// The sum of the returns that were certainly applied before `at`.
     fn by(&self, at: i64) -> i64 {
         let until = self.there.partition_point(|(by, _)| *by < at.saturating_sub(self.slack));
         self.there[..until].last().map_or(0, |(_, sum)| *sum)
     }
 
-    /// The time by which so much brings starts forward, in microseconds, rounded up.
+    /// The time by which `amount` brings starts forward, in microseconds, rounded up.
     fn forward(&self, epoch: usize, amount: i64) -> i64 {
         let rate = i128::from(self.rates.get(epoch).copied().unwrap_or(0)).max(1);
         let micros = (i128::from(amount) * 1_000_000_000_000 + rate - 1) / rate;
@@ -105,7 +109,8 @@ impl Returns {
     }
 }
 
-/// Leaves those that no start explains that a caller of the same process left before: the next caller takes it over.
+/// Keeps only those that no abandoned start explains: a caller of the same process may have left a start,
+/// which the next caller of the process takes over.
 fn unexplained(passed: &mut Vec<Passed<'_>>, log: &BucketLog, errors: Errors) {
     let left = by_process(log);
     let mut taken: HashMap<u32, usize> = HashMap::new();
@@ -123,17 +128,18 @@ fn unexplained(passed: &mut Vec<Passed<'_>>, log: &BucketLog, errors: Errors) {
             *taken += 1;
             return false;
         }
-        // Whoever was passed by many is named once.
+        // A grant that was passed by many is named once.
         named.insert(&first.id, ()).is_none()
     });
 }
 
-/// What each process left, in the order of time.
+/// The starts that each process left, in the order of time.
 fn by_process(log: &BucketLog) -> HashMap<u32, Vec<Left>> {
     let of_grant = |grant: &Entry| {
         let Entry { process, booked, unused, several, .. } = *grant;
         match (booked, several, unused) {
-            // It may have given a part back and booked it again, to start with the others.
+            // The caller may have given a part back and booked it again, to start together with the other
+            // parts.
             (true, true, _) => Some(Left { process, at: grant.asked_at, starts: Starts::Any }),
             (true, false, true) => Some(Left { process, at: grant.released_at, starts: Starts::One }),
             _ => None,
@@ -149,7 +155,7 @@ fn by_process(log: &BucketLog) -> HashMap<u32, Vec<Left>> {
 
 /// The times between changes of the limit: a change may bring starts forward.
 struct Epochs {
-    /// From when until when each change was under way.
+    /// The interval in which each change was under way.
     changes: Vec<(i64, i64)>,
 }
 
@@ -161,7 +167,7 @@ impl Epochs {
         Self { changes: changes(&log.limits).iter().skip(1).map(under_way).collect() }
     }
 
-    /// The one in which `grant` was asked for and answered; `None` where a change was under way meanwhile.
+    /// The epoch in which `grant` was asked for and answered; `None` if a change was under way meanwhile.
     fn of(&self, grant: &Entry) -> Option<usize> {
         let ended = self.changes.partition_point(|(_, by)| *by < grant.asked_at);
         let begun = self.changes.partition_point(|(from, _)| *from <= grant.granted_at);

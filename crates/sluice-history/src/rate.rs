@@ -1,6 +1,6 @@
-//! Rates as rows write them, read without the bucket math.
+//! Parses refill rates as rows contain them, without the bucket arithmetic.
 
-/// Why a text is no rate.
+/// Why a text is not a refill rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no refill rate: it takes a decimal of at most 12 decimals, as in 1.666666666666")]
 pub struct RateError(String);
@@ -10,8 +10,8 @@ const DECIMALS: usize = 12;
 /// Reads tokens a second, written as a decimal, as an integer of 10^-12 tokens a second.
 ///
 /// # Errors
-/// [`RateError`] for a sign, an exponent, more than 12 decimals that are not zero, and what an `i64` cannot hold: a bound that
-/// was rounded would not be the bound.
+/// [`RateError`] for a sign, an exponent, more than 12 decimals that are not zero, and what an `i64` cannot
+/// hold: a rounded bound would not be the bound.
 pub fn pico_per_sec(text: &str) -> Result<i64, RateError> {
     let error = || RateError(text.to_owned());
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));

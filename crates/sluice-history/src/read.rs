@@ -1,4 +1,4 @@
-//! Reading histories.
+//! Reads histories.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -8,26 +8,26 @@ use crate::checker::Checker;
 use crate::event::Event;
 use crate::verdict::Verdict;
 
-/// Why a file is no history.
+/// Why a file is not a history.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("{file} cannot be read: {source}")]
     Io {
         /// The file, or "the history".
         file: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A line is no event.
+    /// A line is not an event.
     #[error("{file}, line {line}: {source}")]
     Line {
         /// The file, or "the history".
         file: String,
         /// The line; the first is 1.
         line: u64,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         source: serde_json::Error,
     },
     /// The first line is not `{"event":"history",..}`.
@@ -50,7 +50,8 @@ pub fn check(history: impl BufRead) -> Result<Verdict, ReadError> {
     Ok(checker.finish())
 }
 
-/// Reads several files as one history, and decides it. `error_micros` is granted to all clocks, where the headers grant less.
+/// Reads several files as one history, and decides it. All clocks are assumed to err by at least
+/// `error_micros`.
 ///
 /// # Errors
 /// As [`check`].

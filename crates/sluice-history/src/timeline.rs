@@ -1,23 +1,24 @@
-//! What a bucket allows at each moment, from limits that change.
+//! What a bucket allows at each moment, given limits that change.
 //!
-//! A limit may be in force from when its change was sent until its successor was confirmed, give or take the error of clocks.
-//! Starts that were booked under it keep their pace after that: it reigns until the last of them. Where reigns overlap, the
-//! larger rate and the larger capacity count.
+//! A limit may be in force from the time its change was sent until its successor was confirmed, give or take
+//! the error of clocks. Starts that were booked under a limit keep their pace after that: its reign lasts
+//! until the last of them. If reigns overlap, the larger rate and the larger capacity count.
 
 use crate::log::{Entry, Errors, LimitEntry};
 
-/// A cost of one millionth in the unit of sums: 10^-18 tokens, which is what one microsecond adds at 10^-12 tokens a second.
+/// One millionth of a token in the unit of sums, 10^-18 tokens. One microsecond at 10^-12 tokens a second
+/// adds one unit.
 pub(crate) const UNITS: i128 = 1_000_000_000_000;
 
 /// The rate and capacity over time, in stretches.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// As they were told, without what was told twice.
+    /// The limits as recorded, without repetitions.
     limits: Vec<LimitEntry>,
     stretches: Vec<Stretch>,
 }
 
-/// A time in which the same holds.
+/// A time in which rate and capacity do not change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     pub(crate) from: i64,
@@ -41,13 +42,13 @@ impl Timeline {
         stretch.flowed + stretch.rate * (i128::from(at) - i128::from(stretch.from))
     }
 
-    /// In the order of time. The first holds for all time before it too.
+    /// The stretches in the order of time. The first also applies to all time before it.
     pub(crate) fn stretches(&self) -> &[Stretch] {
         &self.stretches
     }
 
-    /// The largest capacity that was in force at some moment of an interval, in millionths; as limits were told, without what
-    /// bookings do to a reign.
+    /// The largest capacity that was in force at some moment of an interval, in millionths. It follows the
+    /// limits as recorded: bookings do not extend them here.
     pub(crate) fn capacity_within(&self, from: i64, to: i64) -> i64 {
         let begun = self.limits.partition_point(|limit| limit.from <= to).max(1);
         let ended = self.limits.partition_point(|limit| limit.by < from);
@@ -60,12 +61,13 @@ impl Timeline {
     }
 }
 
-/// In the order of time, without those that say what held already.
+/// The limits in the order of time, without those that repeat what was in force already.
 pub(crate) fn changes(limits: &[LimitEntry]) -> Vec<LimitEntry> {
     let mut limits = limits.to_vec();
     limits.sort_by_key(|limit| (limit.from, limit.by));
     limits.dedup_by(|later, earlier| later.capacity == earlier.capacity && later.rate == earlier.rate);
-    // Changes that were under way at once: whichever came first, the later one is not confirmed before the earlier one.
+    // Changes may have been under way at the same time: whichever came first, the later one is not confirmed
+    // before the earlier.
     let mut latest = i64::MIN;
     for limit in &mut limits {
         limit.by = limit.by.max(latest);
@@ -74,7 +76,7 @@ pub(crate) fn changes(limits: &[LimitEntry]) -> Vec<LimitEntry> {
     limits
 }
 
-/// From when until when each limit may still have had a say.
+/// The interval in which each limit may still have had an effect.
 fn reigns(limits: &[LimitEntry], grants: &[Entry], errors: Errors) -> Vec<(i64, i64)> {
     let slack = errors.both();
     let until = |n: usize| limits.get(n + 1).map_or(i64::MAX, |next| next.by.saturating_add(slack));
@@ -83,8 +85,8 @@ fn reigns(limits: &[LimitEntry], grants: &[Entry], errors: Errors) -> Vec<(i64, 
         .collect();
     let told = reigns.clone();
     for grant in grants.iter().filter(|_| limits.len() > 1) {
-        // It was planned between the asking and the answer, under a limit that may have been in force then. A start that was
-        // given back unused counts too: another caller may have taken it over.
+        // The grant was planned between the asking and the answer, under a limit that may have been in force
+        // then. A start that was given back unused counts too: another caller may have taken it over.
         let first = told.partition_point(|(_, until)| *until < grant.asked_at);
         let last = told.partition_point(|(from, _)| *from <= grant.granted_at);
         for reign in reigns.iter_mut().take(last).skip(first) {

@@ -10,39 +10,39 @@ use crate::fault::Fault;
 /// The outcome of a check.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verdict {
-    /// Lines, or events fed.
+    /// Number of lines, or of events that were fed.
     pub events: u64,
-    /// Grants; one over several buckets counts once.
+    /// Number of grants; a grant over several buckets counts once.
     pub grants: u64,
-    /// Each bucket of the history, by name.
+    /// The figures of each bucket of the history, by name.
     pub buckets: Vec<BucketFigures>,
     /// Broken promises, and faults of the history itself.
     pub violations: Vec<Violation>,
 }
 
 impl Verdict {
-    /// Whether every promise was kept, by a history that makes sense.
+    /// Whether every promise was kept and the history makes sense.
     #[must_use]
     pub const fn holds(&self) -> bool {
         self.violations.is_empty()
     }
 }
 
-/// What was granted of one bucket.
+/// What was granted from one bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BucketFigures {
-    /// Its name.
+    /// The name of the bucket.
     pub dimension: String,
-    /// What it counts.
+    /// What the bucket counts.
     pub kind: Kind,
-    /// Grants of it, those that were given back unused among them.
+    /// Number of grants, including those that were given back unused.
     pub grants: u64,
-    /// Of those, given back unused.
+    /// Number of grants that were given back unused.
     pub unused: u64,
-    /// The cost of those that were used, in millionths.
+    /// The cost of the grants that were used, in millionths.
     #[serde(rename = "granted_micros")]
     pub granted: i128,
-    /// Rate buckets: the window that came nearest to what is allowed, or passed it by most.
+    /// Rate buckets: the window that came nearest to what is allowed, or exceeded it by most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest: Option<Window>,
     /// Concurrency buckets: the instant at which most was held, and what was allowed then.
@@ -53,9 +53,9 @@ pub struct BucketFigures {
 /// A stretch of time, what was granted in it, and what is allowed in it. Amounts are in millionths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Window {
-    /// Its first moment, in microseconds since the epoch.
+    /// The first moment, in microseconds since the epoch.
     pub from_micros: i64,
-    /// Its last.
+    /// The last moment.
     pub to_micros: i64,
     /// What was granted, or held at once.
     #[serde(rename = "granted_micros")]
@@ -63,9 +63,9 @@ pub struct Window {
     /// What is allowed at most, rounded down.
     #[serde(rename = "allowed_micros")]
     pub allowed: i128,
-    /// The grant at its first end.
+    /// The grant at the first moment.
     pub first_id: String,
-    /// The grant at its last.
+    /// The grant at the last moment.
     pub last_id: String,
 }
 
@@ -74,35 +74,36 @@ pub struct Window {
 #[serde(tag = "violation", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Violation {
-    /// A rate bucket granted more in a window than it may.
+    /// A rate bucket granted more in a window than is allowed.
     RateExceeded {
         /// The bucket.
         dimension: String,
-        /// Of the windows that overlap and offend, the worst.
+        /// The worst of the overlapping windows that exceed what is allowed.
         window: Window,
     },
     /// A concurrency bucket had more live grants than capacity.
     ConcurrencyExceeded {
         /// The bucket.
         dimension: String,
-        /// From the grant that was one too many until enough had ended, with the most that was held in between.
+        /// From the grant that exceeded the capacity until enough grants had ended, with the most that was
+        /// held in between.
         window: Window,
     },
-    /// A caller was given an earlier start than one that had booked before it asked.
+    /// A caller was given an earlier start than another caller that had booked before this caller asked.
     Overtaken {
         /// The bucket.
         dimension: String,
-        /// The grant that was booked before.
+        /// The grant that was booked earlier.
         first_id: String,
-        /// When it was answered.
+        /// When that grant was answered.
         first_granted_at_micros: i64,
-        /// Its start.
+        /// The start of that grant.
         first_start_at_micros: i64,
         /// The grant that was asked for later.
         later_id: String,
-        /// When it was asked for.
+        /// When the later grant was asked for.
         later_asked_at_micros: i64,
-        /// Its start.
+        /// The start of the later grant.
         later_start_at_micros: i64,
     },
     /// The history itself makes no sense.
@@ -162,7 +163,7 @@ impl fmt::Display for Window {
 
 const MILLION: u128 = 1_000_000;
 
-/// Microseconds as Unix seconds, all six decimals.
+/// Microseconds as Unix seconds, with all six decimals.
 fn seconds(micros: i64) -> String {
     let sign = if micros < 0 { "-" } else { "" };
     let micros = u128::from(micros.unsigned_abs());

@@ -1,4 +1,4 @@
-//! Writing a history.
+//! Writes histories.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,7 +6,8 @@ use crate::event::{Event, Header};
 
 /// Writes events, one JSON object a line, buffered.
 ///
-/// Dropped, it writes out what it holds and forgets errors: [`finish`](Self::finish) tells them.
+/// When dropped, the writer writes out what is buffered and ignores errors; [`finish`](Self::finish) returns
+/// them.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: BufWriter<W>,
@@ -32,7 +33,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"\n")
     }
 
-    /// Writes out what is buffered; the history may go on.
+    /// Writes out what is buffered. More events may follow.
     ///
     /// # Errors
     /// Those of the file.
@@ -40,7 +41,7 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Writes out what is buffered, and gives the file back.
+    /// Writes out what is buffered, and returns the file.
     ///
     /// # Errors
     /// Those of the file.

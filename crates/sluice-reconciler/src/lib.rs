@@ -1,7 +1,8 @@
-//! The reconciler: a Lambda function on a schedule that runs the sweep of `sluice-ops` and says what it did.
+//! The reconciler: a Lambda function that runs the sweep of `sluice-ops` on a schedule and reports the
+//! result.
 //!
-//! Its log is one JSON object a line: `reconciler.complete` for each run, metrics in CloudWatch's Embedded Metric Format, and
-//! what the sweep logs. `docs/operations.md` is its manual.
+//! Its log has one JSON object a line: `reconciler.complete` for each run, metrics in CloudWatch's Embedded
+//! Metric Format, and what the sweep logs. `docs/operations.md` is the manual.
 
 mod log;
 mod metrics;

@@ -8,8 +8,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Logs at `SLUICE_LOG_LEVEL` (INFO, unless it is set). The report of a sweep is left out: the function prints it itself, with
-/// arrays and objects, which a `tracing` field cannot hold.
+/// Logs at `SLUICE_LOG_LEVEL` (INFO by default). The report of a sweep is left out: the function prints it
+/// itself, with arrays and objects, which a `tracing` field cannot hold.
 pub fn log_to_stdout() {
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
     let level = level.as_deref().and_then(sluice_table::log_level).and_then(|level| level.parse().ok());
@@ -19,7 +19,7 @@ pub fn log_to_stdout() {
         .with_target("sluice_table", level)
         .with_target("sluice_reconciler", level)
         .with_target(REPORT_TARGET, LevelFilter::OFF)
-        // It would log every error of a run a second time, in full.
+        // This layer would log every error of a run a second time, in full.
         .with_target("lambda_runtime::layers::panic", LevelFilter::OFF)
         .with_default(LevelFilter::WARN);
     let lines =
@@ -27,7 +27,7 @@ pub fn log_to_stdout() {
     tracing_subscriber::registry().with(targets).with(lines).init();
 }
 
-/// Writes a line. A closed output is nothing to stop a sweep for.
+/// Writes a line. A sweep does not stop because its output is closed.
 pub(crate) fn print(line: &impl Serialize) {
     let mut out = std::io::stdout().lock();
     if let Ok(line) = serde_json::to_string(line) {

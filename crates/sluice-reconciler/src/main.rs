@@ -1,4 +1,4 @@
-//! The Lambda function: environment, one connection, and a sweep for each event.
+//! The Lambda function: reads the environment, opens one connection, and runs a sweep for each event.
 
 use lambda_runtime::{LambdaEvent, run, service_fn};
 use sluice_reconciler::{Reconciler, Trigger, log_to_stdout, time_left};

@@ -1,4 +1,5 @@
-//! The figures of a sweep as CloudWatch metrics, in the Embedded Metric Format: log lines that CloudWatch reads as metrics.
+//! The figures of a sweep as CloudWatch metrics, in the Embedded Metric Format: log lines that CloudWatch
+//! reads as metrics.
 //!
 //! Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
 
@@ -11,19 +12,19 @@ use sluice_ops::SweepReport;
 const NAMESPACE: &str = "Sluice";
 const COUNT: &str = "Count";
 
-/// Whether a sweep did what it could.
+/// Whether a sweep did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It did, if not all in time.
+    /// The sweep did its work, although perhaps not all of it in time.
     Well,
-    /// The table stopped it, or never answered.
+    /// The table stopped the sweep, or never answered.
     InError,
 }
 
-/// Dimensions with lines of their own, at most: each is a metric that CloudWatch bills.
+/// The most buckets with a line of their own: CloudWatch bills each metric.
 const MOST_DIMENSIONS: usize = 100;
 
-/// The lines: one for the environment, and one for each concurrency bucket that has something to say.
+/// The log lines: one for the environment, and one for each concurrency bucket that has something to report.
 pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Timestamp) -> impl Iterator<Item = Value> {
     let leaked = report.leaked();
     let all = [
@@ -59,7 +60,7 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
         .chain(telling(report).into_iter().map(of_dimension))
 }
 
-/// The buckets with lines of their own: first those with something amiss, then those in which work is pending.
+/// The buckets with a line of their own: first those with a fault, then those with pending work.
 fn telling(report: &SweepReport) -> Vec<&Dimension> {
     let restored = report.dimensions.iter().filter(|(_, restored)| restored.slots > 0).map(|(name, _)| name);
     let still = report.loads.iter().filter(|(_, load)| load.still_since().is_some()).map(|(name, _)| name);
@@ -90,7 +91,7 @@ fn of_bucket(
     metrics
 }
 
-/// Lost and minted slots alike.
+/// The sum of lost and minted slots.
 fn total(by_dimension: &BTreeMap<Dimension, Amount>) -> Amount {
     by_dimension.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
 }

@@ -1,4 +1,4 @@
-//! A sweep for each event, in the time that Lambda gives it.
+//! Runs a sweep for each event, in the time that Lambda gives it.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,24 +12,24 @@ use sluice_table::{Clock, ConfigError, StoreError};
 use crate::log::print;
 use crate::metrics::{Ended, metrics};
 
-/// What starts a sweep. The content does not matter.
+/// The event that starts a sweep. Its content does not matter.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Trigger {
-    /// The rule, on its schedule.
+    /// The scheduled rule.
     Schedule(EventBridgeEvent),
-    /// A person, as in `aws lambda invoke --payload '{}'`.
+    /// A person, for example with `aws lambda invoke --payload '{}'`.
     Person(Value),
 }
 
-/// Why a sweep was not made, or not to its end.
+/// Why a sweep did not run, or did not complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconcileError {
-    /// The function's variables.
+    /// The function's variables cannot be used.
     #[error("the function cannot sweep: {0}")]
     Config(String),
-    /// The table.
+    /// The table failed.
     #[error("the sweep stopped: {0}")]
     Sweep(#[source] StoreError),
 }
@@ -44,7 +44,7 @@ impl From<ReconcileError> for Diagnostic {
     }
 }
 
-/// The function between two events: one connection, whose connection stays open.
+/// The function between two events: its settings, and one connection that stays open.
 #[derive(Debug)]
 pub struct Reconciler {
     ops: Result<Ops, ConfigError>,
@@ -53,8 +53,9 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Reads the `SLUICE_*` variables and makes one cheap request, so that Lambda's free and fast start pays for the connection
-    /// and not the first sweep. What fails here is told by every run, as its error: a function that dies at its start tells less.
+    /// Reads the `SLUICE_*` variables and makes one cheap request, so that Lambda's start phase, which is
+    /// free and fast, sets up the connection instead of the first sweep. If this fails, every run reports the
+    /// failure as its error: a function that dies at its start reports less.
     pub async fn connect() -> Self {
         let ops = Ops::from_env().await;
         if let Ok(ops) = &ops
@@ -66,7 +67,7 @@ impl Reconciler {
         Self::new(ops, environment).with_options(SweepOptions::from_env())
     }
 
-    /// A function over this table; without an environment its metrics name the table.
+    /// A function for this table. Without an environment, its metrics carry the table's name.
     #[must_use]
     pub fn new(ops: Result<Ops, ConfigError>, environment: Option<String>) -> Self {
         let table = || ops.as_ref().map_or_else(|_| "unknown".to_owned(), |ops| ops.table().to_owned());
@@ -74,7 +75,8 @@ impl Reconciler {
         Self { ops, environment, options: Ok(SweepOptions::default()) }
     }
 
-    /// Sweeps in this way, within the time that Lambda gives; where it cannot be used, every run says why.
+    /// Sweeps with these options, within the time that Lambda gives. If the options cannot be used, every run
+    /// reports why.
     #[must_use]
     pub fn with_options(mut self, options: Result<SweepOptions, ConfigError>) -> Self {
         self.options = options;
@@ -84,8 +86,8 @@ impl Reconciler {
     /// Sweeps, logs the report and its metrics, and returns the report.
     ///
     /// # Errors
-    /// [`ReconcileError`], which Lambda counts: variables that cannot be used, a table that does not answer. A row that cannot be
-    /// read is none, nor is a sweep that the time does not suffice for.
+    /// [`ReconcileError`], which Lambda counts, for variables that cannot be used and for a table that does
+    /// not answer. A row that cannot be read is not an error, nor is a sweep that runs out of time.
     pub async fn reconcile(&self, time_left: Duration) -> Result<Value, ReconcileError> {
         let (ops, mut options) = match (&self.ops, &self.options) {
             (Ok(ops), Ok(options)) => (ops, options.clone()),
@@ -109,16 +111,16 @@ impl Reconciler {
         }
     }
 
-    /// Logs what came of a run.
+    /// Logs the result of a run.
     fn tell(&self, report: &SweepReport, error: Option<&ReconcileError>) {
         match error {
             None => print(report),
             Some(error) => print(&Failed { event: "reconciler.failed", error: error.to_string(), report }),
         }
-        // A sweep that read nothing at all has not been one, though its time ended before DynamoDB failed.
+        // A sweep that read nothing counts as failed, even if its time ended before DynamoDB failed.
         let read_something = report.rows_scanned > 0 || report.segments_unscanned == 0;
         let ended = if error.is_none() && read_something { Ended::Well } else { Ended::InError };
-        // CloudWatch drops metrics of an instant that is hours off.
+        // CloudWatch drops metrics whose time is hours off.
         let now = self.ops.as_ref().map_or_else(|_| Clock::system().now(), Ops::now);
         for line in metrics(&self.environment, report, ended, now) {
             print(&line);
@@ -134,7 +136,8 @@ struct Failed<'a> {
     report: &'a SweepReport,
 }
 
-/// The time that a sweep may take: what is left, less some for the end of requests under way, the log and the reply.
+/// The time that a sweep may take: the time left, minus a reserve for requests under way, the log and the
+/// reply.
 #[must_use]
 pub fn budget(time_left: Duration) -> Duration {
     time_left.saturating_sub((time_left / 10).clamp(Duration::from_millis(500), Duration::from_secs(3)))

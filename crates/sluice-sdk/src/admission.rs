@@ -1,4 +1,5 @@
-//! Admission: whether a request is worth taking on now, or is told at once to come back later. It takes nothing.
+//! Admission: decides whether a request is worth beginning now, or is told at once to come back later.
+//! Admission takes nothing from the bucket.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,20 +25,20 @@ use crate::admission::judge::{Asked, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a request that is shed should not be begun"]
 pub enum Admission {
-    /// Go on, and acquire: nothing was taken.
+    /// The request may begin, and acquires as usual: nothing was taken.
     Admitted(Admitted),
-    /// Do not begin it.
+    /// The request should not begin.
     Shed(Shed),
 }
 
-/// A request that is taken on.
+/// An admitted request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
     wait: Option<Duration>,
     would_shed: Option<Shed>,
 }
 
-/// A request that is not.
+/// A request that was shed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shed {
     wait: Duration,
@@ -46,13 +47,13 @@ pub struct Shed {
 }
 
 impl Admission {
-    /// Whether the request is to be begun.
+    /// Whether the request may begin.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Self::Admitted(_))
     }
 
-    /// The refusal, if it is one.
+    /// The refusal; `None` if the request is admitted.
     #[must_use]
     pub const fn shed(&self) -> Option<&Shed> {
         match self {
@@ -63,14 +64,15 @@ impl Admission {
 }
 
 impl Admitted {
-    /// In how long it will be done, or, of a rate bucket, may start; `None` where that is not known: no sweep has measured yet, the mode
-    /// is off, or the table did not answer.
+    /// The time until the request is done; for a rate bucket, the time until the request may start. `None` if
+    /// that time is not known: no sweep has measured a rate yet, the mode is off, or the table did not
+    /// answer.
     #[must_use]
     pub const fn wait(&self) -> Option<Duration> {
         self.wait
     }
 
-    /// In shadow mode: what it would have been told.
+    /// In shadow mode, the refusal that enforcing would have returned; `None` if there would have been none.
     #[must_use]
     pub const fn would_shed(&self) -> Option<&Shed> {
         self.would_shed.as_ref()
@@ -78,27 +80,28 @@ impl Admitted {
 }
 
 impl Shed {
-    /// In how long it would be done, or, of a rate bucket, might start.
+    /// The time until the request would be done; for a rate bucket, the time until the request might start.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         self.wait
     }
 
-    /// When to come back: after the part of the wait that is over its SLO, a second at least, and up to 30 % later, so that those who
-    /// are shed together do not return together. For `Retry-After`, rounded up to seconds.
+    /// When to come back: after the part of the wait that is over the SLO, at least 1 s, and up to 30 %
+    /// later, so that requests that are shed together do not return together. For a `Retry-After` header,
+    /// round the time up to seconds.
     #[must_use]
     pub const fn retry_after(&self) -> Duration {
         self.retry_after
     }
 
-    /// Why.
+    /// Why the request was shed.
     #[must_use]
     pub const fn reason(&self) -> ShedReason {
         self.reason
     }
 }
 
-/// A question to [`Client::admit`]; await it.
+/// A question to [`Client::admit`], sent when it is awaited.
 #[derive(Debug)]
 #[must_use = "it asks nothing until it is awaited"]
 pub struct Admit<'a> {
@@ -110,8 +113,9 @@ pub struct Admit<'a> {
 }
 
 impl Admit<'_> {
-    /// What waits in the caller's own queue before this request, in the bucket's tokens or slots: zero or more. Neither what it has
-    /// acquired nor what waits in `slot`, which is counted already.
+    /// What waits in the caller's own queue before this request, in the bucket's tokens or slots: zero or
+    /// more. Does not include what the caller has acquired, nor what waits in `slot`: both are counted
+    /// already.
     pub fn backlog(mut self, amount: impl Into<Quantity>) -> Self {
         self.backlog = Some(amount.into());
         self
@@ -119,23 +123,28 @@ impl Admit<'_> {
 }
 
 impl Client {
-    /// Whether a request that takes `cost` of `dimension` is worth taking on: whether it will be done within `slo`. Without an SLO it
-    /// is never shed.
+    /// Asks whether a request that takes `cost` of `dimension` is worth beginning: whether it will be done
+    /// within `slo`. A request without an SLO is never shed.
     ///
-    /// Of a concurrency bucket the wait is what is pending and the request, divided by the rate at which slots came free as sweeps
-    /// measured it; pending is what is held by anyone, what waits in this process, and the [`backlog`](Admit::backlog). It is none
-    /// where slots for all of that are free. Where something is pending and nothing at all departed for the staleness time
-    /// ([`ClientBuilder::staleness`](crate::ClientBuilder::staleness)), the vendor counts as down, and what has an SLO is shed. Of a
-    /// rate bucket the wait is exact: when its line reaches the backlog and the cost, after a cool-down.
+    /// For a concurrency bucket, the wait is the pending work plus the request, divided by the drain rate:
+    /// the rate at which slots came free, as sweeps measured it. Pending work is what any holder holds, what
+    /// waits in this process, and the [`backlog`](Admit::backlog). The wait is zero if enough slots are free
+    /// for what waits, the backlog and the request. If work is pending and nothing at all departed for the
+    /// staleness time ([`ClientBuilder::staleness`](crate::ClientBuilder::staleness)), the vendor counts as
+    /// down, and a request with an SLO is shed.
     ///
-    /// Costs a read of two rows a second at most, and one every 15 s for five minutes after the last question. Trouble of the table
-    /// sheds nobody. `docs/admission.md` has the whole of it, with an example for a web service.
+    /// For a rate bucket, the wait is exact: until the bucket's line reaches the backlog plus the cost, after
+    /// a cool-down.
     ///
-    /// Takes at most an attempt (1 s), and admits then.
+    /// Costs at most one read of two rows a second, and one every 15 s for five minutes after the last
+    /// question. A failure of the table sheds no request. `docs/admission.md` has the details, with an
+    /// example for a web service.
+    ///
+    /// Takes at most one attempt (1 s); then the request is admitted.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read. Never
-    /// [`AcquireError::Store`].
+    /// [`AcquireError`] for an unknown or malformed dimension, a cost that can never be granted, or a row
+    /// that cannot be read. Never [`AcquireError::Store`].
     pub fn admit<'a>(&'a self, dimension: &'a str, cost: impl Into<Quantity>, slo: Option<Duration>) -> Admit<'a> {
         Admit { client: self, dimension, cost: cost.into(), slo, backlog: None }
     }
@@ -168,8 +177,8 @@ impl Admit<'_> {
     }
 }
 
-/// The verdict; `None` where the table does not answer within an attempt, and for a second after. Admission must not stop, nor hold up,
-/// what the vendor would serve.
+/// The verdict; `None` if the table does not answer within one attempt, and for a second after that.
+/// Admission must neither stop nor delay what the vendor would serve.
 async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Option<Verdict>, AcquireError> {
     if watched::watched(entry).is_unknown(inner.now()) {
         return Ok(None);
@@ -202,13 +211,13 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
             (wait, reason)
         }
         Verdict::Shed { wait, .. } => {
-            // What is held without an end may be a crashed holder's: it is looked for.
+            // Slots that are held while nothing departs may be a crashed holder's: healing looks for them.
             heal::admitted_in_doubt(inner, &entry);
             telemetry::admitted(entry.label(), "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
         }
         Verdict::Admit { wait } => {
-            // Without an SLO it was not asked whether the vendor is down.
+            // Without an SLO, the verdict did not check whether the vendor is down.
             if asked.slo.is_some() {
                 watched::watched(&entry).is_up();
             }
@@ -217,7 +226,7 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         }
     };
     telemetry::admitted(entry.label(), reason.as_str(), mode.as_str());
-    // A vendor that is down is not up sooner for those who have more patience.
+    // If the vendor is down, the SLO does not shorten the wait: the vendor is not up sooner for a longer SLO.
     let slo = asked.slo.filter(|_| reason == ShedReason::OverSlo).unwrap_or_default();
     let retry_after = retry_after(wait, slo, fastrand::u32(..));
     let shed = Shed { wait, retry_after, reason };

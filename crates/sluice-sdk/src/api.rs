@@ -1,4 +1,4 @@
-//! What callers ask and hear: requests, refusals, errors. No I/O.
+//! What callers send and receive: requests, refusals, errors. No I/O.
 
 pub(crate) mod basis;
 pub(crate) mod error;

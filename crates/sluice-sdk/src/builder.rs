@@ -1,4 +1,4 @@
-//! How a client is made: settings, and what is wired to what.
+//! How a client is created: its settings, and how its parts are wired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,32 +22,33 @@ use crate::lane::fallback::Fallback;
 use crate::lane::inner::Inner;
 
 impl Client {
-    /// A client with the settings of the `SLUICE_*` variables and the AWS credentials of the environment.
+    /// Creates a client with the settings of the `SLUICE_*` variables and the AWS credentials of the
+    /// environment.
     ///
     /// Makes no request.
     ///
     /// # Errors
-    /// [`ConfigError`] for a variable that cannot be used. Credentials are asked for at the first request, and their absence is
-    /// told there.
+    /// [`ConfigError`] for a variable that cannot be used. Credentials are fetched at the first request, and
+    /// missing ones are reported there.
     pub async fn from_env() -> Result<Self, ConfigError> {
         Ok(ClientBuilder { config: Config::from_env()? }.connect().await)
     }
 
-    /// Settings in code, for `table`.
+    /// Creates a builder for a client of `table`, with settings in code.
     #[must_use]
     pub fn builder(table: impl Into<String>) -> ClientBuilder {
         ClientBuilder { config: Config::new(Settings::new(table.into())) }
     }
 }
 
-/// Settings of a [`Client`]. Each has the default of its variable.
+/// Settings of a [`Client`]. The default of each setting is that of its variable.
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
     config: Config,
 }
 
 impl ClientBuilder {
-    /// The settings of the `SLUICE_*` variables, to be changed in code.
+    /// Creates a builder with the settings of the `SLUICE_*` variables, which code may change.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used.
@@ -62,136 +63,147 @@ impl ClientBuilder {
         self
     }
 
-    /// Another endpoint than AWS's, as in `http://localhost:4566`.
+    /// An endpoint other than AWS's, such as `http://localhost:4566`.
     #[must_use]
     pub fn endpoint_url(mut self, url: impl Into<String>) -> Self {
         self.config.connection.endpoint_url = Some(url.into());
         self
     }
 
-    /// How long a lease lasts that nobody renews; 60 s by default, one second at least. A shorter one brings a crashed
-    /// holder's slot back sooner, and must outlast the longest call under `acquire`.
+    /// How long a lease lasts if it is not renewed; 60 s by default, at least 1 s. A shorter lease brings a
+    /// crashed holder's slot back sooner. The lease must outlast the longest call under `acquire`.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.config.lease_ttl = ttl.clamp(Duration::from_secs(1), LONGEST_SETTING);
         self
     }
 
-    /// How often a request is sent again, and how often a plan is made again after a conflict; 3 by default, 20 at most. More outlast
-    /// longer trouble, at up to 200 ms each (and [`attempt_timeout`](Self::attempt_timeout) for one that hangs).
+    /// How often a request is sent again, and how often a write is planned again after a conflict; 3 by
+    /// default, at most 20. More retries outlast longer trouble, and each takes up to 200 ms (and
+    /// [`attempt_timeout`](Self::attempt_timeout) if it hangs).
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.config.connection.max_retries = retries.min(MOST_RETRIES);
         self
     }
 
-    /// How long one attempt of a request to DynamoDB may take, from the connection to the last byte of the reply
-    /// (`SLUICE_ATTEMPT_TIMEOUT`); 1 s by default, from 50 ms to a minute. A page of a scan, and a batch of rows, have five times
-    /// as long. With a longer one a caller waits longer for a connection that hangs, and every call's longest time grows with it
-    /// (`docs/semantics.md`); with a shorter one, slow networks, cold functions (a TLS handshake takes 0.75 s in 128 MB) and
-    /// DynamoDB's own slow moments fail requests that would have been answered. Credentials, where they have to be fetched, are
-    /// not counted: they have 5 s of their own.
+    /// How long one attempt of a request to DynamoDB may take, from the connection to the last byte of the
+    /// reply (`SLUICE_ATTEMPT_TIMEOUT`); 1 s by default, from 50 ms to one minute. A page of a scan and a
+    /// batch of rows have five times as long.
+    ///
+    /// With a longer timeout, a caller waits longer for a connection that hangs, and the longest time of
+    /// every call grows with it (`docs/semantics.md`). With a shorter one, slow networks, cold functions (a
+    /// TLS handshake takes 0.75 s in 128 MB) and DynamoDB's own slow moments fail requests that would have
+    /// been answered. The time to fetch credentials is not counted: that has 5 s of its own.
     #[must_use]
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.config.connection.attempt_timeout = timeout.clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT);
         self
     }
 
-    /// How long `slot` waits and runs in all; 30 s by default. Keep it 5 s under the Lambda's own timeout.
+    /// How long `slot` waits and runs in total; 30 s by default. Keep it 5 s below the Lambda's own timeout.
     #[must_use]
     pub fn slot_timeout(mut self, timeout: Duration) -> Self {
         self.config.slot_timeout = timeout.min(LONGEST_SETTING);
         self
     }
 
-    /// Which grants write a lease row.
+    /// For which grants a lease is written, and where.
     #[must_use]
     pub fn leases(mut self, leases: Leases) -> Self {
         self.config.leases = leases;
         self
     }
 
-    /// What an acquire answers while DynamoDB is out.
+    /// What an acquire returns while DynamoDB is out.
     #[must_use]
     pub fn on_unavailable(mut self, answer: OnUnavailable) -> Self {
         self.config.on_unavailable = answer;
         self
     }
 
-    /// What [`Client::admit`] does (`SLUICE_ADMISSION`); by default it sheds.
+    /// What [`Client::admit`] does (`SLUICE_ADMISSION`); by default it sheds requests.
     #[must_use]
     pub const fn admission(mut self, mode: AdmissionMode) -> Self {
         self.config.admission = mode;
         self
     }
 
-    /// With slots held and none given back for so long, admission takes the vendor for down (`SLUICE_STALENESS`); 60 s by default, a
-    /// second at least. Above the longest call: a shorter one takes a vendor that is slow for one that is down, a longer one hears
-    /// of it later.
+    /// How long slots may be held with none given back until admission takes the vendor for down
+    /// (`SLUICE_STALENESS`); 60 s by default, at least 1 s. Keep it above the longest call: a shorter time
+    /// takes a slow vendor for one that is down, a longer time detects an outage later.
     #[must_use]
     pub fn staleness(mut self, staleness: Duration) -> Self {
         self.config.staleness = staleness.clamp(Duration::from_secs(1), LONGEST_SETTING);
         self
     }
 
-    /// Whether a process that a full concurrency bucket refuses looks for leases that have ended (`SLUICE_SELF_HEAL`); it does by default.
-    /// One process of the fleet scans the table at a time, every 8 s at most, and a crashed holder's slots are back within the lease's
-    /// time and 15 s while somebody asks for them; of a table that costs more than the [budget](Self::heal_budget) of 8 s, later. Off, they
-    /// wait for the reconciler, and processes that wait for slots do not know of each other.
+    /// Whether a process that a full concurrency bucket refuses looks for leases that have ended
+    /// (`SLUICE_SELF_HEAL`); on by default.
+    ///
+    /// One process of the fleet scans the table at a time, at most every 8 s. A crashed holder's slots are
+    /// back within the lease time and 15 s while callers ask for them; later if the scan of the table costs
+    /// more than the [budget](Self::heal_budget) of 8 s. If this is off, the slots wait for the reconciler,
+    /// and processes that wait for slots do not know of each other.
     #[must_use]
     pub const fn self_heal(mut self, on: bool) -> Self {
         self.config.self_heal = on;
         self
     }
 
-    /// Read units a minute that the healing scans of this table may use, all processes together (`SLUICE_HEAL_BUDGET`); 1,500 by default.
-    /// 0 switches the scans off; others are held between 10 and 1,000,000. A larger budget finds crashed holders of a large table sooner,
-    /// within its read units divided by the budget; a smaller one costs less. The default costs $8.2 a month, if callers want slots all
-    /// the time and the table is large enough to use it. The process that scans goes by its own budget.
+    /// Read units per minute that the healing scans of this table may use, all processes together
+    /// (`SLUICE_HEAL_BUDGET`); 1,500 by default. 0 switches the scans off; other values are clamped to
+    /// between 10 and 1,000,000.
+    ///
+    /// A larger budget finds crashed holders of a large table sooner: within the table's read units divided
+    /// by the budget. A smaller one costs less. The default costs $8.2 a month if callers want slots all the
+    /// time and the table is large enough to use the budget. The process that scans applies its own budget.
     #[must_use]
     pub fn heal_budget(mut self, units_per_minute: u32) -> Self {
         self.config.heal_budget = HealBudget::of(units_per_minute);
         self
     }
 
-    /// Buckets that the process remembers though nobody uses them (`SLUICE_MAX_BUCKETS`); 10,000 by default, one at least. Those
-    /// that were not used for longest go first, and what is in use (grants, callers in line, stock, booked starts) never goes. A
-    /// larger number takes more memory, some 2 kB for each; a smaller one costs a read for each bucket that is asked for again
-    /// after it was forgotten.
+    /// Number of unused buckets that the process remembers (`SLUICE_MAX_BUCKETS`); 10,000 by default, at
+    /// least 1. The least recently used are forgotten first. A bucket in use (grants, callers in the queue,
+    /// stock, booked starts) is never forgotten. A larger number takes more memory, about 2 kB for each
+    /// bucket; a smaller one costs a read for each bucket that is asked for again after it was forgotten.
     #[must_use]
     pub fn max_buckets(mut self, most: usize) -> Self {
         self.config.max_buckets = most.max(1);
         self
     }
 
-    /// Who leases name as their holder; by default the Lambda function's or the program's name.
+    /// The name that leases state as their holder; by default the name of the Lambda function or of the
+    /// program.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
         self.config.caller = caller.into();
         self
     }
 
-    /// Where the client reads the time; tests move it.
+    /// The clock from which the client reads the time; tests move it.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.config.connection.clock = clock;
         self
     }
 
-    /// Where leases get their ids, which must be unlike those of every other process; a simulation makes them repeatable. One
-    /// that is empty or holds a `#` is replaced by a UUID.
+    /// The source of lease ids, which must differ from those of every other process. A simulation makes them
+    /// repeatable. An id that is empty or contains a `#` is replaced by a UUID.
     #[must_use]
     pub fn lease_ids(mut self, next: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.config.lease_ids = LeaseIds::from_fn(next);
         self
     }
 
-    /// Keeps some tokens of these rate buckets in stock, taken up to a second before they are asked for, so that most grants
-    /// need no request: for long-lived processes that call often. None by default.
+    /// Keeps some tokens of these rate buckets in stock, taken up to a second before they are asked for, so
+    /// that most grants need no request: for long-lived processes that call often. None by default.
     ///
-    /// As much as the process took lately, never below half of the capacity, and what is not used goes back. The limit holds
-    /// as exactly as without. A crash loses a second's worth, which refills; a cool-down that another process sets is heard
-    /// of up to a second later. What does not name a rate bucket is ignored.
+    /// The stock is as large as what the process took recently, and is never taken from the lower half of the
+    /// capacity. Unused tokens go back. The limit holds as exactly as without stock. A crash loses up to a
+    /// second's worth of tokens, which refill. A cool-down that another process sets reaches the stock up to
+    /// a second late. Names that are not those of a rate bucket are ignored.
     #[must_use]
     pub fn prefetch(mut self, dimensions: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let named = dimensions.into_iter().filter_map(|name| Dimension::new(name.as_ref()).ok());
@@ -207,16 +219,17 @@ impl ClientBuilder {
         self.over(store)
     }
 
-    /// Connects with an AWS configuration that the program already has: its credentials, Region, endpoint and HTTP client.
-    /// Timeouts, retries and stalled-stream protection are the client's own.
+    /// Connects with an AWS configuration that the program already has: its credentials, Region, endpoint and
+    /// HTTP client. Timeouts, retries and stalled-stream protection are the client's own.
     #[must_use]
     pub fn connect_with(self, shared: &SdkConfig) -> Client {
         let store = self.config.connection.clone().connect_with(shared);
         self.over(store)
     }
 
-    /// Uses the connection of this DynamoDB client: its HTTP client, endpoint, Region and credentials. Timeouts, retries and
-    /// stalled-stream protection are replaced by the client's own, so that no configuration lets a call wait without end.
+    /// Uses the connection of this DynamoDB client: its HTTP client, endpoint, Region and credentials. The
+    /// client replaces the timeouts, retries and stalled-stream protection by its own, so that no
+    /// configuration lets a call wait without end.
     #[must_use]
     pub fn dynamodb(self, dynamo: DynamoClient) -> Client {
         let store = Store::new(&dynamo, self.config.connection.clone());

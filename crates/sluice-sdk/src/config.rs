@@ -10,39 +10,39 @@ use crate::config::admission_mode::AdmissionMode;
 use crate::config::heal_budget::HealBudget;
 use crate::config::lease_ids::LeaseIds;
 
-/// Shortest lease: below it, a lease could end before its holder got the reply.
+/// Shortest lease. A shorter lease could end before its holder received the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
 pub(crate) mod admission_mode;
 pub(crate) mod heal_budget;
 pub(crate) mod lease_ids;
 
-/// For which grants a lease is written, and where.
+/// Which grants get a lease, and where the lease is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leases {
-    /// For concurrency alone, where a crash would lose a slot for ever.
+    /// Grants of concurrency buckets only, where a crash would lose a slot for ever.
     #[default]
     Concurrent,
-    /// For every grant, in one transaction with its bucket, as clients in other languages do.
+    /// Every grant, in one transaction with its bucket, as clients in other languages do.
     All,
-    /// For concurrency alone, in the row of its bucket: one plain write for many callers, and fewer write units. For buckets of
-    /// at most [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES) calls at once, which all callers share in this way
-    /// or with lease rows beside.
+    /// Grants of concurrency buckets only, in the row of the bucket: one plain write for many callers, and
+    /// fewer write units. For buckets of at most [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES)
+    /// calls at once. Callers that share the bucket may use inline leases, and lease rows beside them.
     Inline,
 }
 
-/// What an acquire answers while DynamoDB is out.
+/// What an acquire returns while DynamoDB is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnUnavailable {
-    /// The error. The vendor's limit holds; calls fail.
+    /// The error. The vendor's limit holds, and calls fail.
     #[default]
     Error,
-    /// A grant. Calls go on; the vendor's limit does not hold.
+    /// A grant. Calls continue, and the vendor's limit does not hold.
     Allow,
-    /// This share of each limit that the process has met, counted in the process. With as many processes as shares the
-    /// vendor's limit holds.
+    /// This share of each limit that the process has read, counted in the process. With as many processes as
+    /// shares, the vendor's limit holds.
     Share(Factor),
 }
 
@@ -127,7 +127,7 @@ impl Config {
     }
 }
 
-/// Ten thousand buckets take 20 MB, and few fleets have a tenth as many.
+/// Ten thousand buckets take 20 MB. Few fleets have a tenth as many.
 pub(crate) const MAX_BUCKETS: usize = 10_000;
 
 fn leases(text: &str) -> Option<Leases> {
@@ -164,7 +164,7 @@ fn on_unavailable(text: &str) -> Option<OnUnavailable> {
     }
 }
 
-/// Who a lease names as its holder: the function's name in Lambda, else the program's.
+/// The holder that a lease names: the function's name in Lambda, else the program's name.
 fn default_caller(lookup: impl Fn(&str) -> Option<String>) -> String {
     let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
     let program = || {

@@ -25,11 +25,11 @@ mod settle;
 
 use crate::lane::part::{Hold, Part, Parts};
 
-/// Leave to call the vendor.
+/// Permission to call the vendor.
 ///
-/// [`release`](Self::release) it when the call is over. A grant that is dropped gives back its concurrency slots on a task of the
-/// runtime; where that does not run any more (a crash, a frozen Lambda) the lease ends and a sweep gives the slot back. Rate
-/// tokens are spent, however the call went.
+/// [`release`](Self::release) it when the call is over. A dropped grant gives back its concurrency slots on a
+/// task of the runtime. If the runtime no longer runs (a crash, a frozen Lambda), the lease ends and a sweep
+/// gives the slot back. Rate tokens stay spent, however the call went.
 #[derive(Debug)]
 pub struct Grant {
     inner: Arc<Inner>,
@@ -42,20 +42,21 @@ pub struct Grant {
     basis: Basis,
 }
 
-/// The longest that a call's end is held up by its release: less than what a Lambda should leave after the timeout (5 s).
+/// The longest time that a release delays the end of a call: less than a Lambda should leave after the
+/// timeout (5 s).
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// How long a slot is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
-    /// To the end of its timeout, which its lease outlasts.
+    /// Until the end of the slot's timeout. The lease outlasts it.
     WithinTimeout,
-    /// As long as it takes; the lease is renewed meanwhile.
+    /// As long as the call takes. The lease is renewed meanwhile.
     Renewed,
 }
 
 impl Grant {
-    /// Of what was just granted; its leases are renewed for `lease_for`.
+    /// Creates a grant from what was just granted. Its leases are renewed for `lease_for`.
     pub(crate) fn new(inner: Arc<Inner>, unclaimed: UnclaimedGrant, lease_for: Duration) -> Self {
         let (at, took, basis) = (unclaimed.at, unclaimed.took, unclaimed.basis);
         let mut grant = Self::of(inner, unclaimed.into_parts(), at, lease_for, took);
@@ -67,8 +68,8 @@ impl Grant {
         let start_at = parts.iter().map(|part| part.start_at).fold(at, Timestamp::max);
         let ends = parts.iter().filter_map(Part::lease_ends).min();
         let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
-        // Tokens without a lease, booked far ahead, have no say in how long the lease of a slot beside them is renewed for: a crash
-        // would keep the slot for that long.
+        // Tokens without a lease may be booked far ahead. They must not determine how long the lease of a
+        // slot beside them is renewed for: a crash would keep the slot for that long.
         let lease_for = if ends.is_some() { lease_for } else { Duration::ZERO };
         Self { inner, parts, granted_at: at, start_at, lease_ends, lease_for, acquiring, basis: Basis::Table }
     }
@@ -87,22 +88,22 @@ impl Grant {
         }
     }
 
-    /// What it holds, for someone else to hold: nothing is given back with it any more.
+    /// Takes the parts out, for another holder. The grant then gives nothing back.
     pub(crate) fn into_parts(mut self) -> Parts {
         std::mem::take(&mut self.parts)
     }
 
-    /// How long DynamoDB took over it.
+    /// How long DynamoDB took to grant it.
     pub(crate) const fn acquiring(&self) -> Duration {
         self.acquiring
     }
 
-    /// The dimensions it holds a part of.
+    /// The dimensions of which the grant holds a part.
     pub fn dimensions(&self) -> impl Iterator<Item = &Dimension> {
         self.parts.iter().map(|part| &part.entry.dimension)
     }
 
-    /// What it took from `dimension`; `None` where it took nothing.
+    /// What the grant took from `dimension`; `None` if it took nothing.
     #[must_use]
     pub fn cost(&self, dimension: &str) -> Option<Amount> {
         let of = |part: &&Part| part.entry.dimension.as_str() == dimension;
@@ -121,34 +122,35 @@ impl Grant {
         self.start_at.since(self.granted_at)
     }
 
-    /// When the first of its leases ends; `None` where it has none. Renew before.
+    /// When the first of the grant's leases ends; `None` if it has none. Renew before.
     #[must_use]
     pub fn lease_ends(&self) -> Option<Timestamp> {
         (self.lease_ends.micros() < i64::MAX).then_some(self.lease_ends)
     }
 
-    /// Whether the table stands behind it.
+    /// What the grant rests on: the table, or a decision of this process while DynamoDB is out.
     #[must_use]
     pub const fn basis(&self) -> Basis {
         self.basis
     }
 
-    /// Gives back what the call held: concurrency slots, and the lease rows. Rate tokens stay spent, and without lease rows a
-    /// rate grant costs no request here.
+    /// Gives back what the call held: concurrency slots and lease rows. Rate tokens stay spent; for a rate
+    /// grant without lease rows this costs no request.
     ///
-    /// With lease rows it takes at most twice the time of a request (4.2 s) while DynamoDB does not answer, and 10 s and four times that of
-    /// a request while others conflict. With inline leases it takes at most 9 s and six times that of a request in both cases: it is
-    /// tried for 5 s, through an outage too. What was charged is settled first, as in [`settle`](Self::settle).
+    /// With lease rows it takes at most the time of two requests (4.2 s each) while DynamoDB does not answer,
+    /// and 10 s plus the time of four requests while other writers conflict. With inline leases it takes at
+    /// most 9 s plus the time of six requests in both cases: the release is tried for 5 s, also through an
+    /// outage. What was charged is settled first, as in [`settle`](Self::settle).
     ///
     /// # Errors
-    /// [`ReleaseError`] where the table did not answer. The slot then comes back when its lease ends.
+    /// [`ReleaseError`] if the table did not answer. The slot then comes back when its lease ends.
     pub async fn release(mut self) -> Result<Released, ReleaseError> {
         if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);
         }
         let span = span::release(self.display());
         let parts = std::mem::take(&mut self.parts);
-        // On its own task: a caller that is dropped here has still released.
+        // On its own task: the grant is released even if the caller is dropped here.
         let inner = Arc::clone(&self.inner);
         let released = tokio::spawn(async move { release(&inner, parts).await }.instrument(span.clone())).await;
         let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
@@ -156,7 +158,7 @@ impl Grant {
         result
     }
 
-    /// Releases, and waits for it; not for longer than anyone should. It goes on by itself then.
+    /// Releases the grant, and waits for at most `RELEASE_WAIT`. The release then goes on by itself.
     pub(crate) async fn release_in_time(self) {
         let names = self.names();
         match timeout(RELEASE_WAIT, self.release()).await {
@@ -166,12 +168,12 @@ impl Grant {
         }
     }
 
-    /// Gives everything back, rate tokens too, on a task of its own: the call was never made.
+    /// Gives everything back, including rate tokens, on a task of its own: the call was never made.
     pub(crate) fn give_back_unused(mut self) {
         spawn_give_back(&self.inner, std::mem::take(&mut self.parts), Use::Unused);
     }
 
-    /// As above, and waits for it. Dropped meanwhile, it goes on.
+    /// The same as `give_back_unused`, but waits for the end. If dropped meanwhile, it goes on.
     async fn cancel(mut self) {
         let (inner, parts) = (Arc::clone(&self.inner), std::mem::take(&mut self.parts));
         let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
@@ -189,13 +191,13 @@ impl Grant {
         self
     }
 
-    /// What it would take to ask for the same again.
+    /// The asks that would take the same again.
     fn asks(&self) -> Vec<Ask> {
         let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
         self.parts.iter().map(ask).collect()
     }
 
-    /// The dimensions, with commas between them.
+    /// The dimensions, separated by commas.
     fn display(&self) -> impl Display {
         std::fmt::from_fn(|f| f.write_str(&self.names()))
     }
@@ -238,7 +240,8 @@ impl Drop for Grant {
     }
 }
 
-/// A grant, or none, under which no call was made yet: dropped, it gives everything back, rate tokens too.
+/// A grant, or none, under which no call was made yet. When dropped, it gives everything back, including rate
+/// tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Uncalled(Option<Grant>);
 
@@ -262,12 +265,12 @@ impl Uncalled {
         }
     }
 
-    /// What it would take to ask for all of it again.
+    /// The asks that would take all of it again.
     pub(crate) fn asks(&self) -> Vec<Ask> {
         self.0.iter().flat_map(Grant::asks).collect()
     }
 
-    /// Gives everything back, and waits for it.
+    /// Gives everything back, and waits until that is done.
     pub(crate) async fn cancel(&mut self) {
         if let Some(grant) = self.0.take() {
             grant.cancel().await;
@@ -278,17 +281,17 @@ impl Uncalled {
         self.0.as_ref().map(Grant::start_at)
     }
 
-    /// How long after its grant it starts.
+    /// How long after the grant its start is.
     pub(crate) fn booked_wait(&self) -> Duration {
         self.0.as_ref().map(Grant::booked_wait).unwrap_or_default()
     }
 
-    /// The buckets that it holds a part of.
+    /// The buckets of which it holds a part.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         self.0.iter().flat_map(|grant| &grant.parts).map(|part| Arc::clone(&part.entry)).collect()
     }
 
-    /// Takes out the tokens whose start is earlier than the latest one, by more than `by`.
+    /// Takes out the tokens whose start is more than `by` earlier than the latest start.
     pub(crate) fn split_earlier_than(&mut self, by: Duration) -> Parts {
         let Some(grant) = &mut self.0 else { return Parts::new() };
         let latest = grant.start_at;

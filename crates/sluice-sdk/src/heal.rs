@@ -1,12 +1,13 @@
-//! Self-healing: a process that a full concurrency bucket refuses sees to it that what crashed holders had
-//! comes back soon after their leases end, and not only at the reconciler's next run.
+//! Self-healing: a process that a full concurrency bucket refuses sees to it that the slots of crashed
+//! holders come back soon after their leases end, and not only at the reconciler's next run.
 //!
-//! A task for each such bucket notes the process in the bucket's load row and gives back the bucket's inline
-//! leases that have ended. One task of the process scans the table for all of its buckets, one process of the
-//! fleet at a time: the mark of the table says who, when and from where on (`turn.rs`). No call waits for any
-//! of it but [`Client::finish_healing`](crate::Client::finish_healing). The tasks stay while callers want
-//! slots (those in line, and those who were told to come back) and hold the client weakly. A task that is
-//! frozen or ends half way harms nothing: all that it does is conditional.
+//! One task for each such bucket notes the process in the bucket's load row, and gives back the bucket's
+//! inline leases that have ended. One task of the process scans the table for all of its buckets. One process
+//! of the fleet scans at a time: the table's mark states which process, since when, and where the scan
+//! continues (`turn.rs`). No call waits for any of this, except
+//! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers want slots (callers
+//! in the queue, and callers that were told to come back), and hold the client weakly. A task that freezes or
+//! ends half way does no harm: all its writes are conditional.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,37 +36,38 @@ use crate::heal::due::Dues;
 use crate::heal::turn::Turn;
 use crate::heal::wanted::Next;
 
-/// A caller counts as wanting slots for so long after it looked last, or was told to come back: long enough
-/// for one scan more, so that a caller that asks now and then has the slot as soon as one that waits for it.
+/// How long a caller counts as wanting slots after its last try, or after the time at which it was told to
+/// come back. Long enough for one more scan, so that a caller that asks again later gets the slot as early as
+/// one that waits.
 const COMES_BACK: Duration = HEAL_EVERY;
 
-/// A role that may not is asked again after that long: its policy may have been on the way.
+/// How long after a denied request healing tries again: the policy of the role may not have taken effect yet.
 const DENIED_FOR: Duration = Duration::from_secs(600);
 
-/// Inline leases are looked for in a reading of the bucket that is no older.
+/// Inline leases are looked for in a reading of the bucket that is not older than this.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// What all buckets of a process have in common.
+/// The healing state that all buckets of a process share.
 #[derive(Debug, Default)]
 pub(crate) struct Healing {
-    /// Whether somebody wants slots that a scan may find.
+    /// Whether callers want slots that a scan may find.
     table: Arc<Wanted>,
     notes_denied: Denied,
     scans_denied: Denied,
-    /// For who waits for them.
+    /// Tries that are due or under way, for callers that wait for them.
     dues: Dues,
 }
 
-/// What this client keeps of it.
+/// The healing state of this client.
 fn healing(inner: &Inner) -> Arc<Healing> {
     inner.extensions.of()
 }
 
-/// The role may not; until then it is not tried again, in microseconds since the epoch.
+/// After a denial: no try before this instant, in microseconds since the epoch.
 #[derive(Debug, Default)]
 struct Denied(AtomicI64);
 
-/// What a task sees to.
+/// What a task does.
 #[derive(Clone, Debug)]
 enum Duty {
     /// The note of one bucket, and its inline leases.
@@ -74,7 +76,7 @@ enum Duty {
     Table(Arc<Wanted>),
 }
 
-/// Has buckets healed that callers want slots of.
+/// Starts the healing of buckets whose slots callers want.
 #[derive(Debug)]
 pub(crate) struct Healer;
 
@@ -92,14 +94,14 @@ impl Refusals for Healer {
     }
 }
 
-/// A request was shed, and its caller is to come back: nobody asks the bucket itself, and a crashed holder's
-/// slots would be found by nobody.
+/// A request was shed, and its caller is to come back. The caller does not ask the bucket itself, so that
+/// otherwise nobody would find the slots of a crashed holder.
 pub(crate) fn shed(inner: &Arc<Inner>, entry: &Arc<Entry>, retry_after: Duration) {
     looked_for(inner, entry, retry_after, 1);
 }
 
-/// A request was let through though nothing departs, or would have been shed: what is held may be a crashed
-/// holder's.
+/// A request was let through although nothing departs, or would have been shed. The slots may be held by a
+/// crashed holder.
 pub(crate) fn admitted_in_doubt(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     looked_for(inner, entry, Duration::ZERO, 0);
 }
@@ -110,7 +112,8 @@ fn looked_for(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: 
     }
 }
 
-/// Who is told to come back later than this is not waited for: whoever asks next makes another task.
+/// A task waits at most this long for a caller to come back. A caller that comes back later creates another
+/// task.
 const LONGEST_RETURN: Duration = Duration::from_secs(60);
 
 fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32) {
@@ -127,7 +130,7 @@ fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32)
     tend(inner, Duty::Bucket(Arc::clone(entry), wanted), now.after(wait + COMES_BACK));
 }
 
-/// Has a task see to `duty` until `until`.
+/// Ensures that a task does `duty` until `until`.
 fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
     let wanted = duty.wanted();
     let mut state = wanted.state();
@@ -135,7 +138,7 @@ fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
     let runtime = match (state.is_tended, Handle::try_current()) {
         (true, _) => None,
         (false, Ok(runtime)) => Some(runtime),
-        // Without a runtime there is nobody to do it.
+        // Without a runtime, no task can run.
         (false, Err(_)) => return,
     };
     state.is_tended = true;
@@ -143,13 +146,13 @@ fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
     if is_due {
         state.due.get_or_insert_with(|| healing(inner).dues.one());
     }
-    // A runtime that is shutting down drops the task at once, which takes the lock.
+    // A runtime that is shutting down drops the task at once, and the drop takes the lock.
     drop(state);
     match runtime {
         Some(runtime) => {
             runtime.spawn(Tended { inner: Arc::downgrade(inner), duty, is_left: false }.run());
         }
-        // Its timer may stand still while the process is frozen, and the clock does not.
+        // The task's timer may stand still while the process is frozen. The clock does not.
         None if is_due => wanted.woken.notify_one(),
         None => {}
     }
@@ -163,7 +166,7 @@ impl Duty {
         }
     }
 
-    /// Does what is due. False if this process may not.
+    /// Does what is due. Returns false if this process lacks the right.
     async fn try_once(&self, inner: &Arc<Inner>) -> bool {
         match self {
             Self::Bucket(entry, wanted) => tend_bucket(inner, entry, wanted).await,
@@ -172,7 +175,8 @@ impl Duty {
     }
 }
 
-/// The task of one duty. Dropped, as with its runtime, the next refusal makes another.
+/// The task of one duty. If the task is dropped, for example with its runtime, the next refusal creates
+/// another.
 struct Tended {
     inner: Weak<Inner>,
     duty: Duty,
@@ -214,7 +218,7 @@ impl Denied {
         now.micros() < self.0.load(Ordering::Relaxed)
     }
 
-    /// Said once: every try after that is as vain.
+    /// Warns once: later tries would be denied in the same way.
     fn deny(&self, error: &StoreError, now: Timestamp) {
         telemetry::healed("denied");
         if self.0.swap(now.after(DENIED_FOR).micros(), Ordering::Relaxed) == 0 {
@@ -224,7 +228,7 @@ impl Denied {
 }
 
 /// Notes the process, gives back the bucket's inline leases that have ended, and has the table scanned if
-/// lease rows may hold slots of the bucket. False if this process may not.
+/// lease rows may hold slots of the bucket. Returns false if this process lacks the right.
 async fn tend_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> bool {
     wanted.tried(inner.now(), NOTE_EVERY);
     let (noted, healed) = tokio::join!(note::write(inner, entry, wanted), look(inner, entry, wanted));
@@ -245,7 +249,7 @@ async fn tend_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) ->
 }
 
 async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result<(), AcquireError> {
-    // The reply that refused the caller has shown the row, most of the time.
+    // Usually the reply that refused the caller has already shown the row.
     let bucket = known_since(inner, entry, YOUNG).await?.bucket;
     let may_scan = !inner.config.heal_budget.is_none() && !healing(inner).scans_denied.is_denied(inner.now());
     if may_scan && may_have_rows(&bucket) {
@@ -256,15 +260,17 @@ async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result
     Ok(())
 }
 
-/// Whether more slots are taken than the inline leases hold: the others have lease rows, which only a scan
-/// finds. A lease that says more than there is hides none of them. One that is gone refuses nobody.
+/// Whether more slots are taken than the inline leases hold. The other slots have lease rows, which only a
+/// scan finds. A lease that claims more than the capacity hides none of them. One that is gone refuses
+/// nobody.
 fn may_have_rows(bucket: &Bucket) -> bool {
     let capacity = bucket.limit().capacity();
     let held = bucket.inline().map_or_else(Default::default, |leases| leases.held_within(capacity));
     bucket.limit().is_concurrent() && capacity.minus(bucket.tokens()) > held
 }
 
-/// Scans the table, or a part of it, unless another process does. False if this process may not.
+/// Scans the table, or a part of it, unless another process does. Returns false if this process lacks the
+/// right.
 async fn scan_table(inner: &Arc<Inner>) -> bool {
     let mut turn = match Turn::take(inner).await {
         Ok(Some(turn)) => turn,

@@ -1,7 +1,8 @@
 //! Taking and giving back: the only code that grants.
 //!
-//! A caller stands in a queue before a bucket, and one write serves all that are there ([`queue`]). Rate buckets are served by [`tokens`],
-//! concurrency buckets with lease rows by [`rows`], those with inline leases by [`inline`].
+//! A caller stands in a queue before a bucket, and one write serves all callers in the queue ([`queue`]).
+//! Rate buckets are served by [`tokens`], concurrency buckets with lease rows by [`rows`], concurrency
+//! buckets with inline leases by [`inline`].
 
 pub(crate) mod attempt;
 pub(crate) mod buckets;

@@ -81,6 +81,11 @@ pub use sluice_vendors as vendors;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The examples of the pages that go on from there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/using.md")]
+struct UsingPage;
+
 /// The example of its own page, too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/admission.md")]

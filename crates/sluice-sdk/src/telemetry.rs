@@ -1,7 +1,7 @@
-//! What is counted, measured and traced: words and numbers. It imports no feature of the client.
+//! What is counted, measured and traced: names and numbers. Imports no feature of the client.
 //!
-//! Metrics go through the `metrics` facade and are nearly free without a recorder. Each function here is one event. The names stand in
-//! one table (`sluice_table::metric`), and nothing else names a metric.
+//! Metrics go through the `metrics` facade and are nearly free without a recorder. Each function here is one
+//! event. The names are in one table (`sluice_table::metric`), and no other code names a metric.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ pub(crate) enum Source {
     Table,
     /// Stock: no request.
     Stock,
-    /// A ticket, whose start was booked before.
+    /// A ticket, whose start was booked earlier.
     Ticket,
-    /// The process's own share, while DynamoDB is out.
+    /// The process's own share, while DynamoDB is unavailable.
     Local,
 }
 
@@ -47,32 +47,32 @@ pub(crate) fn acquire_failed(took: Duration) {
     names::ACQUIRE_DURATION.histogram([OTHER.into(), "error".into()]).record(took);
 }
 
-/// A slot's closure began, so long after it was asked for.
+/// The closure of a slot began, this long after the caller asked for the slot.
 pub(crate) fn waited(bucket: SharedString, waited: Duration) {
     names::WAIT.histogram([bucket]).record(waited);
 }
 
-/// A slot ended by its timeout, its closure begun or not.
+/// A slot ended by its timeout, before or after its closure began.
 pub(crate) fn slot_timed_out(bucket: SharedString) {
     names::SLOT_TIMEOUTS.counter([bucket]).increment(1);
 }
 
-/// DynamoDB was out: whether a local answer was given.
+/// DynamoDB was unavailable. The outcome states whether a local answer was given.
 pub(crate) fn unavailable(outcome: &'static str) {
     names::UNAVAILABLE.counter([outcome.into()]).increment(1);
 }
 
-/// A part of a grant was given back, or not.
+/// The release of a part of a grant ended: the part was given back, or not.
 pub(crate) fn released(bucket: SharedString, outcome: &'static str) {
     names::RELEASES.counter([bucket, outcome.into()]).increment(1);
 }
 
-/// A holder that is alive found its lease gone.
+/// An expired holder found its lease gone.
 pub(crate) fn expired_but_alive(bucket: SharedString) {
     names::EXPIRED_BUT_ALIVE.counter([bucket]).increment(1);
 }
 
-/// What became of the renewal of a lease.
+/// The outcome of the renewal of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
@@ -91,20 +91,20 @@ pub(crate) fn renewal(bucket: SharedString, renewal: Renewal) {
     names::RENEWALS.counter([bucket, outcome.into()]).increment(1);
 }
 
-/// A call was charged what it used.
+/// A call was settled: it was charged what it used.
 pub(crate) fn settled(bucket: SharedString, outcome: &'static str) {
     names::SETTLES.counter([bucket, outcome.into()]).increment(1);
 }
 
-/// A tracker released so many grants that nobody took.
+/// A tracker released this many grants that nobody took.
 pub(crate) fn tracker_released(outcome: &'static str, grants: u64) {
     if grants > 0 {
         names::TRACKER_RELEASES.counter([outcome.into()]).increment(grants);
     }
 }
 
-/// What the trackers of a client hold together, and may hold; and which share of the entries in their heaps of ages is of grants that
-/// were taken.
+/// What the trackers of a client together hold and may hold, and the share of the entries in their heaps of
+/// ages that belong to grants that were taken.
 pub(crate) fn trackers(reservations: usize, capacity: usize, stale: (usize, usize)) {
     names::TRACKER_RESERVATIONS.gauge([]).set(number(reservations));
     names::TRACKER_CAPACITY.gauge([]).set(number(capacity));
@@ -118,7 +118,7 @@ pub(crate) fn restored(bucket: SharedString, leases: usize) {
     names::SWEEP_RESTORED.counter([bucket]).increment(u64::try_from(leases).unwrap_or(u64::MAX));
 }
 
-/// A cool-down that this process did not know of.
+/// This process learned of a cool-down that it did not know of.
 pub(crate) fn cool_down_heard(bucket: SharedString) {
     names::COOL_DOWNS.counter([bucket]).increment(1);
 }
@@ -128,7 +128,7 @@ pub(crate) fn vendor_refused(bucket: SharedString, reason: &'static str) {
     names::VENDOR_REFUSALS.counter([bucket, reason.into()]).increment(1);
 }
 
-/// The vendor said less than the bucket counts.
+/// The vendor reported less than the bucket counts.
 pub(crate) fn vendor_lowered(bucket: SharedString) {
     names::VENDOR_LOWERED.counter([bucket]).increment(1);
 }
@@ -138,23 +138,24 @@ pub(crate) fn vendor_limit_lower(bucket: SharedString) {
     names::VENDOR_LIMIT_LOWER.counter([bucket]).increment(1);
 }
 
-/// A header of the vendor's could not be read.
+/// A header of the vendor could not be read.
 pub(crate) fn vendor_unreadable(bucket: SharedString) {
     names::VENDOR_UNREADABLE.counter([bucket]).increment(1);
 }
 
-/// Admission decided: `admitted`, why it was shed, or `unknown` if the table did not answer; in which mode.
+/// Admission decided, in `mode`: `admitted`, the reason for which the request was shed, or `unknown` if the
+/// table did not answer.
 pub(crate) fn admitted(bucket: SharedString, decision: &'static str, mode: &'static str) {
     names::ADMISSION.counter([bucket, decision.into(), mode.into()]).increment(1);
 }
 
-/// This process scanned the table for ended leases (`restored`, `nothing`), or left it to another (`left`); or could not (`denied`,
-/// `failed`).
+/// This process scanned the table for ended leases (`restored`, `nothing`), left the scan to another process
+/// (`left`), or could not scan (`denied`, `failed`).
 pub(crate) fn healed(outcome: &'static str) {
     names::HEALS.counter([outcome.into()]).increment(1);
 }
 
-/// What the load row says of a bucket. A bucket without a rate yet has none.
+/// The load row of a bucket. A bucket without a drain rate yet gets no gauge of it.
 pub(crate) fn load(bucket: SharedString, meters: &Meters, pending: Amount, drain_rate: Option<Rate>) {
     meters.told_load();
     names::LOAD_PENDING.gauge([bucket.clone()]).set(number(pending));
@@ -163,15 +164,15 @@ pub(crate) fn load(bucket: SharedString, meters: &Meters, pending: Amount, drain
     }
 }
 
-/// What a bucket holds, as last seen and refilled since.
+/// The level of a bucket, as last seen and refilled since, and its capacity.
 pub(crate) fn level(bucket: SharedString, meters: &Meters, level: Amount, capacity: Amount) {
     meters.told_level();
     names::BUCKET_LEVEL.gauge([bucket.clone()]).set(number(level));
     names::BUCKET_CAPACITY.gauge([bucket]).set(number(capacity));
 }
 
-/// A bucket is not there any more: it holds nothing, of nothing. Told once if it was told before, and then no more, so that a recorder
-/// which forgets idle metrics may forget it.
+/// A bucket is gone: its gauges are set to zero. They are set once, if they were set before, and then no
+/// more, so that a recorder that forgets idle metrics may forget them.
 pub(crate) fn gone(bucket: SharedString, meters: &Meters) {
     let (level, load) = meters.take_told();
     if level {
@@ -184,7 +185,7 @@ pub(crate) fn gone(bucket: SharedString, meters: &Meters) {
     }
 }
 
-/// An amount or a rate as a gauge has it: a double. No decision rests on it.
+/// An amount or a rate as the double that a gauge takes. No decision rests on it.
 pub(crate) fn number(exact: impl ToString) -> f64 {
     exact.to_string().parse().unwrap_or(f64::NAN)
 }

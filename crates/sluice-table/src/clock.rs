@@ -1,4 +1,4 @@
-//! Where the client reads this machine's time.
+//! How the client reads this machine's time.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -8,8 +8,9 @@ use sluice_core::Timestamp;
 
 /// The clock of a client: the system's, or one that a test moves.
 ///
-/// The client decides by DynamoDB's time. It takes this clock for the time between two replies, and corrects it by the `Date` of each
-/// reply, so a clock that is wrong by hours does no harm (`docs/semantics.md`, *Clocks*).
+/// The client decides by DynamoDB's time. It uses this clock for the time between two replies, and corrects
+/// it by the `Date` of each reply. Even a clock that is wrong by hours is therefore harmless
+/// (`docs/semantics.md`, *Clocks*).
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -22,7 +23,7 @@ enum Source {
 type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 type Steady = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Where the steady time of this process begins: any instant does.
+/// The origin of this process's steady time; any instant will do.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
@@ -32,15 +33,17 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that asks `now` each time. It never jumps, unless [`steady_by`](Self::steady_by) says what does not.
+    /// A clock that calls `now` each time. It counts as a clock that never jumps, unless
+    /// [`steady_by`](Self::steady_by) adds a steady clock.
     #[must_use]
     pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Source::Function { now: Arc::new(now), steady: None })
     }
 
-    /// The same clock beside a steady one, which nobody sets and which tells the time since any instant. If the two move apart, this
-    /// clock was set, or the machine resumed from a snapshot, and what replies said of it counts no more. For tests; the system's
-    /// clock has the monotonic clock beside it.
+    /// The same clock with a steady clock, which nobody sets; `steady` returns the time since any fixed
+    /// instant. If the two clocks move apart, this clock was set, or the machine resumed from a snapshot;
+    /// what replies showed of this clock then no longer counts. For tests: the system's clock already has the
+    /// monotonic clock as its steady clock.
     #[must_use]
     pub fn steady_by(self, steady: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let now = match self.0 {
@@ -50,7 +53,7 @@ impl Clock {
         Self(Source::Function { now, steady: Some(Arc::new(steady)) })
     }
 
-    /// The present time.
+    /// The time now.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
@@ -59,7 +62,7 @@ impl Clock {
         }
     }
 
-    /// The time of a clock that nobody sets, in microseconds since any instant.
+    /// The steady clock, which nobody sets, in microseconds since any fixed instant.
     #[must_use]
     pub fn steady_micros(&self) -> i64 {
         let steady = match &self.0 {

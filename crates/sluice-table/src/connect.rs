@@ -1,4 +1,4 @@
-//! Clients of DynamoDB: from the credentials of the environment, or from a configuration that the program has.
+//! Clients of DynamoDB, from the credentials of the environment or from a configuration that the program has.
 
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::config::Builder;
@@ -10,7 +10,8 @@ use crate::store::Store;
 pub use aws_config::SdkConfig;
 pub use aws_sdk_dynamodb::Client as DynamoClient;
 
-/// The AWS configuration of the environment, for a Region, and for another endpoint than AWS's if one is named. Makes no request.
+/// The AWS configuration of the environment for a Region. `endpoint`, if given, replaces AWS's endpoint.
+/// Makes no request.
 pub async fn environment(region: String, endpoint: Option<&str>) -> SdkConfig {
     let loader = aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region)).http_client(http_client());
     match endpoint {
@@ -19,7 +20,7 @@ pub async fn environment(region: String, endpoint: Option<&str>) -> SdkConfig {
     }
 }
 
-/// A client with this configuration, and with another endpoint if one is named.
+/// A client with this configuration. `endpoint`, if given, replaces the configured endpoint.
 #[must_use]
 pub fn client_of(shared: &SdkConfig, endpoint: Option<&str>) -> DynamoClient {
     let config = Builder::from(shared);

@@ -1,4 +1,4 @@
-//! What metrics, a span and the time of the table cost a request, measured.
+//! Measures what metrics, a span and learning the table's time cost a request.
 
 use std::hint::black_box;
 
@@ -12,15 +12,15 @@ use crate::requests::{self, Ended, Units};
 use crate::span;
 use crate::table_clock::TableClock;
 
-/// The most that a request may pay for being counted where nobody listens, in nanoseconds.
+/// The most that the metrics of a request may cost without a recorder, in nanoseconds.
 const MOST_FOR_METRICS: u128 = 150;
 
-/// The most that it may pay for the time that its reply tells.
+/// The most that learning the time from a reply may cost, in nanoseconds.
 const MOST_FOR_TIME: u128 = 300;
 
 const REQUESTS: u32 = 50_000;
 
-/// The shortest of two hundred runs, in nanoseconds a turn: other processes are rarely at work in all of them.
+/// The shortest of two hundred runs, in nanoseconds a turn: other processes rarely disturb all of them.
 fn shortest(turn: impl Fn(Timestamp)) -> u128 {
     let start = Timestamp::from_secs(1_709_550_000);
     let run = |_| {
@@ -33,11 +33,11 @@ fn shortest(turn: impl Fn(Timestamp)) -> u128 {
 
 fn assert_little(what: &str, nanos: u128, most: u128) {
     println!("{what}, no recorder, no subscriber: {nanos} ns");
-    // Without optimisation it says nothing.
+    // Without optimisation the figure means nothing.
     assert!(cfg!(debug_assertions) || nanos < most, "{what}: {nanos} ns");
 }
 
-/// How long it took, its units, and its span.
+/// The duration of the request, its units, and its span.
 #[test]
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_request_pays_little_where_nobody_listens() {
@@ -53,14 +53,14 @@ fn a_request_pays_little_where_nobody_listens() {
     assert_little("metrics and span of a request", nanos, MOST_FOR_METRICS);
 }
 
-/// All that a request pays for learning the time of the table from its reply, whether anyone listens or not: four readings of this
-/// machine's clocks, the bracket, and once a second the gauge.
+/// What a request pays for learning the time of the table from its reply, with or without a recorder: four
+/// readings of this machine's clocks, the bracket, and once a second the gauge.
 #[test]
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_request_pays_little_for_the_time_that_its_reply_tells() {
     let clock = TableClock::new(Clock::system());
     let nanos = shortest(|now| {
-        // A date has whole seconds.
+        // A `Date` has whole seconds.
         let date = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(1_000_000));
         clock.replied(black_box(Some(date)), clock.sent());
     });

@@ -1,4 +1,4 @@
-//! Making the table, for the sandbox and for tests. In AWS, Terraform makes it.
+//! Creates the table, for the sandbox and for tests. In AWS, Terraform creates it.
 
 use std::time::Duration;
 
@@ -10,30 +10,31 @@ use aws_sdk_dynamodb::types::{
 };
 use sluice_core::schema::{KEY, PURGE_AT};
 
-/// Why the table could not be made.
+/// Why the table could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("table {table:?} cannot be made ({step}): {message}")]
 pub struct CreateTableError {
     /// The table's name.
     pub table: String,
-    /// What was being done.
+    /// The step that failed.
     pub step: &'static str,
-    /// What the service said.
+    /// The service's message.
     pub message: String,
 }
 
-/// Looks at a table that is being made, and the time between two.
+/// How often the state of a new table is polled, and the time between two polls.
 const LOOKS: u32 = 120;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
-/// How long all of it may take: half a minute of looks, and what requests take.
+/// How long the creation may take: half a minute of polls, and the time of the requests.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Makes `table` with the key and the TTL attribute of the schema, and waits until it is there. One that is there already is
-/// left as it is; false then. Takes at most a minute.
+/// Creates `table` with the schema's key and TTL attribute, and waits until the table is active. If the table
+/// already exists, leaves it as it is and returns false. Takes at most a minute.
 ///
 /// # Errors
-/// [`CreateTableError`] with what the service said, or after half a minute in which the table did not become active.
+/// [`CreateTableError`] with the service's message, or if the table did not become active within half a
+/// minute.
 pub async fn create_table(dynamo: &Dynamo, table: &str) -> Result<bool, CreateTableError> {
     let failed = |step, message| CreateTableError { table: table.to_owned(), step, message };
     match tokio::time::timeout(LONGEST, create(dynamo, table, failed)).await {

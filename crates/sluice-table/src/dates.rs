@@ -1,4 +1,4 @@
-//! The `Date` of DynamoDB's replies, on its way to the table's clock: no request is made for it.
+//! Passes the `Date` of DynamoDB's replies to the table's clock. No extra request is made for it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,13 +25,13 @@ impl DateReader {
         Self { clock, server: Arc::default() }
     }
 
-    /// The host that requests go to, once one went there.
+    /// The host that requests go to; `None` before the first request.
     pub(crate) fn server(&self) -> Option<&str> {
         self.server.get().map(String::as_str)
     }
 }
 
-/// When a request left.
+/// When a request was sent.
 #[derive(Debug)]
 struct Sent(SentAt);
 
@@ -55,7 +55,7 @@ impl Intercept for DateReader {
         Ok(())
     }
 
-    /// A `Date` that is missing or cannot be read says nothing: no request fails for it.
+    /// Ignores a missing or unreadable `Date`: no request fails because of it.
     fn read_after_transmit(
         &self,
         context: &BeforeDeserializationInterceptorContextRef<'_>,
@@ -63,8 +63,8 @@ impl Intercept for DateReader {
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let reply = context.response();
-        // What a proxy or a gateway answers in place of DynamoDB has a clock of its own. Engines for development may leave the id out,
-        // not so DynamoDB.
+        // The reply of a proxy or a gateway in place of DynamoDB has another clock. Engines for development
+        // may leave the id out; DynamoDB does not.
         if reply.headers().get("x-amzn-requestid").is_none() && !reply.status().is_success() {
             return Ok(());
         }

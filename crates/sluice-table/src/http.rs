@@ -1,10 +1,11 @@
-//! The HTTP client of those that bring none.
+//! The HTTP client for callers that bring none.
 
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::SharedHttpClient;
 
-/// Pooled connections idle for longer are closed: a Lambda that thaws must not write to a socket that died while it was frozen.
+/// Pooled connections that are idle for longer are closed: a Lambda that thaws must not write to a socket
+/// that died while the Lambda was frozen.
 const IDLE_CONNECTION: Duration = Duration::from_secs(20);
 
 /// HTTP over the TLS that the workspace builds: rustls with ring.

@@ -1,7 +1,7 @@
-//! Rows in and out of DynamoDB. This crate alone names the AWS SDK, alone retries a request, and alone knows the time: a caller hands
-//! it a write of `sluice-core` and receives what became of it, within a time that is stated.
+//! Rows in and out of DynamoDB. Only this crate names the AWS SDK, only it retries a request, and only it
+//! knows the time. A caller passes a write of `sluice-core`, and receives the result within a stated time.
 //!
-//! It knows no bucket, no lease and no grant.
+//! This crate knows no bucket, no lease and no grant.
 
 mod clock;
 mod connect;

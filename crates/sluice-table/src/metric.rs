@@ -1,8 +1,8 @@
-//! The names: the one table of all metrics, from which they are described, and which `docs/metrics.md` prints.
+//! The one table of all metrics. The metrics are described from it, and `docs/metrics.md` prints it.
 
 use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, SharedString, with_recorder};
 
-/// A metric: its name and what it says.
+/// A metric: its name, kind, unit, labels, source and description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     name: &'static str,
@@ -13,25 +13,25 @@ pub struct Metric {
     description: &'static str,
 }
 
-/// How a metric's values go together.
+/// How the values of a metric combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricKind {
     /// A sum that only grows.
     Counter,
-    /// What is so at a moment.
+    /// The value at a moment.
     Gauge,
     /// A distribution.
     Histogram,
 }
 
-/// Who tells a metric.
+/// Who reports a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricSource {
-    /// Each process that links the SDK, of itself.
+    /// Each process that links the SDK, about itself.
     Process,
-    /// `sluice metrics`, of the whole table.
+    /// `sluice metrics`, about the whole table.
     Table,
     /// Both.
     Both,
@@ -71,59 +71,59 @@ impl Unit {
 }
 
 impl Metric {
-    /// Its name, as `sluice.grants`. Exporters may spell it in their own way (`sluice_grants`).
+    /// The metric's name, such as `sluice.grants`. Exporters may spell it differently (`sluice_grants`).
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How its values go together.
+    /// How the metric's values combine.
     #[must_use]
     pub const fn kind(&self) -> MetricKind {
         self.kind
     }
 
-    /// What its values count: a word for people.
+    /// The unit of the values, as a word for people.
     #[must_use]
     pub const fn unit(&self) -> &'static str {
         self.unit.as_str()
     }
 
-    /// The labels that each of its values carries, in their order.
+    /// The labels of each value, in order.
     #[must_use]
     pub const fn labels(&self) -> &'static [&'static str] {
         self.labels
     }
 
-    /// Who tells it.
+    /// Who reports the metric.
     #[must_use]
     pub const fn source(&self) -> MetricSource {
         self.source
     }
 
-    /// What it says.
+    /// The metric's description.
     #[must_use]
     pub const fn description(&self) -> &'static str {
         self.description
     }
 
-    /// Its counter with these labels, by the recorder that there is.
+    /// The counter with these label values, from the installed recorder.
     pub fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
         counter(&self.key(values))
     }
 
-    /// Its gauge with these labels, by the recorder that there is.
+    /// The gauge with these label values, from the installed recorder.
     pub fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
         let key = self.key(values);
         with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
     }
 
-    /// Its histogram with these labels, by the recorder that there is.
+    /// The histogram with these label values, from the installed recorder.
     pub fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
         histogram(&self.key(values))
     }
 
-    /// The metric with these labels, to be kept where it is counted often.
+    /// The key of the metric with these label values. Code that counts often keeps the key.
     pub fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
         debug_assert_eq!(self.labels.len(), N, "{}", self.name);
         let labels: Vec<Label> = self.labels.iter().zip(values).map(|(name, value)| Label::new(*name, value)).collect();
@@ -131,20 +131,20 @@ impl Metric {
     }
 }
 
-/// The counter of a key, by the recorder that there is.
+/// The counter of a key, from the installed recorder.
 pub fn counter(key: &Key) -> Counter {
     with_recorder(|recorder| recorder.register_counter(key, &METADATA))
 }
 
-/// The histogram of a key, by the recorder that there is.
+/// The histogram of a key, from the installed recorder.
 pub fn histogram(key: &Key) -> Histogram {
     with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
 }
 
 static METADATA: Metadata<'static> = Metadata::new("sluice", Level::INFO, Some(module_path!()));
 
-/// Tells the recorder what each metric is: its unit and its description. Every client that is made does so; a program that
-/// installs its recorder later calls it after that.
+/// Describes each metric to the recorder: unit and description. Every new client calls this function. A
+/// program that installs its recorder later calls it after that.
 pub fn describe_metrics() {
     for metric in METRICS {
         let (name, unit) = (KeyName::from_const_str(metric.name), metric.unit.facade());
@@ -169,7 +169,7 @@ macro_rules! metrics {
             description: $description,
         };)*
 
-        /// Every metric that Sluice tells, in the order of `docs/metrics.md`.
+        /// Every metric that Sluice reports, in the order of `docs/metrics.md`.
         pub static METRICS: &[&Metric] = &[$(&$ident),*];
     };
 }

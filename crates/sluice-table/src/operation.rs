@@ -1,4 +1,4 @@
-//! What Sluice asks of DynamoDB.
+//! The operations of DynamoDB that Sluice uses.
 
 /// An operation of DynamoDB's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +23,12 @@ impl Operation {
         Self::TransactWriteItems,
     ];
 
-    /// Its place in tables that have one for each.
+    /// The index of this operation in tables with one entry for each operation.
     pub(crate) fn index(self) -> usize {
         Self::ALL.iter().position(|one| *one == self).unwrap_or(0)
     }
 
-    /// The name that DynamoDB gives it.
+    /// DynamoDB's name for the operation.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::GetItem => "GetItem",
@@ -41,7 +41,7 @@ impl Operation {
         }
     }
 
-    /// Whether it changes nothing, whatever becomes of it.
+    /// Whether the operation only reads.
     pub(crate) const fn reads(self) -> bool {
         matches!(self, Self::GetItem | Self::BatchGetItem | Self::Scan)
     }

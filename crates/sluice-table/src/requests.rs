@@ -1,4 +1,4 @@
-//! What requests to DynamoDB took, cost, and came to.
+//! Metrics of requests to DynamoDB: duration, units and outcome.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,17 +11,17 @@ use sluice_core::ClockOffset;
 use crate::metric as names;
 use crate::operation::Operation;
 
-/// What came of one request.
+/// The outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Ok,
-    /// The condition of a write, or of one in a transaction, was false.
+    /// The condition of a write, or of one write in a transaction, was false.
     Condition,
     /// Another transaction held a row.
     Conflict,
-    /// DynamoDB refused it for its rate.
+    /// DynamoDB throttled the request.
     Throttled,
-    /// Anything else, and no reply at all.
+    /// Any other error, or no reply at all.
     Error,
 }
 
@@ -39,8 +39,8 @@ impl Ended {
     }
 }
 
-/// The keys of what each request tells, made once: their labels are Sluice's own words. The recorder is asked each time, so that one
-/// that was installed late, or forgets what is idle, misses nothing.
+/// The metric keys of each request, created once: their labels are Sluice's own words. The recorder is asked
+/// each time, so a recorder that is installed late, or that drops idle metrics, misses nothing.
 struct Keys {
     duration: [[Key; Ended::ALL.len()]; Operation::ALL.len()],
     units: [Key; Operation::ALL.len()],
@@ -60,7 +60,7 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     }
 });
 
-/// A request was answered, or given up.
+/// Counts a request that was answered or given up.
 pub(crate) fn ended(operation: Operation, ended: Ended, took: Duration) {
     let at = Ended::ALL.iter().position(|one| *one == ended).unwrap_or(0);
     names::histogram(&KEYS.duration[operation.index()][at]).record(took);
@@ -69,30 +69,30 @@ pub(crate) fn ended(operation: Operation, ended: Ended, took: Duration) {
     }
 }
 
-/// Tells recorders how far DynamoDB's clock is from this process's.
+/// Records how far DynamoDB's clock is from this process's.
 pub fn clock_offset(offset: ClockOffset) {
     let size = Duration::from_micros(offset.micros().unsigned_abs()).as_secs_f64();
     names::CLOCK_OFFSET.gauge([]).set(if offset.micros() < 0 { -size } else { size });
 }
 
-/// A request is sent again.
+/// Counts a request that is sent again.
 pub(crate) fn retried(operation: Operation) {
     names::RETRIES.counter([operation.as_str().into()]).increment(1);
 }
 
-/// Units that were used and not counted yet: a counter takes whole ones, and reads cost halves.
+/// Units that were used and not yet counted: a counter takes whole units, and a read may cost half a unit.
 #[derive(Debug, Default)]
 pub(crate) struct Units([AtomicI64; Operation::ALL.len()]);
 
 const UNIT_MICROS: i64 = 1_000_000;
 
 impl Units {
-    /// Counts what a reply tells.
+    /// Counts the units that a reply states.
     pub(crate) fn used<'a>(&self, operation: Operation, told: impl Iterator<Item = &'a ConsumedCapacity>) {
         let used =
             told.filter_map(ConsumedCapacity::capacity_units).filter_map(micros).fold(0_i64, i64::saturating_add);
         let before = self.0[operation.index()].fetch_add(used, Ordering::Relaxed);
-        // What is below one unit is counted with the next.
+        // A remainder below one unit is counted with the next units.
         let whole = before.saturating_add(used) / UNIT_MICROS - before / UNIT_MICROS;
         if let Ok(whole @ 1..) = u64::try_from(whole) {
             names::counter(&KEYS.units[operation.index()]).increment(whole);
@@ -100,7 +100,8 @@ impl Units {
     }
 }
 
-/// Millionths of a unit. A `Duration` converts a double without a text between; below zero is none.
+/// Millionths of a unit. `Duration` converts a double without a detour through text. A negative number is
+/// `None`.
 fn micros(units: f64) -> Option<i64> {
     Duration::try_from_secs_f64(units).ok().and_then(|units| i64::try_from(units.as_micros()).ok())
 }

@@ -1,20 +1,20 @@
-//! What became of a failed request, and how long to wait before the next: pure, and the only layer that retries (the AWS
-//! SDK's own is switched off).
+//! Classifies a failed request, and computes the wait before the next try. Pure. Only this layer retries: the
+//! retries of the AWS SDK are switched off.
 
 use std::time::Duration;
 
-/// What is known of a request that did not come back with an answer.
+/// What is known of a request that got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It never reached DynamoDB.
+    /// The request never reached DynamoDB.
     NotSent,
-    /// It may have been applied, or not.
+    /// The request may have been applied, or not.
     Ambiguous,
-    /// DynamoDB refused it because another transaction held the item: nothing happened.
+    /// DynamoDB rejected the request because another transaction held the item. Nothing was applied.
     Conflict,
-    /// DynamoDB refused it for its rate: nothing happened.
+    /// DynamoDB throttled the request. Nothing was applied.
     Throttled,
-    /// It will be refused every time.
+    /// The request will be rejected every time.
     Permanent,
 }
 
@@ -25,7 +25,7 @@ impl Fate {
     }
 }
 
-/// Codes with which DynamoDB answers that it did nothing and would like to be asked later.
+/// Error codes that mean: nothing was applied, and the caller may try again later.
 const THROTTLES: [&str; 5] = [
     "ThrottlingException",
     "ProvisionedThroughputExceededException",
@@ -34,7 +34,7 @@ const THROTTLES: [&str; 5] = [
     "LimitExceededException",
 ];
 
-/// The fate behind an error code and status of the service.
+/// The fate of a request that the service answered with this error code and HTTP status.
 pub(crate) fn classify_answer(code: &str, status: u16) -> Fate {
     if code == "TransactionConflictException" {
         Fate::Conflict
@@ -47,7 +47,7 @@ pub(crate) fn classify_answer(code: &str, status: u16) -> Fate {
     }
 }
 
-/// Exponential backoff with full jitter: a wait between nothing and `base * 2^attempt`, at most `cap`.
+/// Exponential backoff with full jitter: a wait between zero and `base * 2^attempt`, at most `cap`.
 ///
 /// Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 #[derive(Clone, Copy, Debug)]
@@ -59,10 +59,10 @@ pub struct Backoff {
 impl Backoff {
     /// Between two tries of a request.
     pub const DEFAULT: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(200) };
-    /// Between two looks at a full concurrency bucket: reads, at a fifth of a write's price.
+    /// Between two reads of a full concurrency bucket; a read costs a fifth of a write.
     pub const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(100) };
 
-    /// Between two tries of one who waits for a slot, while others are in the way.
+    /// Between two tries of a caller that waits for a slot while other writers are in the way.
     pub const CROWD: Self = Self { base: Duration::from_millis(200), cap: Duration::from_secs(1) };
 
     /// The longest wait.
@@ -77,28 +77,28 @@ impl Backoff {
         self.base.saturating_mul(1 << attempt.min(16)).min(self.cap)
     }
 
-    /// The wait after `attempt` failures; `below` draws a number from 0 up to and with its argument.
+    /// The wait after `attempt` failures. `below` draws a number from 0 to its argument, both included.
     pub fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
         Duration::from_micros(below(u64::try_from(self.ceiling(attempt).as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
 impl Backoff {
-    /// The longest that its first `waits` waits take together.
+    /// The longest that the first `waits` waits take together.
     #[must_use]
     pub fn longest_sum(self, waits: u32) -> Duration {
         (0..waits).fold(Duration::ZERO, |sum, attempt| sum.saturating_add(self.ceiling(attempt)))
     }
 }
 
-/// How long a request takes at most that is sent again `retries` times: every attempt runs into its timeout, and every wait
-/// between two is the longest. By default 4 attempts of a second and 175 ms.
+/// The longest time of a request that is sent again `retries` times: every attempt runs into its timeout, and
+/// every wait between two attempts is the longest. By default 4 attempts of 1 s, and 175 ms of waits.
 pub(crate) fn longest_request(attempt_timeout: Duration, retries: u32) -> Duration {
     let attempts = attempt_timeout.saturating_mul(retries.saturating_add(1));
     attempts.saturating_add(Backoff::DEFAULT.longest_sum(retries))
 }
 
-/// A random number from 0 up to and with `most`.
+/// A random number from 0 to `most`, both included.
 #[must_use]
 pub fn random_up_to(most: u64) -> u64 {
     fastrand::u64(..=most)

@@ -1,4 +1,5 @@
-//! Settings of the connection to one table, from the environment or from code; and how a variable of the environment is read.
+//! Settings of the connection to one table, from the environment or from code. Also: how an environment
+//! variable is read.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::clock::Clock;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Neither variable that names the table is set. There is no default, least of all the production table.
+    /// Neither variable that names the table is set. There is no default; the production table in particular
+    /// is none.
     #[error("no table is named: set SLUICE_TABLE_NAME, or SLUICE_ENV to one of sandbox, pre, prod")]
     NoTable,
     /// A variable has a value that it does not accept.
@@ -25,18 +27,20 @@ pub enum ConfigError {
     },
 }
 
-/// How long an attempt of a request for rows may take by default.
+/// The default time that an attempt of a request for rows may take.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// More retries would turn a moment of trouble into a minute of waiting.
+/// The most retries that may be set: more would turn a short failure into a minute of waiting.
 pub const MOST_RETRIES: u32 = 20;
 
-/// A reply from another Region takes 0.3 s; a shorter attempt would fail in a quiet network.
+/// The shortest timeout of an attempt: a reply from another Region takes 0.3 s, and a shorter attempt would
+/// fail in a quiet network.
 pub const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
-/// A longer attempt would let one connection that hangs hold up all callers of a bucket.
+/// The longest timeout of an attempt: with a longer one, a single connection that hangs would block all
+/// callers of a bucket.
 pub const LONGEST_ATTEMPT: Duration = Duration::from_secs(60);
 
-/// A year: a longer setting is a wrong unit, and would overflow sums of instants.
+/// A year. A longer setting is a wrong unit, and sums of instants would overflow.
 pub const LONGEST_SETTING: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Which table, where it is, and how long a request for it may take.
@@ -46,7 +50,7 @@ pub struct Settings {
     pub table: String,
     /// Region of the table; `eu-central-1` by default.
     pub region: String,
-    /// Another endpoint than AWS's.
+    /// An endpoint other than AWS's.
     pub endpoint_url: Option<String>,
     /// How often a request is sent again; 3 by default.
     pub max_retries: u32,
@@ -57,7 +61,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults, for `table`.
+    /// The default settings for `table`.
     #[must_use]
     pub fn new(table: String) -> Self {
         Self {
@@ -70,7 +74,7 @@ impl Settings {
         }
     }
 
-    /// The settings of the `SLUICE_*` variables of this process.
+    /// The settings in the `SLUICE_*` variables of this process.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
@@ -78,7 +82,7 @@ impl Settings {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// The settings of variables that `lookup` returns; empty ones count as unset.
+    /// The settings in the variables that `lookup` returns; empty ones count as unset.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
@@ -112,7 +116,7 @@ impl Settings {
     }
 }
 
-/// A variable of the environment. An empty one counts as unset.
+/// An environment variable. An empty one counts as unset.
 #[derive(Debug)]
 pub struct Variable {
     name: &'static str,
@@ -125,16 +129,16 @@ impl Variable {
         Self { name, value: lookup(name).filter(|value| !value.is_empty()) }
     }
 
-    /// Its value, if it is set.
+    /// The value of the variable, if it is set.
     #[must_use]
     pub fn text(self) -> Option<String> {
         self.value
     }
 
-    /// Its value as `read` understands it; `takes` says in an error which values it accepts.
+    /// The value of the variable, parsed by `read`. In an error, `takes` states the accepted values.
     ///
     /// # Errors
-    /// [`ConfigError::BadValue`] if it is set and `read` returns `None`.
+    /// [`ConfigError::BadValue`] if the variable is set and `read` returns `None`.
     pub fn parse<T>(self, takes: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ConfigError> {
         let Some(value) = self.value else { return Ok(None) };
         match read(&value) {
@@ -144,15 +148,16 @@ impl Variable {
     }
 }
 
-/// A time as settings have it: `60s`, `1m 30s`, `250ms`, or plain seconds as in `60` or `0.5`. `None` for what is none, and above a year.
+/// Parses a time in a setting: `60s`, `1m 30s`, `250ms`, or plain seconds such as `60` or `0.5`. `None` if
+/// the text is not a time, or the time is longer than a year.
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
     let seconds = || text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds().or_else(|| humantime::parse_duration(text).ok()).filter(|time| *time <= LONGEST_SETTING)
 }
 
-/// The level of `SLUICE_LOG_LEVEL`, in the spelling of `tracing`; for programs that install a subscriber. `None` if the text is no
-/// level.
+/// The level in `SLUICE_LOG_LEVEL`, as `tracing` spells it, for programs that install a subscriber. `None` if
+/// the text is not a level.
 #[must_use]
 pub fn log_level(text: &str) -> Option<&'static str> {
     ["error", "warn", "info", "debug", "trace"].into_iter().find(|level| level.eq_ignore_ascii_case(text))

@@ -1,11 +1,11 @@
-//! The span of a request, in the conventions of OpenTelemetry.
+//! The tracing span of a request, by the conventions of OpenTelemetry.
 
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::operation::Operation;
 
-/// Around one request to DynamoDB, as OpenTelemetry has it for databases and for DynamoDB
+/// The span of one request to DynamoDB, by OpenTelemetry's conventions for databases and for DynamoDB
 /// (<https://opentelemetry.io/docs/specs/semconv/db/dynamodb/>).
 pub(crate) fn request(operation: Operation, table: &str, server: Option<&str>, attempt: u32) -> Span {
     tracing::debug_span!(

@@ -1,5 +1,5 @@
-//! The table: the only place that talks to DynamoDB. Translates core's writes, retries what is worth it, and tells apart what
-//! did not happen from what may have.
+//! The table: the only code that talks to DynamoDB. It translates core's writes, sends a request again if
+//! that can help, and separates what was not applied from what may have been.
 
 mod answer;
 mod connection;

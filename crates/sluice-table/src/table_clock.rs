@@ -1,10 +1,14 @@
-//! The time of the table: DynamoDB's, as far as its replies tell it. All decisions go by it, so that a fleet agrees on the time
-//! whatever its machines believe.
+//! The time of the table: DynamoDB's time, as far as its replies show it. All decisions use this time, so the
+//! processes of a fleet agree on it even if the clocks of their machines differ.
 //!
-//! Each reply brackets how far DynamoDB's clock is from this process's steady clock, which nobody sets. The time is what this machine's
-//! clock shows, moved into that bracket: a clock that may be exact is left alone, one that is wrong is corrected. What the replies said
-//! counts no more when the two clocks of the machine moved apart (its clock was set, or it resumed from a snapshot and the steady clock
-//! had stood still), and when the last reply is long past: then nothing that carries an instant is written before the next reply.
+//! Each reply gives a bracket: the least and the most that DynamoDB's clock may differ from this process's
+//! steady clock, which nobody sets. The time is the reading of this machine's clock, moved into that bracket:
+//! a clock that may be exact is left alone, and a wrong clock is corrected.
+//!
+//! The bracket no longer counts if the two clocks of the machine moved apart: its clock was set, or the
+//! machine resumed from a snapshot and its steady clock had stood still. Nor does the bracket count if the
+//! last reply is too long ago. In both cases nothing that contains an instant is written before the next
+//! reply.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,25 +20,28 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::requests;
 
-/// If this machine's clock and its steady clock move apart by more than this, one of them jumped. Smaller takes the pause between
-/// two readings of a busy machine for a jump, which costs a read of the table; larger leaves a longer stop of the steady clock
-/// unnoticed, which then counts as an error of the time until two replies contradict each other.
+/// If this machine's clock and its steady clock move apart by more than this, one of them jumped. With a
+/// smaller value, the pause between two readings on a busy machine counts as a jump, which costs a read of
+/// the table. With a larger value, a longer stop of the steady clock goes unnoticed and counts as an error of
+/// the time until two replies contradict each other.
 const JUMP: Duration = Duration::from_millis(250);
 
-/// For so long a reply tells the time. NTP slews a clock by 500 ppm at most, which is 0.3 s in this time; a smaller value costs an
-/// idle process a read more often.
+/// How long the time learned from a reply counts. NTP slews a clock by 500 ppm at most, which is 0.3 s in
+/// this time. With a smaller value an idle process reads the table more often.
 const GOOD_FOR: Duration = Duration::from_secs(600);
 
-/// A clock that is further off than this is warned of: it is corrected, and other programs on the machine do not do so.
+/// A clock offset above this is logged as a warning: Sluice corrects the clock, but other programs on the
+/// machine do not.
 const WARN_ABOVE: Duration = Duration::from_secs(1);
 
-/// The gauge is set no more often: replies come by the thousand, and it rarely moves.
+/// The shortest time between two updates of the gauge: there may be thousands of replies, and the offset
+/// rarely changes.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Between two warnings.
+/// The shortest time between two warnings.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Nothing was heard yet.
+/// No reply has come yet.
 const NEVER: i64 = i64::MIN;
 
 /// This machine's clock, corrected by what the replies say.
@@ -42,21 +49,22 @@ const NEVER: i64 = i64::MIN;
 pub struct TableClock {
     local: Clock,
     heard: Mutex<Heard>,
-    /// The bracket: DynamoDB's time less the steady one, at least and at most, in microseconds.
+    /// The bracket: DynamoDB's time minus the steady clock, at least and at most, in microseconds.
     lowest: AtomicI64,
     highest: AtomicI64,
-    /// The local clock less the steady one when the last reply that tells the time came, or [`NEVER`].
+    /// The local clock minus the steady clock, when the last reply that counts came, or [`NEVER`].
     apart: AtomicI64,
-    /// When that was, by the steady clock.
+    /// When that reply came, by the steady clock.
     heard_at: AtomicI64,
-    /// During how many requests the two clocks moved apart so far.
+    /// How many requests there were so far during which the two clocks moved apart.
     moved_apart: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 struct Heard {
     estimate: OffsetEstimate,
-    /// Whether a reply ever told its `Date`. From then on one without does not make this machine's clock DynamoDB's.
+    /// Whether any reply had a `Date`. From then on, a reply without one does not mean that this machine's
+    /// clock is DynamoDB's.
     has_told: bool,
     /// Whether the clocks moved apart during the request of the last reply.
     is_doubted: bool,
@@ -69,7 +77,7 @@ struct Heard {
 pub(crate) struct SentAt {
     local: Timestamp,
     steady: i64,
-    /// How often the clocks had moved apart by then.
+    /// How often the clocks had moved apart when the request was sent.
     moved_apart: u32,
 }
 
@@ -86,23 +94,25 @@ impl TableClock {
         }
     }
 
-    /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown. What is written goes by
+    /// The best estimate of DynamoDB's time, for what is refused, measured or shown. Writes use
     /// [`known`](Self::known).
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.bracketed(self.local.now(), self.local.steady_micros())
     }
 
-    /// DynamoDB's time to within [`CLOCK_ERROR`](sluice_core::CLOCK_ERROR); `None` before the first reply, after a jump of this
-    /// machine's clock, and after a long silence.
+    /// DynamoDB's time, exact to [`CLOCK_ERROR`](sluice_core::CLOCK_ERROR). `None` before the first reply,
+    /// after a jump of this machine's clock, and if the last reply is too long ago.
     #[must_use]
     pub fn known(&self) -> Option<Timestamp> {
-        // What the replies said is read before the clock: a reply in between makes it no older.
+        // The results of the replies are read before the clock, so that a reply that comes in between does
+        // not seem older.
         let (apart, heard_at) = (self.apart.load(Ordering::Acquire), self.heard_at.load(Ordering::Acquire));
         if apart == NEVER {
             return None;
         }
-        // Two readings, if the first one seems to have jumped: this thread may have been put aside between its two clocks.
+        // If the first reading seems to show a jump, the clocks are read again: this thread may have been
+        // suspended between the reading of the one clock and of the other.
         (0..2).find_map(|_| {
             let (local, steady) = (self.local.now(), self.local.steady_micros());
             let is_same = local.micros().saturating_sub(steady).abs_diff(apart) <= micros(JUMP);
@@ -111,8 +121,8 @@ impl TableClock {
         })
     }
 
-    /// What a writer that goes by this time does to an anchor of the future. The time of an endpoint that sends no `Date` is this machine's,
-    /// which may be wrong itself: it moves nobody's anchor back.
+    /// What a writer that uses this time does with an anchor in the future. If the endpoint sends no `Date`,
+    /// the time is this machine's, which may itself be wrong, so the writer moves no anchor back.
     #[must_use]
     pub fn future_anchor(&self) -> FutureAnchor {
         let is_dynamodbs = self.known().is_some() && self.offset().is_some();
@@ -125,37 +135,38 @@ impl TableClock {
         self.local.steady_micros()
     }
 
-    /// The time by the steady clock alone, if a reply has come since that showed `asked_at`. For a caller that found this machine's clock set
-    /// right after each of several replies: a clock that is set all the time. (A machine that was stopped looks the same once, and not
-    /// after each of them.) What is shown is moved into the bracket, which is around the steady clock.
+    /// The time by the steady clock alone, if a reply has come since the steady clock showed `asked_at`. A
+    /// caller uses it if it found this machine's clock set right after each of several replies, so the clock
+    /// is set all the time. (A stopped machine looks the same after one reply, but not after each of
+    /// several.) The reading is moved into the bracket, which is around the steady clock.
     pub(crate) fn known_since(&self, asked_at: i64) -> Option<Timestamp> {
         let is_heard = self.apart.load(Ordering::Acquire) != NEVER && self.heard_at.load(Ordering::Acquire) >= asked_at;
         is_heard.then(|| self.now())
     }
 
-    /// What the replies say of this machine's clock, as it is now; `None` before the first.
+    /// The offset of this machine's clock now, as the replies show it; `None` before the first reply.
     #[must_use]
     pub fn offset(&self) -> Option<ClockOffset> {
         let apart = self.local.now().micros().saturating_sub(self.local.steady_micros());
         self.heard().estimate.offset().map(|offset| offset.of_clock_ahead_by(apart))
     }
 
-    /// To be asked right before a request is sent.
+    /// The readings of both clocks. The caller takes them right before it sends a request.
     pub(crate) fn sent(&self) -> SentAt {
         let moved_apart = self.moved_apart.load(Ordering::Acquire);
         SentAt { local: self.local.now(), steady: self.local.steady_micros(), moved_apart }
     }
 
-    /// Takes in the `Date` of a reply that has just come; `None` where it has none that can be read.
+    /// Learns from the `Date` of a reply that has just come; `None` if the reply has no readable `Date`.
     ///
-    /// An endpoint that never tells its `Date` is taken to agree with this machine's clock.
+    /// An endpoint that never sends a `Date` is assumed to agree with this machine's clock.
     pub(crate) fn replied(&self, date: Option<Timestamp>, sent: SentAt) {
         let (received, steady) = (self.local.now(), self.local.steady_micros());
         let mut heard = self.heard();
         let apart = received.micros().saturating_sub(steady);
         let before = self.apart.load(Ordering::Acquire);
         if before != NEVER && apart.abs_diff(before) > micros(JUMP) {
-            // Whatever was known is of the clock as it was.
+            // What the replies showed is about the clock before it jumped.
             heard.estimate = OffsetEstimate::default();
         }
         match date {
@@ -163,13 +174,15 @@ impl TableClock {
                 if self.doubts(&mut heard, sent, (received, steady)) {
                     return;
                 }
-                // By the clock that makes the way longer: one may have been set, the other stood still while the process was frozen.
+                // The clock that shows the longer round trip counts: one clock may have been set, the other
+                // may have stood still while the process was frozen.
                 let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
                 let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
                 let is_late = sent < self.heard_at.load(Ordering::Acquire);
                 let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else { return };
-                // A request from before the last reply, whose own reply comes after it: if the machine was stopped in between, and
-                // neither clock shows it, its date is of the time before.
+                // This request was sent before the last reply came, and its own reply came later. If the
+                // machine was stopped in between, and neither clock shows it, the date of this reply is from
+                // before the stop.
                 if is_late && heard.estimate.is_contradicted_by(reply) {
                     return;
                 }
@@ -190,9 +203,10 @@ impl TableClock {
         self.tell(heard, received, apart);
     }
 
-    /// Whether a reply tells nothing, since the two clocks moved apart during its request: perhaps the machine was stopped, uncounted by
-    /// the steady clock, and its clock was set, to whatever time. The reply to the next request is believed though they moved apart
-    /// again: a clock that is set during each request must not hide the time for ever.
+    /// Whether a reply must be ignored because the two clocks moved apart during its request. The machine may
+    /// have been stopped while its steady clock stood still, and its other clock may have been set to any
+    /// time. The reply to the next request counts even if the clocks moved apart again: a clock that is set
+    /// during each request must not hide the time for ever.
     fn doubts(&self, heard: &mut Heard, sent: SentAt, (received, steady): (Timestamp, i64)) -> bool {
         let (local_way, steady_way) = (received.micros_since(sent.local), steady.saturating_sub(sent.steady));
         let was_doubted = std::mem::replace(&mut heard.is_doubted, local_way.abs_diff(steady_way) > micros(JUMP));
@@ -203,7 +217,7 @@ impl TableClock {
         !was_doubted || sent.moved_apart < so_far
     }
 
-    /// What the local clock shows, moved into the bracket around the steady one.
+    /// The reading of the local clock, moved into the bracket around the steady clock.
     fn bracketed(&self, local: Timestamp, steady: i64) -> Timestamp {
         let lowest = steady.saturating_add(self.lowest.load(Ordering::Acquire));
         let highest = steady.saturating_add(self.highest.load(Ordering::Acquire));
@@ -212,7 +226,7 @@ impl TableClock {
 
     fn tell(&self, mut heard: MutexGuard<'_, Heard>, received: Timestamp, apart: i64) {
         let Some(offset) = heard.estimate.offset().map(|offset| offset.of_clock_ahead_by(apart)) else { return };
-        // A clock that was set back counts as a second that passed.
+        // If the clock was set back, the gauge is updated as if a second had passed.
         let tells = heard.told_at.is_none_or(|at| at > received || received.since(at) >= TELL_EVERY);
         if tells {
             heard.told_at = Some(received);

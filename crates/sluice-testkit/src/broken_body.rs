@@ -1,4 +1,4 @@
-//! Bodies of replies that do not arrive as they should.
+//! Bodies of replies that arrive incomplete or slowly.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,15 +12,15 @@ use tokio::time::{Sleep, sleep};
 /// How a body arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arrival {
-    /// Half of it, and then nothing.
+    /// Half of the body arrives, and then nothing.
     Stalls,
-    /// Half of it, and then the connection breaks.
+    /// Half of the body arrives, and then the connection breaks.
     Breaks,
-    /// A byte at a time, each after this long.
+    /// One byte arrives at a time, each after this pause.
     Trickles(Duration),
 }
 
-/// `whole`, as it arrives.
+/// A body with the content of `whole` that arrives in this way.
 pub(crate) fn broken_body(whole: Bytes, arrival: Arrival) -> SdkBody {
     let left = match arrival {
         Arrival::Stalls | Arrival::Breaks => whole.slice(..whole.len() / 2),
@@ -32,7 +32,7 @@ pub(crate) fn broken_body(whole: Bytes, arrival: Arrival) -> SdkBody {
 struct BrokenBody {
     left: Bytes,
     arrival: Arrival,
-    /// Until the next byte.
+    /// The pause before the next byte.
     pause: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Time that a test moves.
+//! A clock that a test moves.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use sluice_sdk::Clock;
 use sluice_sdk::core::Timestamp;
 use tokio::time::Instant;
 
-/// A clock that follows tokio's, which a test may pause, and that can be moved besides. Clones are one clock.
+/// A clock that follows tokio's clock, which a test may pause, and that a test can also move. Clones are one
+/// clock.
 #[derive(Clone)]
 pub struct TestClock {
     origin: Instant,
@@ -25,20 +26,20 @@ impl TestClock {
         Self { origin: Instant::now(), start, moved_micros: Arc::default() }
     }
 
-    /// A clock that shows the present time.
+    /// A clock that shows the system's time.
     #[must_use]
     pub fn system() -> Self {
         Self::new(Clock::system().now())
     }
 
-    /// What it shows.
+    /// The time that the clock shows.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let passed = self.start.after(self.origin.elapsed());
         Timestamp::from_micros(passed.micros().saturating_add(self.moved_micros.load(Ordering::SeqCst)))
     }
 
-    /// Moves it on, without waiting. Timers of tokio do not notice.
+    /// Moves the clock forward without waiting. Tokio's timers do not notice.
     pub fn advance(&self, by: Duration) {
         let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.moved_micros.fetch_add(micros, Ordering::SeqCst);

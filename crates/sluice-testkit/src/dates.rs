@@ -1,4 +1,4 @@
-//! Times in the heads of requests and replies.
+//! Times in the headers of requests and replies.
 
 use aws_smithy_types::DateTime;
 use aws_smithy_types::date_time::Format as DateTimeFormat;
@@ -6,7 +6,7 @@ use sluice_sdk::core::Timestamp;
 
 use crate::clock::TestClock;
 
-/// The time as DynamoDB tells it in each reply: cut to whole seconds.
+/// The time as DynamoDB states it in each reply: cut to whole seconds.
 pub(crate) fn date(clock: &TestClock) -> Option<String> {
     let secs = clock.now().micros().div_euclid(1_000_000);
     DateTime::from_secs(secs).fmt(DateTimeFormat::HttpDate).ok()

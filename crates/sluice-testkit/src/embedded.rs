@@ -1,4 +1,4 @@
-//! The engine, and the clients that talk to it.
+//! The embedded engine, and the clients that call it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -33,19 +33,19 @@ pub struct EmbeddedDynamo {
     rows_on_a_page: Option<u32>,
 }
 
-/// Why the engine could not be opened, or a table in it not made.
+/// Why the engine could not be opened, or a table not be created in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The engine itself.
+    /// The engine failed.
     #[error("the embedded DynamoDB engine failed ({step}): {message}")]
     Engine {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What it said.
+        /// The engine's message.
         message: String,
     },
-    /// The table.
+    /// The table could not be created.
     #[error(transparent)]
     Table(#[from] CreateTableError),
 }
@@ -58,7 +58,7 @@ impl EmbeddedDynamo {
     /// An empty engine in memory, at the present time.
     ///
     /// # Errors
-    /// [`EngineError`] where SQLite does not start.
+    /// [`EngineError`] if SQLite does not start.
     pub fn new() -> Result<Self, EngineError> {
         Self::with_clock(TestClock::system())
     }
@@ -66,7 +66,7 @@ impl EmbeddedDynamo {
     /// An empty engine in memory, at the time of `clock`.
     ///
     /// # Errors
-    /// [`EngineError`] where SQLite does not start.
+    /// [`EngineError`] if SQLite does not start.
     pub fn with_clock(clock: TestClock) -> Result<Self, EngineError> {
         let database = Database::memory_with_clock(Arc::new(clock.clone())).map_err(failed("open"))?;
         Ok(Self {
@@ -82,7 +82,7 @@ impl EmbeddedDynamo {
     /// An engine that keeps its data in `file`, at the system's time.
     ///
     /// # Errors
-    /// [`EngineError`] where the file cannot be opened or is none of the engine's.
+    /// [`EngineError`] if the file cannot be opened, or is not one of the engine's.
     pub fn open(file: &Path) -> Result<Self, EngineError> {
         let database = Database::new(&file.to_string_lossy()).map_err(failed("open"))?;
         Ok(Self {
@@ -95,28 +95,29 @@ impl EmbeddedDynamo {
         })
     }
 
-    /// An engine in memory with Sluice's table of this name.
+    /// An empty engine in memory, with Sluice's table under this name.
     ///
     /// # Errors
-    /// [`EngineError`] where the engine does not start or refuses the name.
+    /// [`EngineError`] if the engine does not start, or rejects the name.
     pub async fn with_table(table: &str) -> Result<Self, EngineError> {
         let dynamo = Self::new()?;
         dynamo.create_table(table).await?;
         Ok(dynamo)
     }
 
-    /// Makes Sluice's table under this name; false where it is there already.
+    /// Creates Sluice's table under this name; returns false if the table already exists.
     ///
     /// # Errors
-    /// [`EngineError`] where the engine refuses the name.
+    /// [`EngineError`] if the engine rejects the name.
     pub async fn create_table(&self, table: &str) -> Result<bool, EngineError> {
         Ok(sluice_sdk::create_table(&self.dynamodb(), table).await?)
     }
 
-    /// Writes rows into `table` at once, past conditions, meter and faults: for tests and benchmarks that need many.
+    /// Writes rows into `table` directly, without conditions, meter and faults: for tests and benchmarks that
+    /// need many rows.
     ///
     /// # Errors
-    /// [`EngineError`] where there is no such table.
+    /// [`EngineError`] if the table does not exist.
     pub fn load(&self, table: &str, rows: impl IntoIterator<Item = Put>) -> Result<usize, EngineError> {
         let item =
             |put: Put| put.item.into_iter().map(|(name, value)| (name.to_owned(), engine::value(value))).collect();
@@ -125,10 +126,10 @@ impl EmbeddedDynamo {
         loaded.map(|loaded| loaded.items_imported).map_err(failed("load"))
     }
 
-    /// A row as it is, past meter and faults, as DynamoDB's JSON has it; `None` where there is none.
+    /// Reads a row directly, without meter and faults, as DynamoDB's JSON; `None` if the row does not exist.
     ///
     /// # Errors
-    /// [`EngineError`] where there is no such table.
+    /// [`EngineError`] if the table does not exist.
     pub fn row(&self, table: &str, key: &str) -> Result<Option<serde_json::Value>, EngineError> {
         let request = serde_json::json!({ "TableName": table, "Key": { KEY: { "S": key } }, "ConsistentRead": true });
         let (status, reply) = engine::answer(&self.database, "GetItem", request.to_string().as_bytes());
@@ -139,39 +140,41 @@ impl EmbeddedDynamo {
         }
     }
 
-    /// The same engine behind a network of its own: clients made from here meet `faults` and nobody else does, and what they
-    /// use is not metered.
+    /// The same engine behind a network of its own. Only clients created from the returned value meet
+    /// `faults`, and what they use is not metered.
     #[must_use]
     pub fn apart(&self, faults: Faults) -> Self {
         Self { faults, meter: Meter::off(), ..self.clone() }
     }
 
-    /// The same engine behind a service that is modelled: clients made from here meet its latencies, conflicts and limits. On
-    /// tokio's paused clock.
+    /// The same engine behind a modelled service. Clients created from the returned value meet the latencies,
+    /// conflicts and limits of the profile. For tokio's paused clock.
     #[must_use]
     pub fn behind(&self, profile: &DynamoProfile) -> Self {
         Self { profile: Some(profile.clone()), ..self.clone() }
     }
 
-    /// The same engine with so many rows, at most, on a page of a scan, as in a table of large rows: for clients made from here.
+    /// The same engine, for clients created from the returned value, with at most so many rows on a page of a
+    /// scan, as in a table of large rows.
     #[must_use]
     pub fn with_pages_of(&self, rows: u32) -> Self {
         Self { rows_on_a_page: Some(rows), ..self.clone() }
     }
 
-    /// The same with a meter of its own, which begins at zero.
+    /// The same engine with a new meter, which begins at zero.
     #[must_use]
     pub fn metered(&self) -> Self {
         Self { meter: Meter::default(), ..self.clone() }
     }
 
-    /// A DynamoDB client of the AWS SDK that calls the engine directly. What it does is metered, and meets the faults.
+    /// A DynamoDB client of the AWS SDK that calls the engine directly. Its requests are metered and meet the
+    /// faults.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         self.dynamodb_on(self.clock.off_by(0))
     }
 
-    /// The same on a machine with this clock, by which its requests are signed.
+    /// As [`dynamodb`](Self::dynamodb), on a machine with this clock, which also signs the requests.
     #[must_use]
     pub fn dynamodb_on(&self, clock: Clock) -> aws_sdk_dynamodb::Client {
         let http_client = link::in_process(
@@ -193,13 +196,14 @@ impl EmbeddedDynamo {
         aws_sdk_dynamodb::Client::from_conf(config.build())
     }
 
-    /// A client of Sluice as another process would have it, with a memory of its own.
+    /// A client of Sluice, with its own memory, as another process would have it.
     #[must_use]
     pub fn client(&self, table: &str) -> Client {
         self.client_with(Client::builder(table))
     }
 
-    /// As [`client`](Self::client), with these settings. Time, unless they set it later, is the engine's.
+    /// As [`client`](Self::client), with these settings. The client uses the engine's time, unless a later
+    /// setting changes it.
     #[must_use]
     pub fn client_with(&self, settings: ClientBuilder) -> Client {
         settings.clock(self.clock.off_by(0)).dynamodb(self.dynamodb())
@@ -212,42 +216,43 @@ impl EmbeddedDynamo {
         settings.clock(clock.clone()).dynamodb(self.dynamodb_on(clock))
     }
 
-    /// Deletes what its TTL says is over, as DynamoDB does at a time of its own choosing; returns how many rows.
+    /// Deletes the rows whose TTL has ended, as DynamoDB does at a time of its own choice. Returns the number
+    /// of rows.
     ///
     /// # Errors
-    /// [`EngineError`] where SQLite fails.
+    /// [`EngineError`] if SQLite fails.
     pub fn sweep_ttl(&self) -> Result<usize, EngineError> {
         self.database.sweep_ttl().map_err(failed("TTL sweep"))
     }
 
-    /// Serves the engine on a socket until the server is dropped or stopped. Port 0 takes a free one.
+    /// Serves the engine on a socket until the server is dropped or stopped. Port 0 takes a free port.
     ///
     /// # Errors
-    /// [`ServerError`] where the address is in use, or not this machine's.
+    /// [`ServerError`] if the address is in use, or does not belong to this machine.
     pub async fn serve(&self, address: SocketAddr) -> Result<Server, ServerError> {
         Server::start(self.database.clone(), address).await
     }
 
-    /// Its time.
+    /// The engine's clock.
     #[must_use]
     pub const fn clock(&self) -> &TestClock {
         &self.clock
     }
 
-    /// What its in-process clients have used.
+    /// The meter of the in-process clients.
     #[must_use]
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// What its in-process clients meet.
+    /// The faults that the in-process clients meet.
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults
     }
 }
 
-/// The clock that requests are signed by.
+/// The clock that signs requests.
 #[derive(Debug)]
 struct Signing(Clock);
 

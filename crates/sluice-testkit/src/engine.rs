@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_sdk::core::Operand;
 
-/// Answers `operation` with the status and body that DynamoDB's wire protocol has for it.
+/// Answers `operation` with the status and the body of DynamoDB's wire protocol.
 pub(crate) fn answer(database: &Database, operation: &str, body: &[u8]) -> (u16, Vec<u8>) {
     match dispatch(database, operation, body) {
         Ok(reply) => (200, reply),
@@ -45,7 +45,7 @@ fn call<Request: DeserializeOwned, Reply: Serialize>(
     serde_json::to_vec(&reply).map_err(|e| DynoxideError::InternalServerError(e.to_string()))
 }
 
-/// A value of core's as the engine holds it.
+/// A value of core, as the engine stores it.
 pub(crate) fn value(operand: Operand) -> AttributeValue {
     match operand {
         Operand::Text(text) => AttributeValue::S(text),

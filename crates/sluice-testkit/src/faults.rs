@@ -1,4 +1,4 @@
-//! What can go wrong between a client and DynamoDB, on demand.
+//! Faults between a client and DynamoDB, on demand.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -12,51 +12,56 @@ use tokio::sync::Semaphore;
 use crate::operation::Operation;
 use crate::rights::Rights;
 
-/// One thing that goes wrong with one request.
+/// One fault of one request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It never arrives: the connection breaks before.
+    /// The request never arrives: the connection breaks first.
     LoseRequest,
-    /// It is applied, and the connection breaks before the reply.
+    /// The request is applied, and the connection breaks before the reply.
     LoseReply,
-    /// It is applied twice, as by a proxy that repeats it; the second reply comes back.
+    /// The request is applied twice, as if a proxy repeated it; the second reply comes back.
     Repeat,
-    /// A transaction loses its token, as one does for DynamoDB that comes ten minutes after the first of its kind.
+    /// A transaction loses its token. To DynamoDB it looks like one that comes ten minutes after the first
+    /// try.
     NewToken,
-    /// As [`LoseReply`](Self::LoseReply), and a transaction loses its token: sent again, it is as if ten minutes had passed.
+    /// As [`LoseReply`](Self::LoseReply), and a transaction also loses its token: if it is sent again, it is
+    /// as if ten minutes had passed.
     LoseReplyAndToken,
-    /// It never arrives, and nothing answers.
+    /// The request never arrives, and no reply comes.
     Hang,
-    /// It arrives later.
+    /// The request arrives later.
     Delay(Duration),
-    /// It is applied, and its reply comes later.
+    /// The request is applied, and its reply comes later.
     DelayReply(Duration),
     /// The connection breaks at once, and the request arrives later, whatever its sender has done since.
     Late(Duration),
-    /// DynamoDB answers this instead of doing it.
+    /// DynamoDB does not apply the request, and answers with this.
     Answer {
         /// The HTTP status.
         status: u16,
         /// The body.
         body: String,
     },
-    /// It is applied, and DynamoDB answers that it failed with an error of its own (HTTP 500).
+    /// The request is applied, and DynamoDB answers with an internal error (HTTP 500).
     FailAfterwards,
-    /// It is done, and its answer changed on the way back.
+    /// The request is applied, and its reply is changed on the way back.
     Alter(Alteration),
-    /// It is applied. The head of the reply arrives and half of its body, and then nothing; the connection stays open.
+    /// The request is applied. The head of the reply and half of its body arrive, and then nothing; the
+    /// connection stays open.
     StallBody,
-    /// It is applied. The head of the reply arrives and half of its body, and then the connection breaks.
+    /// The request is applied. The head of the reply and half of its body arrive, and then the connection
+    /// breaks.
     CutBody,
-    /// It is applied. The body of the reply arrives a byte at a time, each after this long.
+    /// The request is applied. The body of the reply arrives one byte at a time, each after this pause.
     Trickle(Duration),
-    /// It waits at the gate until the test opens it.
+    /// The request waits at the gate until the test opens it.
     Hold(Gate),
 }
 
 impl Fault {
-    /// A transaction that is cancelled for these reasons, one for each action (`None` for those not at fault).
+    /// A cancelled transaction with these reasons, one for each action (`None` for an action that is not at
+    /// fault).
     #[must_use]
     pub fn cancelled(codes: &[&str]) -> Self {
         let reasons: Vec<_> = codes.iter().map(|code| json!({ "Code": code, "Message": "injected" })).collect();
@@ -77,7 +82,7 @@ impl Fault {
         Self::service("TransactionConflictException", 400, json!({ "message": "Transaction is ongoing for the item" }))
     }
 
-    /// A request over the table's throughput.
+    /// A request above the table's throughput.
     #[must_use]
     pub fn throttled() -> Self {
         let message = "The level of configured provisioned throughput for the table was exceeded";
@@ -92,7 +97,7 @@ impl Fault {
     }
 }
 
-/// What becomes of the body of an answer.
+/// A change of the body of a reply.
 #[derive(Clone)]
 pub struct Alteration(Alter);
 
@@ -118,9 +123,9 @@ impl fmt::Debug for Alteration {
 /// A request on its way to DynamoDB.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// Its body, JSON as DynamoDB takes it.
+    /// The body of the request, in DynamoDB's JSON.
     pub body: &'a [u8],
 }
 
@@ -129,16 +134,16 @@ pub struct Call<'a> {
 pub struct Answered<'a> {
     /// The request.
     pub call: Call<'a>,
-    /// The HTTP status; 200 where it was done.
+    /// The HTTP status; 200 if the request was applied.
     pub status: u16,
-    /// The body of the answer.
+    /// The body of the reply.
     pub reply: &'a [u8],
 }
 
 type Draw = Arc<dyn Fn(Call<'_>) -> Option<Fault> + Send + Sync>;
 type Watch = Arc<dyn Fn(Answered<'_>) + Send + Sync>;
 
-/// Faults for the next requests, by operation. Clones are one list.
+/// Faults of the next requests, by operation. Clones are one list.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<Lists>>);
 
@@ -169,22 +174,23 @@ impl fmt::Debug for Lists {
 }
 
 impl Faults {
-    /// The next request of `operation` meets `fault`; further calls queue up.
+    /// Gives the next request of `operation` this fault; further calls queue up.
     pub fn next(&self, operation: Operation, fault: Fault) {
         self.locked().next.entry(operation).or_default().push_back(fault);
     }
 
-    /// Every request of `operation` meets `fault`, once those queued are used up.
+    /// Gives every request of `operation` this fault, once the queued faults are used up.
     pub fn always(&self, operation: Operation, fault: Fault) {
         self.locked().always.insert(operation, fault);
     }
 
-    /// Lets `draw` choose for every request, once those queued are used up.
+    /// Calls `draw` to choose the fault of every request, once the queued faults are used up.
     pub fn draw(&self, draw: impl Fn(Call<'_>) -> Option<Fault> + Send + Sync + 'static) {
         self.locked().draw = Some(Arc::new(draw));
     }
 
-    /// Shows `watch` every request that the engine has answered, in the order in which it did, and as often.
+    /// Calls `watch` for every request that the engine has answered, in the order of the answers, once for
+    /// each answer.
     pub fn watch(&self, watch: impl Fn(Answered<'_>) + Send + Sync + 'static) {
         self.locked().watch = Some(Arc::new(watch));
     }
@@ -202,23 +208,25 @@ impl Faults {
         self.locked().rights = Some(rights);
     }
 
-    /// Refuses every request that was signed by a clock that is further off than `most`, as AWS does after some minutes.
+    /// Rejects every request that was signed by a clock that is off by more than `most`, as AWS does after
+    /// some minutes.
     pub fn refuse_signatures_off_by(&self, most: Duration) {
         self.locked().signature_skew = Some(most);
     }
 
-    /// How many requests were refused for that so far.
+    /// How many requests were rejected for their signature so far.
     #[must_use]
     pub fn refused_signatures(&self) -> u64 {
         self.locked().refused_signatures
     }
 
-    /// Leaves the `Date` out of every reply, as some engines for development do. Outlasts [`clear`](Self::clear).
+    /// Leaves the `Date` out of every reply, as some engines for development do. [`clear`](Self::clear) does
+    /// not undo this.
     pub fn hide_date(&self) {
         self.locked().hides_date = true;
     }
 
-    /// Ends all faults, and nobody watches any more.
+    /// Removes all faults and the watcher.
     pub fn clear(&self) {
         let mut lists = self.locked();
         *lists = Lists { hides_date: lists.hides_date, ..Lists::default() };
@@ -252,7 +260,7 @@ impl Faults {
         }
     }
 
-    /// The action of a request that the role may not do.
+    /// The action in a request that the role may not do.
     pub(crate) fn denied(&self, operation: &str, body: &[u8]) -> Option<String> {
         self.locked().rights.as_ref()?.denied(operation, body)
     }
@@ -262,7 +270,7 @@ impl Faults {
     }
 }
 
-/// Where one request waits, so that a test can do something in between. Clones are one gate.
+/// A gate at which one request waits, so that a test can act in between. Clones are one gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     reached: Arc<Semaphore>,
@@ -276,12 +284,12 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Waits until the request has come to the gate.
+    /// Waits until the request has reached the gate.
     pub async fn reached(&self) {
         let _ = self.reached.acquire().await;
     }
 
-    /// Lets it go on.
+    /// Lets the request go on.
     pub fn open(&self) {
         self.opened.add_permits(1);
     }

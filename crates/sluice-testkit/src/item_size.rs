@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// Bytes of an item in the wire's JSON (`{"name": {"S": ".."}}`).
+/// The size in bytes of an item in the wire's JSON (`{"name": {"S": ".."}}`).
 pub(crate) fn item_size(item: &Value) -> u64 {
     let attributes = item.as_object().into_iter().flatten();
     attributes.map(|(name, value)| length(name) + attribute_size(value)).sum()
@@ -24,7 +24,8 @@ fn attribute_size(value: &Value) -> u64 {
     }
 }
 
-/// One byte for two significant digits, and one more; another for the sign of a negative number.
+/// The size in bytes of a number: one byte for two significant digits, plus one; a negative number has one
+/// more for its sign.
 fn number_size(text: &str) -> u64 {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let significant = digits.trim_start_matches('0').trim_end_matches('0').len() as u64;

@@ -1,9 +1,10 @@
 //! A real DynamoDB engine in process, to test code against Sluice without Docker, network or AWS account.
 //!
-//! [`EmbeddedDynamo`] holds the engine (`dynoxide`: SQLite underneath, DynamoDB's own expression and transaction semantics).
-//! Clients talk to it through the AWS SDK, with an HTTP client that calls it directly, or over a socket. [`TestClock`] moves
-//! the time of engine and clients, [`Meter`] counts what AWS would bill, [`Faults`] loses requests and replies and adds the
-//! conflicts and throttling that the engine never has by itself. [`DynamoProfile`] models them as load brings them about.
+//! [`EmbeddedDynamo`] holds the engine (`dynoxide`: SQLite underneath, DynamoDB's own expression and
+//! transaction semantics). Clients call it through the AWS SDK, with an HTTP client that calls the engine
+//! directly, or over a socket. [`TestClock`] moves the time of engine and clients. [`Meter`] counts what AWS
+//! would bill. [`Faults`] loses requests and replies, and adds the conflicts and throttling that the engine
+//! never has by itself. [`DynamoProfile`] models conflicts and throttling as load causes them.
 //!
 //! ```
 //! use sluice_sdk::Outcome;

@@ -1,4 +1,4 @@
-//! The HTTP client between the AWS SDK and an engine: meters, faults, and the call itself.
+//! The HTTP client between the AWS SDK and an engine: meter, faults, and the call itself.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::operation::Operation;
 use crate::profile::DynamoProfile;
 use crate::rights;
 
-/// An HTTP client that calls `database` directly, or by way of a service that is modelled.
+/// An HTTP client that calls `database` directly, or through a modelled service.
 pub(crate) fn in_process(
     database: Database,
     clock: TestClock,
@@ -39,7 +39,7 @@ pub(crate) fn in_process(
     http_client_fn(move |_, _| link.clone())
 }
 
-/// `http_client`, with its requests counted and faulted.
+/// `http_client`, with its requests counted and with faults.
 #[must_use]
 pub fn metered(http_client: SharedHttpClient, meter: Meter, faults: Faults) -> SharedHttpClient {
     http_client_fn(move |settings, components| {
@@ -64,7 +64,7 @@ enum End {
 #[derive(Clone)]
 struct Link {
     end: End,
-    /// The engine's, for the `Date` of its replies; a socket has its own.
+    /// The engine's clock, for the `Date` of its replies; a socket has its own.
     clock: Option<TestClock>,
     rows_on_a_page: Option<u32>,
     meter: Meter,
@@ -171,7 +171,7 @@ impl Link {
         }
     }
 
-    /// Sends the request and breaks the body of its reply.
+    /// Sends the request, and breaks the body of its reply.
     async fn send_breaking(
         &self,
         name: &str,
@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// A request that something before the engine answered.
+    /// Counts a request that was answered before it reached the engine.
     fn count_unapplied(&self, operation: Operation, status: u16) {
         self.meter.count(operation, Usage { requests: 1, ..Usage::default() });
         self.meter.count_answer(operation, status);
@@ -240,7 +240,7 @@ impl Link {
         self.dated(response(status, reply))
     }
 
-    /// The reply with its `Date`: the time at which it was made, if it is not there yet.
+    /// The reply with a `Date`: the time at which the reply was made, unless it already has one.
     fn dated(&self, mut reply: HttpResponse) -> HttpResponse {
         if !self.faults.tells_date() {
             reply.headers_mut().remove("date");
@@ -255,7 +255,7 @@ impl Link {
         reply
     }
 
-    /// The refusal of a signature that was made at another time than the engine's.
+    /// The error reply if the request was signed at another time than the engine's.
     fn skewed(&self, request: &HttpRequest) -> Option<HttpResponse> {
         let (clock, most) = (self.clock.as_ref()?, self.faults.signature_skew()?);
         let signed = request.headers().get("x-amz-date").and_then(signed_at)?;
@@ -273,7 +273,7 @@ impl Link {
     }
 }
 
-/// The same scan of so many rows at most.
+/// The same scan, limited to `rows` rows.
 fn limited(scan: &[u8], rows: u32) -> Vec<u8> {
     let mut scan: serde_json::Value = serde_json::from_slice(scan).unwrap_or_default();
     let asked = scan["Limit"].as_u64().unwrap_or(u64::MAX);
@@ -281,7 +281,8 @@ fn limited(scan: &[u8], rows: u32) -> Vec<u8> {
     scan.to_string().into_bytes()
 }
 
-/// The same request without its `ClientRequestToken`. Its signature is another's then, which DynamoDB itself would not accept.
+/// The same request without its `ClientRequestToken`. The signature no longer fits the body; DynamoDB itself
+/// would not accept it.
 fn without_token(mut request: HttpRequest) -> HttpRequest {
     let body = request.body().bytes().and_then(|body| serde_json::from_slice::<serde_json::Value>(body).ok());
     if let Some(mut body) = body {
@@ -293,7 +294,7 @@ fn without_token(mut request: HttpRequest) -> HttpRequest {
     request
 }
 
-/// Status and body of a reply, once all of it is there.
+/// Status and body of a reply, once the body is complete.
 async fn whole(reply: HttpResponse) -> Result<(u16, Bytes), ConnectorError> {
     let status = reply.status().as_u16();
     Ok((status, collected(reply.into_body()).await?))

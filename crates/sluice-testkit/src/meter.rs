@@ -15,9 +15,9 @@ use crate::profile::Written;
 
 /// Counts what clients use. Clones are one meter.
 ///
-/// Write units follow from item sizes, by the rules that DynamoDB states: one for each started KB of the larger of the item
-/// before and after, twice that in a transaction, and the same for a false condition, at least one. They are counted only
-/// where the engine is in process; over a socket a meter counts requests alone.
+/// Write units follow from item sizes, by DynamoDB's rules: one unit for each started KB of the larger of the
+/// item before and after the write, and at least one; twice that in a transaction. A false condition costs
+/// the same. Units are counted only if the engine is in process: over a socket a meter counts requests alone.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     counts: Arc<Mutex<BTreeMap<Operation, Usage>>>,
@@ -32,7 +32,7 @@ pub struct Usage {
     pub requests: u64,
     /// Write units.
     pub write_units: u64,
-    /// Read units; half a unit for 4 KB read eventually consistent.
+    /// Read units; an eventually consistent read of 4 KB costs half a unit.
     pub read_units: f64,
 }
 
@@ -49,7 +49,8 @@ impl std::ops::Add for Usage {
 }
 
 impl Meter {
-    /// A meter that counts nothing, and takes no time: to count units, every item is read before and after a write.
+    /// A meter that counts nothing and takes no time. (To count units, a meter reads every item before and
+    /// after a write.)
     pub(crate) fn off() -> Self {
         Self { is_off: true, ..Self::default() }
     }
@@ -70,14 +71,14 @@ impl Meter {
         self.locked().get(&operation).copied().unwrap_or_default()
     }
 
-    /// Writes that were answered with an error and changed nothing: a false condition, a conflict, throttling. A transaction is
-    /// one.
+    /// Writes that were answered with an error and changed nothing: a false condition, a conflict,
+    /// throttling. A transaction counts as one.
     #[must_use]
     pub fn failed_writes(&self) -> u64 {
         self.failed_writes.load(Ordering::Relaxed)
     }
 
-    /// Starts again from nothing, and returns what was used.
+    /// Sets the meter to zero, and returns what was used.
     pub fn reset(&self) -> Usage {
         let total = self.total();
         self.locked().clear();
@@ -105,7 +106,7 @@ impl Meter {
 const WRITE_UNIT: u64 = 1_024;
 const READ_UNIT: u64 = 4_096;
 
-/// Answers a request and says what it used.
+/// Answers a request, and returns what it used.
 pub(crate) fn metered(database: &Database, operation: &str, body: &[u8]) -> (u16, Vec<u8>, Usage) {
     let request: Value = serde_json::from_slice(body).unwrap_or_default();
     let keys = written_keys(operation, &request);
@@ -119,7 +120,7 @@ pub(crate) fn metered(database: &Database, operation: &str, body: &[u8]) -> (u16
     (status, reply, usage)
 }
 
-/// What a request will write, and the units of it by the sizes before.
+/// What a request will write, with the write units by the sizes before the write.
 pub(crate) fn written(database: &Database, operation: &str, body: &[u8]) -> Vec<Written> {
     let request: Value = serde_json::from_slice(body).unwrap_or_default();
     let factor = if operation == "TransactWriteItems" { 2 } else { 1 };
@@ -169,7 +170,7 @@ fn read_units(operation: &str, request: &Value, reply: &[u8]) -> f64 {
         "GetItem" => vec![&reply["Item"]],
         "Scan" | "Query" => match reply["ConsumedCapacity"]["CapacityUnits"].as_f64() {
             Some(units) => return units,
-            // What a filter leaves out is read all the same, and is not in the reply: a lower bound.
+            // Items that a filter leaves out are read too, but are not in the reply: this is a lower bound.
             None => reply["Items"].as_array().into_iter().flatten().collect(),
         },
         _ => return 0.0,
@@ -177,7 +178,7 @@ fn read_units(operation: &str, request: &Value, reply: &[u8]) -> f64 {
     units_of(items.into_iter().map(item_size).sum(), &request["ConsistentRead"])
 }
 
-/// Each row is read as by itself; one that is not there costs a unit too.
+/// Each row costs as a single read does; a row that does not exist costs a unit too.
 fn batch_read_units(request: &Value, reply: &Value) -> f64 {
     let tables = request["RequestItems"].as_object().into_iter().flatten();
     let of_table = |(table, wanted): (&String, &Value)| {
@@ -189,7 +190,7 @@ fn batch_read_units(request: &Value, reply: &Value) -> f64 {
     tables.map(of_table).sum()
 }
 
-/// Half units are exact in binary: no rounding is at work here.
+/// Half units are exact in binary, so nothing is rounded.
 #[allow(clippy::cast_precision_loss)]
 fn units_of(bytes: u64, consistent: &Value) -> f64 {
     let units = bytes.div_ceil(READ_UNIT).max(1) as f64;

@@ -1,4 +1,4 @@
-//! The API operations of DynamoDB, as meters and faults tell them apart.
+//! The API operations of DynamoDB, as meters and faults distinguish them.
 
 /// The API operations that Sluice uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,23 +8,23 @@ pub enum Operation {
     GetItem,
     /// Reads up to 100 rows.
     BatchGetItem,
-    /// Makes a row.
+    /// Creates a row.
     PutItem,
     /// Changes a row.
     UpdateItem,
-    /// Removes a row.
+    /// Deletes a row.
     DeleteItem,
-    /// Changes several rows, or none.
+    /// Changes several rows together, or none.
     TransactWriteItems,
-    /// Reads the table.
+    /// Reads the table page by page.
     Scan,
-    /// Tells of the table: its state, its key.
+    /// Describes the table: its state and its key.
     DescribeTable,
-    /// Tells of its TTL.
+    /// Describes the table's TTL.
     DescribeTimeToLive,
-    /// Tells of its backups; the engine cannot.
+    /// Describes the table's backups; the engine does not support this.
     DescribeContinuousBackups,
-    /// Anything else: tables, and what tests do beside Sluice.
+    /// Any other operation: creating tables, and what tests do apart from Sluice.
     Other,
 }
 
@@ -45,7 +45,7 @@ impl Operation {
         }
     }
 
-    /// Whether it is about rows: the rest costs no units.
+    /// Whether the operation is about rows: the others cost no units.
     pub(crate) const fn is_metered(self) -> bool {
         !matches!(self, Self::DescribeTable | Self::DescribeTimeToLive | Self::DescribeContinuousBackups | Self::Other)
     }

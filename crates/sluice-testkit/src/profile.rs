@@ -1,5 +1,6 @@
-//! A network and a service that behave as DynamoDB does under load: service times, transaction conflicts, and the most that one
-//! item can take. Modelled, not measured on AWS; meant for tokio's paused clock, where a minute of it takes seconds.
+//! A model of the network and of DynamoDB under load: service times, transaction conflicts, and the
+//! throughput limit of one item. Modelled, not measured on AWS. For tokio's paused clock, on which a minute
+//! of the model takes seconds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,39 +16,41 @@ mod throughput;
 
 use throughput::Throughput;
 
-/// Latencies and limits of a DynamoDB that is modelled. Clones are one service, which all clients of an engine share.
+/// Latencies and limits of a modelled DynamoDB. Clones are one service, which all clients of an engine share.
 ///
-/// - A request takes half a round trip to arrive, its service time, and half a round trip back. Half of a service time is fixed
-///   and half is drawn from an exponential distribution, so that its mean is the figure below and its 99th percentile 2.8 times
-///   that: for a write 11 ms with the round trip, where clients of DynamoDB have measured 16 ms.
-/// - A single write is applied when it arrives. A transaction holds its items for its service time and is applied at its end;
-///   meanwhile another transaction on one of them is cancelled (`TransactionConflict`), a single write is refused
-///   (`TransactionConflictException`), and a read is not disturbed. What is refused so takes its service time all the same, and is
-///   counted without units.
-/// - An item takes 1,000 write units a second. What comes above is refused at once, and not counted against the item. A false
-///   condition is, as in DynamoDB.
+/// - A request takes half a round trip to arrive, its service time, and half a round trip back. Half of a
+///   service time is fixed, and half is drawn from an exponential distribution, so that its mean is the
+///   figure below and its 99th percentile 2.8 times that: 11 ms for a write, round trip included. Clients of
+///   DynamoDB have measured 16 ms.
+/// - A single write is applied when it arrives. A transaction holds its items for its service time and is
+///   applied at the end of it. Meanwhile another transaction on one of these items is cancelled
+///   (`TransactionConflict`), a single write is rejected (`TransactionConflictException`), and a read is not
+///   affected. A request that is rejected in this way still takes its service time, and is counted without
+///   units.
+/// - An item takes 1,000 write units a second. A write above that is rejected at once, and does not count
+///   against the item. A write with a false condition counts, as in DynamoDB.
 ///
-/// On a paused clock time passes in steps of a millisecond; latencies are met on average.
-/// A request whose sender goes away in the middle is not carried on.
+/// On a paused clock, time passes in steps of a millisecond; latencies are met on average. A request whose
+/// sender goes away is not carried on.
 #[derive(Clone, Debug)]
 pub struct DynamoProfile {
     latencies: Latencies,
     service: Arc<Mutex<Service>>,
 }
 
-/// How long things take.
+/// Latencies of the service and of the network.
 ///
-/// Source of the defaults: the load tests of zae-limiter on DynamoDB (average server times), and a millisecond of network within
-/// a Region.
+/// Source of the defaults: the load tests of zae-limiter on DynamoDB (average server times), and a
+/// millisecond of network within a Region.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies {
-    /// The network, there and back.
+    /// The network's time, there and back.
     pub round_trip: Duration,
-    /// `GetItem`, and any other read.
+    /// The mean service time of `GetItem` and of any other read.
     pub read: Duration,
-    /// `UpdateItem`, `PutItem`, `DeleteItem`.
+    /// The mean service time of `UpdateItem`, `PutItem` and `DeleteItem`.
     pub write: Duration,
-    /// `TransactWriteItems`.
+    /// The mean service time of `TransactWriteItems`.
     pub transaction: Duration,
 }
 
@@ -62,7 +65,7 @@ impl Default for Latencies {
     }
 }
 
-/// The grain of tokio's timers.
+/// The resolution of tokio's timers.
 const TICK: Duration = Duration::from_millis(1);
 
 /// One item that a request writes.
@@ -70,7 +73,7 @@ const TICK: Duration = Duration::from_millis(1);
 pub(crate) struct Written {
     /// Table and key.
     pub(crate) item: String,
-    /// Write units, by its size before.
+    /// Write units, by the size of the item before the write.
     pub(crate) units: u64,
 }
 
@@ -81,17 +84,17 @@ struct Service {
     random: fastrand::Rng,
 }
 
-/// What becomes of a request that has arrived.
+/// What happens to a request that has arrived.
 enum Admission {
     Served,
-    /// Refused, after its service time.
+    /// Rejected, after its service time.
     Conflict(Fault),
-    /// Refused, at once.
+    /// Rejected at once.
     Throttled(Fault),
 }
 
 impl DynamoProfile {
-    /// A service with the default latencies; runs of one seed, on a paused clock, are alike.
+    /// A service with the default latencies. On a paused clock, two runs with one seed are the same.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::with_latencies(seed, Latencies::default())
@@ -105,7 +108,8 @@ impl DynamoProfile {
         Self { latencies, service: Arc::new(Mutex::new(service)) }
     }
 
-    /// Carries a request there and back. `apply` does it; `refuse` makes a reply of a refusal.
+    /// Carries a request to the service and its reply back. `apply` applies the request; `refuse` makes a
+    /// reply of a fault.
     pub(crate) async fn carry<Reply>(
         &self,
         operation: Operation,
@@ -135,10 +139,10 @@ impl DynamoProfile {
         reply
     }
 
-    /// A service time, and how much earlier than meant each of the request's timers is set.
+    /// Draws a service time, and how much earlier than its true time each of the request's timers is set.
     ///
-    /// Tokio's timers end on whole milliseconds, rounded up. Set earlier by a part of a millisecond that is drawn evenly, they end
-    /// at the time that is meant, on average.
+    /// Tokio's timers end on whole milliseconds, rounded up. A timer that is set earlier by an evenly drawn
+    /// part of a millisecond ends at its true time on average.
     fn draw(&self, operation: Operation) -> (Duration, Duration) {
         let mean = match operation {
             Operation::TransactWriteItems => self.latencies.transaction,
@@ -146,7 +150,7 @@ impl DynamoProfile {
             _ => self.latencies.read,
         };
         let random = &mut self.locked().random;
-        // From above 0 to 1: the logarithm is finite.
+        // Above 0 and up to 1, so that the logarithm is finite.
         let exponential = -(1.0 - random.f64()).ln();
         (mean.mul_f64(0.5 + 0.5 * exponential), TICK.mul_f64(random.f64()))
     }
@@ -182,7 +186,7 @@ impl DynamoProfile {
     }
 }
 
-/// The items of a transaction. Dropped, they are free.
+/// The items that a transaction holds. Dropping this value frees them.
 struct Held<'a> {
     profile: &'a DynamoProfile,
     written: &'a [Written],

@@ -19,14 +19,15 @@ impl Rights {
         Self::default()
     }
 
-    /// Allows an action on every row, as in `dynamodb:GetItem`.
+    /// Allows an action on every row, for example `dynamodb:GetItem`.
     #[must_use]
     pub fn allow(mut self, action: impl Into<String>) -> Self {
         self.actions.insert(action.into());
         self
     }
 
-    /// Allows an action on the rows whose partition key is `pattern` (`dynamodb:LeadingKeys`), as in `lease#*`.
+    /// Allows an action on the rows whose partition key matches `pattern` (`dynamodb:LeadingKeys`), for
+    /// example `lease#*`.
     #[must_use]
     pub fn allow_on(mut self, action: impl Into<String>, pattern: impl Into<String>) -> Self {
         self.on_keys.push((action.into(), pattern.into()));
@@ -47,7 +48,7 @@ impl Rights {
     }
 }
 
-/// The actions that IAM asks for, each with the partition keys that it is about.
+/// The actions that IAM checks, each with the partition keys that it touches.
 fn parts(operation: &str, request: &Value) -> Vec<(String, Vec<String>)> {
     let key = |part: &Value| -> Vec<String> {
         let row = if part["Key"].is_object() { &part["Key"] } else { &part["Item"] };
@@ -72,7 +73,7 @@ fn parts(operation: &str, request: &Value) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// `*` at the end stands for anything, as in IAM's `StringLike`.
+/// Whether `key` matches `pattern`. As in IAM's `StringLike`, `*` at the end matches anything.
 fn is_like(key: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => key.starts_with(prefix),
@@ -80,7 +81,7 @@ fn is_like(key: &str, pattern: &str) -> bool {
     }
 }
 
-/// How DynamoDB answers a role that may not.
+/// DynamoDB's answer to a role that lacks the right to `action`.
 pub(crate) fn refusal(action: &str) -> Vec<u8> {
     let message = format!(
         "User: arn:aws:sts::000000000000:assumed-role/test is not authorized to perform: {action} on the table, because no \

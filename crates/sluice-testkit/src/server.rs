@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// The engine, served on a socket. Dropped, it stops.
+/// The engine, served on a socket. Dropping the server stops it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -19,7 +19,7 @@ pub struct Server {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Someone else listens there.
+    /// Another program listens at the address.
     #[error("{address} is in use: stop what listens there, or choose another port with --port")]
     InUse {
         /// The address.
@@ -30,10 +30,10 @@ pub enum ServerError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's message.
         source: std::io::Error,
     },
-    /// It failed while serving.
+    /// The server failed while it was serving.
     #[error("the server failed: {0}")]
     Serving(String),
 }
@@ -54,7 +54,7 @@ impl Server {
         Ok(Self { address, stop: Some(stop), task })
     }
 
-    /// Where it listens.
+    /// The address at which the server listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -66,10 +66,10 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Stops it: no new connections, and requests under way are answered.
+    /// Stops the server: it takes no new connections, and answers the requests under way.
     ///
     /// # Errors
-    /// [`ServerError::Serving`] where it had failed before.
+    /// [`ServerError::Serving`] if the server had already failed.
     pub async fn stop(mut self) -> Result<(), ServerError> {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());

@@ -1,15 +1,17 @@
-//! The JSON of a refusal: error codes, and Google's details.
+//! The JSON body of a refusal: error codes, and Google's details.
 
 use serde_json::Value;
 
-/// Longest body that is read, in bytes: refusals have a few hundred, and Google's with all details under 4,096.
+/// The longest body that is read, in bytes. Refusals have a few hundred; Google's with all details under
+/// 4,096.
 const MAX_LEN: usize = 64 * 1_024;
 
-/// A refusal's body, where it is JSON.
+/// The body of a refusal, if it is JSON.
 pub(crate) struct Body(Value);
 
 impl Body {
-    /// `None` for what is no JSON object (or a list of one, as Google's streaming calls write it), and for what is too long.
+    /// Returns `None` for what is not a JSON object (or a list of one, as Google's streaming calls write it),
+    /// and for a body that is too long.
     pub(crate) fn parse(body: Option<&[u8]>) -> Option<Self> {
         let body = body.filter(|body| body.len() <= MAX_LEN)?;
         match serde_json::from_slice(body).ok()? {
@@ -18,9 +20,9 @@ impl Body {
         }
     }
 
-    /// Every place at which a vendor names the kind of an error, in words that programs compare:
-    /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.type` and `error.details.error_code`, Google's
-    /// `error.status`, ElevenLabs' `detail.status` and `detail.code`.
+    /// The values of all fields in which vendors name the kind of an error, in words that programs compare:
+    /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.type` and
+    /// `error.details.error_code`, Google's `error.status`, ElevenLabs' `detail.status` and `detail.code`.
     pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
         const PLACES: &[&str] = &[
             "/error/code",
@@ -33,7 +35,7 @@ impl Body {
         PLACES.iter().filter_map(|place| self.0.pointer(place)?.as_str())
     }
 
-    /// What the error says to a person.
+    /// The error message for people.
     pub(crate) fn message(&self) -> Option<&str> {
         self.0.pointer("/error/message")?.as_str()
     }
@@ -43,7 +45,8 @@ impl Body {
         self.details("google.rpc.RetryInfo").find_map(|detail| detail.get("retryDelay")?.as_str())
     }
 
-    /// The quotas that Google's `QuotaFailure` says were used up, as in `GenerateRequestsPerMinutePerProjectPerModel`.
+    /// The quotas that Google's `QuotaFailure` says were used up, as in
+    /// `GenerateRequestsPerMinutePerProjectPerModel`.
     pub(crate) fn used_up_quotas(&self) -> impl Iterator<Item = &str> {
         self.details("google.rpc.QuotaFailure")
             .filter_map(|detail| detail.get("violations")?.as_array())

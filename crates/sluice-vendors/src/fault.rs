@@ -1,12 +1,12 @@
-//! What could not be read.
+//! Headers and parts of bodies that could not be read.
 
-/// A header, or a part of a body, that could not be read: nothing follows from it.
+/// A header, or a part of a body, that could not be read. It has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {name}: {fault}")]
 pub struct Unreadable {
-    /// The header's name, in lower case; `retryDelay` for the one in a body.
+    /// The header's name, in lower case; `retryDelay` for the field of a body.
     pub name: &'static str,
-    /// What is wrong with it.
+    /// Why it could not be read.
     pub fault: Fault,
 }
 
@@ -14,25 +14,25 @@ pub struct Unreadable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Bytes that are no text.
+    /// The bytes are not text.
     #[error("it is not text")]
     NotText,
-    /// Not a number that an amount can hold.
+    /// The text is not a number that an amount can hold.
     #[error("it takes a number, as in 60")]
     NotANumber,
-    /// Less than nothing.
+    /// The number is below zero.
     #[error("it is below zero")]
     Negative,
-    /// Not a span of time.
+    /// The text is not a span of time.
     #[error("it takes a span of time, as in 6m0s")]
     NotASpan,
-    /// Not a point in time.
+    /// The text is not a point in time.
     #[error("it takes a point in time, as in 2026-01-31T12:00:00Z")]
     NotAnInstant,
-    /// Neither seconds nor a date.
+    /// The text is neither seconds nor a date.
     #[error("it takes seconds or an HTTP date")]
     NeitherSecondsNorDate,
-    /// A span of time, or a text, that is longer than is believed.
+    /// The span of time, or the text, is longer than is believed.
     #[error("it is longer than is believed")]
     TooLong,
 }

@@ -1,12 +1,14 @@
-//! Headers of a reply, from whichever HTTP client has them.
+//! The headers of a reply, from any HTTP client.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The headers of a reply. Names compare without regard to case.
+/// The headers of a reply. Names are compared without regard to case.
 ///
-/// For `http::HeaderMap`, and for maps and lists of names and values; a client with a type of its own implements the one method.
+/// Implemented for `http::HeaderMap`, and for maps and lists of names and values. A client with a header type
+/// of its own implements the one method.
 pub trait Headers {
-    /// The value of the header `name`, given in lower case; of several, the first. `None` where there is none.
+    /// The value of the header `name`, which is in lower case. If there are several, the first; `None` if
+    /// there is none.
     fn header(&self, name: &str) -> Option<&[u8]>;
 }
 

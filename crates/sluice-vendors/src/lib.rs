@@ -1,8 +1,9 @@
-//! What vendors say about their limits, parsed: the headers of a reply, how long a refusal asks to wait, and which kind of
-//! refusal it is. No I/O, no clock: `now` is an argument.
+//! Parses what vendors say about their limits: the headers of a reply, how long a refusal asks to wait, and
+//! the kind of the refusal. No I/O, no clock: `now` is an argument.
 //!
-//! Absent is not zero: what a vendor does not say stays `None`, and what cannot be read changes nothing and is told apart
-//! ([`Unreadable`]). Each fact names the page that it was taken from; `docs/vendors.md` has them in one place.
+//! Absent is not zero: what a vendor does not say stays `None`. A value that cannot be read changes nothing
+//! and is reported separately ([`Unreadable`]). Each fact names the page that it was taken from;
+//! `docs/vendors.md` lists them in one place.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which headers report which quota, by vendor.
+//! The headers that report each quota, by vendor.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct Names {
     pub(crate) window: Window,
 }
 
-/// How a reset is written.
+/// The format of a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `6m0s`.
@@ -27,31 +27,31 @@ pub(crate) enum Form {
     Instant,
 }
 
-/// How a vendor says that it does not know.
+/// How a vendor states that a value is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
     /// By leaving the header out.
     Absent,
-    /// Also by -1, and by 0 beside a limit that it does not know.
+    /// Also by -1, and by 0 beside a limit that is unknown.
     MinusOneOrZero,
 }
 
-/// The time that a limit is counted over.
+/// The window of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     /// The vendor documents it.
     Documented(Duration),
-    /// The quota flows back evenly, so that the figures tell it.
+    /// The quota flows back evenly, so the window follows from the figures.
     Implied,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
 const MINUTE: Window = Window::Documented(Duration::from_secs(60));
 const DAY: Window = Window::Documented(Duration::from_secs(86_400));
 
-/// OpenAI's: <https://developers.openai.com/api/docs/guides/rate-limits>. Whether a limit is a minute's or a day's it does not
-/// say, and both occur.
+/// OpenAI: <https://developers.openai.com/api/docs/guides/rate-limits>. OpenAI does not say whether a limit
+/// is per minute or per day, and both occur.
 const X_REQUESTS: Names = Names {
     limit: Some("x-ratelimit-limit-requests"),
     remaining: Some("x-ratelimit-remaining-requests"),
@@ -73,8 +73,8 @@ const X_PROJECT_TOKENS: Names = Names {
     ..X_REQUESTS
 };
 
-/// Azure's, a minute's limits: OpenAI's names, resets as bare numbers, of seconds
-/// (<https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota>), and -1 or 0 for "not known"
+/// Azure, limits per minute: OpenAI's names, resets as bare numbers of seconds
+/// (<https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota>), and -1 or 0 for "unknown"
 /// (<https://github.com/openai/openai-dotnet/issues/838>).
 const AZURE_REQUESTS: Names = Names {
     reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)),
@@ -89,11 +89,12 @@ const AZURE_TOKENS: Names = Names {
     ..X_TOKENS
 };
 
-/// Groq's: OpenAI's names, but "always" requests a day and tokens a minute: <https://console.groq.com/docs/rate-limits>.
+/// Groq: OpenAI's names, but "always" requests per day and tokens per minute:
+/// <https://console.groq.com/docs/rate-limits>.
 const GROQ_REQUESTS: Names = Names { window: DAY, ..X_REQUESTS };
 const GROQ_TOKENS: Names = Names { window: MINUTE, ..X_TOKENS };
 
-/// Anthropic's, each limit a minute's: <https://platform.claude.com/docs/en/api/rate-limits>.
+/// Anthropic, each limit per minute: <https://platform.claude.com/docs/en/api/rate-limits>.
 const ANTHROPIC_REQUESTS: Names = Names {
     limit: Some("anthropic-ratelimit-requests-limit"),
     remaining: Some("anthropic-ratelimit-requests-remaining"),
@@ -121,7 +122,7 @@ const ANTHROPIC_OUTPUT: Names = Names {
     ..ANTHROPIC_REQUESTS
 };
 
-/// ElevenLabs': <https://elevenlabs.io/docs/overview/models#concurrency-and-priority>.
+/// ElevenLabs: <https://elevenlabs.io/docs/overview/models#concurrency-and-priority>.
 const CONCURRENCY: Names = Names {
     limit: Some("maximum-concurrent-requests"),
     remaining: None,
@@ -131,13 +132,13 @@ const CONCURRENCY: Names = Names {
     window: Window::Unknown,
 };
 
-/// Of a vendor that is not known: OpenAI's names, and nothing taken for granted.
+/// An unknown vendor: OpenAI's names, and no window is assumed.
 const ANY_REQUESTS: Names =
     Names { reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)), window: Window::Unknown, ..X_REQUESTS };
 const ANY_TOKENS: Names =
     Names { reset: Some(("x-ratelimit-reset-tokens", Form::SpanOrSeconds)), window: Window::Unknown, ..X_TOKENS };
 
-/// The families of headers that may report `quota`; the first that is there holds.
+/// The families of headers that may report `quota`. The first family that is present is used.
 pub(crate) const fn of(vendor: Vendor, quota: Quota) -> &'static [Names] {
     match (vendor, quota) {
         (Vendor::OpenAi, Quota::Requests) => &[X_REQUESTS],

@@ -1,4 +1,4 @@
-//! What is known of a vendor apart from its replies.
+//! What is known about a vendor independently of its replies.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::vendor::Vendor;
 
 mod facts;
 
-/// What is known of a vendor apart from its replies.
+/// What is known about a vendor independently of its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Whose.
+    /// The vendor.
     pub vendor: Vendor,
     /// What a failed call keeps of the requests that it took.
     pub failed_requests: Stated<Kept>,
     /// What a failed call keeps of the tokens that it took.
     pub failed_tokens: Stated<Kept>,
-    /// Which tokens of a call it counts.
+    /// Which tokens of a call the vendor counts.
     pub tokens: Stated<Counted>,
-    /// Shorter windows over which a limit a minute may be enforced: 60 a minute as 1 a second. A bucket with a large burst may
-    /// be refused although its minute has room. Empty where none are documented.
+    /// Shorter windows over which a limit per minute may be enforced: 60 a minute as 1 a second. A bucket
+    /// with a large burst may be refused although its minute has room. Empty if none are documented.
     pub enforced_over: Stated<&'static [Duration]>,
-    /// The quotas that it reports in headers.
+    /// The quotas that the vendor reports in headers.
     pub reports: Stated<&'static [Quota]>,
-    /// What a reported remainder of tokens is rounded to (up as well as down), where it is.
+    /// The unit to which a reported remainder of tokens is rounded (up or down), if the vendor rounds it.
     pub remaining_rounded_to: Option<Stated<Amount>>,
 }
 
@@ -35,31 +35,32 @@ pub struct Profile {
 pub struct Stated<T> {
     /// The fact.
     pub value: T,
-    /// The page's address; `None` where the vendor does not say, and `value` is what Sluice assumes.
+    /// The page's address. `None` if the vendor does not say, and `value` is an assumption of Sluice.
     pub source: Option<&'static str>,
 }
 
 /// What a failed call keeps of what it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The vendor counts it like any other.
+    /// Everything: the vendor counts the call like any other.
     All,
-    /// The vendor does not count it, so it goes back.
+    /// Nothing: the vendor does not count the call, so what it took is given back.
     Nothing,
 }
 
 /// Which tokens of a call a vendor counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// What the call may use, from its prompt and `max_tokens`, as it arrives. That what it did not use comes back, the vendor
-    /// does not say: who settles by what was used gives out more than the vendor has, and its headers say so.
+    /// What the call may use, estimated from its prompt and `max_tokens` when it arrives. The vendor does not
+    /// say that unused tokens come back. A caller that settles by what was used therefore gives out more than
+    /// the vendor has, and the vendor's headers say so.
     Estimated,
     /// What the call uses.
     Used,
 }
 
 impl Vendor {
-    /// What is known of it.
+    /// What is known about the vendor.
     #[must_use]
     pub const fn profile(self) -> &'static Profile {
         match self {
@@ -75,7 +76,8 @@ impl Vendor {
 }
 
 impl Profile {
-    /// What a failed call keeps of what it took from a bucket of this type. A slot always goes back: the call is over.
+    /// What a failed call keeps of what it took from a bucket of this type. A slot is always given back: the
+    /// call is over.
     #[must_use]
     pub const fn kept_by_failure(&self, limit_type: LimitType) -> Kept {
         match limit_type {

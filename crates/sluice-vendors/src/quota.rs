@@ -1,8 +1,8 @@
-//! Which of a vendor's quotas a bucket stands for.
+//! The vendor's quota that a bucket stands for.
 
 use sluice_core::{Dimension, LimitType};
 
-/// One of a vendor's quotas, as its headers tell them apart.
+/// One of a vendor's quotas, as the vendor's headers distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Quota {
@@ -14,19 +14,19 @@ pub enum Quota {
     InputTokens,
     /// Output tokens in a window of time.
     OutputTokens,
-    /// Tokens in a window of time, of one project. Apart from [`Quota::Tokens`]: one product's project that has used up its
-    /// share would else lower a bucket that others share.
+    /// Tokens in a window of time, of one project. Separate from [`Quota::Tokens`]: otherwise a product whose
+    /// project has used up its share would lower a bucket that other products share.
     ProjectTokens,
     /// Calls at the same time.
     Concurrency,
 }
 
 impl Quota {
-    /// The quota that a bucket of this name and type stands for.
+    /// The quota that a bucket with this name and type stands for.
     ///
-    /// The last part of a name tells kinds of tokens apart: `itpm`, `itpd` and what begins with `input` are input tokens;
-    /// `otpm`, `otpd` and what begins with `output` are output tokens; what begins with `project` is a project's; all other
-    /// are tokens of both directions.
+    /// The last part of the name distinguishes kinds of tokens. `itpm`, `itpd` and what begins with `input`
+    /// are input tokens; `otpm`, `otpd` and what begins with `output` are output tokens; what begins with
+    /// `project` are tokens of a project; all others are tokens of both directions.
     #[must_use]
     pub fn of(dimension: &Dimension, limit_type: LimitType) -> Self {
         match limit_type {

@@ -1,4 +1,4 @@
-//! The headers of a reply, read.
+//! Reads the headers of a reply.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::vendor::Vendor;
 
 mod window;
 
-/// What was read of one quota, and what could not be.
+/// What could be read about one quota, and what could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// What the reply said. A header that could not be read leaves its field `None`.
     pub reported: Reported,
-    /// The headers that were there and could not be read: at most one for each field, and one for each family of a vendor that
-    /// is not known.
+    /// The headers that were present and could not be read: at most one for each field, and, if the vendor is
+    /// unknown, one for each family.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Furthest reset that is believed: no quota of a vendor here is longer than a month.
+/// The longest reset that is believed: no quota of a vendor here is longer than a month.
 const MAX_RESET: Duration = Duration::from_secs(31 * 86_400);
 
-/// Longest value that is looked at, in bytes: those of vendors have at most 40.
+/// The longest value that is parsed, in bytes: values of vendors have at most 40.
 const MAX_VALUE_LEN: usize = 128;
 
-/// Reads what a reply says of `quota`, at `now`. Of another vendor's headers, or of none, nothing follows: every field is
-/// `None`.
+/// Reads what a reply says about `quota`, at `now`. If the headers are another vendor's, or absent, every
+/// field is `None`.
 #[must_use]
 pub fn read(vendor: Vendor, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> Reading {
     let mut reading = Reading::default();
@@ -96,7 +96,7 @@ impl<H: Headers + ?Sized> Reader<'_, H> {
         })
     }
 
-    /// The value of a header; where it cannot be read, that is noted and nothing follows.
+    /// The value of a header. If the value cannot be read, that is recorded, and the result is `None`.
     fn field<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<Option<T>, Fault>) -> Option<T> {
         let read = text(self.headers, name)
             .and_then(|text| text.map_or(Ok(None), |text| parse(text).map_err(|fault| Unreadable { name, fault })));
@@ -107,10 +107,10 @@ impl<H: Headers + ?Sized> Reader<'_, H> {
     }
 }
 
-/// Without the zeros that mean "not known": a limit of nothing, and what is 0 beside a limit that is not known.
+/// Removes the zeros that mean "unknown": a limit of 0, and any 0 beside an unknown limit.
 ///
-/// A remainder of 0 that is believed wrongly would hold a bucket at nothing by every reply; one that is doubted wrongly costs
-/// a refusal, which is answered anyway.
+/// If a remainder of 0 is believed wrongly, every reply holds the bucket at zero. If it is doubted wrongly,
+/// the cost is a refusal, which is handled anyway.
 fn known(reported: Reported, unknown: Unknown) -> Reported {
     if unknown == Unknown::Absent {
         return reported;

@@ -1,4 +1,4 @@
-//! Which kind of refusal a reply is.
+//! Classifies refusals.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::headers::Headers;
 use crate::retry_after;
 use crate::vendor::Vendor;
 
-/// A refusal for load, and how to answer it.
+/// A refusal because of load, and how to answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -18,17 +18,18 @@ pub enum Refusal {
         /// How long the vendor asks to wait, if it says.
         retry_after: Option<Duration>,
     },
-    /// Too many calls at the same time: wait in line, a call that ends makes room.
+    /// Too many calls at the same time: wait in the queue, because a call that ends makes room.
     Concurrency {
         /// How long the vendor asks to wait, if it says.
         retry_after: Option<Duration>,
     },
-    /// The vendor is overloaded, and not by this quota: back off.
+    /// The vendor is overloaded, but not because of this quota: back off.
     SystemBusy {
         /// How long the vendor asks to wait, if it says.
         retry_after: Option<Duration>,
     },
-    /// The allowance of a day, a month or the account is used up, or not paid for: no wait of minutes helps.
+    /// The allowance of a day, a month or the account is used up, or not paid for: a wait of minutes does not
+    /// help.
     QuotaExhausted,
 }
 
@@ -45,11 +46,12 @@ impl Refusal {
     }
 }
 
-/// What an error code says, whatever the vendor: each is one vendor's word, and others that speak its protocol use it too.
+/// The meaning of an error code, for any vendor. Each code is the word of one vendor, and other vendors that
+/// speak its protocol use it too.
 const CODES: &[(&str, Kind)] = &[
     // OpenAI, https://developers.openai.com/api/docs/guides/error-codes and
-    // https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors; the last two are the words of
-    // its older replies.
+    // https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors; the last
+    // two codes are from older replies.
     ("insufficient_quota", Kind::Exhausted),
     ("credit_balance_exhausted", Kind::Exhausted),
     ("organization_spend_limit_exceeded", Kind::Exhausted),
@@ -57,18 +59,20 @@ const CODES: &[(&str, Kind)] = &[
     ("project_spend_limit_exceeded", Kind::Exhausted),
     ("billing_hard_limit_reached", Kind::Exhausted),
     ("billing_not_active", Kind::Exhausted),
-    // Anthropic, https://platform.claude.com/docs/en/api/rate-limits: usage pauses to the first of the next month.
+    // Anthropic, https://platform.claude.com/docs/en/api/rate-limits: usage pauses until the first of the
+    // next month.
     ("enforced_spend_limit_reached", Kind::Exhausted),
     // Anthropic, https://platform.claude.com/docs/en/api/errors: 402.
     ("billing_error", Kind::Exhausted),
-    // ElevenLabs, https://help.elevenlabs.io/hc/en-us/articles/19571824571921-API-Error-Code-429; the second is the word of
-    // its newer replies.
+    // ElevenLabs, https://help.elevenlabs.io/hc/en-us/articles/19571824571921-API-Error-Code-429; the second
+    // code is from newer replies.
     ("too_many_concurrent_requests", Kind::Concurrency),
     ("concurrent_limit_exceeded", Kind::Concurrency),
     ("system_busy", Kind::Busy),
     // Anthropic, https://platform.claude.com/docs/en/api/errors: 529.
     ("overloaded_error", Kind::Busy),
-    // OpenAI, https://developers.openai.com/api/docs/guides/flex-processing: 429 for want of resources, not of quota.
+    // OpenAI, https://developers.openai.com/api/docs/guides/flex-processing: 429 for lack of resources, not
+    // of quota.
     ("resource_unavailable", Kind::Busy),
     // Groq, https://console.groq.com/docs/flex-processing: 498.
     ("capacity_exceeded", Kind::Busy),
@@ -82,9 +86,9 @@ enum Kind {
     Exhausted,
 }
 
-/// Which kind of refusal a reply is, at `now`; `None` for one that is no refusal for load.
+/// Classifies the refusal in a reply, at `now`. `None` if the reply is not a refusal because of load.
 ///
-/// What could not be read of a `Retry-After` is told by [`retry_after()`](crate::retry_after()).
+/// [`retry_after()`](crate::retry_after()) returns what could not be read of a `Retry-After`.
 #[must_use]
 pub fn classify(
     vendor: Vendor,
@@ -109,19 +113,19 @@ pub fn classify(
 }
 
 fn by_body(vendor: Vendor, body: &Body) -> Option<Kind> {
-    // Azure tells want of capacity from want of quota by these words alone, and documents them:
+    // Azure distinguishes lack of capacity from lack of quota by these words alone, and documents them:
     // https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota
     const NO_CAPACITY: &[&str] = &["experiencing high demand", "temporarily unable to process your request"];
     let says = |words: &&str| body.message().is_some_and(|message| message.contains(*words));
     if vendor == Vendor::AzureOpenAi && NO_CAPACITY.iter().any(says) {
         return Some(Kind::Busy);
     }
-    // A day's quota comes with a `retryDelay` of seconds, after which it is as used up as before:
+    // A refusal for a day's quota has a `retryDelay` of seconds, after which the quota is still used up:
     // https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts
     if body.used_up_quotas().any(|quota| quota.contains("PerDay")) {
         return Some(Kind::Exhausted);
     }
-    // ElevenLabs says so for credits that are used up, others for limits a minute:
+    // ElevenLabs uses this code for credits that are used up, other vendors for limits per minute:
     // https://help.elevenlabs.io/hc/en-us/articles/19572237925521-API-Error-Code-400-or-401
     if vendor == Vendor::ElevenLabs && body.codes().any(|code| code == "quota_exceeded") {
         return Some(Kind::Exhausted);
@@ -133,10 +137,11 @@ fn by_status(vendor: Vendor, status: u16, retry_after: Option<Duration>) -> Opti
     match (status, vendor) {
         (429, _) => Some(Kind::Rate),
         (529, _) => Some(Kind::Busy),
-        // OpenAI: "the engine is currently overloaded", "slow down" (https://developers.openai.com/api/docs/guides/error-codes);
-        // Gemini: "temporarily overloaded or down" (https://ai.google.dev/gemini-api/docs/troubleshooting).
+        // OpenAI: "the engine is currently overloaded", "slow down"
+        // (https://developers.openai.com/api/docs/guides/error-codes). Gemini: "temporarily overloaded or
+        // down" (https://ai.google.dev/gemini-api/docs/troubleshooting).
         (503, Vendor::OpenAi | Vendor::Gemini) => Some(Kind::Busy),
-        // Who says when to come back expects to be there.
+        // A vendor that says when to come back expects to be available then.
         (503, _) => retry_after.map(|_| Kind::Busy),
         // "Flex Tier Capacity Exceeded": https://console.groq.com/docs/errors.
         (498, Vendor::Groq) => Some(Kind::Busy),

@@ -1,27 +1,28 @@
-//! What a reply said of one quota.
+//! What a reply said about one quota.
 
 use std::time::Duration;
 
 use sluice_core::Amount;
 
-/// What a reply said of one quota. `None` is "not said", never zero.
+/// What a reply said about one quota. `None` means "not said", never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Most that the vendor allows: in a window, or at the same time.
+    /// The most that the vendor allows: in a window, or at the same time.
     pub limit: Option<Amount>,
-    /// What is left of it now.
+    /// What is left of the limit now.
     pub remaining: Option<Amount>,
-    /// Calls at the same time, this one among them.
+    /// Calls at the same time, including this one.
     pub in_use: Option<Amount>,
-    /// How long until the quota is whole again. Zero where that has passed.
+    /// The time until the quota is whole again. Zero if that has passed.
     pub reset: Option<Duration>,
-    /// The time that `limit` and `remaining` are counted over, where the vendor documents it or the figures say it. Without it
-    /// a day's limit could be taken for a minute's: compare with a bucket's limit only where it is known.
+    /// The window of `limit` and `remaining`, if the vendor documents it or it follows from the figures.
+    /// Without it, a limit per day could be mistaken for a limit per minute: compare with a bucket's limit
+    /// only if the window is known.
     pub window: Option<Duration>,
 }
 
 impl Reported {
-    /// Whether the reply said nothing of the quota.
+    /// Whether the reply said nothing about the quota.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

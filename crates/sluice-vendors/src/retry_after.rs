@@ -10,27 +10,31 @@ use crate::headers::Headers;
 use crate::reading::text;
 use crate::time;
 
-/// Longest wait that is believed: a day, the longest window of the limits of requests and tokens.
+/// The longest wait that is believed: a day, the longest window of the limits on requests and tokens.
 ///
-/// A longer one is unreadable, and not cut to a day: it is a date in another unit or a clock gone wrong, and a cool-down stops
-/// a whole fleet and cannot be taken back.
+/// A longer wait counts as unreadable and is not shortened to a day: it is a date in another unit or comes
+/// from a wrong clock, and a cool-down stops a whole fleet and cannot be taken back.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 
 /// How long a refusal asks to wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetryAfter {
-    /// At least this long, and [`MAX_RETRY_AFTER`] at most. `None` where the reply does not say, which is not zero.
+    /// At least this long, and at most [`MAX_RETRY_AFTER`]. `None` if the reply does not say, which is not
+    /// the same as zero.
     pub wait: Option<Duration>,
-    /// What was there and could not be read, before the wait was found.
+    /// What was present and could not be read, before the wait was found.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Reads how long a refusal asks to wait, at `now`. The first that is there and readable holds:
+/// Reads how long a refusal asks to wait, at `now`. The first of these that is present and readable is used:
 ///
-/// 1. `retry-after-ms`, which OpenAI and Azure add for the sake of precision
-///    (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>), and Azure's `x-ms-retry-after-ms`.
-/// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is no wait.
-/// 3. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes it.
+/// 1. `retry-after-ms`, which OpenAI and Azure add for precision
+///    (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>), and Azure's
+///    `x-ms-retry-after-ms`.
+/// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is
+///    a wait of zero.
+/// 3. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes
+///    it.
 #[must_use]
 pub fn retry_after(headers: &(impl Headers + ?Sized), body: Option<&[u8]>, now: Timestamp) -> RetryAfter {
     wait(headers, Body::parse(body).as_ref(), now)

@@ -1,4 +1,4 @@
-//! Spans and instants as vendors write them. What rounds, rounds up: later, against the caller.
+//! Spans and instants as vendors write them. All rounding is upwards: later, against the caller.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,8 @@ use sluice_core::Timestamp;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// Units of Go's `time.Duration`, in which OpenAI and Groq write: the longer of two that begin alike stands first.
+/// Units of Go's `time.Duration`, which OpenAI and Groq use. If two units begin alike, the longer one stands
+/// first.
 const UNITS: &[(&str, u128)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -41,20 +42,21 @@ pub(crate) fn milliseconds(text: &str) -> Option<Duration> {
     from_nanos(times(text, NANOS_PER_SEC / 1_000)?)
 }
 
-/// From `now` to the instant that `text` tells by RFC 3339; zero where it has passed.
+/// From `now` to the RFC 3339 instant `text`; zero if that has passed.
 pub(crate) fn until_rfc3339(text: &str, now: Timestamp) -> Option<Duration> {
     let (utc, east_micros) = split_offset(text)?;
     let local = instant(humantime::parse_rfc3339(&utc).ok()?)?;
     Some(Timestamp::from_micros(local.micros().saturating_sub(east_micros)).since(now))
 }
 
-/// From `now` to an HTTP date (RFC 9110, 5.6.7, in any of its three forms); zero where it has passed.
+/// From `now` to an HTTP date (RFC 9110, 5.6.7, in any of its three forms); zero if that has passed.
 pub(crate) fn until_http_date(text: &str, now: Timestamp) -> Option<Duration> {
     Some(instant(httpdate::parse_http_date(text).ok()?)?.since(now))
 }
 
-/// `2026-01-31T12:00:00+02:00` as `2026-01-31T12:00:00Z` and how far that is ahead of UTC: `humantime` reads UTC alone, and a
-/// reply that another program than the vendor wrote, a proxy or a test, may have `+00:00`.
+/// Splits `2026-01-31T12:00:00+02:00` into `2026-01-31T12:00:00Z` and the time by which that is ahead of UTC.
+/// `humantime` reads only UTC, and a reply that was written by another program than the vendor's, such as a
+/// proxy or a test, may have `+00:00`.
 fn split_offset(text: &str) -> Option<(String, i64)> {
     let Some((local, sign @ ("+" | "-"), offset)) = parts(text) else { return Some((text.to_owned(), 0)) };
     let (hours, minutes) = offset.split_once(':')?;
@@ -67,7 +69,7 @@ fn split_offset(text: &str) -> Option<(String, i64)> {
     Some((format!("{local}Z"), if sign == "-" { -micros } else { micros }))
 }
 
-/// Local time, sign and offset, where the text has an offset's length and sign at its end.
+/// Local time, sign and offset, if the end of the text has the length and sign of an offset.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
     const OFFSET_LEN: usize = "+00:00".len();
     let at = text.len().checked_sub(OFFSET_LEN)?;
@@ -80,7 +82,7 @@ fn instant(at: SystemTime) -> Option<Timestamp> {
     i64::try_from(since.as_micros()).ok().map(Timestamp::from_micros)
 }
 
-/// A decimal times `unit`, rounded up; `None` for what is no decimal and what is out of range.
+/// A decimal times `unit`, rounded up; `None` if `number` is not a decimal or the result is out of range.
 fn times(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

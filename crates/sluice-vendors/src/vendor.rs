@@ -1,8 +1,8 @@
-//! Whose limits they are.
+//! The vendor whose limits a bucket follows.
 
 use sluice_core::Dimension;
 
-/// Whose limits they are: it decides which headers are read, and how.
+/// The vendor whose limits a bucket follows. It decides which headers are read, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Vendor {
@@ -18,13 +18,14 @@ pub enum Vendor {
     Gemini,
     /// Groq.
     Groq,
-    /// Any other: whichever of the families of headers is there is read, and no window is taken for granted.
+    /// Any other vendor: whichever family of headers is present is read, and no window is assumed.
     Other,
 }
 
 impl Vendor {
-    /// The vendor that the first part of a bucket's name names, without regard to case: `openai`, `azure` or `azure-openai`,
-    /// `anthropic`, `elevenlabs`, `gemini` or `google`, `groq`; every other is [`Vendor::Other`].
+    /// The vendor that the first part of a bucket's name gives, without regard to case: `openai`, `azure` or
+    /// `azure-openai`, `anthropic`, `elevenlabs`, `gemini` or `google`, `groq`. Every other name is
+    /// [`Vendor::Other`].
     #[must_use]
     pub fn of(dimension: &Dimension) -> Self {
         const NAMES: &[(&str, Vendor)] = &[

@@ -1,5 +1,5 @@
-//! The TOML file that declares buckets. What makes no sense is told with file, line, value and what it takes, before anything
-//! is applied.
+//! The TOML file that declares buckets. An invalid entry is reported with file, line, value and what is
+//! accepted, before anything is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::failure::Failure;
 #[cfg(test)]
 mod properties;
 
-/// Buckets, declared and checked.
+/// Buckets that are declared and checked.
 #[derive(Debug)]
 pub(crate) struct BucketsFile {
     name: String,
     pub(crate) limits: Vec<(Dimension, Limit)>,
-    /// Those that take on a lower limit that their vendor reports.
+    /// Buckets that adopt a lower limit if their vendor reports one.
     adopting: BTreeSet<Dimension>,
     lines: BTreeMap<Dimension, usize>,
 }
@@ -46,7 +46,7 @@ struct Declared {
     adopt_lower_limit: bool,
 }
 
-/// A place in the file.
+/// The file, for messages with a line number.
 struct Place<'a> {
     name: &'a str,
     text: &'a str,
@@ -105,12 +105,12 @@ impl BucketsFile {
         Ok(Self { name: name.to_owned(), limits, adopting, lines })
     }
 
-    /// What the bucket does about a lower limit that its vendor reports.
+    /// What the bucket does if its vendor reports a lower limit.
     pub(crate) fn on_lower_limit(&self, dimension: &Dimension) -> OnLowerLimit {
         if self.adopting.contains(dimension) { OnLowerLimit::Adopt } else { OnLowerLimit::Report }
     }
 
-    /// An error about the bucket, with its place in the file.
+    /// An error about the bucket, with its position in the file.
     pub(crate) fn at(&self, dimension: &Dimension, error: impl fmt::Display) -> Failure {
         let line = self.lines.get(dimension).copied().unwrap_or(1);
         Failure::new(format!("{}:{line}: {error}", self.name))
@@ -191,7 +191,7 @@ fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate
     }
 }
 
-/// Reads an integer or a float through its text, so that no digit is lost on the way.
+/// Reads an integer or a float from its text, so that no digit is lost.
 fn number<T: std::str::FromStr>(
     place: &Place<'_>,
     written: &Spanned<Value>,
@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(file.limits[0].1.refill_rate().to_string(), "8.333333333333");
     }
 
-    /// What stands under `[[bucket]]`, where the fault is told to be, and what it takes.
+    /// For each fault: the text under `[[bucket]]`, the position in the message, and what the message says is
+    /// accepted.
     const FAULTS: [(&str, &str, &str); 15] = [
         (
             "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",

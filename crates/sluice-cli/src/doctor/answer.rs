@@ -1,16 +1,16 @@
-//! Answers of DynamoDB to requests that not everybody may send, and that not every endpoint knows.
+//! Answers of DynamoDB to requests that need a special right, or that not every endpoint supports.
 
 use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 
 use super::finding::{Check, Finding};
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
     Given(T),
-    /// The role may not ask.
+    /// The role lacks the right to this request.
     Denied,
-    /// What answers there knows no such request: an engine for development.
+    /// The endpoint does not support the request: it is an engine for development.
     Unknown,
     Failed(String),
 }
@@ -32,7 +32,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// The reply; where there is none, a finding that says why `check` cannot be told.
+    /// The reply. If there is none, a finding that says why `check` has no result.
     pub(super) fn or_cannot_tell(self, check: Check, table: &str, operation: &str) -> Result<T, Finding> {
         let cannot_tell = |why: String, todo: &str| Finding::note(check, table, why, todo);
         match self {

@@ -1,4 +1,4 @@
-//! Buckets that cannot be read, whose vendor allows less, that do not add up, or that a cool-down holds.
+//! Findings about buckets: unreadable, above the vendor's limit, inconsistent, or held by a cool-down.
 
 use sluice_ops::Survey;
 use sluice_sdk::core::{Amount, Bucket, Timestamp};
@@ -29,7 +29,7 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
         }
     }
     match readable {
-        // They may stand in the part that was not read.
+        // The buckets may be in the part that was not read.
         0 if !survey.is_whole => {}
         0 => {
             let todo = "declare some with `sluice buckets apply FILE`";

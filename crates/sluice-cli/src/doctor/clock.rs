@@ -1,4 +1,4 @@
-//! How far this machine's clock is from DynamoDB's, as the replies to everything else that was asked bound it.
+//! How far this machine's clock is from DynamoDB's. The replies to all other checks bound the difference.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sluice_sdk::ClockOffset;
 
 use super::finding::{Check, Finding};
 
-/// The client warns from here on, and so does the alarm `clock-offset`.
+/// The client warns from this offset on, and so does the alarm `clock-offset`.
 const TOO_FAR: Duration = Duration::from_secs(1);
 
 pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
@@ -18,7 +18,7 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
     };
     if !offset.exceeds(TOO_FAR) {
         let within = offset.lower_micros().unsigned_abs().max(offset.upper_micros().unsigned_abs());
-        // Up to the next tenth.
+        // Rounded up to the next tenth.
         let tenths = within.div_ceil(100_000);
         let what = format!("DynamoDB's clock is within {}.{} s of this machine's", tenths / 10, tenths % 10);
         return Finding::fine(Check::Clock, table, what);
@@ -30,7 +30,7 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
     Finding::problem(Check::Clock, table, what, todo)
 }
 
-/// Towards zero, in hundredths.
+/// Hundredths of a second, rounded towards zero.
 fn seconds(micros: i64) -> String {
     let hundredths = micros.unsigned_abs() / 10_000;
     let sign = if micros < 0 && hundredths > 0 { "-" } else { "" };
@@ -43,7 +43,8 @@ mod tests {
     use crate::doctor::finding::Weight;
     use sluice_sdk::core::Timestamp;
 
-    /// Of one reply that took no time, and whose `Date` is so far from this machine's clock.
+    /// The finding after one reply that took no time, with a `Date` that is `micros` from this machine's
+    /// clock.
     fn of_date(micros: i64) -> Finding {
         let here = Timestamp::from_secs(1_709_550_000);
         let there = Timestamp::from_micros(here.micros() + micros);
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_clock_is_off_only_where_the_date_leaves_no_doubt() {
-        // A date is up to a second older than the clock that wrote it, which is up to 10 ms off.
+        // A `Date` is up to a second older than the clock that wrote it, and that clock is up to 10 ms off.
         for (micros, what) in
             [(0, "within 1.1 s"), (980_001, "within 2.0 s"), (-1_910_000, "within 2.0 s"), (-600_000, "within 0.7 s")]
         {

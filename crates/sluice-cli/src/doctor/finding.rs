@@ -1,4 +1,4 @@
-//! What a look found: how much it matters, and what to do about it.
+//! The result of a check: how much it matters, and what to do about it.
 
 use std::io::IsTerminal as _;
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW, plain};
 
-/// How much a finding matters, the least first.
+/// How much a finding matters, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Weight {
-    /// As it should be.
+    /// Nothing is wrong.
     Fine,
     /// Worth knowing; nobody has to act.
     Note,
     /// Somebody should act.
     Problem,
-    /// Something is being lost meanwhile.
+    /// Something is being lost until somebody acts.
     Danger,
 }
 
-/// Which look it comes from.
+/// The check that a finding comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Check {
@@ -72,10 +72,10 @@ impl Check {
 pub(super) struct Finding {
     pub(super) weight: Weight,
     pub(super) check: Check,
-    /// The table, or the row.
+    /// The table or the row.
     pub(super) of: String,
     pub(super) what: String,
-    /// What to do about it; none where all is as it should be.
+    /// What to do about it; `None` if nothing is wrong.
     pub(super) todo: Option<String>,
 }
 
@@ -96,7 +96,8 @@ impl Finding {
         Self { weight: Weight::Danger, ..Self::note(check, of, what, todo) }
     }
 
-    /// The same, as no more than a note where `only_a_note` holds: what would be a problem in earnest, and is none in a sandbox.
+    /// The same finding, but at most a note if `only_a_note` holds: a problem for real use may be none in a
+    /// sandbox.
     pub(super) fn at_most_a_note_if(self, only_a_note: bool) -> Self {
         let weight = if only_a_note { self.weight.min(Weight::Note) } else { self.weight };
         Self { weight, ..self }
@@ -108,7 +109,7 @@ impl Finding {
     }
 }
 
-/// The heaviest first; those of one weight as they were found.
+/// Sorted by weight, highest first; findings of one weight keep their order.
 pub(super) fn sorted(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.weight));
     findings
@@ -120,7 +121,7 @@ const LOUD: Style = Style::new()
     .bg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)))
     .bold();
 
-/// Columns before the text: the sign, the check, and what is between them.
+/// The columns before the text: the sign, the check, and the space between them.
 const MARGIN: usize = 17;
 
 pub(super) fn print(table: &str, findings: &[Finding]) {
@@ -149,7 +150,7 @@ pub(super) fn print(table: &str, findings: &[Finding]) {
     }
 }
 
-/// Columns of the text; without end where no person reads it, so that a line stays a line for `grep`.
+/// The columns of the text; `None` if the output is not a terminal, so that each line stays whole for `grep`.
 fn width() -> Option<usize> {
     /// Longer lines are hard to read.
     const MOST: usize = 100;
@@ -160,7 +161,7 @@ fn width() -> Option<usize> {
     Some(columns.saturating_sub(1).min(MOST).saturating_sub(MARGIN).max(20))
 }
 
-/// Breaks `text` between words; a word that is longer than a line has a line of its own.
+/// Breaks `text` between words. A word longer than a line gets a line of its own.
 fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else { return vec![text.to_owned()] };
     let mut lines = vec![String::new()];

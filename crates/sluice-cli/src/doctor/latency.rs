@@ -1,4 +1,4 @@
-//! How long a strongly consistent read takes from here: the least that a grant waits for.
+//! How long a strongly consistent read takes from this machine: a grant waits at least that long.
 
 use std::time::Duration;
 
@@ -7,23 +7,24 @@ use tokio::time::Instant;
 
 use super::finding::{Check, Finding};
 
-/// Reads that are measured, at most and at least, and the time after which no more than the least are.
+/// The most and the fewest reads that are measured, and the time after which the fewest are enough.
 const MOST: usize = 100;
 const LEAST: usize = 20;
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// DynamoDB answers in single-digit milliseconds within its Region: ten times that is the way to it.
+/// DynamoDB answers in single-digit milliseconds within its Region. Ten times that means that the network is
+/// slow.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Reads a row that is nobody's, again and again; no finding where this role may not, or where DynamoDB does not answer, which
-/// other findings tell.
+/// Reads a row that no bucket uses, again and again. No finding if this role may not read it, or if DynamoDB
+/// does not answer: other findings report that.
 pub(super) async fn examine(client: &Client) -> Option<Finding> {
     let key = aws_sdk_dynamodb::types::AttributeValue::S("load#doctor".into());
     let read = || {
         let request = client.dynamodb().get_item().table_name(client.table()).consistent_read(true);
         request.key(sluice_sdk::core::schema::KEY, key.clone()).send()
     };
-    // The first one may open the connection.
+    // The first read may open the connection.
     read().await.ok()?;
     let began = Instant::now();
     let mut took = Vec::with_capacity(MOST);
@@ -36,7 +37,7 @@ pub(super) async fn examine(client: &Client) -> Option<Finding> {
     Some(judged(client.table(), &took))
 }
 
-/// `took` is sorted.
+/// Judges the measured times; `took` is sorted.
 fn judged(table: &str, took: &[Duration]) -> Finding {
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
     let (p50, p99) = (percentile(took, 50), percentile(took, 99));
@@ -54,7 +55,7 @@ fn judged(table: &str, took: &[Duration]) -> Finding {
     }
 }
 
-/// By nearest rank, of times that are sorted.
+/// The percentile of sorted times, by nearest rank.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Leases that no sweep came for, and those that cannot be read.
+//! Findings about leases that no sweep gave back, and about leases that cannot be read.
 
 use sluice_ops::LeaseRow;
 use sluice_sdk::core::{Lease, Timestamp};

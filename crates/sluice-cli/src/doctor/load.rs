@@ -1,4 +1,5 @@
-//! What sweeps wrote down: slots that are taken while nobody is active, holders that outlived their leases, and whether sweeps come.
+//! Findings from what sweeps wrote: slots that are held while nobody is active, expired holders, and whether
+//! sweeps run.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use super::Place;
 use super::finding::{Check, Finding};
 use crate::output;
 
-/// Three runs of the five-minute rule; the alarm `no-sweep` waits as long.
+/// Three runs of the five-minute rule; the alarm `no-sweep` waits for the same time.
 const NO_SWEEP: Duration = Duration::from_secs(15 * 60);
 
-/// What to do about a sweep that does not come where there is no reconciler.
+/// What to do about missing sweeps if there is no reconciler.
 pub(super) const SANDBOX_IS_NOT_SWEPT: &str =
     "nothing sweeps a sandbox by itself: `sluice reconcile --interval 10s` does";
 
@@ -38,7 +39,7 @@ pub(super) fn of_load(load: &Load) -> Vec<Finding> {
     findings
 }
 
-/// Whether sweeps come, as the log of the last ones says. Buckets of slots need them.
+/// Whether sweeps run, by the log of the last sweeps. Concurrency buckets need sweeps.
 pub(super) fn of_sweeps(survey: &Survey, table: &str, place: Place, now: Timestamp) -> Option<Finding> {
     let slots = |bucket: &Bucket| bucket.limit().is_concurrent();
     let has_slots = survey.buckets.iter().filter_map(|row| row.bucket.as_ref().ok()).any(slots);
@@ -50,7 +51,7 @@ pub(super) fn of_sweeps(survey: &Survey, table: &str, place: Place, now: Timesta
     };
     let Some(last) = survey.sweeps.until(now).next() else {
         let what = "no sweep has been written down: what crashed callers held does not come back";
-        // The row may stand in the part of the table that was not read.
+        // The row may be in the part of the table that was not read.
         return (has_slots && survey.is_whole).then(|| Finding::note(Check::Sweeps, table, what, todo));
     };
     let when = output::relative(last.at, now);

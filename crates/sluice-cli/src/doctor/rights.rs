@@ -1,7 +1,8 @@
-//! What of the caller policy (`infra/modules/caller-policy`) this role lacks, found out by requests that change nothing.
+//! Finds out which rights of the caller policy (`infra/modules/caller-policy`) this role lacks, by requests
+//! that change nothing.
 //!
-//! A write carries a condition that no row can meet, on a key that is nobody's: DynamoDB asks for the right first, so that a false
-//! condition means that it is there.
+//! Each probe of a write has a condition that no row can meet, on a key that belongs to nothing. DynamoDB
+//! checks the right first, so a false condition means that the role has the right.
 
 use std::collections::HashMap;
 
@@ -12,25 +13,25 @@ use sluice_sdk::core::schema::{KEY, LEASE_PREFIX, TICKET_PREFIX};
 
 use super::finding::{Check, Finding};
 
-/// On any row.
+/// Actions on any row.
 pub(super) const CALLER: [&str; 3] = ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"];
-/// On some rows alone, by the beginning of their keys.
+/// Actions on some rows only, by the prefix of their keys.
 pub(super) const ON_ROWS: [(&str, &[&str]); 2] =
     [("dynamodb:PutItem", &[LEASE_PREFIX, TICKET_PREFIX]), ("dynamodb:DeleteItem", &[LEASE_PREFIX])];
-/// On the table, to give back what crashed callers held.
+/// Actions on the table, to give back what crashed callers held.
 pub(super) const HEALING: [&str; 1] = ["dynamodb:Scan"];
 
-/// Keys of which a row would be nobody's, beside those with a prefix: as a bucket's is, and as a sweep's.
+/// Keys of rows that belong to nothing and have no prefix: one like a bucket's, one like a load row's.
 const BUCKET: &str = "sluice#doctor";
 const LOAD: &str = "load#sluice#doctor";
 
-/// Met by no row: one that is there has the key, one that is not there lacks it.
+/// A condition that no row meets: an existing row has the key, a missing row lacks it.
 const NEVER: &str = "attribute_exists(#pk) AND attribute_not_exists(#pk)";
 
 /// An attribute that no row has.
 const NOTHING: &str = "probed_by_doctor";
 
-/// What a probe showed.
+/// The result of a probe.
 enum Probed {
     May,
     MayNot,
@@ -60,14 +61,15 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
         );
         findings.push(Finding::note(Check::Rights, table, what, todo(action, on)));
     }
-    // Healing is a scan, and then the writes of any caller: marks, deletes of leases, slots given back.
+    // Healing needs a scan, and then the writes of any caller: marks, deletes of leases, releases of slots.
     if heals.is_empty() && failures_of_heals.is_empty() && may_call {
         findings.push(Finding::fine(Check::Rights, table, "this role may give back what crashed callers held"));
     }
     findings.into_iter().chain(failures_of_callers).chain(failures_of_heals).collect()
 }
 
-/// IAM knows no right to transactions as such; the policy of a VPC endpoint or of an organisation may still deny them.
+/// IAM has no separate right for transactions, but the policy of a VPC endpoint or of an organisation may
+/// deny them.
 fn of_transactions(table: &str, probed: Probed) -> Finding {
     match probed {
         Probed::May => Finding::fine(Check::Rights, table, "this role may acquire, renew and release"),
@@ -98,7 +100,7 @@ struct Probes<'a> {
 }
 
 impl Probes<'_> {
-    /// The actions that are missing, each with the rows that it is missing on, and the probes that told nothing.
+    /// The missing actions, each with the rows that it is missing on, and the probes without a result.
     async fn lacks_and_failures(&self, actions: &[&'static str]) -> (Vec<(&'static str, String)>, Vec<Finding>) {
         let (mut lacks, mut failures) = (Vec::new(), Vec::new());
         for action in actions {
@@ -165,7 +167,7 @@ impl Probes<'_> {
         }
     }
 
-    /// The writes of an acquire and of a release, in one transaction that never takes place.
+    /// Probes the writes of an acquire and of a release, in one transaction that is never applied.
     async fn transaction(&self) -> Probed {
         let (dynamo, table) = (self.client.dynamodb(), self.client.table());
         let row = |key: &str| HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))]);
@@ -189,7 +191,7 @@ impl Probes<'_> {
     }
 }
 
-/// The rows that an action is for, as a policy names them, each with a key to try it on.
+/// The rows that an action applies to, as a policy names them, each with a key to probe.
 fn rows_of(action: &str) -> Vec<(String, String)> {
     let with_prefix = |prefix: &&str| (format!("{prefix}*"), format!("{prefix}{BUCKET}#probe"));
     if let Some(prefixes) = only_on(action) {
@@ -202,19 +204,19 @@ fn rows_of(action: &str) -> Vec<(String, String)> {
     others.into_iter().chain([LEASE_PREFIX, TICKET_PREFIX].iter().map(with_prefix)).collect()
 }
 
-/// Where an action is missing on everything that it is for.
+/// Everything that an action applies to, for a message that the action is missing on all of it.
 fn all_of(action: &str) -> String {
     let Some(prefixes) = only_on(action) else { return "the table".into() };
     let rows: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}*")).collect();
     rows.join(", ")
 }
 
-/// The beginnings of the keys that an action is for, where it is not for all rows.
+/// The key prefixes that an action applies to, if it does not apply to all rows.
 fn only_on(action: &str) -> Option<&'static [&'static str]> {
     ON_ROWS.iter().find(|(one, _)| *one == action).map(|(_, prefixes)| *prefixes)
 }
 
-/// A false condition is an answer: whoever may not, is told so before any condition is looked at.
+/// A false condition means that the role has the right: a denial comes before any condition is checked.
 fn told<T, E>(result: Result<T, SdkError<E>>) -> Probed
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! The table itself: is it there, has it the key, the TTL, the backups that the schema relies on.
+//! Findings about the table itself: whether it exists, and has the key, the TTL and the backups that the
+//! schema relies on.
 
 use aws_sdk_dynamodb::types::{
     BillingMode, KeyType, PointInTimeRecoveryStatus, ScalarAttributeType, TableDescription, TableStatus,
@@ -61,7 +62,8 @@ fn of_state(table: &str, described: &TableDescription) -> Finding {
     }
 }
 
-/// Below so many provisioned write units a second, the table itself is what callers wait for: a grant of a slot takes four.
+/// Below this many provisioned write units a second, callers wait for the table itself: a grant of a slot
+/// takes four units.
 const LITTLE: i64 = 100;
 
 fn of_billing(table: &str, described: &TableDescription) -> Finding {
@@ -69,7 +71,8 @@ fn of_billing(table: &str, described: &TableDescription) -> Finding {
     let provisioned = described.provisioned_throughput();
     let writes = provisioned.and_then(|throughput| throughput.write_capacity_units()).unwrap_or(0);
     let reads = provisioned.and_then(|throughput| throughput.read_capacity_units()).unwrap_or(0);
-    // DynamoDB leaves the mode out where a table was always provisioned, and gives zeros for one on demand.
+    // DynamoDB leaves the mode out if a table was always provisioned, and returns zeros for a table on
+    // demand.
     if mode == Some(&BillingMode::PayPerRequest) || (mode.is_none() && writes == 0) {
         return Finding::fine(Check::Table, table, "billed on demand");
     }

@@ -1,4 +1,4 @@
-//! A doctor's findings, about tables of the embedded engine in which one thing is amiss.
+//! Tests of the doctor's findings, about tables of the embedded engine with one problem each.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ mod table;
 const TABLE: &str = "ontopix-vendor-buckets-prod";
 const SLOTS: &str = "elevenlabs#concurrent";
 const RATE: &str = "openai#rpm";
-/// Of nothing in a moment.
+/// Virtual time, which passes at once.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// A table in earnest, with a bucket of slots and one of a rate.
+/// A table for real use, with a concurrency bucket and a rate bucket.
 async fn healthy() -> EmbeddedDynamo {
     let dynamo = EmbeddedDynamo::with_table(TABLE).await.unwrap();
     let client = dynamo.client(TABLE);
@@ -34,7 +34,7 @@ async fn healthy() -> EmbeddedDynamo {
     dynamo
 }
 
-/// What a doctor finds in a table in earnest, the heaviest first.
+/// The doctor's findings about a table for real use, highest weight first.
 async fn findings(dynamo: &EmbeddedDynamo) -> Vec<Finding> {
     found(dynamo, Place { is_sandbox: false }).await
 }
@@ -43,7 +43,7 @@ async fn found(dynamo: &EmbeddedDynamo, place: Place) -> Vec<Finding> {
     finding::sorted(examine(&dynamo.client(TABLE), place, WATCHED).await)
 }
 
-/// The one finding of a check that is not as it should be, or `None`.
+/// The one finding of a check that reports more than `Fine`, or `None`.
 fn amiss(findings: &[Finding], check: Check) -> Option<(Weight, String)> {
     let mut of_check = findings.iter().filter(|one| one.check == check && one.weight > Weight::Fine);
     let first = of_check.next().map(|one| (one.weight, format!("{}: {}", one.of, one.what)));
@@ -58,7 +58,7 @@ fn assert_amiss(findings: &[Finding], check: Check, weight: Weight, says: &[&str
     assert!(says.iter().all(|says| what.contains(says)), "{what}");
 }
 
-/// Sets an attribute of a row, past all of Sluice.
+/// Sets an attribute of a row directly, without Sluice.
 async fn set(dynamo: &EmbeddedDynamo, key: &str, attributes: &[(&str, AttributeValue)]) {
     for (name, value) in attributes {
         let request = dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, AttributeValue::S(key.into()));
@@ -121,7 +121,7 @@ async fn a_table_that_is_far_away_is_told() {
 async fn a_clock_that_is_off_is_told() {
     let dynamo = healthy().await;
     assert_eq!(amiss(&findings(&dynamo).await, Check::Clock), None);
-    // A date tells whole seconds: of three that the clock is behind, two are certain.
+    // A `Date` has whole seconds, so of the three seconds that the clock is behind, two are certain.
     let client = dynamo.client_off_by(Client::builder(TABLE), -3_000_000);
     let found = examine(&client, Place { is_sandbox: false }, WATCHED).await;
     assert_amiss(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);

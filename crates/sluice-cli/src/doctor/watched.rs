@@ -1,4 +1,4 @@
-//! Buckets read twice: how fast each is written, and what one write of it costs.
+//! Reads buckets twice, to learn how fast each is written, and what one write of it costs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,22 +12,24 @@ use tokio::time::Instant;
 
 use super::finding::{Check, Finding};
 
-/// Buckets that are read twice, at most: the busiest by the number of their writes so far.
+/// The most buckets that are read twice: the busiest, by the number of their writes so far.
 const MOST_BUCKETS: usize = 100;
-/// Reads under way at once.
+/// The most reads under way at once.
 const AT_ONCE: usize = 10;
 
-/// Write units a second that one item takes, whatever the table takes ("Best practices for designing and using partition keys
-/// effectively", Amazon DynamoDB Developer Guide).
+/// Write units a second that one item takes, whatever the table's throughput ("Best practices for designing
+/// and using partition keys effectively", Amazon DynamoDB Developer Guide).
 const CEILING: f64 = 1_000.0;
-/// Of that, from where callers of a bucket should make less of it, and from where bursts are throttled.
+/// Shares of the ceiling. From the first, callers of a bucket should use it less; from the second, bursts are
+/// throttled.
 const WARM: f64 = 0.5;
 const HOT: f64 = 0.8;
 
-/// Largest row that DynamoDB takes.
+/// The largest row that DynamoDB stores.
 const LARGEST_ROW: u64 = 400 * 1_024;
 const WRITE_UNIT: u64 = 1_024;
-/// Units of an acquire and a release by way of a lease row: two writes in each of two transactions. Inline they are two writes.
+/// Write units of an acquire and a release with a lease row: two writes in each of two transactions. With an
+/// inline lease they are two writes.
 const UNITS_OF_ROW_LEASE: u64 = 8;
 
 /// A bucket's row at one moment.
@@ -38,7 +40,8 @@ struct Reading {
     bytes: u64,
 }
 
-/// Reads the buckets, waits, reads them again. What cannot be read is left out: other findings tell of it.
+/// Reads the buckets, waits, and reads them again. Buckets that cannot be read are left out: other findings
+/// report them.
 pub(super) async fn examine(client: &Client, buckets: &[&Bucket], watch_for: Duration) -> Vec<Finding> {
     let mut busiest = buckets.to_vec();
     busiest.sort_by_key(|bucket| std::cmp::Reverse(bucket.version()));
@@ -79,12 +82,12 @@ async fn read(client: &Client, buckets: &[&Bucket]) -> HashMap<String, Reading> 
     futures_util::stream::iter(requests).buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }
 
-/// At the least: writes whose condition was false cost units too, and leave no trace.
+/// A lower bound: writes with a false condition cost units too, and leave no trace.
 #[allow(clippy::cast_precision_loss, clippy::as_conversions)]
 fn units_a_second(bucket: &Bucket, then: &Reading, now: &Reading) -> f64 {
     let secs = (now.at - then.at).as_secs_f64();
     let writes = now.version.saturating_sub(then.version).max(0);
-    // A slot whose lease is a row of its own changes in a transaction, which costs twice.
+    // If the lease is a row of its own, a slot changes in a transaction, which costs twice as much.
     let is_in_transactions = bucket.limit().is_concurrent() && bucket.inline().is_none_or(|leases| leases.is_empty());
     let units = now.bytes.div_ceil(WRITE_UNIT).max(1) * if is_in_transactions { 2 } else { 1 };
     if secs > 0.0 { writes as f64 * units as f64 / secs } else { 0.0 }
@@ -134,7 +137,7 @@ fn of_inline(bucket: &Bucket, bytes: u64) -> Option<Finding> {
     })
 }
 
-/// Bytes of an item ("DynamoDB item sizes and formats", Amazon DynamoDB Developer Guide).
+/// The size of an item in bytes ("DynamoDB item sizes and formats", Amazon DynamoDB Developer Guide).
 fn item_size(item: &HashMap<String, AttributeValue>) -> u64 {
     item.iter().map(|(name, value)| length(name) + value_size(value)).sum()
 }
@@ -152,7 +155,8 @@ fn value_size(value: &AttributeValue) -> u64 {
     }
 }
 
-/// One byte for two significant digits, and one more; another for the sign of a negative number.
+/// The size in bytes of a number: one byte for two significant digits, plus one; a negative number has one
+/// more for its sign.
 fn number_size(text: &str) -> u64 {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     length(digits.trim_matches('0')).div_ceil(2) + 1 + u64::from(text.starts_with('-'))

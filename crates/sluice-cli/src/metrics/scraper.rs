@@ -1,4 +1,4 @@
-//! Scans of the table for those who scrape, and their text.
+//! Scans of the table for scrapes, and the text of their metrics.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,28 +11,30 @@ use tokio::time::{Instant, timeout};
 
 use crate::view::Reader;
 
-/// A scrape waits so long for a scan that is due, and then takes the text of the one before: in most tables it gets the new one.
+/// How long a scrape waits for a scan that is due, before it takes the previous text. In most tables it gets
+/// the new text.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Where there is nothing to take it waits so long, which is less than the ten seconds that Prometheus gives a scrape.
+/// How long a scrape waits if there is no previous text; less than the ten seconds that Prometheus gives a
+/// scrape.
 const FIRST_PATIENCE: Duration = Duration::from_secs(8);
-/// So long after the next scan was due a text is too old to be served as the state of the table.
+/// How long after the next scan was due a text is too old to be served as the state of the table.
 const OLD: Duration = Duration::from_secs(5 * 60);
 
-/// What is served. The scans run on a task of their own ([`read_on`](Self::read_on)): a scrape that is cut off ends no scan, and
-/// takes no pause between two away.
+/// The text that is served. Scans run on a task of their own ([`read_on`](Self::read_on)), so a scrape that
+/// is cut off ends no scan, and does not shorten the pause between two scans.
 #[derive(Debug, Default)]
 pub(super) struct Scraper {
-    /// Somebody wants a text, and the last is not new any more.
+    /// Notified when a scrape wants a text, and the last one is no longer new.
     wanted: Notify,
     last: watch::Sender<Option<Scan>>,
 }
 
-/// What came of a scan.
+/// The result of a scan.
 #[derive(Clone, Debug)]
 struct Scan {
     /// The text, or why there is none.
     text: Result<String, String>,
-    /// When the next may begin.
+    /// When the next scan may begin.
     due: Instant,
 }
 
@@ -47,11 +49,11 @@ impl Scan {
 }
 
 impl Scraper {
-    /// Scans when it is asked to, until it is dropped.
+    /// Scans when a scrape asks for it, until dropped.
     pub(super) async fn read_on(&self, mut reader: Reader) -> Infallible {
         loop {
             self.wanted.notified().await;
-            // Who asked while a scan was under way has had it.
+            // A scrape that asked while a scan was under way already has its result.
             if self.last.borrow().as_ref().is_some_and(Scan::is_new) {
                 continue;
             }
@@ -63,7 +65,7 @@ impl Scraper {
         }
     }
 
-    /// The metrics of the table: of the scan that is due, where it ends in time, else of the last.
+    /// The metrics of the table: from the scan that is due if it ends in time, otherwise from the last scan.
     pub(super) async fn scrape(&self) -> Result<String, String> {
         let mut last = self.last.subscribe();
         let known = last.borrow_and_update().clone().filter(|scan| !scan.is_old());
@@ -72,7 +74,7 @@ impl Scraper {
         }
         self.wanted.notify_one();
         let patience = if known.is_some() { PATIENCE } else { FIRST_PATIENCE };
-        // The sender is this struct's own, so that the one error is that time is up.
+        // The sender belongs to this struct, so the only error is the timeout.
         let new = timeout(patience, last.wait_for(|scan| scan.as_ref().is_some_and(Scan::is_new))).await;
         let new = new.ok().and_then(Result::ok).and_then(|scan| scan.clone());
         match new.or(known) {
@@ -82,7 +84,7 @@ impl Scraper {
     }
 }
 
-/// A recorder for each scan: a bucket that was removed is not told any more.
+/// Each scan has a new recorder, so that a removed bucket is not reported any more.
 fn text(survey: &Survey) -> String {
     let recorder = PrometheusBuilder::new().with_recommended_naming(true).build_recorder();
     metrics::with_local_recorder(&recorder, || {
@@ -107,7 +109,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const TABLE: &str = "ontopix-vendor-buckets-metrics";
 
-    /// At 10,000 s: a rate bucket that cools down, and two of three slots held, one by a lease that ended long ago.
+    /// At 10,000 s: a rate bucket in a cool-down, and a concurrency bucket with two of three slots held, one
+    /// by a lease that ended long ago.
     fn surveyed() -> Survey {
         let rate = Row::rate("openai#tpm", 1_000_000_000, 10).tokens(-5_000_000).anchor(10_000_000_000);
         let rate = rate.number(schema::BLOCKED_UNTIL, "10030.5");
@@ -122,7 +125,7 @@ mod tests {
             sample::lease("elevenlabs#concurrent", "b", "product-b", 9_990, 10_050),
         ];
         let mut survey = sample::survey(10_000, &[slots, rate], leases, &[load]);
-        // And one by a clock that is a day ahead.
+        // One of the sweeps ran by a clock that is a day ahead.
         survey.sweeps = sample::swept(&[96_400, 9_700]);
         survey
     }
@@ -207,7 +210,7 @@ mod tests {
         assert!(scraper.scrape().await.unwrap().contains("sluice_scrape_rows 0"));
     }
 
-    /// A scan of seven pages, and so of more than six seconds.
+    /// Makes a scan take seven pages, and so more than six seconds.
     async fn make_slow(dynamo: &EmbeddedDynamo) {
         let text = AttributeValue::S("x".repeat(380_000));
         for n in 0..14 {
@@ -228,7 +231,7 @@ mod tests {
                 assert!(text.unwrap().contains("sluice_scrape_rows 14"));
             }
         }
-        // Half a minute at most: one scan, and a pause of nine times as long.
+        // At most half a minute: one scan, and a pause of nine times its length.
         let pages = dynamo.meter().of(Operation::Scan).requests;
         assert!((5..=7).contains(&pages), "{pages}");
         assert!(scraper.scrape().await.is_ok());

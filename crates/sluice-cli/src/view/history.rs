@@ -1,4 +1,4 @@
-//! What pictures of the last hour showed of each bucket.
+//! The last hour of each bucket, as the pictures showed it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::bucket::BucketView;
 
-/// How far back it reaches.
+/// How far back the history goes.
 pub(super) const SPAN_SECS: f64 = 3_600.0;
-/// Most points of a bucket: one a second.
+/// The most points of a bucket: one a second.
 const MOST_POINTS: usize = 3_600;
-/// Most points of all buckets together, some 65 MB: with more than 555 buckets the series get shorter.
+/// The most points of all buckets together, about 65 MB. With more than 555 buckets the series get shorter.
 const MOST_POINTS_OF_ALL: usize = 2_000_000;
-/// A series keeps so many points, however many buckets there are: a minute, as a screen shows it.
+/// The fewest points that a series keeps, however many buckets there are: a minute, as a screen shows it.
 const FEWEST_POINTS: usize = 60;
 
 /// A bucket at an instant.
@@ -22,48 +22,48 @@ pub(crate) struct Point {
     pub(crate) at: f64,
     /// Tokens, or free slots.
     pub(crate) level: f64,
-    /// What was taken since the survey before; `None` where that is not known.
+    /// What was taken since the previous survey; `None` if that is not known.
     pub(crate) used: Option<Used>,
 }
 
-/// What a reading says of the time since the one before. Readings are no more than points where nobody looked for a while: one of
-/// them may tell of ten minutes, and the next of a second.
+/// The use between the previous reading and this one. While nobody looked, readings are rare: one of them may
+/// cover ten minutes, and the next a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Used {
-    /// Tokens, or slots, taken a second, at the least.
+    /// Tokens or slots taken per second, at least.
     pub(crate) per_sec: f32,
-    /// And at the most: more than `per_sec` where the bucket was full meanwhile.
+    /// At most: more than `per_sec` if the bucket was full in between.
     pub(crate) most_per_sec: f32,
-    /// The time that it tells of.
+    /// The time that the reading covers.
     pub(crate) secs: f32,
 }
 
-/// What was taken in a span of time: the whole of it, by the whole of the time that readings tell of.
+/// The use in a span of time: everything taken, divided by all the time that readings cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Total {
-    /// A second, at the least.
+    /// Per second, at least.
     pub(crate) per_sec: f64,
-    /// And at the most.
+    /// Per second, at most.
     pub(crate) most_per_sec: f64,
-    /// Whether it may be more than `per_sec`: a part of it is a least.
+    /// Whether the use may be more than `per_sec`, because a part of it is a lower bound.
     pub(crate) is_least: bool,
-    /// How much of the span readings tell of.
+    /// How much of the span the readings cover.
     pub(crate) secs: f64,
 }
 
-/// A reading of a level tells of so many seconds before it, at most: what a level was while nobody looked is not known. A large table
-/// is read so seldom.
+/// The longest time before a reading for which its level counts: the level while nobody looked is not known.
+/// A large table is read this rarely.
 const LEVEL_SECS: f64 = 60.0;
 
 impl Point {
-    /// From when to when its use is of.
+    /// The use, and the time from when to when it occurred.
     pub(crate) fn used_over(&self) -> Option<(Used, f64, f64)> {
         self.used.map(|used| (used, self.at - f64::from(used.secs), self.at))
     }
 }
 
 impl Total {
-    /// Of parts: use, and how many seconds of it.
+    /// The total of parts, each a use and its seconds.
     fn of(parts: impl Iterator<Item = (Used, f64)>) -> Option<Self> {
         let (mut sum, mut most, mut total) = (0.0, 0.0, Self::default());
         for (used, secs) in parts.filter(|(_, secs)| *secs > 0.0) {
@@ -77,7 +77,7 @@ impl Total {
     }
 }
 
-/// The points of one bucket, oldest first. Surveys that failed leave a gap.
+/// The points of one bucket, oldest first. A failed survey leaves a gap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Series {
@@ -89,8 +89,9 @@ impl Series {
         self.points.iter()
     }
 
-    /// What was taken a second, in `columns` equal parts of the last `secs` seconds up to `now`, oldest first; `None` where nothing
-    /// is known of any of the part. What was taken between two surveys is spread over the time between them.
+    /// The use per second in each of `columns` equal parts of the last `secs` seconds up to `now`, oldest
+    /// first; `None` if nothing is known about any of the part. What was taken between two surveys is spread
+    /// over the time between them.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(crate) fn used(&self, now: f64, secs: f64, columns: usize) -> Vec<Option<f64>> {
         let (width, begin) = (secs / columns as f64, now - secs);
@@ -109,15 +110,15 @@ impl Series {
         parts.into_iter().map(|(sum, weight)| (weight > 0.0).then(|| sum / weight)).collect()
     }
 
-    /// What was taken in the last `secs` seconds up to `now`; `None` where no reading tells of any of it. A reading that tells of more
-    /// than the span counts by its rate.
+    /// The use in the last `secs` seconds up to `now`; `None` if no reading covers any of it. A reading that
+    /// covers more than the span counts with its rate.
     pub(crate) fn total(&self, now: f64, secs: f64) -> Option<Total> {
         let begin = now - secs;
         let within = self.points.iter().rev().take_while(|point| point.at > begin);
         Total::of(within.filter_map(Point::used_over).map(|(used, from, to)| (used, to.min(now) - from.max(begin))))
     }
 
-    /// The mean of the level in the last `secs` seconds up to `now`, and how much of that time readings tell of.
+    /// The mean level in the last `secs` seconds up to `now`, and how much of that time the readings cover.
     pub(crate) fn level(&self, now: f64, secs: f64) -> Option<(f64, f64)> {
         let begin = now - secs;
         let (mut sum, mut weight) = (0.0, 0.0);
@@ -147,7 +148,7 @@ impl History {
         self.0.get(bucket)
     }
 
-    /// Takes in a picture, and forgets the buckets that are not in it.
+    /// Adds a picture, and forgets the buckets that are not in it.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn take_in(&mut self, at: f64, buckets: &[BucketView]) {
         let most = (MOST_POINTS_OF_ALL / buckets.len().max(1)).clamp(FEWEST_POINTS, MOST_POINTS);

@@ -1,4 +1,4 @@
-//! Core's integers as the floats that a picture shows.
+//! Converts core's integers into the floats that a picture shows.
 
 use sluice_sdk::core::{Amount, Rate, Timestamp};
 

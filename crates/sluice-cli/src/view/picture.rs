@@ -1,4 +1,4 @@
-//! The picture of a table, made of two surveys running.
+//! The picture of a table, from two successive surveys.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::history::{History, Series};
 use super::number::{seconds, tokens};
 use super::reader::Reading;
 
-/// What is shown: the last picture, what has gone wrong since, and the last hour of each bucket.
+/// What is shown: the last picture, failures since then, and the last hour of each bucket.
 #[derive(Debug, Serialize)]
 pub(crate) struct View {
     /// The table's name.
     pub(crate) table: String,
-    /// `None` until a survey came through.
+    /// `None` until a survey has succeeded.
     pub(crate) picture: Option<Picture>,
-    /// Why the last survey failed; the picture is an old one then. `None` where it did not.
+    /// Why the last survey failed; the picture is then an old one. `None` if it succeeded.
     pub(crate) trouble: Option<Trouble>,
     #[serde(skip)]
     history: History,
@@ -36,28 +36,28 @@ pub(crate) struct Picture {
     pub(crate) buckets: Vec<BucketView>,
     /// Rows that cannot be read.
     pub(crate) faults: Vec<FaultView>,
-    /// Leases on buckets that the table does not have.
+    /// Leases of buckets that the table does not contain.
     pub(crate) stray_leases: usize,
-    /// Number of tickets, redeemed ones among them.
+    /// Number of tickets, including redeemed ones.
     pub(crate) tickets: usize,
     /// Keys of rows that Sluice does not know.
     pub(crate) unknown: Vec<String>,
-    /// The last sweeps, the newest first, but for those of clocks far ahead.
+    /// The last sweeps, newest first, without those of clocks that are far ahead.
     pub(crate) sweeps: Vec<SweepView>,
     pub(crate) cost: Cost,
 }
 
-/// What reading costs.
+/// The cost of reading.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cost {
     pub(crate) rows: usize,
     pub(crate) pages: usize,
-    /// Of the last survey; `None` where DynamoDB does not say.
+    /// Units of the last survey; `None` if DynamoDB does not state them.
     pub(crate) read_units: Option<f64>,
-    /// At the present pace; the most that its pages can cost where DynamoDB does not say.
+    /// At the current pace. If DynamoDB does not state the units, the most that the pages can cost.
     pub(crate) read_units_per_sec: f64,
     pub(crate) took_secs: f64,
-    /// From the beginning of one survey to the next.
+    /// From the start of one survey to the start of the next.
     pub(crate) every_secs: f64,
     /// Whether the whole table was read.
     pub(crate) is_whole: bool,
@@ -71,7 +71,7 @@ pub(crate) struct FaultView {
     pub(crate) error: String,
 }
 
-/// What a row is; first what is the worst that cannot be read.
+/// The kind of a row, sorted by how bad it is if such a row cannot be read, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RowKind {
@@ -87,24 +87,24 @@ pub(crate) struct SweepView {
     pub(crate) at: f64,
     pub(crate) took_secs: f64,
     pub(crate) rows: u64,
-    /// Leases that it gave back.
+    /// Leases that the sweep gave back.
     pub(crate) restored: u64,
-    /// Of those, slots.
+    /// Slots among them.
     pub(crate) slots: u64,
     /// Slots found lost or minted, in all buckets.
     pub(crate) drift: f64,
-    /// Slots put right.
+    /// Slots that the sweep corrected.
     pub(crate) corrected: f64,
     pub(crate) requests: u64,
 }
 
-/// Surveys that fail.
+/// Failed surveys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Trouble {
     pub(crate) error: String,
     /// When the first of them failed, in seconds since the epoch.
     pub(crate) since: f64,
-    /// How many failed running.
+    /// How many failed in a row.
     pub(crate) surveys: u32,
 }
 
@@ -119,7 +119,7 @@ impl View {
         self.history.of(bucket)
     }
 
-    /// Takes in a survey, or why there is none.
+    /// Adds a survey, or the reason why there is none.
     pub(crate) fn take_in(&mut self, reading: Reading) {
         match reading.survey {
             Ok(survey) => {
@@ -169,7 +169,7 @@ impl Picture {
                 Err(error) => faults.push(fault(&row.key, RowKind::Bucket, error)),
             }
         }
-        // Buckets first: one that cannot be read stands nowhere else, and all of its callers get errors.
+        // Buckets first: an unreadable bucket appears nowhere else, and all of its callers get errors.
         faults.sort_by(|a, b| (a.row, &a.key).cmp(&(b.row, &b.key)));
         Self {
             at: seconds(survey.at),

@@ -10,44 +10,50 @@ use tokio::time::Instant;
 
 use crate::duration::duration;
 
-/// Surveys the table, again and again.
+/// Surveys the table repeatedly.
 #[derive(Debug)]
 pub(crate) struct Reader {
     client: Client,
     interval: Duration,
-    /// When the next may begin.
+    /// When the next survey may begin.
     next: Instant,
-    /// How many failed running.
+    /// How many surveys failed in a row.
     failed: u32,
 }
 
-/// What came of one survey.
+/// The result of one survey.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) survey: Result<Survey, StoreError>,
-    /// When it ended, by the table's time.
+    /// When the survey ended, by the table's time.
     pub(crate) at: Timestamp,
-    /// From the beginning of this survey to that of the next.
+    /// From the start of this survey to the start of the next.
     pub(crate) every: Duration,
 }
 
-/// The shortest time from one survey to the next. A person reads no faster, and the line of a bucket says the rest.
+/// The shortest time between the starts of two surveys. A person reads no faster, and between surveys the
+/// line of a bucket gives the level.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
-/// A survey is followed by a pause of nine times as long: it takes a tenth of the time at most, of one connection and one CPU.
+/// The shortest time between the starts of two surveys, as a multiple of the time of a survey: after each
+/// survey comes a pause of nine times its length. So surveys take at most a tenth of the time of one
+/// connection and one CPU.
 const TIMES_AS_LONG: u32 = 10;
-/// Read units a second that surveys may use. At $0.125 a million (on demand, us-east-1, since November 2024) a view that is open all
-/// day costs $1.08 at most. An eventually consistent scan reads 8 KB for a unit: some 3,000 leases a second.
+/// Read units per second that surveys may use. At $0.125 a million (on demand, us-east-1, since November
+/// 2024) a view that is open all day costs at most $1.08. An eventually consistent scan reads 8 KB for a
+/// unit: about 3,000 leases a second.
 const MOST_UNITS_PER_SEC: f64 = 100.0;
-/// The time to the next survey where an answer names units that are no number of seconds.
+/// The time to the next survey if a reply's units do not convert to a time.
 const NONSENSE: Duration = Duration::from_secs(3_600);
 /// What a page of a megabyte costs, eventually consistent: half a unit for each 4 KB.
 const UNITS_PER_PAGE: f64 = 128.0;
-/// Pages of a survey: 100 MB, some 400,000 leases. It would cost 12,800 units, and so be read every two minutes.
+/// The most pages of a survey: 100 MB, about 400,000 leases. Such a survey would cost 12,800 units, so it
+/// would run every two minutes.
 pub(crate) const MOST_PAGES: NonZeroUsize = NonZeroUsize::new(100).unwrap();
-/// After failures the time to the next survey doubles up to this: soon enough to show that the table is back.
+/// After failures the time to the next survey doubles, up to this: short enough to show soon that the table
+/// is back.
 const LONGEST_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// Reads a time between surveys: one second at least.
+/// Parses a time between surveys: one second at least.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < SHORTEST_INTERVAL => Err("it takes one second at least, as in 5s".into()),
@@ -56,12 +62,13 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl Reader {
-    /// A reader that begins a survey every `interval` at most, a second at least.
+    /// A reader that starts surveys `interval` apart or more, and at least a second apart.
     pub(crate) fn new(client: Client, interval: Duration) -> Self {
         Self { client, interval: interval.max(SHORTEST_INTERVAL), next: Instant::now(), failed: 0 }
     }
 
-    /// Waits for its time, and surveys. One that is dropped while it waits has lost nothing.
+    /// Waits until the next survey may begin, and surveys the table. If this future is dropped while it
+    /// waits, nothing is lost.
     pub(crate) async fn next(&mut self) -> Reading {
         tokio::time::sleep_until(self.next).await;
         let begun = Instant::now();
@@ -76,19 +83,19 @@ impl Reader {
     }
 }
 
-/// From the beginning of one survey to that of the next.
+/// The time from the start of one survey to the start of the next.
 fn pace(interval: Duration, took: Duration, read_units: f64) -> Duration {
     let for_its_cost = Duration::try_from_secs_f64(read_units / MOST_UNITS_PER_SEC).unwrap_or(NONSENSE);
     interval.max(took.saturating_mul(TIMES_AS_LONG)).max(for_its_cost)
 }
 
-/// The pause after so many failures running.
+/// The pause after `failed` failures in a row.
 fn after_failure(interval: Duration, failed: u32) -> Duration {
     let doubled = SHORTEST_INTERVAL.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
     doubled.min(LONGEST_AFTER_FAILURE).max(interval)
 }
 
-/// What a survey cost, or could have cost at most.
+/// The read units of a survey, or the most that it can have cost.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn read_units(survey: &Survey) -> f64 {
     survey.read_units.unwrap_or(survey.pages as f64 * UNITS_PER_PAGE)
@@ -122,7 +129,7 @@ mod tests {
         assert!(interval("500ms").is_err() && interval("soon").is_err());
     }
 
-    /// The engine is in process: only pauses take time, and they are virtual.
+    /// The engine is in process: only pauses take time, and the time is virtual.
     #[tokio::test(start_paused = true)]
     async fn the_table_is_read_once_an_interval_whoever_asks() {
         let dynamo = sluice_testkit::EmbeddedDynamo::with_table("table").await.unwrap();

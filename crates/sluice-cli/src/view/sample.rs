@@ -32,7 +32,7 @@ fn decimal(micros: i64) -> String {
 }
 
 impl Row {
-    /// A full bucket of tokens at the epoch: millionths, and tokens a second.
+    /// A full bucket of tokens at the epoch; `capacity` in millionths, `rate` in tokens a second.
     pub(crate) fn rate(name: &str, capacity: i64, rate: i64) -> Self {
         Self { name: name.into(), numbers: BTreeMap::new(), kind: "tokens" }
             .number(schema::CAPACITY, &decimal(capacity))
@@ -48,7 +48,7 @@ impl Row {
         Self { kind: "concurrent", ..Self::rate(name, slots * 1_000_000, 0) }
     }
 
-    /// What a sweep measured of a bucket.
+    /// A load row with a sweep's measurement of a bucket.
     pub(crate) fn load(name: &str) -> Self {
         Self { name: name.into(), numbers: BTreeMap::new(), kind: "" }
     }
@@ -92,7 +92,7 @@ pub(crate) fn lease(name: &str, id: &str, caller: &str, since_secs: u32, until_s
     LeaseRow { key: lease.key().to_owned(), lease: Ok(lease), is_inline: false }
 }
 
-/// The log of sweeps that ended so many seconds after the epoch.
+/// The log of sweeps that ended these numbers of seconds after the epoch.
 pub(crate) fn swept(ended_secs: &[u32]) -> SweepLog {
     struct Lines(String);
 
@@ -106,7 +106,7 @@ pub(crate) fn swept(ended_secs: &[u32]) -> SweepLog {
     SweepLog::read(&Lines(ended_secs.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 
-/// A survey of these rows, so many seconds after the epoch.
+/// A survey of these rows, `at_secs` seconds after the epoch.
 pub(crate) fn survey(at_secs: u32, buckets: &[Row], leases: Vec<LeaseRow>, loads: &[Row]) -> Survey {
     let mut survey = Survey::default();
     survey.at = Timestamp::from_secs(at_secs);

@@ -1,4 +1,4 @@
-//! Pictures of surveys that a test makes up.
+//! Tests of pictures, made from invented surveys.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn a_level_below_zero_is_a_wait() {
     assert_eq!((bucket.level, bucket.wait_secs, bucket.used_per_sec), (-500.0, 5.01, None));
 }
 
-/// Who asks for the usual cost waits for it, though nobody stands in line.
+/// A caller that asks for the usual cost waits for it, although there is no queue.
 #[test]
 fn a_level_below_the_cost_of_a_call_is_a_wait() {
     let level_of = |tokens| tpm().number("cost_per_call", "1000").tokens(tokens).anchor(10_000_000);
@@ -83,7 +83,7 @@ fn holders_are_told_with_those_that_ended_in_front() {
     assert_eq!((bucket.holders[1].since, bucket.holders[1].until), (Some(90.0), 150.0));
 }
 
-/// The clock of the holder may be two seconds behind.
+/// The holder's clock may be two seconds behind.
 #[test]
 fn a_lease_has_ended_by_every_clock_and_is_overdue_after_two_sweeps() {
     let count = |at| {

@@ -4,23 +4,25 @@ use sluice_sdk::core::{Amount, Bucket, Timestamp};
 
 use super::number::{per_second, tokens};
 
-/// What was taken, less what was given back, in tokens or slots; never below zero.
+/// What was taken, minus what was given back, in tokens or slots; never below zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Used {
-    /// At the least.
+    /// The lower bound.
     pub(super) least: f64,
-    /// And at the most: what flowed back over the brim meanwhile leaves no trace, and may have been taken before it did.
+    /// The upper bound: what overflowed in between leaves no trace, and may have been taken before that.
     pub(super) most: f64,
 }
 
 impl Used {
-    /// Between two readings of one bucket; `None` where they do not say: its limits changed between them, or nobody counts what is
-    /// admitted to it. Nothing was taken where nobody wrote.
+    /// The use between two readings of one bucket. `None` if they do not show it: the limits changed in
+    /// between, or nobody counts what is admitted to the bucket. If nobody wrote, nothing was taken.
     ///
-    /// Of a rate bucket: what its line lost. While the anchor stays, both readings are of one line, and their tokens tell. Once it
-    /// moved, the line of the first reading is followed to the new anchor, where the second begins. It is the same as looking at
-    /// any later instant, unless the bucket fills up: there the later instant has forgotten what has flowed back since. No more can
-    /// have been taken than that, which is all that flowed back from the first reading, at `first_at`, to the new anchor.
+    /// For a rate bucket, the use is what its line lost. If the anchor stays, both readings are on one line,
+    /// and the difference of their tokens is the use. If the anchor moved, the line of the first reading is
+    /// followed to the new anchor, where the second line begins. Any later instant would give the same
+    /// result, unless the bucket fills up: then the later instant no longer shows what has flowed back. No
+    /// more than that can have been taken in addition, and it is at most all that flowed back from the first
+    /// reading, at `first_at`, to the new anchor.
     pub(super) fn between(first: &Bucket, first_at: Timestamp, last: &Bucket) -> Option<Self> {
         let exactly = |amount: Amount| {
             let least = tokens(amount.max(Amount::ZERO));
@@ -37,7 +39,7 @@ impl Used {
         }
         let has_moved = first.anchor() != last.anchor();
         let expected = if has_moved { first.level(last.anchor()) } else { first.tokens() };
-        // What replies of the vendor lowered it by was not taken by a call of ours.
+        // If replies of the vendor lowered the level, no call of ours took that amount.
         let observed = last.observed().minus(first.observed());
         let lost = exactly(expected.minus(last.tokens()).minus(observed));
         if !has_moved || expected < first.limit().capacity() {
@@ -56,10 +58,11 @@ mod tests {
     use proptest::prelude::*;
 
     const CAPACITY: i64 = 100_000_000;
-    /// Tokens a second, so that no microsecond is rounded.
+    /// Tokens a second, chosen so that no microsecond is rounded.
     const RATE: i64 = 5;
 
-    /// A rate bucket, changed as callers change it: a spend leaves the anchor, a full bucket and an old anchor move it.
+    /// A rate bucket that changes as callers change it: a spend keeps the anchor; if the bucket is full or
+    /// the anchor is old, the anchor moves.
     #[derive(Clone, Copy, Debug)]
     struct Line {
         tokens: i64,
@@ -89,7 +92,7 @@ mod tests {
         }
     }
 
-    /// The first reading is at its anchor.
+    /// The first reading is taken at its anchor.
     fn read_at(first: Line) -> Timestamp {
         Timestamp::from_micros(first.anchor)
     }
@@ -117,7 +120,7 @@ mod tests {
             prop_assert!(used.least == used.most || was_full, "{used:?} of {sum}");
         }
 
-        /// Tokens were given back, or put there by hand.
+        /// Tokens were given back, or added by hand.
         #[test]
         fn it_is_never_below_zero(first in -CAPACITY..CAPACITY, last in -CAPACITY..CAPACITY, later in 0_i64..1_000_000_000) {
             let first = Line { tokens: first, anchor: 0, writes: 1 };
@@ -127,7 +130,7 @@ mod tests {
         }
     }
 
-    /// At the instant of a survey a quarter of what the last call took has flowed back.
+    /// At the instant of the survey, a quarter of what the last call took has flowed back.
     #[test]
     fn a_full_bucket_shows_the_call_that_was_made_since() {
         let first = Line { tokens: CAPACITY, anchor: 0, writes: 1 };
@@ -145,7 +148,7 @@ mod tests {
         assert_eq!((used.least, used.most), (10.0, 10.0));
     }
 
-    /// A lower capacity takes away what nobody used.
+    /// A lower capacity removes tokens that nobody used.
     #[test]
     fn a_change_of_limits_says_nothing_of_use() {
         let (first, last) =

@@ -1,4 +1,4 @@
-//! The lines around a page: what table it is, what is amiss with it, what reading it costs.
+//! The lines around a page: the table's name, what is wrong with it, and what reading it costs.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -7,7 +7,7 @@ use super::figure::{BAD, FAINT, SCARCE, STRONG};
 use super::words::{clock, count, decimals, relative, span};
 use crate::view::{Cost, FaultView, Picture, RowKind, View};
 
-/// Name, counts, and the time of the picture at the right edge.
+/// The table's name, counts, and at the right edge the time of the picture.
 pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
     let name = Span::styled(format!(" {} ", view.table), STRONG);
     let Some(picture) = &view.picture else { return name.into() };
@@ -22,7 +22,7 @@ pub(super) fn title(view: &View, width: u16, now: f64) -> Line<'static> {
     Line::from_iter([name, Span::styled(counts, FAINT), " ".repeat(gap).into(), at.into()])
 }
 
-/// The worst that is amiss with the table; when it was swept last, where nothing is.
+/// The worst problem of the table; if there is none, when it was last swept.
 pub(super) fn alert(view: &View, width: u16, now: f64) -> Line<'static> {
     if let Some(trouble) = &view.trouble {
         let tries = usize::try_from(trouble.surveys).unwrap_or(usize::MAX);
@@ -38,8 +38,8 @@ pub(super) fn alert(view: &View, width: u16, now: f64) -> Line<'static> {
     }
 }
 
-/// An outage without the beginning of its reason, part by part, where there is no room for all of the reason: it ends with what is
-/// the matter, as in "connection refused".
+/// An error of an outage, without its beginning if it is too long: whole parts are cut. The end says what is
+/// wrong, as in "connection refused".
 fn outage(error: &str, room: usize) -> &str {
     let mut rest = error;
     if !error.starts_with("DynamoDB is unavailable") {
@@ -48,7 +48,7 @@ fn outage(error: &str, room: usize) -> &str {
     let reason = |text: &str| text.split("; ").next().unwrap_or(text).chars().count();
     while reason(rest) > room
         && let Some((part, after)) = rest.split_once(": ")
-        // What comes behind the reason is advice.
+        // What follows the reason is advice.
         && !part.contains("; ")
     {
         rest = after;
@@ -72,7 +72,8 @@ fn amiss(picture: &Picture) -> Vec<String> {
     text
 }
 
-/// Buckets stand in front: these are not in the list. Of several the names are worth more than why the first cannot be read.
+/// Buckets come first: they are not in the list. If there are several, their names are worth more than why
+/// the first cannot be read.
 fn unreadable(faults: &[FaultView]) -> Option<String> {
     let buckets: Vec<&str> =
         faults.iter().filter(|fault| fault.row == RowKind::Bucket).map(|fault| fault.key.as_str()).collect();
@@ -97,7 +98,7 @@ fn swept(picture: &Picture, now: f64) -> Line<'static> {
     Line::styled(text, FAINT)
 }
 
-/// What reading costs.
+/// What reading the table costs.
 pub(super) fn cost(cost: &Cost) -> Line<'static> {
     let units = cost.read_units.map_or_else(|| "? read units".into(), |units| format!("{units} read units"));
     let text = format!(

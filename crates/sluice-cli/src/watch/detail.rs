@@ -1,4 +1,4 @@
-//! One bucket, opened: level, use, limits, load, and who holds what.
+//! The page of one bucket: level, use, limits, load, and holders.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,7 +11,7 @@ use super::list::{remarks, used};
 use super::words::{self, amount, count, cut, id, rate, relative, span};
 use crate::view::{BucketView, Holder, LoadView, MOST_HOLDERS, Picture, View};
 
-/// The time that the chart shows: what is known, within these.
+/// The time span of the chart: as much as is known, within these bounds.
 const CHART_SECS: std::ops::RangeInclusive<f64> = 60.0..=300.0;
 const CHART_ROWS: u16 = 4;
 
@@ -31,7 +31,7 @@ pub(super) fn draw(
         return;
     };
     let facts = facts(bucket, now);
-    // A screen that is not high keeps room for holders.
+    // On a low screen the chart shrinks, so that there is room for holders.
     let chart_rows = CHART_ROWS.min(area.height.saturating_sub(12).max(1));
     let rows = [
         Constraint::Length(5),
@@ -50,7 +50,7 @@ fn rows(facts: &[Line<'_>]) -> u16 {
     u16::try_from(facts.len()).unwrap_or(u16::MAX)
 }
 
-/// Its name and limits, and the level as a bar of two rows.
+/// The bucket's name and limits, and the level as a bar of two rows.
 fn top(bucket: &BucketView, width: usize, now: f64) -> Vec<Line<'static>> {
     let mut first = vec![Span::styled(format!(" {}  ", bucket.name), STRONG), Span::styled(limits(bucket), FAINT)];
     for (text, style) in remarks(bucket, now) {

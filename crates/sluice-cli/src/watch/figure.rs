@@ -1,4 +1,4 @@
-//! Gauges and sparklines, of block characters.
+//! Gauges and sparklines, drawn with block characters.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
@@ -13,11 +13,11 @@ pub(super) const SCARCE: Color = Color::Yellow;
 pub(super) const BAD: Color = Color::Red;
 pub(super) const USE: Color = Color::Cyan;
 
-/// What is less important than the rest. Fainter, not grey: grey is hard to read on one background or the other.
+/// For less important text. Dim, not grey: grey is hard to read either on a dark or on a light background.
 pub(super) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// The level as a bar between two edges, `width` columns in all, to an eighth of a column.
+/// The level as a bar between two edges, `width` columns in all, exact to an eighth of a column.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 pub(super) fn gauge(bucket: &BucketView, width: usize) -> Vec<Span<'static>> {
     let inner = width.saturating_sub(2);
@@ -31,7 +31,7 @@ pub(super) fn gauge(bucket: &BucketView, width: usize) -> Vec<Span<'static>> {
     vec![Span::styled("▕", FAINT), Span::styled(bar, level_style(bucket)), Span::styled("▏", FAINT)]
 }
 
-/// Half and more of a bucket is plenty; below a fifth, a burst meets refusals.
+/// At half or more, a bucket has plenty; below a fifth, a burst gets refusals.
 pub(super) fn level_style(bucket: &BucketView) -> Style {
     let share = bucket.level / bucket.capacity;
     Style::new().fg(match share {
@@ -41,18 +41,18 @@ pub(super) fn level_style(bucket: &BucketView) -> Style {
     })
 }
 
-/// One line of columns, the highest of which fills it. Nothing known is a gap, nothing taken the lowest line.
+/// One line of columns; the highest fills the line. An unknown value is a gap, and zero is the lowest block.
 pub(super) fn sparkline(values: &[Option<f64>]) -> String {
     chart(values, 1).pop().unwrap_or_default()
 }
 
-/// `rows` lines of columns, the top first.
+/// `rows` lines of columns, the top line first.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 pub(super) fn chart(values: &[Option<f64>], rows: usize) -> Vec<String> {
     let highest = highest(values);
     let height = |value: f64| {
         let eighths = if highest > 0.0 { (value / highest * (rows * 8) as f64).round() as usize } else { 0 };
-        // What is taken stands out from the base line, however little it is.
+        // A value above zero stands out from the base line, however small it is.
         if value > 0.0 { eighths.max(2) } else { 1 }
     };
     let heights: Vec<usize> = values.iter().map(|value| value.map_or(0, height)).collect();

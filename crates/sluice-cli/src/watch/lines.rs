@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-/// Draws one line at the top of `area`, and says where it is cut off.
+/// Draws one line at the top of `area`, and marks where it is cut off.
 pub(super) fn line(buffer: &mut Buffer, area: Rect, line: &Line<'_>) {
     if area.is_empty() {
         return;
@@ -17,7 +17,7 @@ pub(super) fn line(buffer: &mut Buffer, area: Rect, line: &Line<'_>) {
     }
 }
 
-/// Draws as many lines as there is room for.
+/// Draws as many lines as fit.
 pub(super) fn lines<'a>(buffer: &mut Buffer, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
     for (row, one) in (area.y..area.bottom()).zip(lines) {
         buffer.set_line(area.x, row, &one, area.width);

@@ -1,4 +1,4 @@
-//! The list: one line a bucket.
+//! The list of buckets: one line for each.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,33 +11,34 @@ use super::sort::{Sort, shown, wait};
 use super::words::{self, Cut, amount, rate};
 use crate::view::{BucketView, Picture, View};
 
-/// How wide the columns are.
+/// The widths of the columns.
 #[derive(Clone, Copy, Debug)]
 struct Widths {
     name: usize,
     gauge: usize,
     level: usize,
     sparkline: usize,
-    /// How much of a name that is cut is its end, so that names stay apart.
+    /// How much of a shortened name is its end, so that names stay different.
     end: Cut,
-    /// Columns for refusals, drain rate and pending work.
+    /// Whether there are columns for refusals, drain rate and pending work.
     has_load: bool,
 }
 
-/// Beside name, gauge, level and sparkline: the cursor, use, holders, wait, and what lies between.
+/// The columns beside name, gauge, level and sparkline: cursor, use, holders, wait, and the spaces between.
 const FIXED: usize = 24;
-/// Room for one remark, and for three on a wide screen.
+/// Room for one remark; on a wide screen, for three.
 const REMARKS: [usize; 2] = [11, 33];
 const LOAD: usize = 24;
-/// A gauge, of two edges and what is between them; and a gauge with a sparkline.
+/// The smallest width of a gauge, with its two edges; and the smallest width for a gauge with a sparkline.
 const SMALLEST: usize = 5;
 const TWO_PICTURES: usize = 10;
 const WIDE: u16 = 120;
-/// The time that a sparkline shows.
+/// The time span of a sparkline.
 const SPARKLINE_SECS: f64 = 60.0;
 
 impl Widths {
-    /// Names first, whole: the pictures share what is left, then go, and then the room for remarks; names are cut last.
+    /// Names come first, in full. Gauge and sparkline share the rest. On a narrow screen they go first, then
+    /// the room for remarks; names are cut last.
     fn of(width: u16, buckets: &[&BucketView], is_live: bool) -> Self {
         let longest = |of: fn(&BucketView) -> usize| buckets.iter().map(|bucket| of(bucket)).max().unwrap_or(0);
         let has_load = width >= WIDE;
@@ -46,7 +47,7 @@ impl Widths {
         let most = usize::from(width).saturating_sub(FIXED + level);
         let name = longest(|bucket| bucket.name.chars().count()).clamp(6, most.max(6));
         let rest = most.saturating_sub(remarks + name);
-        // A frame that is printed has seen two surveys: no history.
+        // A printed frame has only two surveys, so there is no history for a sparkline.
         let gauge = if is_live && rest >= TWO_PICTURES { rest * 11 / 20 } else { rest };
         let gauge = if gauge < SMALLEST { 0 } else { gauge.min(40) };
         let sparkline = if is_live && rest >= TWO_PICTURES { (rest - gauge).min(60) } else { 0 };
@@ -62,7 +63,7 @@ pub(super) struct Rows<'a> {
     pub(super) sort: Sort,
     /// The bucket under the cursor.
     pub(super) selected: Option<&'a str>,
-    /// A frame as text has no cursor.
+    /// False for a frame that is printed as text: it has no cursor.
     pub(super) is_live: bool,
 }
 
@@ -81,7 +82,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, picture: &Pictu
         return;
     }
     let at = selected.and_then(|name| buckets.iter().position(|bucket| bucket.name == name)).unwrap_or(0);
-    // The cursor stays on the screen.
+    // Scrolled so that the cursor stays on the screen.
     let first = (at + 1).saturating_sub(usize::from(body.height));
     let rows = buckets.iter().enumerate().skip(first).map(|(n, bucket)| {
         let is_selected = n == at && is_live;
@@ -175,11 +176,11 @@ fn load(bucket: &BucketView) -> [Span<'static>; 3] {
     ]
 }
 
-/// What is out of the ordinary, the most urgent first.
+/// Unusual states, the most urgent first.
 pub(super) fn remarks(bucket: &BucketView, now: f64) -> Vec<(String, Style)> {
     let (bad, scarce) = (Style::new().fg(BAD), Style::new().fg(SCARCE));
     let mut remarks = Vec::new();
-    // For how long stands in the column of waits.
+    // The column of waits shows for how long.
     if bucket.cooling_until.is_some_and(|until| until > now) {
         remarks.push(("cooling".into(), bad));
     }
@@ -202,7 +203,7 @@ pub(super) fn remarks(bucket: &BucketView, now: f64) -> Vec<(String, Style)> {
     remarks
 }
 
-/// The first, and how many more there are.
+/// Shortens the remarks to the first one and the number of the others.
 fn shorten(remarks: &mut Vec<(String, Style)>) {
     let more = remarks.len().saturating_sub(1);
     remarks.truncate(1);

@@ -1,4 +1,4 @@
-//! The live view: readings, keys and signals, and a frame after each of them.
+//! The live view: takes readings, keys and signals, and draws a frame after each.
 
 use std::io;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::failure::Failure;
 use crate::signals::stop_requested;
 use crate::view::{Reader, Reading, View, seconds};
 
-/// Times that a frame shows pass without a reading too.
+/// Frames are drawn at this interval even without a reading, because they show times that pass.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the thread that reads keys waits before it looks whether it is still wanted.
+/// How often the thread that reads keys checks whether it is still needed.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) async fn watch(client: &Client, reader: Reader, screen: Screen) -> Result<(), Failure> {
-    // It restores the terminal at a panic too, before the message.
+    // At a panic too, the terminal is restored before the message is printed.
     let terminal =
         ratatui::try_init().map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
     let ended = show(terminal, client, reader, screen).await;
@@ -57,7 +57,7 @@ async fn show(
             },
             event = keys.recv() => match event {
                 Some(Ok(Event::Key(key))) if screen.press(key, &view, now) == Then::Quit => return Ok(()),
-                // Another size, too, is a reason for a frame.
+                // A new size of the terminal also needs a new frame.
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(Failure::new(format!("the terminal cannot be read: {error}"))),
                 None => return Err(Failure::new("the terminal cannot be read")),
@@ -68,14 +68,15 @@ async fn show(
     }
 }
 
-/// Reads on its own task: keys are answered while the table is read.
+/// Reads on a task of its own, so that keys are answered while the table is read.
 fn read(mut reader: Reader) -> mpsc::Receiver<Reading> {
     let (send, readings) = mpsc::channel(1);
     tokio::spawn(async move { while send.send(reader.next().await).await.is_ok() {} });
     readings
 }
 
-/// Keys, on a thread: waiting for one blocks. It ends when nobody listens any more.
+/// Reads keys on a thread, because the wait for a key blocks. The thread ends when nobody receives the keys
+/// any more.
 fn listen() -> mpsc::UnboundedReceiver<io::Result<Event>> {
     let (send, keys) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -16,14 +16,15 @@ use crate::failure::Failure;
 use crate::output;
 use crate::view::{Reader, View};
 
-/// A second survey tells what is used a second. Where the pace of reading would let it wait for longer, the frame goes without.
+/// The longest wait for the second survey, which shows what is used a second. If the pace of reading needs a
+/// longer wait, the frame goes without it.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Where there is no terminal that has a width.
+/// The width if no terminal states one.
 const WIDTH: u16 = 80;
-/// Narrower frames hold nothing, and wider ones nothing more.
+/// A narrower frame shows nothing, and a wider one shows nothing more.
 const WIDTHS: std::ops::RangeInclusive<u16> = 40..=500;
 
-/// How it is printed.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Frame,
@@ -48,7 +49,7 @@ pub(super) async fn print(table: &str, mut reader: Reader, screen: Screen, form:
     Ok(())
 }
 
-/// The view with the buckets that a frame would show, in their order.
+/// The view, with only the buckets that a frame would show, in the same order.
 pub(super) fn figures(mut view: View, screen: &Screen) -> View {
     if let Some(picture) = &mut view.picture {
         picture.buckets =
@@ -57,7 +58,7 @@ pub(super) fn figures(mut view: View, screen: &Screen) -> View {
     view
 }
 
-/// The terminal's, that of `COLUMNS`, or 80.
+/// The width of the terminal, else that in `COLUMNS`, else 80.
 fn width() -> u16 {
     let of_terminal = || terminal::size().ok().map(|(columns, _)| columns).filter(|columns| *columns > 0);
     let told = || std::env::var("COLUMNS").ok()?.parse().ok();
@@ -65,7 +66,7 @@ fn width() -> u16 {
     width.or_else(told).unwrap_or(WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
 }
 
-/// A frame that is as high as it must be, with the codes of its colours.
+/// A frame as high as it needs to be, with colour codes.
 pub(super) fn frame(view: &View, screen: Screen, width: u16) -> String {
     let Some(picture) = &view.picture else { return String::new() };
     let screen = screen.into_text();
@@ -91,7 +92,7 @@ fn text(buffer: &Buffer) -> String {
     text
 }
 
-/// The few styles that a frame has.
+/// The style of a cell; a frame has few.
 fn style(cell: &Cell) -> Style {
     let colour = match cell.fg {
         Color::Red => Some(AnsiColor::Red),

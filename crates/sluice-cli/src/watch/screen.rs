@@ -1,4 +1,4 @@
-//! What is on the screen, and what keys do to it.
+//! The state of the screen, and what keys change.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -17,14 +17,14 @@ use crate::view::{Picture, View};
 pub(super) struct Screen {
     pub(super) filter: String,
     pub(super) sort: Sort,
-    /// The bucket under the cursor, by name: the order changes under it.
+    /// The bucket under the cursor, by name, because the order of buckets changes.
     pub(super) selected: Option<String>,
     pub(super) page: Page,
-    /// The filter is being typed.
+    /// Whether the user is typing the filter.
     pub(super) is_typing: bool,
-    /// Holders that are scrolled past.
+    /// How many holders are scrolled past.
     pub(super) scrolled: usize,
-    /// A frame as text has no cursor and no keys.
+    /// False for a frame that is printed as text: it has no cursor and no keys.
     pub(super) is_live: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Page {
     Help,
 }
 
-/// What a key leads to.
+/// What happens after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     GoOn,
@@ -70,17 +70,17 @@ impl Screen {
         Self { filter, sort, selected: None, page: Page::List, is_typing: false, scrolled: 0, is_live: true }
     }
 
-    /// The same for a frame that is printed.
+    /// The same screen for a printed frame.
     pub(super) fn into_text(self) -> Self {
         Self { is_live: false, page: Page::List, ..self }
     }
 
-    /// How many rows a frame needs that shows every bucket: title, alert, header and cost besides.
+    /// The rows of a frame that shows every bucket, with title, alert, header and cost.
     pub(super) fn rows(&self, picture: &Picture) -> usize {
         shown(&picture.buckets, &self.filter, self.sort, picture.at).len().max(1) + 4
     }
 
-    /// Draws a frame: title, what is amiss, the page, what reading costs, keys.
+    /// Draws a frame: title, alert, page, cost of reading, keys.
     pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, view: &View, now: f64) {
         let [title, alert, page, cost, keys] = parts(area, self.is_live);
         line(buffer, title, &alerts::title(view, title.width, now));
@@ -99,7 +99,7 @@ impl Screen {
         }
     }
 
-    /// Which rows the list shows.
+    /// The rows that the list shows.
     fn list(&self) -> Rows<'_> {
         let Self { filter, sort, selected, is_live, .. } = self;
         Rows { filter, sort: *sort, selected: selected.as_deref(), is_live: *is_live }
@@ -132,7 +132,7 @@ impl Screen {
         Line::from_iter(spans)
     }
 
-    /// Does what a key is for.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent, view: &View, now: f64) -> Then {
         if key.kind == KeyEventKind::Release {
             return Then::GoOn;
@@ -211,7 +211,7 @@ impl Screen {
         }
     }
 
-    /// The names that are shown, in order, and the place of the cursor.
+    /// The names in the list, in order, and the position of the cursor.
     fn names(&self, view: &View, now: f64) -> (Vec<String>, usize) {
         let buckets = view.picture.as_ref().map_or(&[][..], |picture| &picture.buckets);
         let names: Vec<String> =
@@ -221,7 +221,7 @@ impl Screen {
     }
 }
 
-/// Title, alert, page, cost, keys.
+/// The areas of title, alert, page, cost and keys.
 fn parts(area: Rect, has_keys: bool) -> [Rect; 5] {
     let (row, keys) = (Constraint::Length(1), Constraint::Length(u16::from(has_keys)));
     Layout::vertical([row, row, Constraint::Min(0), row, keys]).areas(area)

@@ -1,4 +1,4 @@
-//! In which order buckets stand, and which of them.
+//! Order and filter of the buckets.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::view::BucketView;
 
-/// What stands first.
+/// What comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
     /// By name.
@@ -55,13 +55,13 @@ impl Sort {
     }
 }
 
-/// How long a call that comes now waits: for the line, or for the end of a cool-down.
+/// How long a call that comes now waits: for the line of the bucket, or for the end of a cool-down.
 pub(super) fn wait(bucket: &BucketView, now: f64) -> f64 {
     let cooling = bucket.cooling_until.map_or(0.0, |until| (until - now).max(0.0));
     bucket.wait_secs.max(cooling)
 }
 
-/// The buckets whose name holds `filter`, in upper or lower case.
+/// The buckets whose name contains `filter`, in any case of letters.
 pub(super) fn shown<'a>(buckets: &'a [BucketView], filter: &str, sort: Sort, now: f64) -> Vec<&'a BucketView> {
     let filter = filter.to_lowercase();
     let mut shown: Vec<_> = buckets.iter().filter(|bucket| bucket.name.to_lowercase().contains(&filter)).collect();

@@ -1,4 +1,4 @@
-//! Frames of a table that a test makes up, and what keys do to them.
+//! Tests of frames of an invented table, and of keys.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::*;
 use crate::view::sample::{Row, lease, survey};
 use crate::view::{Reading, View};
 
-/// When the last survey was: 12:00:00 UTC of the first day.
+/// When the last survey was: 12:00:00 UTC on the first day of the epoch.
 const NOW_SECS: u32 = 43_200;
 const NOW: f64 = 43_200.0;
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -24,7 +24,7 @@ fn requests(name: &str, capacity: i64, tokens: i64) -> Row {
     Row::rate(name, capacity * 1_000_000, 10).tokens(tokens * 1_000_000).anchor(i64::from(NOW_SECS) * 1_000_000)
 }
 
-/// A table on which much goes on, `ago` seconds before the last survey.
+/// A busy table, `ago` seconds before the last survey.
 fn rows(ago: i64) -> (Vec<Row>, Vec<LeaseRow>, Vec<Row>) {
     let buckets = vec![
         requests("anthropic#rpm", 50, 50),
@@ -256,7 +256,7 @@ fn a_table_without_buckets_says_what_to_do() {
     assert!(frame(&screen(), &view, 80, 24).contains("sluice buckets apply FILE"));
 }
 
-/// However small it is, and whatever is on it.
+/// However small the terminal is, and whatever page is on it.
 #[test]
 fn no_size_of_a_terminal_is_too_small() {
     let view = view();

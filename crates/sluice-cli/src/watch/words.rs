@@ -1,8 +1,8 @@
-//! Numbers, times and names, short enough for a column.
+//! Numbers, times and names in short forms that fit a column.
 
 use std::collections::BTreeSet;
 
-/// An amount: at most five characters below a thousand million.
+/// An amount, with at most five characters below a thousand million.
 pub(super) fn amount(value: f64) -> String {
     match value.abs() {
         size if size >= 999_950.0 => format!("{}M", decimals(value / 1e6, 1)),
@@ -12,21 +12,21 @@ pub(super) fn amount(value: f64) -> String {
     }
 }
 
-/// Something a second; small ones with one decimal more.
+/// A rate per second; small rates get one more decimal.
 pub(super) fn rate(value: f64) -> String {
     if value.abs() < 0.995 { decimals(value, 2) } else { amount(value) }
 }
 
-/// Without zeros at its end, and without a sign where it is rounded to nothing.
+/// A number without trailing zeros, and without a sign if it rounds to zero.
 pub(super) fn decimals(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".into() } else { text.to_owned() }
 }
 
-/// A length of time, rounded down to the unit that is shown: at most four characters below some years.
+/// A length of time, rounded down to the displayed unit; at most four characters up to some years.
 pub(super) fn span(secs: f64) -> String {
-    // A millionth makes up for what floats lose.
+    // A millionth compensates for rounding errors of floats.
     let secs = secs.max(0.0) + 1e-6;
     match secs {
         secs if secs < 10.0 => format!("{}s", decimals((secs * 10.0).floor() / 10.0, 1)),
@@ -37,7 +37,8 @@ pub(super) fn span(secs: f64) -> String {
     }
 }
 
-/// A time to wait, rounded up to the unit that is shown: who comes back after it does not come too early.
+/// A time to wait, rounded up to the displayed unit, so that a caller that comes back after it is not too
+/// early.
 pub(super) fn wait(secs: f64) -> String {
     let up = |secs: f64| {
         let unit = match secs {
@@ -47,14 +48,14 @@ pub(super) fn wait(secs: f64) -> String {
             secs if secs < 48.0 * 3_600.0 => 3_600.0,
             _ => 86_400.0,
         };
-        // A millionth is what floats gain.
+        // A millionth compensates for rounding errors of floats.
         ((secs - 1e-6) / unit).ceil().max(0.0) * unit
     };
-    // Twice, as 99.5 s are rounded to 100 s, which are shown in minutes.
+    // Rounded twice: 99.5 s round to 100 s, which are displayed in minutes.
     span(up(up(secs)))
 }
 
-/// "in 12s", "3m 20s ago": at most eleven characters below some years.
+/// "in 12s", "3m 20s ago": at most eleven characters up to some years.
 pub(super) fn relative(at: f64, now: f64) -> String {
     let exact = |secs: f64| match span(secs) {
         text if text.ends_with('m') => format!("{text} {:.0}s", ((secs + 1e-6) % 60.0).floor()),
@@ -71,7 +72,7 @@ pub(super) fn clock(at: f64) -> String {
     format!("{:02}:{:02}:{:02} UTC", part(3_600, 24), part(60, 60), part(1, 60))
 }
 
-/// `count` of something: "1 row", "2 rows".
+/// `count` and a noun: "1 row", "2 rows".
 pub(super) fn count(count: usize, what: &str) -> String {
     let plural = match what {
         _ if count == 1 => "",
@@ -82,19 +83,20 @@ pub(super) fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// A name in at most `width` characters: its beginning, and somewhat less of its end. Both tell names apart.
+/// A name in at most `width` characters: its beginning, and a little less of its end, because both
+/// distinguish names.
 pub(super) fn cut(name: &str, width: usize) -> String {
     Cut::USUAL.of(name, width)
 }
 
-/// How much of a name that is cut is its end, in tenths.
+/// How much of a shortened name is its end, in tenths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut(usize);
 
 impl Cut {
     const USUAL: Self = Self(4);
 
-    /// The first of some ways to cut by which the most of these names look different.
+    /// The first of several ways to cut that keeps the most names different.
     pub(super) fn apart<'a>(names: impl Iterator<Item = &'a str> + Clone, width: usize) -> Self {
         let count = |way: Self| names.clone().map(|name| way.of(name, width)).collect::<BTreeSet<_>>().len();
         let all = names.clone().count();
@@ -123,7 +125,7 @@ impl Cut {
     }
 }
 
-/// The end of an id: those of version 7 begin with their time, so that the end tells them apart.
+/// The end of an id: a version 7 id begins with its time, so its end distinguishes it from others.
 pub(super) fn id(id: &str) -> String {
     let chars: Vec<char> = id.chars().collect();
     chars[chars.len().saturating_sub(8)..].iter().collect()

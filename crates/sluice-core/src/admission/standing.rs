@@ -1,4 +1,5 @@
-//! How the slots of a bucket stood at one moment, and what departed until another: by conservation, as in the load row.
+//! How the slots of a bucket stood at one moment, and what departed until another: by conservation, as in the
+//! load row.
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
@@ -13,35 +14,37 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// As a reply showed the bucket.
+    /// The slots as a reply showed the bucket.
     #[must_use]
     pub fn of(bucket: &Bucket) -> Self {
         let taken = bucket.limit().capacity().minus(bucket.tokens());
         Self { taken, admitted: bucket.admitted().unwrap_or_default(), uncounted: bucket.uncounted() }
     }
 
-    /// As the last sweep found it; `None` where none has measured.
+    /// The slots as the last sweep found them; `None` if no sweep has measured.
     #[must_use]
     pub fn measured(load: &Load) -> Option<Self> {
         Some(Self { taken: load.taken(), admitted: load.admitted()?, uncounted: load.uncounted()? })
     }
 
-    /// Slots that are not free; none where the bucket holds more than its capacity.
+    /// Slots that are not free; zero if the bucket holds more than its capacity.
     #[must_use]
     pub fn taken(&self) -> Amount {
         self.taken.max(Amount::ZERO)
     }
 
-    /// So much of the cost of live leases stands at `later`, of which `pending` stood here: what was granted since came to it, and slots
-    /// that nobody holds are not in it. More, where leases ended meanwhile that nobody gave back; less by what was granted while the sweep
-    /// was counting. `None` where something departed meanwhile, or where that cannot be told.
+    /// The cost of the live leases at `later`, if it was `pending` at this moment: `pending` and what was
+    /// granted since. Slots that nobody holds are not in it. The result is too high if leases ended meanwhile
+    /// and nobody gave them back, and too low by what was granted while the sweep was counting. `None` if
+    /// something departed meanwhile, or if that is unknown.
     #[must_use]
     pub fn live_at(&self, pending: Amount, later: &Self) -> Option<Amount> {
         let has_stood = self.departed(later) == Some(Amount::ZERO);
         has_stood.then(|| pending.plus(later.admitted.minus(self.admitted)))
     }
 
-    /// What departed until `later`; `None` where that cannot be told: clients wrote that do not count, or the bucket was made anew.
+    /// What departed until `later`. `None` if that is unknown: clients wrote that do not count, or the bucket
+    /// was recreated.
     #[must_use]
     pub fn departed(&self, later: &Self) -> Option<Amount> {
         let granted = later.admitted.minus(self.admitted);

@@ -1,4 +1,5 @@
-//! What the last sweep found amiss in a bucket, as it stands in the bucket's row until the next one confirms it.
+//! The drift that the last sweep found in a bucket, stored in the bucket's row until the next sweep confirms
+//! it.
 
 use crate::amount::Amount;
 use crate::schema::{DRIFT, DRIFT_SEEN_AT, Exact, Row, amount, timestamp};
@@ -12,8 +13,9 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// One that cannot be read counts as none: what sweeps keep must not keep callers from a bucket. A number that is out of range
-    /// counts as zero, which says nothing and is noted over: the conditions of the recount ask for what stands there.
+    /// A note that cannot be read counts as none: what sweeps store must not keep callers from a bucket. A
+    /// number that is out of range counts as zero, which states no drift, and is overwritten: the conditions
+    /// of the recount compare with what stands in the row.
     pub(crate) fn read(row: &impl Row) -> Option<Self> {
         let drift = amount(row, DRIFT).or_else(|_| Exact::unread(row, DRIFT, Amount::ZERO)).ok()?;
         let seen_at = timestamp(row, DRIFT_SEEN_AT);

@@ -1,4 +1,4 @@
-//! Reading a bucket's row, whoever wrote it.
+//! Reads the row of a bucket, whichever client wrote it.
 
 use alloc::string::ToString as _;
 use alloc::sync::Arc;
@@ -75,7 +75,8 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
     let cost = schema::number(row, COST_PER_CALL)?;
     let cost_per_call: Cost = cost.parse().map_err(|e| RowError::bad(COST_PER_CALL, cost, e))?;
     let limit = if parsed == LimitType::Concurrent {
-        // A refill rate on a concurrency row means nothing, whoever wrote it: slots come back by release alone.
+        // A refill rate on a concurrency row means nothing, whichever client wrote it: slots come back by
+        // release alone.
         Limit::concurrent(capacity, cost_per_call)
     } else {
         Limit::rate(parsed, capacity, rate, cost_per_call)
@@ -110,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The row of another client: whole seconds, a float's noise, none of our own attributes.
+    /// A row of another client: whole seconds, floating-point noise, none of Sluice's own attributes.
     fn sample() -> Sample {
         let number = |text: &str| Some(Operand::Number(text.into()));
         Sample(BTreeMap::from([

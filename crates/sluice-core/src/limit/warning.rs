@@ -1,4 +1,4 @@
-//! What is doubtful about a limit that makes sense.
+//! Warnings about limits that are valid but doubtful.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Limit;
 use crate::amount::Amount;
 use crate::timestamp::CORRECTED_CLOCK_ERROR;
 
-/// What to reconsider about a limit. It is applied all the same.
+/// What to reconsider about a limit. The limit is applied nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitWarning {
@@ -25,10 +25,11 @@ pub enum LimitWarning {
 }
 
 impl Limit {
-    /// What is doubtful about it.
+    /// Returns what is doubtful about the limit.
     ///
-    /// Of a bucket with room for two calls a full write leaves one, for whoever comes next and by any clock. With room for one it leaves
-    /// nothing, and the next call is there at its anchor and C / R: a clock that lags by more finds it taken each time.
+    /// If the bucket has room for two calls, a full write leaves one call, for any next caller and by any
+    /// clock. If it has room for one, a full write leaves nothing, and the next call is available C / R after
+    /// the anchor: a caller whose clock lags by more finds it taken each time.
     #[must_use]
     pub fn warning(&self) -> Option<LimitWarning> {
         let call = self.cost_per_call.amount();

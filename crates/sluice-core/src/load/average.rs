@@ -4,14 +4,15 @@ use core::time::Duration;
 
 use crate::rate::Rate;
 
-/// What of the old average is left after a second, in 2^-32: 0.8^(1/30). A sample weighs 0.2 for every thirty seconds that it took
-/// (alpha 0.2), so that samples may come at any distance. With a sweep every five minutes the average is within a tenth of a
-/// rate that fell to a tenth when two whole samples are taken, and a sweep every fifteen seconds does not make it jump.
+/// The part of the old average that is left after a second, in 2^-32: 0.8^(1/30). A sample weighs 0.2 for
+/// every thirty seconds that it took (alpha 0.2), so that samples may be any time apart. With a sweep every
+/// five minutes, if the rate falls to a tenth, the average is within a tenth of the new rate after two whole
+/// samples. A sweep every fifteen seconds does not make the average jump.
 const KEPT: u64 = 4_263_139_338;
 
 const ONE: u64 = 1 << 32;
 
-/// The average after a sample that took `span`, in whole seconds.
+/// The average after a sample that took `span`, which counts in whole seconds.
 pub(super) fn average(before: Rate, sample: Rate, span: Duration) -> Rate {
     let kept = power(KEPT, span.as_secs());
     before.weighted(sample, kept, ONE)

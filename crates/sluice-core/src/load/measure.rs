@@ -15,29 +15,29 @@ use crate::schema::{
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// What a sweep found of a bucket.
+/// What a sweep found in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Cost of the leases that live, those with rows of their own and inline ones together.
+    /// Cost of the live leases, lease rows and inline leases together.
     pub pending: Amount,
     /// Slots that are not free.
     pub taken: Amount,
     /// The bucket's count of slots granted.
     pub admitted: Amount,
-    /// The bucket's writes by clients that do not count.
+    /// The number of the bucket's writes by clients that do not count.
     pub uncounted: i64,
-    /// When it was found.
+    /// When the sweep found it.
     pub at: Timestamp,
-    /// The drain rate is never below this: a bucket in which nothing departs would else shed for ever.
+    /// The lower bound of the drain rate: without it, a bucket in which nothing departs would shed for ever.
     pub floor: Rate,
 }
 
-/// A load row before it is measured anew.
+/// A load row before the next measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
     dimension: Dimension,
     load: Option<Load>,
-    /// As read, where it is a number.
+    /// The sequence as read, if it is a number.
     sequence: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Before {
 pub struct Measured {
     /// The row as the write leaves it.
     pub load: Load,
-    /// Holders that were found to have outlived their leases since the last measurement.
+    /// Expired holders that were found since the last measurement.
     pub outlived: i64,
     /// The write.
     pub update: Update,
@@ -68,16 +68,16 @@ const NAMES: &[(&str, &str)] = &[
     ("#i", STILL_SINCE),
 ];
 
-/// Interleaving that the condition stops: two sweeps measure for the first time, and the later write is not the first (q). A
-/// sequence that cannot be read is replaced.
+/// Interleaving that the condition stops: two sweeps measure for the first time, and the later write is not
+/// the first (q). A sequence that cannot be read is replaced.
 static FIRST: Statement = Statement::fixed(CHANGE, "attribute_not_exists(#q) OR NOT attribute_type(#q, :t)", NAMES);
 
-/// Interleaving that the condition stops: two sweeps measure against the same row, and the later write takes the time of the
-/// earlier's sample into its own once more (q).
+/// Interleaving that the condition stops: two sweeps measure against the same row, and the later write counts
+/// the time of the earlier sample again in its own (q).
 static NEXT: Statement = Statement::fixed(CHANGE, "#q = :seen", NAMES);
 
 impl Before {
-    /// The row of `dimension` as it was read, if there is one. What cannot be read counts as not measured.
+    /// Reads the row of `dimension`, if there is one. A row that cannot be read counts as not measured.
     #[must_use]
     pub fn read(dimension: &Dimension, row: Option<&impl Row>) -> Self {
         let load = row.and_then(|row| Load::read(dimension, row).ok());
@@ -85,14 +85,14 @@ impl Before {
         Self { dimension: dimension.clone(), load, sequence }
     }
 
-    /// The row as it was, where it could be read.
+    /// The row before, if it could be read.
     #[must_use]
     pub const fn load(&self) -> Option<&Load> {
         self.load.as_ref()
     }
 
-    /// The measurement that follows from `sample`; `None` less than a second after the last, which another sweep took meanwhile, and
-    /// where an idle bucket is as it was.
+    /// The measurement that follows from `sample`. `None` less than a second after the last measurement,
+    /// which another sweep took meanwhile, and if an idle bucket has not changed.
     #[must_use]
     pub fn measure(&self, sample: &Sample) -> Option<Measured> {
         let outlived = self.load.as_ref().map_or(0, Load::outlived);
@@ -145,7 +145,7 @@ impl Before {
     }
 }
 
-/// A shorter time says little of a rate, and the average takes whole seconds.
+/// A shorter time says little about a rate, and the average takes whole seconds.
 const SHORTEST_SAMPLE: i64 = 1_000_000;
 
 impl Measurement {
@@ -166,12 +166,12 @@ impl Measurement {
         }
     }
 
-    /// Whether a clock that was far ahead measured it: nothing follows from the time since then.
+    /// Whether a clock that was far ahead made this measurement: nothing follows from the time since then.
     fn is_ahead_of(&self, sample: &Sample) -> bool {
         self.at > sample.at.after(CLOCK_ERROR * 2)
     }
 
-    /// A measurement that rests on none before; the rate stays.
+    /// A measurement that does not depend on an earlier one; the rate stays.
     fn begin_anew(&self, sample: &Sample) -> Self {
         let sequence = self.sequence.saturating_add(1);
         Self { drain_rate: self.drain_rate, outlived: self.outlived, sequence, ..Self::first(sample) }
@@ -197,7 +197,7 @@ impl Measurement {
         }
     }
 
-    /// Whether it says all that a sample of an idle bucket has to say.
+    /// Whether the bucket is idle and this measurement already says everything that `sample` says.
     fn tells(&self, sample: &Sample, outlived: i64) -> bool {
         let is_idle = |pending: Amount, taken: Amount| pending == Amount::ZERO && taken == Amount::ZERO;
         let is_as_it_was = self.admitted == sample.admitted && self.uncounted == sample.uncounted;
@@ -206,8 +206,8 @@ impl Measurement {
     }
 }
 
-/// What departed between two measurements; `None` where a client wrote that does not count what it takes, or the bucket was made
-/// anew.
+/// What departed between two measurements. `None` if a client wrote that does not count what it takes, or if
+/// the bucket was recreated.
 fn departures(last: &Measurement, sample: &Sample) -> Option<Amount> {
     let admitted = sample.admitted.minus(last.admitted);
     (admitted >= Amount::ZERO && sample.uncounted == last.uncounted)

@@ -1,9 +1,9 @@
-//! The note of a process in a bucket's load row: the refusals of its callers, and itself, as one of the
-//! processes that want slots.
+//! The note of a process in a bucket's load row: the refusals of its callers, and the process itself, as one
+//! of the processes that want slots.
 //!
-//! Time is cut into periods of [`NOTE_EVERY`]. The row counts the processes of the current period and keeps
-//! the count of the one before. A process notes itself once a period, so the larger of the two is how many
-//! want slots.
+//! Time is divided into periods of [`NOTE_EVERY`]. The row counts the processes of the current period and
+//! keeps the count of the period before. A process notes itself once a period, so the larger of the two
+//! counts is the number of processes that want slots.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -16,30 +16,31 @@ use crate::schema::{self, CROWD, CROWD_BEFORE, CROWD_PERIOD, Field, REFUSED, Row
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// A process that a bucket refuses, or whose callers wait for its slots, notes itself that often: 8 s. Longer
-/// costs fewer writes, and the crowd follows later.
+/// How often a process notes itself while a bucket refuses it, or while its callers wait for the bucket's
+/// slots: 8 s. A longer time costs fewer writes, and the crowd follows later.
 pub const NOTE_EVERY: Duration = Duration::from_secs(8);
 
-/// The most processes that can have noted themselves in a period: DynamoDB takes 1,000 writes a second of one
+/// The most processes that can have noted themselves in a period: DynamoDB takes 1,000 writes a second to one
 /// row. A larger count was not written by notes.
 pub const MOST_NOTED: u32 = 8_000;
 
 /// Adds a process to the period that the row is in.
 ///
-/// Interleaving that the condition stops: another process begins the next period first, and this one is
-/// counted in the wrong one (p). Nothing can be added to a count that is no number, which DynamoDB answers
-/// with an error and without the row: [`TURN`] replaces the crowd (w), [`CLEAR`] removes the refusals (r).
+/// Interleaving that the condition stops: another process begins the next period first, and this process is
+/// counted in the wrong period (p). DynamoDB cannot add to a count that is not a number: it answers with an
+/// error and without the row. Therefore [`TURN`] replaces such a crowd (w), and [`CLEAR`] removes such a
+/// count of refusals (r).
 static JOIN: Statement = Statement::fixed(
     "SET #w = #w + :1, #r = if_not_exists(#r, :0) + :n",
     "#p = :p AND attribute_type(#w, :t) AND (attribute_not_exists(#r) OR attribute_type(#r, :t))",
     &[("#p", CROWD_PERIOD), ("#w", CROWD), ("#r", REFUSED)],
 );
 
-/// Begins the period of the writer, and keeps the count of the one before.
+/// Begins the writer's period, and keeps the count of the period before.
 ///
-/// Interleaving that the condition stops: two processes begin the same period, and the second takes the first
-/// out of the count (p). The second reads the row in the reply, and joins. A period that is no number is
-/// replaced.
+/// Interleaving that the condition stops: two processes begin the same period, and the second removes the
+/// first from the count (p). The second process reads the row in the reply, and joins. A period that is not a
+/// number is replaced.
 static TURN: Statement = Statement::fixed(
     "SET #p = :p, #w = :1, #b = :b, #r = if_not_exists(#r, :0) + :n",
     "(attribute_not_exists(#p) OR NOT attribute_type(#p, :t) OR #p = :seen) \
@@ -47,10 +48,10 @@ static TURN: Statement = Statement::fixed(
     &[("#p", CROWD_PERIOD), ("#w", CROWD), ("#b", CROWD_BEFORE), ("#r", REFUSED)],
 );
 
-/// Removes a count of refusals that is no number, so that the next note begins it anew.
+/// Removes a count of refusals that is not a number, so that the next note starts it again.
 ///
-/// Interleaving that the condition stops: another process has begun it anew, and what callers reported since
-/// would be lost (r).
+/// Interleaving that the condition stops: another process has started the count again, and what callers
+/// reported since would be lost (r).
 static CLEAR: Statement =
     Statement::fixed("REMOVE #r", "attribute_exists(#r) AND NOT attribute_type(#r, :t)", &[("#r", REFUSED)]);
 
@@ -63,17 +64,17 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// An attribute that is not there, or cannot be read, counts as zero.
+    /// Reads the counts. An attribute that is absent or cannot be read counts as zero.
     pub(super) fn read(row: &impl Row) -> Self {
         let count = |name| schema::count(row, name).unwrap_or_default().max(0);
         Self { period: count(CROWD_PERIOD), count: count(CROWD), before: count(CROWD_BEFORE) }
     }
 
-    /// How many want slots at `now`: the larger count of the current period and the last. A process that left
-    /// within them still counts.
+    /// Number of processes that want slots at `now`: the larger count of the current period and the last. A
+    /// process that left within them still counts.
     pub(super) fn size(self, now: Timestamp) -> i64 {
         match period(now).saturating_sub(self.period) {
-            // Another clock is ahead, and has begun the next period.
+            // Another process, whose clock is ahead, has begun the next period.
             -1 | 0 => self.count.max(self.before),
             1 => self.count,
             _ => 0,
@@ -86,9 +87,9 @@ fn period(now: Timestamp) -> i64 {
     now.micros().div_euclid(length)
 }
 
-/// The first try of a note, with the callers that were refused since the last: it joins the period of `now`.
-/// If its condition is false, [`note_again`] follows from the row in the reply. Sent twice it counts twice.
-/// Either reply shows the load row.
+/// The first try of a note, with the number of callers refused since the last note: it joins the period of
+/// `now`. If its condition is false, [`note_again`] follows from the row in the reply. A note that is sent
+/// twice counts twice. Both replies, success and failed condition, show the load row.
 #[must_use]
 pub fn note(dimension: &Dimension, refusals: u32, now: Timestamp) -> Update {
     join(dimension, refusals, Operand::number(period(now)))
@@ -97,20 +98,20 @@ pub fn note(dimension: &Dimension, refusals: u32, now: Timestamp) -> Update {
 /// The next try of a note whose condition was false for `row`.
 #[must_use]
 pub fn note_again(dimension: &Dimension, row: &impl Row, refusals: u32, now: Timestamp) -> Update {
-    // As it was read: 8.5 is no period, and has to compare equal all the same.
+    // The period as it was read: 8.5 is not a period, and must compare equal nevertheless.
     let seen = Operand::Number(schema::number(row, CROWD_PERIOD).map_or_else(|_| String::from("0"), String::from));
     let (crowd, now) = (Crowd::read(row), period(now));
     let may_join = matches!(row.field(CROWD), Some(Field::Number(_)));
     match now.saturating_sub(crowd.period) {
         -1 | 0 if may_join => join(dimension, refusals, seen),
         1 => turn(dimension, refusals, now, seen, crowd.count),
-        // The periods between had nobody, or a clock that is far ahead wrote the row.
+        // No process noted itself in the periods between, or a clock that is far ahead wrote the row.
         _ => turn(dimension, refusals, now, seen, 0),
     }
 }
 
-/// The write that makes room for a note, if the count of refusals in `row` is no number; `None` if it is one,
-/// or is not there.
+/// The write that makes room for a note, if the count of refusals in `row` is not a number; `None` if it is
+/// one, or is absent.
 #[must_use]
 pub fn clear_refusals(dimension: &Dimension, row: &impl Row) -> Option<Update> {
     let values = || alloc::vec![(":t", Operand::text("N"))];

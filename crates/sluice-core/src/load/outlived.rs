@@ -1,4 +1,4 @@
-//! What no sweep can see: holders that were found alive after their lease had ended.
+//! Expired holders, which no sweep can see: holders that were found alive after their lease had ended.
 
 use alloc::borrow::Cow;
 
@@ -7,22 +7,22 @@ use crate::dimension::Dimension;
 use crate::schema::{Field, OUTLIVED, Row};
 use crate::statement::{Operand, Statement, Update};
 
-/// A sum; the condition is that there is one, or none yet. To anything else nothing can be added: that is for
-/// [`OUTLIVE_ANEW`].
+/// Adds to the count. The condition is that the count is a number, or absent: nothing can be added to any
+/// other type. [`OUTLIVE_ANEW`] replaces such a count.
 static OUTLIVE: Statement = Statement::fixed(
     "SET #o = if_not_exists(#o, :0) + :n",
     "attribute_not_exists(#o) OR attribute_type(#o, :t)",
     &[("#o", OUTLIVED)],
 );
 
-/// As [`OUTLIVE`], where the count is none: nobody else replaces it. Interleaving that the condition stops:
-/// another replaced it since, and what was noted meanwhile would be lost (o). Sent again after it was applied
-/// it finds a count, and does nothing.
+/// As [`OUTLIVE`], for a count that is not a number: nothing else replaces it. Interleaving that the
+/// condition stops: another process has replaced the count since, and what was noted meanwhile would be lost
+/// (o). If this write is sent again after it was applied, it finds a number and changes nothing.
 static OUTLIVE_ANEW: Statement =
     Statement::fixed("SET #o = :n", "attribute_exists(#o) AND NOT attribute_type(#o, :t)", &[("#o", OUTLIVED)]);
 
-/// Notes that holders of `dimension` were found alive after their lease had ended. Sent twice it counts
-/// twice.
+/// Notes that `holders` holders of `dimension` were found alive after their lease had ended. A note that is
+/// sent twice counts twice.
 #[must_use]
 pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
     Update {
@@ -32,8 +32,8 @@ pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
     }
 }
 
-/// The same note for a row whose count is no number, which it replaces; `None` where `row` has none that is
-/// in the way.
+/// The same note for a row whose count is not a number: the write replaces that count. `None` if `row` has no
+/// such count.
 #[must_use]
 pub fn note_outlived_anew(dimension: &Dimension, row: &impl Row, holders: u32) -> Option<Update> {
     is_in_the_way(row, OUTLIVED).then(|| Update {
@@ -43,7 +43,7 @@ pub fn note_outlived_anew(dimension: &Dimension, row: &impl Row, holders: u32) -
     })
 }
 
-/// Whether a count is there, and is none.
+/// Whether the count is present and is not a number.
 pub(super) fn is_in_the_way(row: &impl Row, count: &str) -> bool {
     matches!(row.field(count), Some(Field::Text(_) | Field::Other))
 }

@@ -1,8 +1,9 @@
-//! Group commit: what several callers take from one rate bucket, in one write.
+//! Group commit: one write takes what several callers need from one rate bucket.
 //!
-//! The callers stand in line. With S the tokens of a caller and of all before it, its start is when the line of the bucket
-//! reaches S; it is granted where that is within its patience, and passed over where it is not. One write takes the sum, on
-//! condition that each of them still starts within its patience: `T >= S - x - patience * R` for every S.
+//! The callers stand in a queue. Let S be the tokens of a caller and of all before it. The caller starts when
+//! the line of the bucket reaches S. If this start is within the caller's patience, the caller is granted; if
+//! not, the caller is passed over. One write takes the sum, on condition that each granted caller still
+//! starts within its patience: `T >= S - x - patience * R` for every S.
 
 use alloc::vec::Vec;
 
@@ -13,38 +14,40 @@ use crate::plan::claim::{Claim, judge};
 use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner};
 use crate::timestamp::Timestamp;
 
-/// Fewer calls are not worth a lot.
+/// Least number of calls for which a lot is worth taking.
 pub(crate) const LEAST_CALLS: i64 = 3;
 
-/// What a write promises of the starts that it books.
+/// What a write promises about the starts that it books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starts {
-    /// Each within its caller's patience; the reply shows the row, and so the start.
+    /// Each start is within its caller's patience. The reply shows the row, and so the start.
     InReply,
-    /// Each as this reading says: the condition fails where others spent in between. For writes whose reply does not show the
-    /// row (transactions).
+    /// Each start is as this reading says: the condition fails if others spent in between. For writes whose
+    /// reply does not show the row (transactions).
     Pinned,
 }
 
 /// The plan for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The one write. Where nobody is granted anything it is `None`, but for a repair of the anchor.
+    /// The one write. If nobody is granted anything, it is `None`, or a repair of the anchor.
     pub write: Option<Planned>,
-    /// For each caller in order; `Write` holds S, the tokens taken for it and for all before it. Shorter than the line if a caller has
-    /// to be the first of a write: it and those behind it are for the next one.
+    /// The answers to the callers, in order. `Write` holds S, the tokens taken for the caller and for all
+    /// before it. Shorter than the queue if a caller must be the first of a write: that caller and those
+    /// behind it are for the next write.
     pub answers: Vec<Plan<Amount>>,
     /// What the write takes.
     pub total: Amount,
-    /// Of that, what nobody asked for yet.
+    /// The part of `total` that nobody has asked for yet.
     pub prefetched: Amount,
 }
 
-/// A batch in the making, for callers who take from other buckets too, and are granted all or nothing.
+/// A batch under construction, for callers that also take from other buckets and are granted all or nothing.
 #[derive(Clone, Debug)]
 pub struct RateBatch<'a> {
     planner: RatePlanner<'a>,
-    /// The line that the starts follow: the bucket's, or the one through the capacity where it is full.
+    /// The line that the starts follow: the bucket's line, or the line through the capacity if the bucket is
+    /// full.
     base: Line,
     now: Timestamp,
     starts: Starts,
@@ -55,8 +58,8 @@ pub struct RateBatch<'a> {
 }
 
 impl<'a> RatePlanner<'a> {
-    /// The write for as many of `claims` as fit, in their order. It takes up to `prefetch` more, as long as the bucket stays half
-    /// full: below that, every token is for those who need it now.
+    /// The write for as many of `claims` as fit, in their order. The write takes up to `prefetch` more, as
+    /// long as the bucket stays half full: below that, every token is for callers that need it now.
     #[must_use]
     pub fn plan_batch(self, claims: &[Claim], now: Timestamp, starts: Starts, prefetch: Amount) -> Batch {
         let mut batch = self.batch(now, starts);
@@ -80,7 +83,7 @@ impl<'a> RatePlanner<'a> {
     pub fn batch(self, now: Timestamp, starts: Starts) -> RateBatch<'a> {
         let bucket = self.bucket();
         let base = match bucket.tokens() > self.brim(now) {
-            // A full write leaves an anchor of the future where it is.
+            // A full write does not move an anchor of the future.
             true => Line::new(bucket.limit().capacity(), bucket.line().effect(now), bucket.limit().refill_rate()),
             false => self.line(now),
         };
@@ -91,21 +94,23 @@ impl<'a> RatePlanner<'a> {
 }
 
 impl RateBatch<'_> {
-    /// Whether `claim` has to be the first of another write. A large call that may be booked moves the anchor, so that what was taken before
-    /// it does not come back beside its start (`RateReceipt`). What the same write took for others before it would.
+    /// Whether `claim` must be the first of another write.
+    ///
+    /// A large call that may be booked moves the anchor, so that what was taken before it does not come back
+    /// beside its start (`RateReceipt`). What the same write took for others before it would come back.
     #[must_use]
     pub fn is_closed_to(&self, claim: Claim) -> bool {
         self.total > Amount::ZERO && self.planner.anchor_for(claim) == Anchor::Moves
     }
 
-    /// Whether `claim` fits behind those that it has; `Write` holds S.
+    /// Whether `claim` fits behind those that the batch has already. `Write` holds S.
     #[must_use]
     pub fn judge(&self, claim: Claim) -> Plan<Amount> {
         let upto = self.total.plus(claim.cost.amount());
         self.planner.with_next_repair(judge(self.planner.bucket(), self.base, claim, upto, self.now), self.now)
     }
 
-    /// Takes the tokens up to `upto`, as [`judge`](Self::judge) said of `claim`.
+    /// Takes the tokens up to `upto`, as [`judge`](Self::judge) returned for `claim`.
     pub fn take(&mut self, claim: Claim, upto: Amount) {
         let ahead = match self.starts {
             Starts::InReply => self.planner.flowing_in(self.now, claim.patience),
@@ -118,7 +123,7 @@ impl RateBatch<'_> {
         self.lowest = self.lowest.max(upto.minus(self.planner.accrued(self.now)).minus(ahead));
     }
 
-    /// Takes up to `most` that nobody asked for, and says how much.
+    /// Takes up to `most` tokens that nobody has asked for yet, and returns how many.
     fn prefetch(&mut self, most: Amount) -> Amount {
         let limit = self.planner.bucket().limit();
         let half = limit.capacity().fraction(1, 2);
@@ -133,20 +138,20 @@ impl RateBatch<'_> {
         prefetched
     }
 
-    /// What it takes.
+    /// What the batch takes.
     #[must_use]
     pub const fn total(&self) -> Amount {
         self.total
     }
 
-    /// The write, where it takes anything.
+    /// The write, if the batch takes anything.
     #[must_use]
     pub fn write(self) -> Option<Planned> {
         (self.total > Amount::ZERO)
             .then(|| self.planner.write(self.now, self.total, self.lowest, self.lot, self.anchor))
     }
 
-    /// What flows in between now and the start of the caller that ends at `upto`.
+    /// What flows in between now and the start of the caller whose tokens end at `upto`.
     fn ahead(&self, upto: Amount) -> Amount {
         let start = self.base.reaches(upto).unwrap_or(Timestamp::from_micros(i64::MAX)).max(self.now);
         let line = self.planner.line(self.now);
@@ -154,7 +159,7 @@ impl RateBatch<'_> {
     }
 }
 
-/// Whole calls, and none where there are few.
+/// `amount` in whole calls; zero if these are fewer than `LEAST_CALLS`.
 fn worth_a_lot(amount: Amount, call: Cost) -> Amount {
     let call = call.amount().micros();
     match amount.micros() / call {

@@ -1,4 +1,4 @@
-//! A change of a bucket's limits: how its row follows when what its vendor allows changes.
+//! A change of a bucket's limits: how its row changes when its vendor allows more or less.
 
 use alloc::borrow::Cow;
 use core::time::Duration;
@@ -9,16 +9,18 @@ use crate::schema::{CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// Interleaving that the condition stops: another change of limits, or a caller's re-anchor, lands between the read and this
-/// write; the relative step would then be taken from another line. A spend in between is harmless and must not be in the way,
-/// so the version is not compared.
+/// Interleaving that the condition stops: another change of limits, or a caller's re-anchor, lands between
+/// the read and this write. The relative step would then be taken from another line.
+///
+/// A spend in between is harmless and must not make the write fail, so the condition does not compare the
+/// version.
 static CHANGE_RATE: Statement = Statement::fixed(
     "SET #T = #T + :d, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
     "#A = :a AND #R = :r AND #C = :c AND #T <= :hi",
     CHANGE_NAMES,
 );
 
-/// As above, where the bucket is full: the level is the capacity, whatever the line says.
+/// The same for a full bucket: the level is the capacity, whatever the line says.
 static CHANGE_RATE_FULL: Statement = Statement::fixed(
     "SET #T = :T, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
     "#A = :a AND #R = :r AND #C = :c AND #T > :hi",
@@ -35,8 +37,10 @@ const CHANGE_NAMES: &[(&str, &str)] = &[
     ("#v", VERSION),
 ];
 
-/// Interleavings that the condition stops: two resizes from one reading would add the difference twice (C); the bucket was removed and made
-/// anew as a limit over time since, of the same capacity, and would gain tokens (l).
+/// Interleavings that the condition stops:
+/// - C: two resizes planned from one reading would add the difference twice.
+/// - l: since the reading, the bucket was removed and recreated as a rate bucket of the same capacity, and
+///   would gain tokens.
 static RESIZE: Statement = Statement::fixed(
     "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     "#l = :l AND #C = :c",
@@ -47,8 +51,9 @@ static RESIZE: Statement = Statement::fixed(
 pub struct Change;
 
 impl Change {
-    /// The write that gives `bucket` the limits `to` at `now`: a rate bucket keeps the level it has reached at the old rate
-    /// (re-anchored, relative), a concurrency bucket gains or loses free slots and may go below zero until holders release.
+    /// The write that gives `bucket` the limits `to` at `now`. A rate bucket keeps the level that it has
+    /// reached at the old rate (re-anchored, relative). A concurrency bucket gains or loses free slots, and
+    /// may go below zero until holders release.
     ///
     /// # Errors
     /// [`LimitError::KindChange`] between rate and concurrency.

@@ -1,4 +1,4 @@
-//! What one caller claims of a rate bucket, and whether it is there.
+//! What one caller claims of a rate bucket, and whether the tokens are there.
 
 use core::time::Duration;
 
@@ -13,11 +13,13 @@ use crate::timestamp::Timestamp;
 pub struct Claim {
     /// Tokens.
     pub cost: Cost,
-    /// How far ahead it is willing to book a start; zero takes nothing that is not there yet.
+    /// How far ahead the caller is willing to book a start. With zero, only tokens that are there already are
+    /// taken.
     pub patience: Duration,
 }
 
-/// Whether the tokens of `line` up to `upto`, of which `claim` is the last, are there within its patience.
+/// Whether the tokens of `line` up to `upto`, of which `claim` takes the last, are there within the patience
+/// of `claim`.
 pub(super) fn judge(bucket: &Bucket, line: Line, claim: Claim, upto: Amount, now: Timestamp) -> Plan<Amount> {
     let capacity = bucket.limit().capacity();
     if claim.cost.amount() > capacity {

@@ -1,4 +1,4 @@
-//! A cool-down: the vendor asked for a pause, and nobody is granted anything before it is over.
+//! A cool-down: the vendor asked for a pause, and nobody is granted anything until the pause is over.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
@@ -8,17 +8,19 @@ use crate::schema::{BLOCKED_UNTIL, KEY};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// Interleavings that the condition stops: another process set a later end, which an earlier one must not cut short (b); the bucket
-/// was removed, and the write would make half a row of it (pk).
+/// Interleavings that the condition stops:
+/// - b: another process set a later end, which an earlier end must not cut short.
+/// - pk: the bucket was removed, and the write would create half a row.
 ///
-/// The version stays: nothing that other clients read has changed, and a caller that locks by it need not fail.
+/// The version stays: nothing that other clients read has changed, and a caller that locks by the version
+/// need not fail.
 static COOL_DOWN: Statement = Statement::fixed(
     "SET #b = :t",
     "attribute_exists(#pk) AND (attribute_not_exists(#b) OR #b < :t)",
     &[("#b", BLOCKED_UNTIL), ("#pk", KEY)],
 );
 
-/// The write that blocks `dimension` until `until`, unless it is blocked for longer.
+/// The write that blocks `dimension` until `until`, unless `dimension` is blocked for longer already.
 #[must_use]
 pub fn cool_down(dimension: &Dimension, until: Timestamp) -> Update {
     Update {

@@ -1,24 +1,26 @@
-//! Inline leases: the slot and its lease change together, since both stand in one row.
+//! Inline leases: the slot and its lease change together, because both are in one row.
 //!
-//! | action    | update                                          | condition, beside `limit_type` = concurrent             |
-//! |-----------|-------------------------------------------------|---------------------------------------------------------|
-//! | take      | `leases.#id` = {c, t}, T -= k, admitted += k, ..| `attribute_not_exists(leases.#id)`, T >= k, not blocked |
-//! | release   | remove `leases.#id`, T += k                     | `attribute_exists(leases.#id)`                          |
-//! | take over | remove `leases.#dead`, T += its cost            | `leases.#dead.t` = :seen, and no T > C - H - costs      |
-//! | any that leaves more free | T += d                          | capacity = :c and no T > C - d                          |
-//! | the same without room | T = C (or C - H), capped += the rest | capacity = :c and T as seen; version, of dead leases    |
-//! | first in a row | `leases` = {..}                            | `attribute_not_exists(leases)`                          |
-//! | renew     | `leases.#id.t`                                  | `leases.#id.t` <= :new (so it exists)                   |
+//! | action | update | condition |
+//! |---|---|---|
+//! | take | `leases.#id` = {c, t}, T -= k, admitted += k, .. | no `leases.#id` yet, T >= k, not blocked |
+//! | release | remove `leases.#id`, T += k | `leases.#id` exists |
+//! | take over | remove `leases.#dead`, T += its cost | `leases.#dead.t` = :seen, and not T > C - H - costs |
+//! | any that frees slots | T += d | capacity = :c and not T > C - d |
+//! | the same without room | T = C (or C - H), capped += rest | capacity = :c, T as seen; dead leases: version |
+//! | first in a row | `leases` = {..} | no `leases` yet |
+//! | renew | `leases.#id.t` | `leases.#id.t` <= :new (so it exists) |
 //!
-//! H is what the leases hold that stay. A holder knows what it took, and gives back no more, whatever the row says of its lease. Of
-//! a lease that has ended the row alone knows, and its cost may be wrong: as much is taken from it as is neither free nor held by
-//! others. T + H stays what it is while others take and release, so that their writes do not make the room another, though a release
-//! in between makes the condition false, and the write is planned again. A release does without H, so that releases of several
-//! processes never fail each other.
+//! Each condition also requires `limit_type` = concurrent. H is what the remaining leases hold. A holder
+//! knows what it took, and gives back no more than that, whatever the row says of its lease. Of an ended
+//! lease, only the row knows the cost, and the row may be wrong: only as much comes back from the lease as is
+//! neither free nor held by others. T + H does not change while others take and release, so their writes do
+//! not change the room. A release in between still makes the condition false, and the write is planned again.
+//! A release is planned without H, so that releases of several processes never fail each other.
 //!
-//! One write carries the releases and takes of many callers, first in, first out: the slots of those that release are there
-//! for those that take. Its condition is the sum of theirs, so that it does all or nothing; what failed is planned again from
-//! the row that DynamoDB returns with the failure. The write itself is composed in [`write`].
+//! One write carries the releases and takes of many callers, first in, first out: the takes can use the slots
+//! of the releases. The write's condition joins the conditions of all of them, so that the write does all or
+//! nothing. If it fails, the plan is made again from the row that DynamoDB returns with the failure. The
+//! write itself is composed in [`write`].
 
 use alloc::vec::Vec;
 
@@ -37,18 +39,18 @@ use draft::{Draft, Removed};
 
 pub use write::renew_inline;
 
-/// Most leases that one write puts or removes. DynamoDB takes 4 KB and 300 operators in an expression; each lease takes 35
-/// bytes and, its dots counted as operators too, four of these.
+/// Most leases that one write adds or removes. DynamoDB allows 4 KB and 300 operators in an expression. Each
+/// lease takes 35 bytes and four operators, because its dots count as operators too.
 pub const MOST_CHANGES: usize = 64;
 
-/// What a caller wants.
+/// What a caller asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineTake {
     /// The lease's id, drawn by the caller; the same in every try of the take.
     pub id: LeaseId,
     /// Slots.
     pub cost: Cost,
-    /// When the lease is to end; rounded up to a whole second.
+    /// When the lease ends; rounded up to a whole second.
     pub ends: Timestamp,
 }
 
@@ -57,55 +59,55 @@ pub struct InlineTake {
 pub struct InlineRelease {
     /// The lease's id.
     pub id: LeaseId,
-    /// The slots that it took. They come back, whatever the row says.
+    /// The slots that the holder took. They come back, whatever the row says.
     pub cost: Cost,
 }
 
-/// What becomes of a take.
+/// The answer to a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InlineAnswer {
     /// Granted, if the write is applied.
     Granted,
-    /// Its lease is in the row already: an earlier try, whose reply was lost, was applied.
+    /// The lease is in the row already: an earlier try was applied, and its reply was lost.
     Held,
-    /// Not now.
+    /// Not granted now.
     Refused(Refusal),
-    /// The cost is above the capacity: no time will ever do.
+    /// The cost is above the capacity: waiting never helps.
     NeverSatisfiable {
         /// The bucket's capacity.
         capacity: Amount,
     },
-    /// Beyond what one write may carry: plan it again with the next.
+    /// Beyond what one write may carry: plan it again with the next write.
     Later,
 }
 
-/// What becomes of a release.
+/// The answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseAnswer {
     /// Given back, if the write is applied.
     GivenBack,
-    /// As [`GivenBack`](Self::GivenBack), but without all of its slots, for which there is no room.
+    /// As [`GivenBack`](Self::GivenBack), but without all of the slots: there is no room for all of them.
     Capped,
     /// The row has no such lease: it ended and was reclaimed, or an earlier try of this release was applied.
     Gone,
-    /// Beyond what one write may carry: plan it again with the next.
+    /// Beyond what one write may carry: plan it again with the next write.
     Later,
 }
 
-/// A write on the inline leases of a bucket, and what it means for each caller.
+/// A write on the inline leases of a bucket, and what the write means for each caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InlinePlan {
-    /// The write, or `None` where there is nothing to write. The answers that it carries (`Granted`, `GivenBack`, `Capped`)
-    /// hold once it is applied; where its condition fails, plan again.
+    /// The write, or `None` if there is nothing to write. The answers `Granted`, `GivenBack` and `Capped`
+    /// hold once the write is applied. If its condition fails, plan again.
     pub update: Option<Update>,
     /// The answers to the takes, in order.
     pub takes: Vec<InlineAnswer>,
     /// The answers to the releases, in order.
     pub releases: Vec<ReleaseAnswer>,
-    /// Leases that had ended, and whose slots the takes are given.
+    /// Leases that had ended, and whose slots go to the takes.
     pub taken_over: Vec<LeaseId>,
     changes: Changes,
 }
@@ -116,13 +118,13 @@ pub struct InlinePlan {
 pub struct InlineReclaim {
     /// The write.
     pub update: Update,
-    /// The leases that it removes.
+    /// The leases that the write removes.
     pub leases: Vec<LeaseId>,
-    /// Of those, leases removed without all of their slots, since the bucket has no room for them.
+    /// How many of `leases` are removed without all of their slots, because the bucket has no room for them.
     pub already_capped: usize,
     /// Slots that become free.
     pub slots: Amount,
-    /// Whether other leases have ended too, beyond what one write may carry.
+    /// Whether more leases have ended than one write may carry.
     pub more: bool,
 }
 
@@ -147,10 +149,12 @@ impl<'a> InlinePlanner<'a> {
         Self { bucket }
     }
 
-    /// One write for as many of `releases` and `takes` as it can serve, in their order: releases first, then takes, of which a
-    /// small one may be granted behind a large one that is refused. While the bucket cools down only releases are served.
+    /// One write for as many of `releases` and `takes` as it can serve, in their order: releases first, then
+    /// takes. A small take may be granted behind a large take that is refused. While the bucket cools down,
+    /// only releases are served.
     ///
-    /// Where too few slots are free for a take, those of all leases that have ended are taken over, if they make up for it.
+    /// If too few slots are free for a take, the slots of all leases that have ended are taken over, if they
+    /// make up for what is missing.
     #[must_use]
     pub fn plan(self, takes: &[InlineTake], releases: &[InlineRelease], now: Timestamp) -> InlinePlan {
         let mut draft = Draft::new(self.bucket);
@@ -164,13 +168,13 @@ impl<'a> InlinePlanner<'a> {
         InlinePlan { update, takes, releases: released, taken_over: dead, changes }
     }
 
-    /// The write that gives back what the leases hold that ended before `cutoff`, as many as one write may carry; `None` where
-    /// none did.
+    /// The write that gives back the slots of leases that ended before `cutoff`, as many leases as one write
+    /// may carry. `None` if none ended.
     #[must_use]
     pub fn reclaim(self, cutoff: Timestamp) -> Option<InlineReclaim> {
         let mut draft = Draft::new(self.bucket);
         draft.take_over(&[], MOST_CHANGES, cutoff);
-        // Nothing is taken, so no clock is asked for.
+        // Nothing is taken, so the write does not depend on the time.
         let update = draft.update(cutoff)?;
         let moved = draft.moved();
         let leases: Vec<LeaseId> = draft.dead.iter().map(|dead| dead.id.clone()).collect();
@@ -190,7 +194,7 @@ impl<'a> InlinePlanner<'a> {
 }
 
 impl InlinePlan {
-    /// `bucket`, the reading that was planned from, as the row will be if the write is applied.
+    /// The row as it will be if the write is applied. `bucket` is the reading that the plan was made from.
     #[must_use]
     pub fn after(&self, bucket: &Bucket) -> Bucket {
         if self.update.is_none() {

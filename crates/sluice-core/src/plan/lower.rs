@@ -1,6 +1,7 @@
-//! Taking tokens that nobody is granted: a penalty after a 429, and what a call used beyond what it had taken.
+//! Taking tokens without granting them to anybody: a penalty after a 429, and what a call used beyond what it
+//! had taken.
 //!
-//! Both hold whatever else is going on: below zero, and in a cool-down.
+//! Both apply whatever else is going on: below zero, and in a cool-down.
 
 use crate::amount::Amount;
 use crate::plan::Factor;
@@ -11,15 +12,15 @@ use crate::timestamp::Timestamp;
 
 const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)];
 
-/// Interleaving that the condition stops: the bucket filled up or moved since the reading, and the refill that it has in
-/// reserve would swallow what is taken.
+/// Interleaving that the condition stops: the bucket filled up, or its anchor moved, since the reading, and
+/// the refill that the bucket has in reserve would swallow what is taken.
 static LOWER: Statement = Statement::fixed("SET #T = #T - :k, #v = #v + :1", "#A = :a AND #T <= :hi", NAMES);
 
-/// The same of a full bucket: its level is C by the condition.
+/// The same for a full bucket: the condition ensures that its level is C.
 static LOWER_FULL: Statement = Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", "#A = :a AND #T > :hi", NAMES);
 
 impl RatePlanner<'_> {
-    /// The write that leaves `factor` of the present level, or `None` where there is no level to take from.
+    /// The write that leaves `factor` of the present level, or `None` if there is no level to take from.
     #[must_use]
     pub fn penalize(self, factor: Factor, now: Timestamp) -> Option<Update> {
         let (kept, of) = factor.ratio();

@@ -1,16 +1,20 @@
-//! What the vendor says is left, believed where it is less than the bucket's own count.
+//! Lowers a bucket to what the vendor says is left, if that is less than the bucket's own count.
 //!
-//! With m what the vendor says is left after the call of a grant g, and l the line of the bucket right after g, both at the start of
-//! that call: the bucket is too high by d = l - m. Both lines rise at the refill rate and fall by each later call, so that d stays
-//! what it is: T -= d leaves each call that is in flight, and not in the vendor's count yet, counted once. The vendor counts when a
-//! call arrives, not when its answer does: reckoned from the answer, the refill of a whole call would be taken away each time.
+//! Let m be what the vendor says is left after the call of a grant g, and l the line of the bucket right
+//! after g, both at the start of that call. The bucket is too high by d = l - m. Both lines rise at the
+//! refill rate and fall by each later call, so d does not change. T -= d leaves each call that is in flight,
+//! and not in the vendor's count yet, counted once. The vendor counts a call when the call arrives, not when
+//! its answer arrives. If d were computed at the time of the answer, each reply would take away the refill of
+//! a whole call.
 //!
-//! Where the line of the bucket right after g is not known (the bucket was full since and has another, a transaction or a lot took g,
-//! g travelled as a ticket), a weaker bound holds all the same: calls since only lower the vendor further, so that at t it has
-//! m + (t - start) * R at most. A level above that comes down to it, as long as the reply is younger than the bucket takes to fill.
+//! If the line of the bucket right after g is not known (the bucket was full since and has another line, a
+//! transaction or a lot took g, or g travelled as a ticket), a weaker bound still holds. Calls since only
+//! lower the vendor's count further, so at t the vendor has m + (t - start) * R at most. A level above that
+//! is lowered to it, as long as the reply is younger than the bucket takes to fill.
 //!
-//! Lowered, never raised. What earlier replies lowered since g counts (`observed`, monotone), and a reply to an earlier grant than the
-//! last one that lowered it changes nothing (`observed_version`).
+//! The level is lowered, never raised. What earlier replies lowered since g counts (`observed`, monotone). A
+//! reply to a grant that is earlier than the last grant whose reply lowered the bucket changes nothing
+//! (`observed_version`).
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
@@ -28,31 +32,33 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
-/// Interleavings that the condition stops: the bucket was full since the grant, or has other limits, so that its line is another one
-/// (A); another reply lowered it meanwhile, and this would lower it for the same calls again, or an older reply overwrite a newer
-/// one (s).
+/// Interleavings that the condition stops:
+/// - A: the bucket was full since the grant, or has other limits, so that its line is another one.
+/// - s: another reply lowered the bucket in the meantime, and this one would lower it for the same calls
+///   again; or an older reply would overwrite a newer one.
 static OBSERVE: Statement = Statement::fixed(
     "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
     "#A = :a AND (attribute_not_exists(#s) OR #s = :s)",
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
 );
 
-/// The same, from the level as it was read: others spent since (lo), of whom the vendor may or may not know.
+/// The same, from the level as it was read. Also stops: others spent since (lo), and the vendor may or may
+/// not have counted their calls.
 static OBSERVE_LEVEL: Statement = Statement::fixed(
     "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
     "#A = :a AND #T >= :lo AND (attribute_not_exists(#s) OR #s = :s)",
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
 );
 
-/// The same of a full bucket: its level is C by the condition.
+/// The same for a full bucket: the condition ensures that its level is C.
 static OBSERVE_FULL: Statement = Statement::fixed(
     "SET #T = :T, #A = :t, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
     "#A = :a AND #T > :hi AND (attribute_not_exists(#s) OR #s = :s)",
     &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
 );
 
-/// Interleaving that the condition stops: the bucket was removed, and the write would make half a row of it. The version stays, as
-/// no other client reads the attribute.
+/// Interleaving that the condition stops: the bucket was removed, and the write would create half a row. The
+/// version stays, because no other client reads these attributes.
 static NOTE_LIMIT: Statement = Statement::fixed(
     "SET #l = :l, #w = :w, #t = :t",
     "attribute_exists(#pk)",
@@ -71,46 +77,47 @@ pub struct Remaining {
 }
 
 impl Remaining {
-    /// Whether `other` was said of a later call, on the same line.
+    /// Whether `other` is the reply to a later call, on the same line.
     #[must_use]
     pub fn is_older_than(&self, other: &Self) -> bool {
         let is_same_line = self.receipt.after().anchor() == other.receipt.after().anchor();
         is_same_line && self.receipt.version() < other.receipt.version()
     }
 
-    /// How much the bucket was above what the vendor said; zero and less where it was not.
+    /// How much the bucket was above what the vendor said; zero or less if it was not above.
     fn excess(&self) -> Amount {
-        // Before the anchor the bucket stands still and the vendor does not: to compare them there would take away the refill of each
-        // clock's lead.
+        // Before its anchor the bucket stands still, but the vendor does not. To compare them there would
+        // take away the refill of the time by which each clock is ahead.
         let line = self.receipt.line();
         let both_rise = line.both_rise(self.start);
         line.at(both_rise).minus(self.left_at_most(both_rise, line))
     }
 
-    /// What the vendor can have left at `at`, if it rises as the bucket does.
+    /// The most that the vendor can have left at `at`, if its count rises as the bucket does.
     fn left_at_most(&self, at: Timestamp, line: Line) -> Amount {
         self.left.plus(line.rate().accrued_ceil(at.since(self.start)))
     }
 }
 
-/// What a reading of a bucket makes of a reply.
+/// What a reply means for a bucket, according to a reading of the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// The bucket is too high by this much; the write lowers it.
     Lower(Amount, Update),
-    /// It is as low as the vendor says, or lower, to within one call.
+    /// The bucket is as low as the vendor says, or lower, to within one call.
     Agrees,
-    /// The reply is older than the last that lowered the bucket, or than what the bucket has been through since: it says nothing of the
-    /// level as it is.
+    /// The reply is older than the last reply that lowered the bucket, or older than what the bucket has been
+    /// through since. It says nothing about the present level.
     Stale,
 }
 
 impl RatePlanner<'_> {
-    /// What to make of `said`. Less than one call's worth too high counts as agreement: it would cost a write for every reply.
+    /// Decides what `said` means for the bucket. A bucket that is too high by less than one call's worth
+    /// counts as agreeing: otherwise every reply would cost a write.
     #[must_use]
     pub fn observe(self, said: &Remaining, now: Timestamp) -> Observation {
         let (bucket, before, version) = (self.bucket(), said.receipt.after(), said.receipt.version());
-        // A row that was made anew counts its versions anew.
+        // A recreated row starts its versions again.
         let is_older_row = version > bucket.version();
         if is_older_row || bucket.observed_version().is_some_and(|last| last > version) {
             return Observation::Stale;
@@ -149,7 +156,8 @@ impl RatePlanner<'_> {
         Observation::Lower(excess, self.update(&OBSERVE_FULL, values))
     }
 
-    /// What the vendor can have left when it and the bucket rise side by side; `None` where it may have begun anew since.
+    /// The most that the vendor can have left if its count and the bucket rise side by side; `None` if the
+    /// vendor may have started again since.
     fn most_left(self, said: &Remaining, now: Timestamp) -> Option<Amount> {
         let (limit, line) = (self.bucket().limit(), self.bucket().line());
         let age = now.since(said.start);
@@ -158,20 +166,20 @@ impl RatePlanner<'_> {
     }
 }
 
-/// As above.
+/// Interleaving that the condition stops: as for `NOTE_LIMIT`.
 static ADOPT_LIMITS: Statement =
     Statement::fixed("SET #d = :d", "attribute_exists(#pk)", &[("#d", ADOPTS_LIMIT), ("#pk", KEY)]);
 
-/// Whether a bucket takes on a lower limit that the vendor reports.
+/// Whether a bucket adopts a lower limit that the vendor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLowerLimit {
-    /// It is reported.
+    /// The lower limit is reported.
     Report,
-    /// It is reported, and becomes the bucket's.
+    /// The lower limit is reported, and becomes the bucket's limit.
     Adopt,
 }
 
-/// The write that says so in the bucket's row.
+/// The write that stores this choice in the bucket's row.
 #[must_use]
 pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
     let adopts = i32::from(then == OnLowerLimit::Adopt);
@@ -179,7 +187,8 @@ pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&ADOPT_LIMITS), values }
 }
 
-/// The write that notes, in the bucket's row, a limit that the vendor reports and that is lower than the bucket's.
+/// The write that notes a limit in the bucket's row, one that the vendor reports and that is lower than the
+/// bucket's.
 #[must_use]
 pub fn note_limit(dimension: &Dimension, reported: VendorLimit) -> Update {
     let values = alloc::vec![

@@ -1,8 +1,8 @@
 //! Settling: a call is charged what it used, and not what it was expected to use.
 //!
-//! What was taken too much goes back, as far as it would still fit below the brim (see [`RateReceipt`]); what was taken too little is
-//! taken now, below zero if need be: a debt, which refill pays before the next call. Calls of one process that are settled at the
-//! same time share a write.
+//! If a call took too much, the surplus goes back, as far as it still fits below the brim (see
+//! [`RateReceipt`]). If a call took too little, the rest is taken now, below zero if need be: a debt, which
+//! refill pays before the next call. Calls of one process that are settled at the same time share a write.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// Interleavings that the condition stops: those of a return of tokens whose start is past (A, r, o). Where they hold the bucket is
-/// not full, so that nothing in reserve swallows what is taken beside.
+/// Interleavings that the condition stops: those of a return of tokens whose start is past (A, r, o). If the
+/// condition holds, the bucket is not full, so nothing in reserve swallows what the same write takes.
 static SETTLE: Statement = Statement::fixed(
     "SET #T = #T + :d, #r = if_not_exists(#r, :0) + :r, #v = #v + :1",
     "#A = :a AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
@@ -24,24 +24,24 @@ static SETTLE: Statement = Statement::fixed(
 /// One call to settle.
 #[derive(Clone, Debug)]
 pub struct Settle {
-    /// The grant that it was made under.
+    /// The grant that the call was made under.
     pub receipt: RateReceipt,
-    /// What it counts as so far, less what it used: above zero to give back, below to take.
+    /// What the call counts as so far, less what it used. Above zero: to give back. Below zero: to take.
     pub surplus: Amount,
 }
 
 /// The plan for several calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settling {
-    /// The write; `None` where nothing is to be given back or taken.
+    /// The write; `None` if there is nothing to give back or to take.
     pub write: Option<Update>,
-    /// For each call in order what the write gives back (above zero) or takes (below). Less than its surplus where the rest has
-    /// flowed back by itself, or has no room.
+    /// For each call, in order: what the write gives back (above zero) or takes (below zero). Less than the
+    /// call's surplus if the rest has flowed back by itself, or has no room.
     pub changes: Vec<Amount>,
 }
 
 impl RatePlanner<'_> {
-    /// The write that settles `calls`, judged from this reading of their bucket.
+    /// The write that settles `calls`, according to this reading of their bucket.
     #[must_use]
     pub fn settle(self, calls: &[Settle], now: Timestamp) -> Settling {
         let bucket = self.bucket();
@@ -56,7 +56,8 @@ impl RatePlanner<'_> {
                 returns.push((call.receipt.most_returned(now), call.surplus, change));
             }
         }
-        // As one after the other, each within its own bound: those with the least room first, whose room the others would take.
+        // As if one call returned after the other, each within its own bound. The calls with the least room
+        // return first, because the others would take that room.
         returns.sort_by_key(|(allowed, ..)| *allowed);
         let mut most_before = Amount::from_micros(i64::MAX);
         for (allowed, surplus, change) in returns {

@@ -1,15 +1,15 @@
 //! Concurrency buckets: a slot and its lease change together, in one transaction.
 //!
-//! | action  | lease                                              | bucket                                              |
-//! |---------|----------------------------------------------------|-----------------------------------------------------|
-//! | acquire | put if `attribute_not_exists(pk)`                  | T -= k, admitted += k if concurrent, T >= k, not blocked |
-//! | release | delete if `attribute_exists(pk)`                   | T += k if concurrent, capacity = :c and T <= C - k  |
-//! | reclaim | delete if ttl = :seen (so it exists)               | T += k if capacity = :c and T <= C - k              |
-//! | fill    | delete, as in release or reclaim                   | T += room, capped += rest if C and T as seen        |
-//! | renew   | ttl, `purge_at` if ttl <= :new (so it exists)      | -                                                   |
+//! | action | lease | bucket |
+//! |---|---|---|
+//! | acquire | put if `attribute_not_exists(pk)` | T -= k, admitted += k if concurrent, T >= k, not blocked |
+//! | release | delete if `attribute_exists(pk)` | T += k if concurrent, capacity = :c and T <= C - k |
+//! | reclaim | delete if ttl = :seen (so it exists) | T += k if capacity = :c and T <= C - k |
+//! | fill | delete, as in release or reclaim | T += room, capped += rest if C and T as seen |
+//! | renew | ttl, `purge_at` if ttl <= :new (so it exists) | - |
 //!
-//! The delete's condition makes giving back exactly-once. The capacity guard says only that there is room, and by itself
-//! would let a release and a reclaim both restore one lease while others are out.
+//! The condition of the delete makes giving back exactly-once. The capacity guard says only that there is
+//! room. By itself it would let a release and a reclaim both restore one lease while other leases are out.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -26,38 +26,51 @@ use crate::schema::{
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// What a caller of a full concurrency bucket is told to wait where nothing is known of its holders: a guess.
+/// The wait that a full concurrency bucket answers with if nothing is known of its holders: a guess.
 pub const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
-/// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time since the reading, which may be a
-/// minute old, and a call would take tokens of it past its brim (l); others took the last slot (T); a cool-down began (b).
+/// Interleavings that the condition stops:
+/// - l: since the reading, which may be a minute old, the bucket was removed and recreated as a rate bucket,
+///   and a call would take tokens of it past its brim.
+/// - T: others took the last slot.
+/// - b: a cool-down began.
 static TAKE_SLOT: Statement = Statement::fixed(
     "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     "#l = :l AND #T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
     &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL), ("#l", LIMIT_TYPE)],
 );
 
-/// Interleavings that the condition stops: the bucket was removed and made anew as a limit over time (l), which would mint tokens;
-/// a resize between the reading and this write (C), after which the room would be judged by the wrong capacity; a slot that
-/// another client already restored (T). That the lease was given back already is for the delete's condition to say.
+/// Interleavings that the condition stops:
+/// - l: the bucket was removed and recreated as a rate bucket; giving back would mint tokens.
+/// - C: a resize between the reading and this write, after which the room would be judged by the wrong
+///   capacity.
+/// - T: a slot that another client already restored.
+///
+/// The delete's condition checks that the lease was not given back already.
 static GIVE_BACK: Statement = Statement::fixed(
     "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     "#l = :l AND #C = :c AND #T <= :room",
     &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 );
 
-/// Gives back what there is room for, and counts the rest for the recount: leases that are deleted without their slots change
-/// what is held, and would not show. Interleavings that the condition stops: slots were taken or given back since the reading
-/// (T; what is less than a millionth counts as none), or the bucket was resized (C), and the room is another; it was removed, or
-/// made anew as a limit over time, and this would make a row (l).
+/// Gives back the slots that there is room for, and counts the rest for the recount: leases that are deleted
+/// without their slots change what is held, and would not show otherwise.
+///
+/// Interleavings that the condition stops:
+/// - T: slots were taken or given back since the reading, and the room has changed. Less than a millionth
+///   counts as none.
+/// - C: the bucket was resized, and the room has changed.
+/// - l: the bucket was removed, or recreated as a rate bucket, and this write would create a row.
 static FILL: Statement = Statement::fixed(
     "SET #T = :full, #x = if_not_exists(#x, :0) + :over, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     "#l = :l AND #C = :c AND #T >= :seen AND #T < :above",
     &[("#T", TOKENS), ("#C", CAPACITY), ("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
 );
 
-/// Interleavings that the condition stops: the lease ended and was reclaimed, and a renewal would bring back a row whose slot
-/// is free (a row that is gone has no `ttl` to compare); an older renewal that arrives late would shorten the lease.
+/// Interleavings that the condition stops:
+/// - The lease ended and was reclaimed, and a renewal would bring back a row whose slot is free (a row that
+///   is gone has no `ttl` to compare).
+/// - An older renewal arrives late and would shorten the lease.
 static RENEW: Statement = Statement::fixed("SET #e = :e, #p = :p", "#e <= :e", &[("#e", TTL), ("#p", PURGE_AT)]);
 
 /// Plans for one reading of a concurrency bucket.
@@ -83,7 +96,7 @@ impl<'a> SlotPlanner<'a> {
         }
     }
 
-    /// Whether there are `cost` free slots where the same write takes `taken` for others; `Write` holds the sum.
+    /// Whether `cost` slots are free if the same write takes `taken` for others. `Write` holds the sum.
     #[must_use]
     pub fn judge(self, cost: Cost, taken: Amount, now: Timestamp) -> Plan<Amount> {
         let capacity = self.bucket.limit().capacity();
@@ -134,8 +147,8 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
     }
 }
 
-/// A lease that says that it holds more counts as this much: else what a few wrong ones say would sum up beyond all numbers, and nobody
-/// could read their bucket any more.
+/// The most that a lease counts as holding, whatever it says. Otherwise the sum of a few wrong leases would
+/// exceed the range of numbers, and nobody could read their bucket any more.
 pub(super) fn most_counted(capacity: Amount) -> Amount {
     capacity.max(Amount::from_tokens(1_000_000))
 }
@@ -145,9 +158,9 @@ pub(super) fn most_counted(capacity: Amount) -> Amount {
 pub(crate) struct Fill {
     capacity: Exact<Amount>,
     seen: Amount,
-    /// Slots that come back, of those that the leases held.
+    /// Slots that come back, out of those that the leases held.
     pub(crate) back: Amount,
-    /// The rest: slots that were minted before, which the leases' end makes good.
+    /// The rest: slots that were minted before. The end of the leases makes up for them.
     pub(crate) over: Amount,
 }
 
@@ -178,7 +191,8 @@ impl Fill {
     }
 }
 
-/// The write that lets the lease `key` end at `ends`, a whole second, and not earlier than it does already.
+/// The write that lets the lease `key` end at `ends`, rounded up to a whole second, and never earlier than
+/// the lease ends already.
 #[must_use]
 pub fn renew(key: String, ends: Timestamp) -> Update {
     let ends = ends.ceil_to_second();

@@ -1,4 +1,4 @@
-//! What a sweep saw of the leases of a bucket, and what itself did to them.
+//! What a sweep saw of the leases of a bucket, and what the sweep itself did to them.
 
 use core::time::Duration;
 
@@ -7,18 +7,19 @@ use crate::amount::Amount;
 use crate::lease::Lease;
 use crate::timestamp::CLOCK_ERROR;
 
-/// Between the instant that a lease says it was granted at and its write: a request may be tried for as long.
+/// Longest time between the instant at which a lease says that it was granted and its write: a request may be
+/// tried for as long.
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
 /// What a sweep saw of the leases of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     pub(super) all: Amount,
-    /// Of those that may have lived at the first reading.
+    /// Cost of the leases that may have lived at the first reading.
     pub(super) possible: Amount,
-    /// Of those that lived at the first reading for certain.
+    /// Cost of the leases that certainly lived at the first reading.
     pub(super) certain: Amount,
-    /// Of those that have not ended for every clock.
+    /// Cost of the leases that have not ended by at least one clock.
     live: Amount,
     pub(super) unreadable: bool,
 }
@@ -33,7 +34,7 @@ impl Census {
         if lease.ends() >= first.begun.before(CLOCK_ERROR) {
             self.live = self.live.plus(cost);
         }
-        // A lease that began after its end has a `created_at` that means nothing.
+        // The `created_at` of a lease that began after its end means nothing.
         if lease.created_at().is_none_or(|at| at <= first.done.after(apart) || at >= lease.ends()) {
             self.possible = self.possible.plus(cost);
         }
@@ -42,7 +43,7 @@ impl Census {
         }
     }
 
-    /// Counts a lease whose cost cannot be read: nothing is known of the bucket then.
+    /// Counts a lease whose cost cannot be read. Nothing is known of the bucket then.
     pub const fn count_unreadable(&mut self) {
         self.unreadable = true;
     }
@@ -66,11 +67,11 @@ impl Census {
 /// What the sweep itself did to leases of one bucket that it had scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Returned {
-    /// Slots that it gave back.
+    /// Slots that the sweep gave back.
     pub slots: Amount,
-    /// Cost of the leases that it deleted without its slots, since the bucket had no room.
+    /// Lease cost that the sweep deleted without its slots, because the bucket had no room.
     pub capped: Amount,
-    /// Cost of the leases that were gone or renewed when it came.
+    /// Cost of the leases that were gone or renewed when the sweep came to them.
     pub lost: Amount,
 }
 

@@ -1,23 +1,34 @@
-//! The row of a ticket, and the judge of who redeems it.
+//! The row of a ticket, and the decision whether the ticket may be used.
 //!
-//! A ticket's tokens were taken by its booking. That they may be used late, and how late, rests on one number: the tokens that the
-//! vendor still allows, U. It gains R a second, never passes C, and each call that starts takes its cost. With L the line of the
-//! bucket and O the tokens of all grants whose calls have not started, `U >= L + O` holds as long as `L + O` does not pass C: else
-//! U stops at C while both go on.
+//! The booking took a ticket's tokens. Whether the tokens may be used late, and how late, depends on one
+//! number: U, the tokens that the vendor still allows. U gains R a second, never exceeds C, and each call
+//! that starts takes its cost from U. Let L be the line of the bucket, and O the tokens of all grants whose
+//! calls have not started. `U >= L + O` holds as long as `L + O` does not exceed C. Otherwise U stops at C
+//! while L and O go on.
 //!
-//! Let p be the earliest of these grants, s the instant at which the line, as p's take left it, is at zero. What was taken after p
-//! lowers L by as much as it raises O; once it has started, or has lapsed, it lowers the sum. What came back from takes after p
-//! raises L by what it takes from O; from takes before p, it raises L alone, and `returned` counts it. So at t
+//! Let p be the earliest of these grants, and s the instant at which the line, as p's take left it, is at
+//! zero.
+//!
+//! - A take after p lowers L by as much as it raises O. Once its call has started, or the take has lapsed, it
+//!   lowers the sum.
+//! - A return from a take after p raises L by what it takes from O.
+//! - A return from a take before p raises L alone, and `returned` counts it.
+//!
+//! So at t
 //!
 //! `L + O <= cost + (t - s) * R + (returned now - returned then)`
 //!
-//! and p may be used as long as that is C at most: later, some of it has run over the brim. It only grows, so that what has lapsed
-//! stays so, and what has not was never over the brim; each later ticket is judged by its own line, without those that lapsed.
-//! A ticket that is never redeemed leaves U higher than it could be. At a start in time (t = s) nothing is left to be had but the
-//! cost, which is C at most: then only returns of earlier takes can stand in the way.
+//! and p may be used as long as the right side is C at most. Later, some of p has run over the brim. The
+//! right side only grows. So what has lapsed stays lapsed, and what has not lapsed was never over the brim.
+//! Each later ticket is judged by its own line, without the tickets that lapsed. A ticket that is never
+//! redeemed leaves U higher than it could be.
 //!
-//! All of it rests on the limits as they were, and on a line that nothing else lifted. A bucket whose line stands higher than p's
-//! own and the returns explain (limits raised and lowered again, a bucket made anew, one that a wrong clock found full) is not believed.
+//! At a start in time (t = s) only the cost is left of the first two terms, and the cost is C at most: then
+//! only returns of earlier takes can stand in the way.
+//!
+//! All of this depends on the limits as they were at the booking, and on a line that nothing else lifted. A
+//! bucket is not believed if its line is higher than p's own line and the returns explain (limits raised and
+//! lowered again, a recreated bucket, a bucket that a wrong clock found full).
 
 use alloc::borrow::{Cow, ToOwned as _};
 use alloc::collections::BTreeMap;
@@ -41,11 +52,13 @@ use crate::schema::{
 use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// Time between the end of a ticket and its deletion by DynamoDB: more than clocks err by, and short, since every sweep reads it.
+/// Time between the end of a ticket and its deletion by DynamoDB: longer than clocks err, and short because
+/// every sweep reads the row.
 const PURGE_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// A ticket that was redeemed leaves its row for so long, and nobody deletes it sooner: a send of the write that made it, thought lost and
-/// under way for up to half a minute, would make it anew, for somebody else to redeem. Found by the simulation (seed 448).
+/// How long the row of a redeemed ticket stays; nobody deletes it sooner. A send of the write that created
+/// the row may be thought lost and still be under way for up to half a minute. Without the row, that send
+/// would recreate it, for somebody else to redeem. Found by the simulation (seed 448).
 const SPENT_FOR: Duration = Duration::from_secs(60);
 
 /// What a ticket holds of one bucket.
@@ -66,7 +79,7 @@ pub struct Booked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketRow {
     id: TicketId,
-    /// By name.
+    /// Sorted by dimension.
     parts: Vec<Booked>,
     redeemed_by: Option<String>,
 }
@@ -74,41 +87,47 @@ pub struct TicketRow {
 /// Whether a ticket may be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// Yes: what its grant is made of, in the order of the row.
+    /// Yes: the receipts that its grant is made of, in the order of the row.
     Good(Vec<RateReceipt>),
-    /// Not yet, or not in a cool-down: it stays good meanwhile.
+    /// Not yet, or not during a cool-down. The ticket stays good in the meantime.
     Wait {
         /// From the caller's `now`.
         wait: Duration,
         /// Which bucket causes the wait.
         dimension: Dimension,
-        /// Whether that is a cool-down.
+        /// Whether the cause is a cool-down.
         cooling_down: bool,
     },
-    /// No more: some of it has run over the brim, or the limits are not those that it was booked under.
+    /// No longer: some of it has run over the brim, or the limits are not those that the ticket was booked
+    /// under.
     Lapsed,
 }
 
-/// Interleavings that the condition stops: an id that was drawn twice; a send that arrives after another was applied, and after the
-/// ticket was redeemed (its row is still there). With a lost reply it shows a put that was applied.
+/// Interleavings that the condition stops:
+/// - An id was drawn twice.
+/// - A send arrives after another send was applied and after the ticket was redeemed (its row is still
+///   there).
+///
+/// After a lost reply, the failed condition shows a put that was applied.
 static WRITE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
 
-/// Interleavings that the condition stops: two redeem one ticket, or one message is delivered twice (by); a request that arrives
-/// after the row was removed makes it anew (pk).
+/// Interleavings that the condition stops:
+/// - by: two clients redeem one ticket, or one message is delivered twice.
+/// - pk: a request that arrives after the row was removed would recreate the row.
 static REDEEM: Statement = Statement::fixed(
     "SET #by = :by, #p = :p",
     "attribute_exists(#pk) AND attribute_not_exists(#by)",
     &[("#pk", KEY), ("#by", REDEEMED_BY), ("#p", PURGE_AT)],
 );
 
-/// Interleaving that the condition stops: sent twice, the second send arrives when someone else has redeemed the ticket since, and
-/// would let it be redeemed once more.
+/// Interleaving that the condition stops: the write is sent twice, and the second send arrives after someone
+/// else has redeemed the ticket. That send would let the ticket be redeemed once more.
 static TAKE_BACK: Statement =
     Statement::fixed("REMOVE #by SET #p = :p", "#by = :by", &[("#by", REDEEMED_BY), ("#p", PURGE_AT)]);
 
 impl TicketRow {
-    /// The row of a ticket for what was booked; `None` where it could not be used at its own start, since the start of another
-    /// part is too late for one of them, or the cost leaves no room below the brim.
+    /// The row of a ticket for what was booked. `None` if a part could not be used at the ticket's own start:
+    /// the start of another part is too late for it, or its cost leaves no room below the brim.
     #[must_use]
     pub fn book<'a>(id: TicketId, receipts: impl IntoIterator<Item = &'a RateReceipt>) -> Option<Self> {
         let receipts: Vec<&RateReceipt> = receipts.into_iter().collect();
@@ -142,13 +161,14 @@ impl TicketRow {
         let redeemed_by = match row.field(REDEEMED_BY) {
             None => None,
             Some(Field::Text(by)) => Some(by.to_owned()),
-            // Whoever wrote it, it is no ticket that nobody has used.
+            // Whoever wrote this value, the ticket does not count as unused.
             Some(_) => Some(String::new()),
         };
         Ok(Self { id, parts: parts.into_values().collect(), redeemed_by })
     }
 
-    /// The write that makes the row. DynamoDB deletes it an hour after its end, where nobody redeems it.
+    /// The write that creates the row. If nobody redeems the ticket, DynamoDB deletes the row an hour after
+    /// the ticket's end.
     #[must_use]
     pub fn put(&self) -> Put {
         let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension.to_string()), part.operand()));
@@ -160,8 +180,8 @@ impl TicketRow {
         Put { item, statement: &WRITE }
     }
 
-    /// The write that makes it `by`'s, who is unlike any other; DynamoDB may delete the row a minute later. A second send of it
-    /// fails, and shows `by` in the row: that is success.
+    /// The write that redeems the ticket for `by`, a text that nobody else uses. DynamoDB may delete the row
+    /// a minute later. A second send of this write fails, and shows `by` in the row: that is success.
     #[must_use]
     pub fn redeem(&self, by: &str, now: Timestamp) -> Update {
         let values =
@@ -169,15 +189,15 @@ impl TicketRow {
         Update { key: self.id.key(), statement: Cow::Borrowed(&REDEEM), values }
     }
 
-    /// The write of whoever redeemed it and may not call, as in a cool-down: the ticket is good again. A second send of it fails,
-    /// and shows a row that is nobody's: that is success.
+    /// The write of a client that redeemed the ticket and may not call, as in a cool-down: the ticket is good
+    /// again. A second send of this write fails, and shows a row that nobody has redeemed: that is success.
     #[must_use]
     pub fn take_back(&self, by: &str) -> Update {
         let values = alloc::vec![(":by", Operand::text(by)), (":p", Operand::number(self.purge_at()))];
         Update { key: self.id.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
     }
 
-    /// The ticket, to be carried.
+    /// The ticket, as text carries it.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         let mut parts: Vec<&Booked> = self.parts.iter().collect();
@@ -187,26 +207,27 @@ impl TicketRow {
         Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions }
     }
 
-    /// What it holds, by the names of the dimensions.
+    /// What the ticket holds, sorted by dimension.
     #[must_use]
     pub fn parts(&self) -> &[Booked] {
         &self.parts
     }
 
-    /// Whether nobody has redeemed it.
+    /// Whether nobody has redeemed the ticket.
     #[must_use]
     pub const fn is_good(&self) -> bool {
         self.redeemed_by.is_none()
     }
 
-    /// Whether it was redeemed by `by`.
+    /// Whether `by` redeemed the ticket.
     #[must_use]
     pub fn is_redeemed_by(&self, by: &str) -> bool {
         self.redeemed_by.as_deref() == Some(by)
     }
 
-    /// Whether it may be used at `now`, with `buckets` as they were read for its parts, in the order of [`parts`](Self::parts).
-    /// The reading is the instant of the start: what others do to the buckets later, they do behind it.
+    /// Whether the ticket may be used at `now`. `buckets` are the buckets of its parts as they were read, in
+    /// the order of [`parts`](Self::parts). The reading is the instant of the start: what others do to the
+    /// buckets later comes behind the start.
     #[must_use]
     pub fn judge(&self, buckets: &[Arc<Bucket>], now: Timestamp) -> Judgement {
         if let Some(part) = self.parts.iter().max_by_key(|part| part.start()).filter(|part| part.start() > now) {
@@ -224,7 +245,8 @@ impl TicketRow {
         }
     }
 
-    /// The latest start of its parts. Never before the epoch, which a ticket's text cannot say.
+    /// The latest start of the parts. Never before the epoch, because a ticket's text cannot state such an
+    /// instant.
     fn start_at(&self) -> Timestamp {
         self.parts.iter().map(Booked::start).fold(Timestamp::from_micros(0), Timestamp::max)
     }
@@ -239,13 +261,13 @@ impl TicketRow {
 }
 
 impl Booked {
-    /// The bucket that it holds tokens of.
+    /// The bucket whose tokens this part holds.
     #[must_use]
     pub const fn dimension(&self) -> &Dimension {
         &self.dimension
     }
 
-    /// What it holds.
+    /// What this part holds.
     #[must_use]
     pub const fn cost(&self) -> Cost {
         self.cost
@@ -265,7 +287,8 @@ impl Booked {
         }
     }
 
-    /// When the line is at zero, rounded up: the start where one was booked. Where the tokens were there it lies before.
+    /// When the line is at zero, rounded up. If a start was booked, this is the start. If the tokens were
+    /// there, it lies before.
     fn start(&self) -> Timestamp {
         self.reaches(Amount::ZERO)
     }
@@ -282,7 +305,8 @@ impl Booked {
         Line::new(self.tokens, self.anchor.get(), self.rate)
     }
 
-    /// The receipt of the booking, as far as it may be used at `now`. What it lets be given back is what the booking would have.
+    /// The receipt of the booking, if it may be used at `now`. The receipt allows the same returns as the
+    /// booking.
     fn receipt(&self, bucket: &Bucket, now: Timestamp) -> Option<RateReceipt> {
         let limit = bucket.limit();
         let is_as_booked = *bucket.dimension() == self.dimension
@@ -291,14 +315,16 @@ impl Booked {
             && limit.refill_rate() == self.rate
             && bucket.returned() >= self.returned;
         let since = bucket.returned().minus(self.returned);
-        // Where both rise: the bucket may have an anchor since that is ahead of this clock, and stand still before it. Before one that is far
-        // ahead, by a clock that was wrong, the ticket's line would have risen above all that the bucket can hold.
+        // The lines are compared where both rise. The bucket may have an anchor since that is ahead of this
+        // clock, and its line stands still before that anchor. Up to an anchor that is far ahead, because a
+        // clock was wrong, the ticket's line would have risen above all that the bucket can hold.
         let at = bucket.line().both_rise(now);
         if !is_as_booked || bucket.line().at(at) > self.line().at_most(at).plus(since) {
             return None;
         }
         let left = bucket.as_left(self.tokens, self.anchor.clone(), self.returned, self.lots);
-        // Foreseen: who booked behind it may have called before it does, so that a vendor's reply does not tell whom it counts.
+        // Foreseen: callers that booked behind this start may have called before it, so that a vendor's reply
+        // does not show whose calls it counts.
         let receipt = RateReceipt::foreseen(Arc::new(left), Amount::ZERO, self.cost);
         (receipt.room(now).minus(since) >= self.cost.amount()).then_some(receipt)
     }

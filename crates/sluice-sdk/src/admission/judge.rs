@@ -1,4 +1,4 @@
-//! What becomes of a request, by what is known of its bucket.
+//! The verdict on a request, from what is known of its bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub(super) struct Asked {
     pub(super) slo: Option<Duration>,
 }
 
-/// What becomes of it.
+/// The verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Admit {
         wait: Option<Duration>,
     },
-    /// `starts_now`: it is over what its caller can use though slots for it are free.
+    /// `starts_now`: the request is shed although slots for it are free.
     Shed {
         wait: Duration,
         reason: ShedReason,
@@ -38,7 +38,7 @@ pub(super) enum Verdict {
     },
 }
 
-/// Reads what it needs to, and judges.
+/// Reads what the verdict needs, and returns the verdict.
 pub(super) async fn judge(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Verdict, AcquireError> {
     let reading = look::young(inner, entry).await?;
     let limit = reading.bucket.limit();
@@ -52,14 +52,15 @@ pub(super) async fn judge(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) 
     })
 }
 
-/// The exact wait: booked starts stand in the line already.
+/// The verdict for a rate bucket. Its wait is exact: the line already contains the booked starts.
 fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> Verdict {
     let now = inner.now();
     let (need, capacity) = (asked.backlog.plus(asked.cost.amount()), bucket.limit().capacity());
     let in_line = if need <= capacity {
         bucket.reaches(need).map(|at| at.since(now))
     } else {
-        // The line runs over at the capacity, and what is needed beyond comes at the refill rate.
+        // The line never rises above the capacity. What is needed beyond the capacity comes at the refill
+        // rate.
         bucket.limit().refill_rate().time_for(need.minus(bucket.level(now)))
     };
     let wait = in_line.unwrap_or(Duration::MAX).max(cooling_down(inner, bucket));
@@ -71,8 +72,8 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
     let (bucket, load) = (&reading.bucket, entry.load.last());
     let known = watched(entry).known(load.as_deref());
     let waiting = entry.load.waiting();
-    // A sweep's measurement is younger where reading failed of late.
-    // One of a clock that is ahead is none.
+    // A sweep's measurement is newer than the reading if reads have failed recently. A measurement from a
+    // clock that is ahead does not count.
     let is_younger = |at: Timestamp| at <= now && !reading.is_read_since(at);
     let live = match load.as_ref().filter(|load| load.measured_at().is_some_and(is_younger)) {
         Some(load) => load.pending(),
@@ -87,7 +88,7 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
         rate: load.filter(|_| !starts_now).and_then(|load| load.drain_rate_of(live)),
         slo: asked.slo,
         last_completion: known.last_completion,
-        // Where nobody holds any, what stands in line waits for nobody.
+        // If nobody holds a slot, the callers in the queue wait for nobody.
         queue_nonempty_since: known.nonempty_since.filter(|_| live > Amount::ZERO),
         staleness: inner.config.staleness,
         now,
@@ -103,8 +104,9 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
     }
 }
 
-/// What is held at most: what is not free, less inline leases that have ended; or what the last sweep found live and was granted since,
-/// where nothing departed. The slots of a crashed holder, and lost ones, are nobody's work.
+/// The most that live holders can hold: the slots that are not free, less the inline leases that have ended.
+/// If nothing departed since the last sweep, no more than what that sweep found live and what was granted
+/// since. The slots of crashed holders, and lost slots, are nobody's work.
 fn live(bucket: &Bucket, load: Option<&Load>, now: Timestamp) -> Amount {
     let ended = bucket.inline().into_iter().flat_map(|leases| leases.ended(now.before(CLOCK_ERROR)));
     let taken = ended.fold(taken(bucket), |taken, (_, lease)| taken.minus(lease.cost.amount())).max(Amount::ZERO);
@@ -112,7 +114,7 @@ fn live(bucket: &Bucket, load: Option<&Load>, now: Timestamp) -> Amount {
     measured.map_or(taken, |measured| measured.min(taken))
 }
 
-/// What is left of a pause that the vendor asked for.
+/// What is left of a cool-down that the vendor asked for.
 fn cooling_down(inner: &Inner, bucket: &Bucket) -> Duration {
     bucket.blocked_until().unwrap_or_default().since(inner.now())
 }

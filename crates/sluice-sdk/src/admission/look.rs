@@ -1,5 +1,5 @@
-//! Reading the bucket and its load row for admission: by one request, at most one at a time, and in the background while it is in
-//! use.
+//! Reads the bucket and its load row for admission: both rows in one request, at most one such request at a
+//! time, and in the background while admission is in use.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,13 +17,15 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{apply_read, is_not_missing, known_since, refresh};
 
-/// A bucket that was read longer ago is read again before it is judged by. Smaller reads more; larger judges by what was.
+/// A reading that is older than this is read again before a verdict. Smaller reads more; larger judges by an
+/// older state.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// While admission is in use, bucket and load row are read at least so often, so that completions are seen when nobody asks.
+/// While admission is in use, the bucket and its load row are read at least this often, so that completions
+/// are seen even when nobody asks.
 const REFRESH_EVERY: Duration = Duration::from_secs(15);
 
-/// So long after the last question.
+/// How long the background reads continue after the last question.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// The bucket as a reply of the last second showed it, and with it a load row that is not much older.
@@ -37,7 +39,7 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
     }
     is_not_missing(inner, entry)?;
     let watched = watched(entry);
-    // Whoever reads first reads for all; a read that hangs holds nobody up for longer than one attempt.
+    // The first reader reads for all callers. A read that hangs delays no caller for longer than one attempt.
     let _reading = timeout(inner.store.attempt().of_rows(), watched.reading.lock()).await;
     let reading = match young_one(entry, inner.now()) {
         Some(reading) => reading,
@@ -53,9 +55,10 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
 }
 
 fn young_one(entry: &Entry, now: Timestamp) -> Option<Reading> {
-    // The background reads it in time; a little more for a process that was not run.
+    // The background task reads the load row in time. The factor leaves some time for a process that did not
+    // run.
     entry.load.within(2 * REFRESH_EVERY, now)?;
-    // A reading of before admission was in use is not compared with what a sweep found.
+    // A reading from before admission was in use has not been compared with what a sweep found: read again.
     entry.reading().filter(|reading| reading.is_younger_than(YOUNG, now) && watched(entry).has_seen())
 }
 
@@ -63,11 +66,12 @@ async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError
     let load_key = Load::key(&entry.dimension);
     let rows = inner.store.read_all(&[entry.dimension.to_string(), load_key.clone()]).await?;
     let row = |key: &str| rows.iter().find(|row| value_text(row, KEY) == key);
-    // First, since the first reading of the bucket is compared with it. Where there is none, no sweep has measured yet.
+    // First, since the first reading of the bucket is compared with the load row. If there is no load row, no
+    // sweep has measured yet.
     let _ = entry.saw_load(row(&load_key).unwrap_or(&Item::new()), inner.now());
     match row(entry.dimension.as_str()) {
         Some(row) => drop(apply_read(inner, entry, row)?),
-        // Gone, or kept back by throttling.
+        // The bucket is gone, or throttling kept its row out of the reply.
         None => drop(refresh(inner, entry).await?),
     }
     match entry.reading() {
@@ -76,7 +80,7 @@ async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError
     }
 }
 
-/// Reads on in the background, on a task that holds the client weakly.
+/// Keeps reading in the background, in a task that holds the client weakly.
 fn keep_young(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     let Ok(runtime) = Handle::try_current() else { return };
     if watched(entry).begin_refreshing() {
@@ -85,7 +89,8 @@ fn keep_young(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     }
 }
 
-/// Dropped, as with its runtime, the next question makes another.
+/// The background reads of one bucket. If the task is dropped, for example with its runtime, the next
+/// question creates another.
 struct Refreshing {
     inner: Weak<Inner>,
     entry: Arc<Entry>,

@@ -1,7 +1,9 @@
-//! What a process sees of a bucket over time: when something departed last, and since when work is pending.
+//! What a process sees of a bucket over time: when something last departed, and since when work has been
+//! pending.
 //!
-//! A reading that shows more granted than is there shows that something departed, and it counts as departed at that reading: late
-//! rather than early, since a vendor that is well must not be taken for one that is down.
+//! If more slots were granted between two readings than the number of taken slots rose by, something departed.
+//! The departure counts at the later reading: late rather than early, since a vendor that works must not be
+//! taken for one that is down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +14,14 @@ use sluice_core::{Amount, Bucket, Load, ShedReason, Standing, Timestamp};
 use crate::bucket::known::Watch;
 use crate::lane::entry::Entry;
 
-/// After a read that failed, everyone is admitted for so long without another.
+/// How long every request is admitted without another read, after a read that failed.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// One bucket, once admission was asked about it.
+/// What admission has seen of one bucket. Created by the first question about the bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     seen: Mutex<Seen>,
-    /// Held while the rows are read, so that many callers read them once.
+    /// Held while the rows are read, so that many callers cause one read.
     pub(super) reading: tokio::sync::Mutex<()>,
 }
 
@@ -27,15 +29,15 @@ pub(crate) struct Watched {
 struct Seen {
     last: Option<Standing>,
     last_completion: Option<Timestamp>,
-    /// The last reading that showed it wholly free.
+    /// The last reading that showed the bucket wholly free.
     free_at: Option<Timestamp>,
-    /// The first since then that did not.
+    /// The first reading since then that showed slots taken.
     pending_from: Option<Timestamp>,
     asked_at: Timestamp,
     is_refreshed: bool,
-    /// Reading failed; until then it is not tried again.
+    /// After a read that failed: no read is tried before this instant.
     unknown_until: Timestamp,
-    /// While the vendor counts as down: when one request is let through, to see.
+    /// While the vendor counts as down: when one request is let through as a probe.
     tries_at: Option<Timestamp>,
 }
 
@@ -47,7 +49,7 @@ pub(super) struct Known {
 }
 
 impl Seen {
-    /// A clock that was set back puts what was seen into the future: it counts as seen now.
+    /// After the clock was set back, what was seen lies in the future: it counts as seen now.
     fn clock_is(&mut self, now: Timestamp) {
         for seen_at in [&mut self.last_completion, &mut self.free_at, &mut self.pending_from] {
             *seen_at = seen_at.map(|at| at.min(now));
@@ -55,7 +57,8 @@ impl Seen {
     }
 }
 
-/// What admission sees of a bucket. From the first question on, it is told of every reply.
+/// What admission sees of a bucket. From the first question on, it receives every reply that shows the
+/// bucket.
 pub(super) fn watched(entry: &Entry) -> Arc<Watched> {
     let watched = entry.extensions.of::<Watched>();
     entry.watched_by(|| Arc::clone(&watched) as Arc<dyn Watch>);
@@ -73,13 +76,13 @@ impl Watch for Watched {
         seen.clock_is(now);
         let before = match seen.last {
             Some(last) => Some(last),
-            // The load row is read before: without it, a first reading would be compared with nothing.
+            // The load row is read first: without it, the first reading would be compared with nothing.
             None => match load() {
                 Some(load) => Standing::measured(&load),
                 None => return,
             },
         };
-        // What cannot be told counts as departed.
+        // If it is unknown whether something departed, something counts as departed.
         if before.is_some_and(|before| before.departed(&standing) != Some(Amount::ZERO)) {
             seen.last_completion = seen.last_completion.max(Some(now));
         }
@@ -98,8 +101,9 @@ impl Watch for Watched {
 }
 
 impl Watched {
-    /// What is known by now, and by what sweeps measured: they saw work pending before this process did, but not before it was seen
-    /// wholly free.
+    /// What is known now, from the readings of this process and from what sweeps measured. Sweeps may have
+    /// seen pending work earlier than this process did. Their instant does not count if the bucket was seen
+    /// wholly free since.
     pub(super) fn known(&self, load: Option<&Load>) -> Known {
         let seen = self.seen();
         let measured =
@@ -115,7 +119,7 @@ impl Watched {
         self.seen().asked_at = now;
     }
 
-    /// Reading failed.
+    /// Notes that a read failed.
     pub(super) fn unknown(&self, now: Timestamp) {
         self.seen().unknown_until = now.after(UNKNOWN_FOR);
     }
@@ -125,9 +129,10 @@ impl Watched {
         now < until && until <= now.after(UNKNOWN_FOR)
     }
 
-    /// Whether a request is let through though it is to be shed: where everyone is shed nothing departs, and nobody would hear that
-    /// the vendor is up again. One in each staleness time from the first shed on; where it `starts_now`, the first as well, since what is
-    /// held may be a crashed holder's.
+    /// Whether a request that is to be shed is let through as a probe. If every request is shed, nothing
+    /// departs, and nobody would learn that the vendor is up again. One request is let through in each
+    /// staleness time, counted from the first shed. If slots for the request are free (`starts_now`), the
+    /// first request is let through as well, since what is held may be a crashed holder's.
     pub(super) fn tries(&self, reason: ShedReason, starts_now: bool, staleness: Duration, now: Timestamp) -> bool {
         let mut seen = self.seen();
         if reason != ShedReason::UpstreamDown {
@@ -135,7 +140,7 @@ impl Watched {
             return false;
         }
         let next = now.after(staleness);
-        // One that is further away is of a clock that was set back since.
+        // An instant further ahead than that was set before the clock was set back.
         match seen.tries_at {
             Some(at) if (now.after(Duration::from_micros(1))..=next).contains(&at) => false,
             at => {
@@ -145,12 +150,12 @@ impl Watched {
         }
     }
 
-    /// Something is admitted.
+    /// A request was admitted: the vendor does not count as down.
     pub(super) fn is_up(&self) {
         self.seen().tries_at = None;
     }
 
-    /// Whether a reply has shown the bucket since admission was first asked of it.
+    /// Whether a reply has shown the bucket since the first question about it.
     pub(super) fn has_seen(&self) -> bool {
         self.seen().last.is_some()
     }
@@ -159,7 +164,7 @@ impl Watched {
         now.since(self.seen().asked_at) > span
     }
 
-    /// Whether nobody refreshes it yet.
+    /// Marks the bucket as refreshed in the background. Returns true if it was not marked before.
     pub(super) fn begin_refreshing(&self) -> bool {
         !std::mem::replace(&mut self.seen().is_refreshed, true)
     }
@@ -180,7 +185,7 @@ mod tests {
     use super::*;
     use crate::lane::buckets::Cache;
 
-    /// Admission's first question makes what it sees; a reply must not, or every bucket would be watched.
+    /// The first question creates the state of admission. A reply must not, or every bucket would be watched.
     #[test]
     fn a_bucket_is_watched_from_the_first_question_on() {
         let entry = Cache::default().entry(&Dimension::new("elevenlabs#concurrent").unwrap(), Timestamp::default);

@@ -1,13 +1,13 @@
-//! What a grant rests on.
+//! What a grant is based on.
 
-/// What a grant rests on.
+/// What a grant is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Basis {
     /// The table.
     Table,
-    /// The process's own share of the limits, while DynamoDB is out.
+    /// The process's own share of the limits, while DynamoDB is unavailable.
     LocalShare,
-    /// Nothing: DynamoDB is out, and the client is set to allow.
+    /// Nothing: DynamoDB is unavailable, and the client is set to allow.
     Unchecked,
 }

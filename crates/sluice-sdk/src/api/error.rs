@@ -1,15 +1,15 @@
-//! Why an acquire could not be judged.
+//! Why an acquire returned neither a grant nor a refusal.
 
 use sluice_core::{Amount, Cost, Dimension, RowError};
 use sluice_table::StoreError;
 
 use crate::api::request::RequestError;
 
-/// Why an acquire could not be judged.
+/// Why an acquire returned neither a grant nor a refusal.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The request makes no sense, whatever the table holds.
+    /// The request is invalid, whatever the table contains.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The table has no bucket of this name.
@@ -22,26 +22,26 @@ pub enum AcquireError {
         /// The table that was asked.
         table: String,
     },
-    /// No wait will ever do: the call costs more than the bucket can hold.
+    /// No wait will ever suffice: the call costs more than the capacity of the bucket.
     #[error("{dimension} can never grant {cost}: its capacity is {capacity}; lower the cost, or raise the capacity")]
     NeverSatisfiable {
         /// The dimension.
         dimension: Dimension,
         /// What the call takes.
         cost: Cost,
-        /// What the bucket holds at most.
+        /// The capacity of the bucket.
         capacity: Amount,
     },
-    /// The bucket has more slots than leases fit into its row.
+    /// The bucket has more slots than its row has room for leases.
     #[error(
         "{dimension} may be held {leases} times at once, and inline leases take {most} at most: use lease rows for it (SLUICE_LEASES=concurrent), or lower its capacity"
     )]
     TooLargeForInline {
         /// The dimension.
         dimension: Dimension,
-        /// Leases at once: its capacity, divided by what a call takes.
+        /// Leases at once: the bucket's capacity, divided by the cost of a call.
         leases: u64,
-        /// Leases that one row takes.
+        /// The most leases that one row takes.
         most: usize,
     },
     /// The bucket's row cannot be read.
@@ -60,7 +60,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// The error as spans name it.
+    /// The name of the error in spans.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Request(_) => "request",

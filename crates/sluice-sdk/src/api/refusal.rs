@@ -1,11 +1,11 @@
-//! What a caller is told that gets no grant.
+//! What a caller receives instead of a grant.
 
 use std::time::Duration;
 
 use sluice_core::{Dimension, Reason, Refusal, Ticket};
 use sluice_table::Backoff;
 
-/// A refusal: how long to wait, and what for.
+/// A refusal: how long to wait, for which dimension, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryIn {
     pub(crate) wait: Duration,
@@ -14,20 +14,21 @@ pub struct RetryIn {
     ticket: Option<Box<Ticket>>,
 }
 
-/// Why a caller is to come back later.
+/// Why a caller has to come back later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryReason {
     /// A rate bucket has fewer tokens than the call takes; the wait is exact.
     Exhausted,
-    /// Every slot of a concurrency bucket is held. The wait is what those who wait in this process and this caller would take at the
-    /// rate at which slots came free of late, as sweeps measured it: 50 ms at least and 30 s at most. A process knows that rate where it has read the
-    /// bucket's load row, for self-healing or for admission; else the wait is a guess of a second. The end of an inline lease is
-    /// told where it comes sooner.
+    /// Every slot of a concurrency bucket is held. The wait is what the waiters of this process and this
+    /// caller take at the rate at which slots recently came free, as sweeps measured it: at least 50 ms and
+    /// at most 30 s. A process knows that rate if it has read the bucket's load row, for self-healing or for
+    /// admission. Otherwise the wait is a guess of 1 s. If an inline lease ends sooner, the wait lasts until
+    /// that end.
     NoFreeSlot,
-    /// The vendor asked for a pause.
+    /// The vendor asked for a cool-down.
     CoolingDown,
-    /// Other writers were faster in every try. Says nothing about the quota.
+    /// Other writers were faster in every try. This says nothing about the quota.
     Contended,
 }
 
@@ -44,12 +45,12 @@ impl From<Reason> for RetryReason {
 impl RetryReason {
     pub(crate) const ALL: [Self; 4] = [Self::Exhausted, Self::NoFreeSlot, Self::CoolingDown, Self::Contended];
 
-    /// Whether the wait that is told ends it for certain, and nothing else does.
+    /// Whether the end of the wait ends the refusal for certain, and nothing else does.
     pub(crate) const fn is_over_in_time(self) -> bool {
         matches!(self, Self::Exhausted | Self::CoolingDown)
     }
 
-    /// The reason as logs and metrics name it.
+    /// The name of the reason in logs and metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +67,7 @@ impl RetryIn {
         Self { wait, dimension, reason, ticket: None }
     }
 
-    /// The same with a ticket, if there is one.
+    /// The refusal with this ticket, if there is one.
     pub(crate) fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
         self.ticket = ticket.map(Box::new);
         self
@@ -84,15 +85,16 @@ impl RetryIn {
         &self.dimension
     }
 
-    /// Why.
+    /// Why the caller has to wait.
     #[must_use]
     pub const fn reason(&self) -> RetryReason {
         self.reason
     }
 
-    /// The start that was booked, to be carried along and redeemed after the wait ([`Client::redeem`](crate::Client::redeem)): for a
-    /// request with [`ticket_within`](crate::Request::ticket_within), and for a ticket that was redeemed too early. A ticket that is
-    /// never redeemed wastes its tokens, which refill.
+    /// The ticket of a booked start. The caller keeps the ticket and redeems it after the wait
+    /// ([`Client::redeem`](crate::Client::redeem)). A refusal has a ticket for a request with
+    /// [`ticket_within`](crate::Request::ticket_within), and for a ticket that was redeemed too early. A
+    /// ticket that is never redeemed wastes its tokens, which refill.
     #[must_use]
     pub fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_deref()
@@ -106,17 +108,17 @@ impl std::fmt::Display for RetryIn {
     }
 }
 
-/// A refusal of `dimension`, as core says it.
+/// A refusal of `dimension`, from the refusal that core returned.
 pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
     RetryIn::new(refusal.wait, dimension.clone(), refusal.reason.into())
 }
 
-/// Other writers were faster in every try.
+/// A refusal: other writers were faster in every try.
 pub(crate) fn contended(dimension: &Dimension) -> RetryIn {
     RetryIn::new(Backoff::DEFAULT.cap(), dimension.clone(), RetryReason::Contended)
 }
 
-/// The refusal that is told for several: the longest wait, and who causes it.
+/// The refusal that stands for several: the one with the longest wait.
 pub(crate) fn longest(refusals: impl IntoIterator<Item = RetryIn>) -> Option<RetryIn> {
     refusals.into_iter().max_by_key(|retry| retry.wait)
 }

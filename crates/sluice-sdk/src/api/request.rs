@@ -1,4 +1,4 @@
-//! What a caller asks for: dimensions, and what each costs.
+//! What a caller asks for: dimensions, and the cost of each.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
 
-/// Dimensions to acquire together, each with its cost where it is not the bucket's `cost_per_call`.
+/// Dimensions to acquire together, each with its cost if that is not the bucket's `cost_per_call`.
 ///
 /// ```
 /// use sluice_sdk::Request;
@@ -39,17 +39,17 @@ enum Number {
     Text(String),
 }
 
-/// Why a request makes no sense, whatever the table holds.
+/// Why a request is invalid, whatever the table contains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// No dimension is named.
     #[error("no dimension is named: name at least one, as in openai#rpm")]
     Empty,
-    /// Not the name of a bucket.
+    /// The name cannot be the name of a bucket.
     #[error(transparent)]
     Dimension(#[from] DimensionError),
-    /// Zero, less, or not a number.
+    /// The cost is zero, negative, or not a number.
     #[error("cost {cost} for {dimension} cannot be used: {source}")]
     Cost {
         /// The dimension.
@@ -59,17 +59,18 @@ pub enum RequestError {
         /// What is wrong with it.
         source: CostError,
     },
-    /// A cost for a dimension that is not acquired: most likely a slip in its name.
+    /// A cost for a dimension that is not acquired: most likely a misspelled name.
     #[error("a cost is given for {0:?}, which is not among the dimensions to acquire")]
     CostWithoutDimension(String),
-    /// DynamoDB takes 100 actions in a transaction, two for each dimension.
+    /// DynamoDB takes 100 actions in a transaction, and each dimension needs two.
     #[error("{0} dimensions are more than the 50 that one transaction can hold")]
     TooMany(usize),
 }
 
 const MOST_DIMENSIONS: usize = 50;
 
-/// A dimension, and its cost where the caller named one. A dimension named twice is asked for once, at both costs.
+/// A dimension, and its cost if the caller named one. A dimension that is named twice is asked for once, at
+/// the sum of both costs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) dimension: Dimension,
@@ -78,7 +79,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// What it takes, where one call takes `per_call`.
+    /// The cost of this ask, if one call costs `per_call`.
     pub(crate) fn cost_or(&self, per_call: Cost) -> Cost {
         self.cost.unwrap_or_else(|| (1..self.times).fold(per_call, |sum, _| sum.plus(per_call)))
     }
@@ -92,21 +93,23 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Lets [`Client::acquire`](crate::Client::acquire) book a start up to `within` ahead, where there is none now, and answer with
-    /// a ticket for it ([`RetryIn::ticket`](crate::RetryIn::ticket)): for work that goes back into its queue until then, and need
-    /// not compete again. A longer time refuses fewer, and lets the line grow.
+    /// Lets [`Client::acquire`](crate::Client::acquire) book a start up to `within` ahead, if no start is
+    /// possible now, and return a ticket for it ([`RetryIn::ticket`](crate::RetryIn::ticket)). For work that
+    /// goes back into its queue until then, and should not compete again. A longer time refuses fewer
+    /// callers, and more starts are booked ahead.
     ///
-    /// For rate limits alone, whose grants write no lease row: with a concurrency bucket among the dimensions, or
-    /// `SLUICE_LEASES=all`, a refusal stays a refusal. So it does where the ticket could not be used: a call that costs all of a
-    /// bucket's capacity, or dimensions whose starts lie further apart than their buckets hold tokens. `slot` books by itself,
-    /// and ignores it.
+    /// For rate limits only, whose grants write no lease row. If a concurrency bucket is among the
+    /// dimensions, or with `SLUICE_LEASES=all`, a refusal has no ticket. A refusal has no ticket either if
+    /// the ticket could not be used: for a call that costs all of a bucket's capacity, or for dimensions
+    /// whose starts lie further apart than their buckets hold tokens. `slot` books by itself, and ignores
+    /// this setting.
     #[must_use]
     pub const fn ticket_within(mut self, within: Duration) -> Self {
         self.ticket_within = Some(within);
         self
     }
 
-    /// The same with names of its own.
+    /// The same request, with names of its own.
     #[must_use]
     pub fn into_owned(self) -> Request<'static> {
         let own = |name: Cow<'_, str>| Cow::Owned(name.into_owned());
@@ -125,12 +128,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The dimensions, as its caller named them, for messages.
+    /// The dimensions as the caller named them, for messages.
     pub(crate) fn dimensions(&self) -> impl Display {
         Named(self)
     }
 
-    /// Its one dimension, and the cost where one is named; `None` for any other request, and for what makes no sense.
+    /// The one dimension of the request, and its cost if one is named. `None` for any other request, and for
+    /// an invalid one.
     pub(crate) fn only(&self) -> Option<(&str, Option<Cost>)> {
         let [name] = self.names() else { return None };
         match self.costs.as_slice() {
@@ -174,7 +178,7 @@ impl Quantity {
         cost.map_err(|source| RequestError::Cost { dimension: dimension.to_owned(), cost: self.to_string(), source })
     }
 
-    /// What was used: zero or more, rounded up.
+    /// The amount used: zero or more, rounded up.
     pub(crate) fn used(&self) -> Result<Amount, CostError> {
         match &self.0 {
             Number::Whole(0) => Ok(Amount::ZERO),

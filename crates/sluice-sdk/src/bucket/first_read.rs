@@ -1,15 +1,15 @@
-//! How a reading of a bucket that was not known failed, for those who waited for it.
+//! How the read of an unknown bucket failed, for the callers that waited for the read.
 
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 
-/// How the last such reading failed, and when: those who waited for it meanwhile share the failure.
+/// How the last such read failed, and when. Callers that waited for the read meanwhile share the failure.
 #[derive(Debug, Default)]
 pub(crate) struct FirstRead(Option<Box<(Instant, AcquireError)>>);
 
 impl FirstRead {
-    /// The failure, if it is younger than `came`.
+    /// Returns the failure if it is younger than `came`.
     pub(crate) fn failure_since(&self, came: Instant) -> Option<AcquireError> {
         self.0.as_ref().filter(|failure| failure.0 > came).map(|failure| failure.1.clone())
     }

@@ -1,4 +1,5 @@
-//! What the process knows of the load of a concurrency bucket: its load row as last seen, and who waits here.
+//! What the process knows of the load of a concurrency bucket: the load row as last seen, and the callers
+//! that wait in this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,21 +9,21 @@ use parking_lot::Mutex;
 use sluice_core::{Amount, Load, Timestamp};
 use tokio::time::Instant;
 
-/// A crowd that was seen longer ago says nothing: two notes of this process have failed since.
+/// How long a crowd is believed. When this time has passed, two notes of this process have failed since.
 const CROWD_KNOWN_FOR: Duration = Duration::from_secs(20);
 
-/// The load of one bucket, as far as the process knows.
+/// The load of one bucket, as far as the process knows it.
 #[derive(Debug, Default)]
 pub(crate) struct LoadSeen {
     row: Mutex<Option<(Arc<Load>, Timestamp)>>,
-    /// What those want who wait in this process, in millionths.
+    /// The slots that the callers waiting in this process want, in millionths.
     waiting: AtomicI64,
-    /// How many processes wanted slots, as this one's last note found, and when.
+    /// How many processes wanted slots, as the last note of this process found, and when.
     crowd: Mutex<Option<(u32, Instant)>>,
 }
 
 impl LoadSeen {
-    /// The load row as seen within `span`.
+    /// The load row, if it was seen within `span`.
     pub(crate) fn within(&self, span: Duration, now: Timestamp) -> Option<Arc<Load>> {
         let seen = self.row.lock();
         let (load, seen_at) = seen.as_ref()?;
@@ -35,29 +36,30 @@ impl LoadSeen {
         seen.as_ref().map(|(load, _)| Arc::clone(load))
     }
 
-    /// How many processes of the fleet wait for slots of the bucket, or were refused of late, this one among them. `None` if this
-    /// process has not noted itself within [`CROWD_KNOWN_FOR`], as with `SLUICE_SELF_HEAL=off` or without the right to.
+    /// How many processes of the fleet wait for slots of the bucket or were refused recently, this process
+    /// included. `None` if this process has not noted itself within [`CROWD_KNOWN_FOR`], as with
+    /// `SLUICE_SELF_HEAL=off` or without the right to write the note.
     pub(crate) fn crowd(&self) -> Option<u32> {
         let (crowd, at) = (*self.crowd.lock())?;
         (at.elapsed() <= CROWD_KNOWN_FOR).then_some(crowd)
     }
 
-    /// Takes in the crowd that a note of this process found.
+    /// Stores the crowd that a note of this process found.
     pub(crate) fn saw_crowd(&self, crowd: u32) {
         *self.crowd.lock() = Some((crowd, Instant::now()));
     }
 
-    /// What those want who wait in this process.
+    /// The slots that the callers waiting in this process want.
     pub(crate) fn waiting(&self) -> Amount {
         Amount::from_micros(self.waiting.load(Ordering::Relaxed).max(0))
     }
 
-    /// Takes in the load row as a reply showed it.
+    /// Stores the load row as a reply showed it.
     pub(crate) fn apply_read(&self, load: Arc<Load>, now: Timestamp) {
         *self.row.lock() = Some((load, now));
     }
 
-    /// Those who wait in this process want so much more, or less.
+    /// Notes that the callers waiting in this process want `change` more slots (fewer if negative).
     pub(crate) fn wants(&self, change: Amount) {
         self.waiting.fetch_add(change.micros(), Ordering::Relaxed);
     }

@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 use sluice_core::Timestamp;
 use tokio::time::Instant;
 
-/// How long a bucket that the table does not have is unknown without a read. Larger hears later of one that another process makes;
-/// smaller costs those who ask for it all the time more reads.
+/// How long a bucket that the table does not have counts as unknown without another read. Larger learns later
+/// of a bucket that another process creates; smaller costs more reads for callers that ask for the bucket all
+/// the time.
 const UNKNOWN_MEMORY: Duration = Duration::from_secs(1);
 
 /// Whether the table has a bucket.
@@ -16,20 +17,21 @@ pub(super) struct Presence(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When it was asked for, and the table did not have it, by the time of the table.
+    /// When the read that found no row was sent, by the time of the table.
     missed_at: Option<Timestamp>,
-    /// When this process last made it, or found it made.
+    /// When this process last created the bucket, or found it created.
     made_at: Option<Instant>,
 }
 
 impl Presence {
-    /// A read of `asked_at` shows no row. It counts from the question on: the reply may have come long after it, since the process
-    /// stood still, and the bucket may have been made since.
+    /// Notes that a read sent at `asked_at` found no row. The time counts from the sending of the read: the
+    /// reply may arrive long after it, because the process stood still, and the bucket may have been created
+    /// since.
     pub(super) fn missed(&self, asked_at: Timestamp) {
         self.0.lock().missed_at = Some(asked_at);
     }
 
-    /// Whether the table was seen not to have it a moment ago.
+    /// Whether a read showed a moment ago that the table does not have the bucket.
     pub(super) fn is_missing(&self, now: Timestamp) -> bool {
         self.0.lock().missed_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, at, now))
     }
@@ -38,18 +40,18 @@ impl Presence {
         *self.0.lock() = Seen { missed_at: None, made_at: Some(Instant::now()) };
     }
 
-    /// Whether this process has made it since, or found it made.
+    /// Whether this process has created the bucket since `asked`, or found it created.
     pub(super) fn was_made_since(&self, asked: Instant) -> bool {
         self.0.lock().made_at.is_some_and(|at| at >= asked)
     }
 
-    /// The next who asks reads the row.
+    /// Makes the next caller read the row.
     pub(super) fn doubt(&self) {
         self.0.lock().missed_at = None;
     }
 }
 
-/// Whether `at` is no later than `now`, and no further back than `span`.
+/// Whether `at` is no later than `now` and no earlier than `span` before `now`.
 pub(super) fn is_within(span: Duration, at: Timestamp, now: Timestamp) -> bool {
     (0..=i64::try_from(span.as_micros()).unwrap_or(i64::MAX)).contains(&now.micros_since(at))
 }

@@ -1,4 +1,4 @@
-//! Slots: book a start, wait for it, run the call, and give back what it held however that ends.
+//! Slots: book a start, wait for it, run the call, and give back what the slot held however the call ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,24 +31,25 @@ mod wait;
 
 use crate::call::slot::wait::Waiting;
 
-/// A lease outlasts its slot's timeout by this: the time that a release may take, and the error of clocks.
+/// A lease outlasts its slot's timeout by this much: the time that a release may take, and the error of
+/// clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
-/// A wait that ends by itself at the timeout gets this long to say why.
+/// A wait that ends by itself at the timeout gets this much longer to report why.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Why a slot did not end with its closure's value.
+/// Why a slot did not return its closure's value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlotError<E> {
-    /// No start could be had within the wait; the closure did not run.
+    /// No start was available within the wait; the closure did not run.
     #[error("no slot within the wait: {0}")]
     Refused(RetryIn),
-    /// The closure was still running at the timeout, or DynamoDB had not answered by then. It was cancelled, or did not run;
-    /// what it held is given back.
+    /// The closure was still running at the timeout, or DynamoDB had not answered by then. The closure was
+    /// cancelled, or did not run; what the slot held is given back.
     #[error("the slot timed out after {} s: what it held is given back", .0.as_secs_f64())]
     SlotTimeout(Duration),
-    /// The table, or the request.
+    /// An error of the table or of the request.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// The closure failed.
@@ -56,7 +57,7 @@ pub enum SlotError<E> {
     Call(E),
 }
 
-/// A slot that is about to be asked for: see [`Client::slot`].
+/// A slot that is not requested yet: see [`Client::slot`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct SlotBuilder {
@@ -67,7 +68,7 @@ pub struct SlotBuilder {
     holding: Holding,
 }
 
-/// What a closure can learn of the slot that it runs in. Cheap to clone.
+/// What a closure can learn about the slot that it runs in. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Slot {
     state: Arc<State>,
@@ -82,19 +83,19 @@ struct State {
     lease_lost: Arc<AtomicBool>,
     inner: Arc<Inner>,
     marks: Vec<Mark>,
-    /// The concurrency limits that it holds slots of.
+    /// The concurrency limits of which it holds slots.
     slots: Vec<Dimension>,
-    /// What the call used, to be settled at its end.
+    /// What the call used, to be settled when it ends.
     used: Mutex<Vec<(Dimension, Amount)>>,
 }
 
 impl Slot {
-    /// Says what the call really used of `dimension`. It is settled when the closure has ended, or timed out: see
-    /// [`Grant::settle`](crate::Grant::settle). Said again, the last word counts. Where the future of `run` is dropped, tokens stay
-    /// as they were taken.
+    /// Records what the call really used of `dimension`. It is settled when the closure has ended or timed
+    /// out: see [`Grant::settle`](crate::Grant::settle). If it is recorded again, the last value counts. If
+    /// the future of `run` is dropped, the tokens stay as they were taken.
     ///
     /// # Errors
-    /// [`SettleError`]: a dimension that the slot does not hold, or of concurrency; a number below zero.
+    /// [`SettleError`]: a dimension that the slot does not hold, a concurrency limit, or a number below zero.
     pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), SettleError> {
         let used = settle::parse(dimension, &used.into())?;
         if self.state.basis != Basis::Table {
@@ -108,13 +109,14 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes in the rate-limit headers of the reply to this call: see [`Client::observe`]. An error is trouble of the limiter; do not
-    /// let it fail a call that was made.
+    /// Applies the rate-limit headers of the reply to this call: see [`Client::observe`]. An error is a
+    /// failure of the limiter; do not let it fail a call that was made.
     ///
     /// Takes at most as long as [`Client::observe`].
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
+    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, or a table that does
+    /// not answer.
     pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
         observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await
     }
@@ -123,40 +125,42 @@ impl Slot {
         self.state.marks.iter().find(|mark| mark.dimension.as_str() == dimension)
     }
 
-    /// How long DynamoDB took over it: the time of the requests, without the waits in line and for the start.
+    /// How long DynamoDB took to grant the slot: the time of the requests, without the waits in the queue and
+    /// for the start.
     #[must_use]
     pub fn acquiring(&self) -> Duration {
         self.state.acquiring
     }
 
-    /// When the call was allowed to start: not before any of its limits let it.
+    /// When the call was allowed to start: not before all of its limits allowed it.
     #[must_use]
     pub fn start_at(&self) -> Timestamp {
         self.state.start_at
     }
 
-    /// When the rate limit `dimension` alone let it start, by this process's clock: the booked start, or without a wait the moment at
-    /// which its write was planned, before DynamoDB's reply. The bucket's bound holds for these. `None` for a limit that the slot was
-    /// not asked for, one of concurrency, and what was granted while DynamoDB was out.
+    /// When the rate limit `dimension` alone allowed the start, by this process's clock: the booked start,
+    /// or, without a wait, the moment at which the write was planned, before DynamoDB's reply. The bucket's
+    /// bound holds for these times. `None` for a limit that the slot was not asked for, for a concurrency
+    /// limit, and for a grant made while DynamoDB was out.
     #[must_use]
     pub fn start_in(&self, dimension: &str) -> Option<Timestamp> {
         self.mark(dimension).map(|mark| mark.start)
     }
 
-    /// What is left of the timeout; `None` where the slot may be held as long as it takes.
+    /// What is left of the timeout; `None` if the slot may be held as long as the call takes.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.state.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether the table stands behind it.
+    /// What the slot rests on: the table, or a decision of this process while DynamoDB is out.
     #[must_use]
     pub fn basis(&self) -> Basis {
         self.state.basis
     }
 
-    /// Whether the lease ended under the running closure, so that its slot may be in use twice. The closure is not stopped for
-    /// that: a failure of the limiter must not kill healthy work.
+    /// Whether the lease ended while the closure ran, so that the slot may be in use twice. The closure is
+    /// not stopped: a failure of the limiter must not kill healthy work.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
         self.state.lease_lost.load(Ordering::Relaxed)
@@ -164,7 +168,8 @@ impl Slot {
 }
 
 impl Client {
-    /// A slot in the dimensions of `request`: [`SlotBuilder::run`] waits for its start and runs a closure in it.
+    /// Prepares a slot in the dimensions of `request`: [`SlotBuilder::run`] waits for its start and runs a
+    /// closure in it.
     pub fn slot<'a>(&self, request: impl Into<Request<'a>>) -> SlotBuilder {
         SlotBuilder {
             client: self.clone(),
@@ -177,48 +182,51 @@ impl Client {
 }
 
 impl SlotBuilder {
-    /// What the call takes from `dimension`, where it is not the bucket's `cost_per_call`.
+    /// What the call takes from `dimension`, if it is not the bucket's `cost_per_call`.
     pub fn cost(mut self, dimension: impl Into<String>, cost: impl Into<Quantity>) -> Self {
         self.request = self.request.cost(dimension.into(), cost);
         self
     }
 
-    /// How long waiting and running may take together; `SLUICE_DEFAULT_SLOT_TIMEOUT` by default. In a Lambda, keep it 5 s
-    /// under the function's own timeout, so that the release still runs.
+    /// How long waiting and running may take together; `SLUICE_DEFAULT_SLOT_TIMEOUT` by default. In a Lambda,
+    /// keep it 5 s below the function's own timeout, so that the release still runs.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long the start may be away; the whole timeout by default. A shorter wait leaves more of the timeout to the call,
-    /// and refuses sooner.
+    /// How far away the start may be; the whole timeout by default. A shorter wait leaves more of the timeout
+    /// to the call, and refuses sooner.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
     }
 
-    /// Lets the closure run as long as it takes: the timeout bounds the wait alone, and the lease is renewed while it runs.
+    /// Lets the closure run as long as it takes: the timeout bounds only the wait, and the lease is renewed
+    /// while the closure runs.
     pub fn hold_until_done(mut self) -> Self {
         self.holding = Holding::Renewed;
         self
     }
 
-    /// Waits for the start, runs `call`, and gives back what it held: after success, error, panic, timeout, and when this
-    /// future is dropped.
+    /// Waits for the start, runs `call`, and gives back what the slot held: after success, error, panic,
+    /// timeout, and when this future is dropped.
     ///
-    /// Concurrency slots are taken first, in the order of asking within the process, and kept while a start is booked on the
-    /// rate limits: their tokens are taken last, so that none is kept for long before it is used.
+    /// Concurrency slots are taken first, in the order of the requests within the process, and are kept while
+    /// a start is booked on the rate limits. Tokens are taken last, so that none is kept long before it is
+    /// used.
     ///
-    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check of it fails, a stream breaks off)
-    /// should have said [`Slot::used`] before: of a failed call the tokens go back, as by [`Grant::failed`](crate::Grant::failed),
-    /// and a vendor that counted them would be called above its limit. What was said counts, however the closure ends.
+    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check of it fails,
+    /// a stream breaks off) should call [`Slot::used`] before it fails. The tokens of a failed call go back,
+    /// as by [`Grant::failed`](crate::Grant::failed), and a vendor that counted them would be called above
+    /// its limit. A recorded use counts however the closure ends.
     ///
     /// Takes at most its timeout and 0.25 s until the closure begins, and 3 s after it has ended.
     ///
     /// # Errors
-    /// [`SlotError::Refused`] where no start is to be had within the wait, [`SlotError::SlotTimeout`] where the call outlasts
-    /// the timeout, [`SlotError::Call`] with the closure's own error. A release that fails is logged and no error: the sweep
-    /// gives the slot back.
+    /// [`SlotError::Refused`] if no start is available within the wait, [`SlotError::SlotTimeout`] if the
+    /// call outlasts the timeout, [`SlotError::Call`] with the closure's own error. A failed release is
+    /// logged and is not an error: the sweep gives the slot back.
     pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
         let span = span::slot(self.request.dimensions());
         let inner = Arc::clone(&self.client.inner);
@@ -248,7 +256,7 @@ impl SlotBuilder {
         };
         let lease_lost = Arc::new(AtomicBool::new(false));
         let waiting = Waiting::new(&self.client.inner, until, lease, self.holding, &lease_lost);
-        // The lane lets no request be cut off half way, so that the wait may be dropped at its end.
+        // The lane cuts no request off half way, so the wait may be dropped at its end.
         let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
             counted::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
@@ -259,7 +267,7 @@ impl SlotBuilder {
         };
         let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            // Too late to begin: no call is made that would be cut off at once.
+            // Too late to begin: the call would be cut off at once.
             grant.give_back_unused();
             counted::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
@@ -302,7 +310,7 @@ impl SlotBuilder {
     }
 }
 
-/// The end of a slot as spans name it.
+/// The outcome of a slot, as spans name it.
 const fn name_of<T, E>(ran: &Result<T, SlotError<E>>) -> &'static str {
     match ran {
         Ok(_) => "ok",

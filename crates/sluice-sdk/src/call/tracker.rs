@@ -1,7 +1,8 @@
-//! Grants between the start and the end of a call that does not end where it began, as a stream does.
+//! Keeps grants from the start to the end of a call whose two ends do not share a scope, such as a stream.
 //!
-//! The tracker is local: it writes nothing while it stores, finds and hands out, and it knows nothing of other processes. Its
-//! background task renews the leases of what it holds. What a crashed process held comes back with its leases.
+//! The tracker is local: storing, finding and handing out a grant writes nothing to the table, and the
+//! tracker knows nothing of other processes. Its background task renews the leases of the grants that it
+//! holds. What a crashed process held comes back when its leases end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,18 +33,19 @@ use crate::call::tracker::stale::Counts;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReservationConfig {
-    /// The most grants that are held at once; 10,000 by default, one at least. Each takes about 1 kB: more cost memory, fewer refuse
-    /// calls where many streams are open.
+    /// The most grants held at once; 10,000 by default, at least 1. Each grant takes about 1 kB. A larger
+    /// number costs memory; a smaller one refuses calls when many streams are open.
     pub max_reservations: usize,
-    /// The age from which a grant counts as forgotten by its call, and is given back; 300 s by default. Keep it above the
-    /// longest call: a shorter one gives slots away that are in use, a longer one keeps those of a lost call for longer.
+    /// The age from which the tracker treats a grant as forgotten by its call and gives it back; 300 s by
+    /// default. Keep it above the longest call: a shorter age gives away slots that are in use, a longer age
+    /// keeps the slots of a lost call longer.
     ///
-    /// Leases (`SLUICE_LEASE_TTL`) are shorter: until this age the background task renews them. Where it is not
-    /// [started](ReservationTracker::start), a call that outlasts its grant's lease loses its slot to a sweep, whatever stands
-    /// here.
+    /// Leases (`SLUICE_LEASE_TTL`) are shorter: until this age the background task renews them. If the task
+    /// is not [started](ReservationTracker::start), a call that outlasts the lease of its grant loses its
+    /// slot to a sweep, whatever this age is.
     pub max_reservation_age: Duration,
-    /// How often the background task looks for such grants; 30 s by default, 10 ms at least. More often brings them back
-    /// sooner, by at most this time, and costs a look at the oldest one each time.
+    /// How often the background task looks for such grants; 30 s by default, at least 10 ms. A shorter
+    /// interval gives them back sooner, by at most this time, and costs a look at the oldest grant each time.
     pub cleanup_interval: Duration,
 }
 
@@ -61,38 +63,39 @@ impl Default for ReservationConfig {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tracked {
-    /// What it was stored as.
+    /// What the tracker knew of the grant.
     pub reservation: Reservation,
-    /// To be released by whoever took it.
+    /// The grant. The caller that took it releases it.
     pub grant: Grant,
 }
 
-/// Why a grant was not stored. It is in the error: [`into_grant`](Self::into_grant) gives it back.
+/// Why a grant was not stored. The error contains the grant: [`into_grant`](Self::into_grant) returns it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReservationError {
-    /// As many are held as may be, and none of them is stale.
+    /// The tracker is full, and none of its grants is stale.
     #[error("the tracker is full: it holds {capacity} reservations, none of them stale")]
     AtCapacity {
         /// [`ReservationConfig::max_reservations`].
         capacity: usize,
-        /// What was to be stored.
+        /// The grant that was not stored.
         grant: Box<Grant>,
     },
-    /// A grant of the same request and bucket is held, and is not stale. It stays: its call may be under way.
+    /// The tracker holds a grant of the same request and bucket that is not stale. That grant stays: its call
+    /// may be under way.
     #[error("request {request} holds a reservation of {bucket} already: take it first")]
     Taken {
         /// The request.
         request: String,
         /// The bucket.
         bucket: String,
-        /// What was to be stored.
+        /// The grant that was not stored.
         grant: Box<Grant>,
     },
 }
 
 impl ReservationError {
-    /// The grant that was to be stored.
+    /// The grant that was not stored.
     #[must_use]
     pub fn into_grant(self) -> Grant {
         match self {
@@ -101,19 +104,23 @@ impl ReservationError {
     }
 }
 
-/// Holds grants from the start of a call to its end, by request and bucket, where the two ends of a call do not share a scope.
-/// Cheap to clone; every clone is the same tracker. Lookups take the same time however many it holds.
+/// Holds grants from the start of a call to its end, by request and bucket, for calls whose two ends do not
+/// share a scope. Cheap to clone; every clone is the same tracker. A lookup takes the same time however many
+/// grants the tracker holds.
 ///
-/// A grant that nobody takes within [`ReservationConfig::max_reservation_age`] is stale: the background task, and a store
-/// that finds no room, take it out and release it, so that its slots and lease rows are back in the table. Rate tokens stay
-/// spent, since its call was made. [`start`](Self::start) the task, or call [`release_stale`](Self::release_stale) where no
-/// task runs between invocations, as in a Lambda. Without either, what is forgotten stays until the tracker is full.
+/// A grant that nobody takes within [`ReservationConfig::max_reservation_age`] is stale. The background task,
+/// or a store that finds no room, takes it out and releases it, so that its slots and lease rows are back in
+/// the table. Rate tokens stay spent, since the call was made. [`start`](Self::start) the task, or call
+/// [`release_stale`](Self::release_stale) if no task runs between invocations, as in a Lambda. Without
+/// either, forgotten grants stay until the tracker is full.
 ///
-/// The task also renews the leases of what is held and not stale, as soon as half of their time is past: one write for each
-/// lease and half of its time, none for rate tokens without a lease row. Nothing else renews them. A lease that is gone all the same, as
-/// after a freeze, is logged once (`lease.gone`), and its grant stays for its call, which may be under way.
+/// The task also renews the leases of held grants that are not stale, as soon as half of the lease time has
+/// passed: one write for each lease and half lease time, none for rate tokens without a lease row. Nothing
+/// else renews these leases. A lease that is gone all the same, as after a freeze, is logged once
+/// (`lease.gone`). Its grant stays in the tracker, since its call may be under way.
 ///
-/// When its last clone is dropped the grants go with it, and give back their slots as every dropped [`Grant`] does.
+/// When the last clone is dropped, its grants are dropped too, and give back their slots as every dropped
+/// [`Grant`] does.
 ///
 /// ```no_run
 /// # async fn example(sluice: sluice_sdk::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -138,21 +145,21 @@ pub struct ReservationTracker {
     cleaning: Arc<Cleaning>,
 }
 
-/// What the background task shares with the tracker, and does not keep alive.
+/// State that the background task shares with the tracker. The task does not keep it alive.
 struct Shared {
     index: Mutex<Index<Kept>>,
     config: ReservationConfig,
-    /// Of the client, for how often to look.
+    /// The client's lease time. It determines how often the task looks for leases to renew.
     lease_ttl: Duration,
     clock: Clock,
-    /// When the tracker was made, by this machine's clock, and by its steady one.
+    /// When the tracker was created, by this machine's clock and by its steady clock.
     began: (Timestamp, i64),
     store: Store,
     counts: Arc<Counts>,
 }
 
 impl Client {
-    /// A tracker for grants of this client, on its clock.
+    /// Creates a tracker for grants of this client. It uses the client's clock.
     #[must_use]
     pub fn reservations(&self, config: ReservationConfig) -> ReservationTracker {
         let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
@@ -167,13 +174,16 @@ impl Client {
 }
 
 impl ReservationTracker {
-    /// Keeps `grant` for `request`, under `bucket`: one of its dimensions, or a name of the caller's own.
+    /// Stores `grant` for `request` under `bucket`: one of the grant's dimensions, or a name of the caller's
+    /// own.
     ///
-    /// Where there is no room, or the key is taken by a stale grant, it first takes out what is stale and gives it back.
+    /// If there is no room, or a stale grant holds the key, the tracker first takes out the stale grants and
+    /// releases them.
     ///
     /// # Errors
-    /// [`ReservationError`], with the grant, where there still is no room, or the key is in use. A key in use is an error
-    /// and no replacement: the grant under it may belong to a call that is under way, which would then end with the wrong one.
+    /// [`ReservationError`], with the grant, if there still is no room or the key is in use. A key in use is
+    /// an error, not a replacement: the grant under it may belong to a call that is under way, and that call
+    /// would end with the wrong grant.
     pub fn store(&self, request: &str, bucket: &str, grant: Grant) -> Result<ReservationId, ReservationError> {
         let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
         let (stale, stored) = {
@@ -190,33 +200,35 @@ impl ReservationTracker {
         })
     }
 
-    /// What is known of a grant, which stays; `None` where none is held under this key. For the middle of a stream.
+    /// What the tracker knows of a grant, which stays; `None` if no grant is held under this key. For the
+    /// middle of a stream.
     #[must_use]
     pub fn get(&self, request: &str, bucket: &str) -> Option<Reservation> {
         self.shared.index().get(request, bucket).cloned()
     }
 
-    /// Takes a grant out, for the end of its call; `None` where none is held under this key, or not any more. Of many that
-    /// take at once one gets it.
+    /// Takes a grant out, for the end of its call; `None` if no grant is held under this key, or no longer.
+    /// If several callers take it at once, one gets it.
     #[must_use]
     pub fn take(&self, request: &str, bucket: &str) -> Option<Tracked> {
         self.shared.index().take(request, bucket).map(Tracked::from)
     }
 
-    /// Takes out all grants of a request, the oldest first: for a request that failed.
+    /// Takes out all grants of a request, oldest first: for a request that failed.
     #[must_use]
     pub fn take_request(&self, request: &str) -> Vec<Tracked> {
         let taken = self.shared.index().take_request(request);
         taken.into_iter().map(Tracked::from).collect()
     }
 
-    /// Takes out all grants that are stale, the oldest first, for a caller that ends them in its own way.
+    /// Takes out all stale grants, oldest first, for a caller that ends them in its own way.
     #[must_use]
     pub fn take_stale(&self) -> Vec<Tracked> {
         self.shared.take_stale()
     }
 
-    /// Takes out all grants that are stale, and releases them. A caller that is dropped meanwhile has released them all the same.
+    /// Takes out all stale grants and releases them. They are released even if the caller is dropped
+    /// meanwhile.
     ///
     /// Takes at most as long as [`Grant::release`].
     pub async fn release_stale(&self) -> StaleReport {
@@ -224,20 +236,20 @@ impl ReservationTracker {
         stale::release(Arc::clone(&self.shared.counts), stale).await
     }
 
-    /// What became of the stale grants that were released, since the tracker was made.
+    /// How the releases of stale grants ended, since the tracker was created.
     #[must_use]
     pub fn stale_report(&self) -> StaleReport {
         self.shared.counts.report()
     }
 
-    /// Takes out of the heap of ages what belongs to grants that were taken. Happens by itself once that is more than half of
-    /// it: by hand it only gives memory back sooner.
+    /// Removes the entries of taken grants from the heap of ages. The tracker does so by itself once they are
+    /// more than half of the heap; a call by hand only frees memory sooner.
     pub fn compact(&self) {
         self.shared.index().compact();
     }
 
-    /// The share of entries in the heap of ages that belong to grants that were taken, from 0 to 1. Above one half only
-    /// where the heap is small.
+    /// The share of entries in the heap of ages that belong to taken grants, from 0 to 1. It is above one
+    /// half only if the heap is small.
     #[must_use]
     pub fn stale_entry_ratio(&self) -> f64 {
         let (stale, all) = {
@@ -248,20 +260,21 @@ impl ReservationTracker {
         if all == 0 { 0.0 } else { count(stale) / count(all) }
     }
 
-    /// Grants that are held.
+    /// Number of grants held.
     #[must_use]
     pub fn reservation_count(&self) -> usize {
         self.shared.index().len()
     }
 
-    /// Requests that a grant is held for.
+    /// Number of requests for which a grant is held.
     #[must_use]
     pub fn request_count(&self) -> usize {
         self.shared.index().requests()
     }
 
-    /// Starts the background task that releases stale grants every [`ReservationConfig::cleanup_interval`], and renews the leases
-    /// of the others. Where it runs already, this does nothing. It ends with [`stop`](Self::stop), or with the last clone of the tracker.
+    /// Starts the background task, which releases stale grants every [`ReservationConfig::cleanup_interval`]
+    /// and renews the leases of the others. If the task is already running, this does nothing. The task ends
+    /// with [`stop`](Self::stop), or when the last clone of the tracker is dropped.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -269,17 +282,19 @@ impl ReservationTracker {
         self.cleaning.start(&self.shared);
     }
 
-    /// Ends the background task and waits for it to end, with what it is releasing and renewing. Where none runs, this does
-    /// nothing. What is held stays, and is not renewed any more: the ends of calls under way still find it.
+    /// Ends the background task, and waits until the task has ended, with the releases and renewals under
+    /// way. If no task runs, this does nothing. Held grants stay and are no longer renewed; calls under way
+    /// still find them at their end.
     ///
-    /// Takes at most the time of a request (4.2 s) for each renewal under way, and as long as [`Grant::release`].
+    /// Takes at most the time of a request (4.2 s) for each renewal under way, and as long as
+    /// [`Grant::release`].
     pub async fn stop(&self) {
         self.cleaning.stop().await;
     }
 }
 
 impl Shared {
-    /// By the steady clock: if this machine's clock is set, no grant that is in use grows stale by that.
+    /// The time by the steady clock, so that no grant in use becomes stale when this machine's clock is set.
     fn now(&self) -> Timestamp {
         let (began, steady) = self.began;
         Timestamp::from_micros(began.micros().saturating_add(self.clock.steady_micros().saturating_sub(steady)))
@@ -289,8 +304,8 @@ impl Shared {
         self.config.max_reservations.max(1)
     }
 
-    /// The lock is never held over an await, nor while a grant is dropped. No panic leaves the index half changed: there is
-    /// none in it.
+    /// The lock is never held over an await or while a grant is dropped. No code under it panics, so the
+    /// index is never left half changed.
     fn index(&self) -> MutexGuard<'_, Index<Kept>> {
         self.index.lock()
     }
@@ -301,7 +316,8 @@ impl Shared {
         taken.into_iter().map(Tracked::from).collect()
     }
 
-    /// The renewals that are due, the oldest grant's first: a map's order would make a seed of the simulation two runs.
+    /// The renewals that are due, the oldest grant's first. In a map's order, one seed of the simulation
+    /// would run in two ways.
     fn due(&self, now: Timestamp) -> Vec<Due> {
         let index = self.index();
         let due = |held: &Held<Kept>| Due::of(held.reservation.id(), &held.payload, now);
@@ -311,7 +327,8 @@ impl Shared {
         due
     }
 
-    /// On a task of its own. Outside of a runtime the grants are dropped, which says that their slots come back later.
+    /// Releases the grants on a task of its own. Outside of a runtime the grants are dropped, and the drop
+    /// logs that their slots come back later.
     fn release_soon(&self, stale: Vec<Held<Kept>>) {
         if stale.is_empty() {
             return;

@@ -1,12 +1,12 @@
-//! What admission does.
+//! The modes of admission.
 
 /// What [`Client::admit`](crate::Client::admit) does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdmissionMode {
-    /// Every request is admitted, and nothing is asked of the table.
+    /// Every request is admitted, and no request is sent to the table.
     Off,
-    /// Every request is admitted, and it is told and counted which would not be.
+    /// Every request is admitted. The answers and a metric state which requests would be shed.
     Shadow,
     /// Requests are shed.
     #[default]

@@ -1,4 +1,4 @@
-//! What healing may read.
+//! How much healing may read.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use sluice_ops::MOST_UNITS;
 pub(crate) struct HealBudget(u32);
 
 impl HealBudget {
-    /// 25 a second: a table of 1.6 MB is read every 8 s.
+    /// 25 units a second: a table of 1.6 MB is read every 8 s.
     pub(crate) const DEFAULT: Self = Self(1_500);
 
-    /// A page of a megabyte costs 128 units, which this pays for within the longest time between two turns.
+    /// The smallest budget. A page of a megabyte costs 128 units, and this budget pays for one page within
+    /// the longest time between two turns.
     pub(crate) const LEAST: u32 = 10;
 
-    /// 16,666 a second, five times what one partition of the table serves.
+    /// The largest budget: 16,666 units a second, five times what one partition of the table serves.
     pub(crate) const MOST: u32 = 1_000_000;
 
-    /// The nearest budget that there is; 0 is none.
+    /// The nearest valid budget; 0 is none.
     pub(crate) fn of(units_per_minute: u32) -> Self {
         Self(if units_per_minute == 0 { 0 } else { units_per_minute.clamp(Self::LEAST, Self::MOST) })
     }
@@ -28,23 +29,25 @@ impl HealBudget {
         self.0 == 0
     }
 
-    /// What a turn may spend before it ends: what flows in until the next may begin at the soonest.
+    /// The units that a turn may spend before it ends: what the budget yields until the next turn may begin
+    /// at the soonest.
     pub(crate) fn allowance(self) -> u64 {
         u64::from(self.0) * HEAL_EVERY.as_secs() / 60
     }
 
-    /// The most that a turn may spend: what flows in within the longest time between two turns.
+    /// The most units that a turn may spend: what the budget yields within the longest time between two
+    /// turns.
     pub(crate) fn most(self) -> u64 {
         u64::from(self.0) * LONGEST_HEAL_SPACING.as_secs() / 60
     }
 
-    /// How long after the mark of a turn the next may begin, after it has spent `units`.
+    /// How long after the mark of a turn that has spent `units` the next turn may begin.
     pub(crate) fn spacing(self, units: u64) -> Duration {
         self.lasts(units).clamp(HEAL_EVERY, LONGEST_HEAL_SPACING)
     }
 
-    /// The same, with one page more paid for: its process may end, or the page be lost, before anybody has said
-    /// what it cost.
+    /// As `spacing`, with one more page paid for: the process may end, or the page be lost, before anybody
+    /// has recorded what the page cost.
     pub(crate) fn spacing_with_page(self, units: u64) -> Duration {
         self.spacing(units.saturating_add(MOST_UNITS))
     }
@@ -62,11 +65,11 @@ mod tests {
     #[test]
     fn the_smallest_budget_pays_for_a_page_within_the_longest_spacing() {
         let least = HealBudget::of(1);
-        // The turn ends with the page that overruns it.
+        // The turn ends with the page that exceeds the allowance.
         assert!(least.lasts(least.allowance() + 129) < LONGEST_HEAL_SPACING);
         assert_eq!(HealBudget::DEFAULT.lasts(HealBudget::DEFAULT.allowance()), HEAL_EVERY);
         assert_eq!(least.lasts(least.most()), LONGEST_HEAL_SPACING);
-        // A small table costs no write more.
+        // A small table costs no additional write.
         assert_eq!(HealBudget::DEFAULT.spacing_with_page(0), HEAL_EVERY);
         assert!(HealBudget::of(0).is_none());
     }

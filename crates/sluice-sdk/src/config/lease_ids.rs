@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sluice_core::{LeaseId, TicketId};
 
-/// Draws ids that no other process draws: by default UUIDs (version 7) from the system's clock and random source, in 22
-/// characters. An id that was there before would be taken for this client's own.
+/// Draws ids that no other process draws. The default is UUIDs (version 7) from the system's clock and random
+/// source, in 22 characters. If an id existed before, it would be taken for this client's own.
 #[derive(Clone)]
 pub(crate) struct LeaseIds(Arc<dyn Fn() -> String + Send + Sync>);
 
@@ -15,13 +15,14 @@ impl LeaseIds {
         Self(Arc::new(next))
     }
 
-    /// The next id; a UUID where what was drawn is none, since a slot without a lease would be lost with its holder.
+    /// The next id. If the drawn text is not a valid id, the id is a UUID: a slot without a lease would be
+    /// lost with its holder.
     pub(crate) fn next(&self) -> LeaseId {
         let drawn = LeaseId::new((self.0)()).or_else(|| LeaseId::new(uuid()));
         drawn.unwrap_or_else(|| unreachable!("a UUID is an id"))
     }
 
-    /// As [`next`](Self::next), for a ticket, whose id stands in a URL.
+    /// As [`next`](Self::next), for a ticket. The id of a ticket is part of a URL.
     pub(crate) fn next_ticket(&self) -> TicketId {
         let drawn = TicketId::new((self.0)()).or_else(|| TicketId::new(uuid()));
         drawn.unwrap_or_else(|| unreachable!("a UUID is an id"))
@@ -34,8 +35,8 @@ impl Default for LeaseIds {
     }
 }
 
-/// As short as text can be that stands in an item with many others: six bits a character (RFC 4648, section 5), the highest
-/// first.
+/// A UUID as short text, since it stands in an item with many others: six bits a character (RFC 4648, section
+/// 5), the highest bits first.
 fn uuid() -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let bits = uuid::Uuid::now_v7().as_u128();

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::client::Client;
 use crate::heal::healing;
 
-/// A small table is swept within a tenth of a second; one that hangs must not keep a program from its end.
+/// A small table is swept within a tenth of a second. A try that hangs must not keep a program from ending.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// How many tries of a client's buckets are due or under way.
@@ -21,7 +21,8 @@ impl Dues {
     }
 }
 
-/// One of them. Dropped, as with the runtime of its task, nobody waits for it any more.
+/// One of the tries. If it is dropped, for example with the runtime of its task, nobody waits for it any
+/// more.
 #[derive(Debug)]
 pub(super) struct Due(watch::Sender<usize>);
 
@@ -32,18 +33,24 @@ impl Drop for Due {
 }
 
 impl Client {
-    /// Waits for the sweeps of full concurrency buckets that refusals of this client have begun, 5 s at most: for programs that end
-    /// after a refusal, and for functions that return.
+    /// Waits, at most 5 s, for the healing of full concurrency buckets that refusals of this client have
+    /// begun. For programs that end after a refusal, and for functions that return.
     ///
-    /// A refusal waits for no sweep: a task does it, which ends with its runtime. Where every caller ends that soon, nobody gives back
-    /// what crashed holders had but the reconciler. Where no try is due it returns at once and sends nothing, as after a grant, where
-    /// another process is known to have swept of late, or with [`ClientBuilder::self_heal`](crate::ClientBuilder::self_heal) off; so
-    /// it may be called in any case. A process that lives on need not call it. A function that is frozen between two calls goes on with
-    /// the next, and may call it before it returns, so that the slots need not wait for that.
+    /// A refusal does not wait for the healing: a task does the healing, and ends with its runtime. If every
+    /// caller ends that soon, only the reconciler gives back the slots of crashed holders.
+    ///
+    /// If no try is due, this method returns at once and sends nothing. No try is due after a grant, if
+    /// another process is known to have scanned recently, or with
+    /// [`ClientBuilder::self_heal`](crate::ClientBuilder::self_heal) off. So the method may be called in any
+    /// case.
+    ///
+    /// A process that lives on need not call this method. A function that is frozen between two calls
+    /// continues the healing in its next call. Such a function may call this method before it returns, so
+    /// that the slots do not wait for the next call.
     pub async fn finish_healing(&self) {
         let mut dues = healing(&self.inner).dues.0.subscribe();
         if *dues.borrow_and_update() > 0 {
-            // Whatever is not done by then is another process's, after this one's mark.
+            // What is not done by then is left to another process, after the time of this process's mark.
             let _ = tokio::time::timeout(LONGEST, dues.wait_for(|dues| *dues == 0)).await;
         }
     }

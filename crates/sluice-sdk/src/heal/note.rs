@@ -1,5 +1,5 @@
-//! The note of this process in a bucket's load row: its refusals, and itself, as one of those that want
-//! slots.
+//! The note of this process in a bucket's load row: the process's refusals, and the process itself as one of
+//! the processes that want slots.
 
 use sluice_core::{clear_refusals, note, note_again};
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
@@ -8,13 +8,13 @@ use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 
-/// Tries of one note, each planned from the row that the last one found: processes that begin a period at
-/// once fail each other, and a spoiled count takes one try more.
+/// Tries of one note, each planned from the row that the previous try found. Processes that begin a period at
+/// the same time make each other's writes fail, and a refusal count that is not a number takes one more try.
 const TRIES: u32 = 6;
 
-/// Notes this process, with the callers that were refused since its last note, if any asked since. The reply
-/// tells how many processes want slots, and shows the load row. A note whose reply is lost is sent again, and
-/// may count twice for a period or two.
+/// Writes the note of this process, with the number of callers that were refused since its last note, if any
+/// caller asked since. The reply states how many processes want slots, and shows the load row. A note whose
+/// reply is lost is sent again, and may count twice for a period or two.
 pub(super) async fn write(inner: &Inner, entry: &Entry, wanted: &Wanted) -> Result<(), StoreError> {
     let Some(refusals) = wanted.take_asked() else { return Ok(()) };
     let noted = try_to_write(inner, entry, refusals).await;
@@ -25,7 +25,7 @@ pub(super) async fn write(inner: &Inner, entry: &Entry, wanted: &Wanted) -> Resu
             tracing::debug!(event = "heal.noted", dimension = %entry.dimension, crowd = entry.load.crowd());
             Ok(())
         }
-        // The next note carries them.
+        // The next note carries the refusals.
         Ok(None) => {
             wanted.put_back(refusals);
             Ok(())

@@ -1,5 +1,5 @@
 //! A turn of this process to scan the table: its mark, the pages that the budget allows, and the progress
-//! after each.
+//! after each page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,33 +16,34 @@ use crate::lane::inner::Inner;
 use crate::operating::ops;
 use crate::telemetry;
 
-/// All processes that want slots wait for the same instant. They try within so many milliseconds after it,
-/// and most of them find that another has begun its turn.
+/// All processes that want slots wait for the same instant. Each tries within this many milliseconds after
+/// that instant, and most of them find that another process has begun its turn.
 const APART_MS: u64 = 1_000;
 
-/// A turn that is nearly due is not asked for more often than this.
+/// A turn that is nearly due is not tried again sooner than this.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A turn asks for no page after that long. Another process whose clock is ahead by twice the clock error may
-/// begin the next one then.
+/// A turn requests no page after this time. A process whose clock is ahead by twice the clock error may begin
+/// the next turn then.
 const LAST_PAGE: Duration = HEAL_EVERY.saturating_sub(CLOCK_ERROR.saturating_mul(2));
 
-/// After a page that failed or took too long, the next has so many times fewer rows, and after each that was
-/// done so many times more: of a page that cannot be read, that is too much for one turn, or whose reply is always
-/// late, a part is done, and at the latest a row.
+/// The factor by which the number of rows of a page changes. After a page that failed or took too long, the
+/// next page has this many times fewer rows; after each page that was done, this many times more. So a part
+/// is done even of a page that cannot be read, that is too much for one turn, or whose reply is always late:
+/// in the end, one row.
 const SMALLER: u32 = 4;
 
-/// This process's turn, by its mark.
+/// A turn of this process, identified by its mark.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// Of this turn alone: another process may have marked the table in the same microsecond.
+    /// The id of this turn alone: another process may have marked the table in the same microsecond.
     id: String,
     at: Timestamp,
     began: Instant,
     budget: HealBudget,
-    /// What its pages have cost, and the buckets that were read for them.
+    /// Read units spent so far: on the turn's pages, and on the buckets that were read for them.
     spent: u64,
-    /// Where it goes on, and when the next may begin, as its row has it.
+    /// Where the turn continues, and when the next turn may begin, as the mark's row states them.
     progress: HealProgress,
 }
 
@@ -51,14 +52,14 @@ pub(super) struct Turn {
 pub(super) struct Healed {
     pub(super) leases: usize,
     pub(super) read_units: u64,
-    /// Whether it came to the end of the table.
+    /// Whether the turn reached the end of the table.
     pub(super) is_at_end: bool,
 }
 
 impl Turn {
-    /// Marks the table, unless another process has of late. The row is read before, which costs less than a
-    /// mark in vain: of the processes that want slots, all but one find another's. A mark that is sent again
-    /// after a lost reply finds itself.
+    /// Marks the table, unless another process has marked it recently. The row is read first, which costs
+    /// less than a mark that fails: of the processes that want slots, all but one find another's mark. A mark
+    /// that is sent again after a lost reply finds itself.
     pub(super) async fn take(inner: &Inner) -> Result<Option<Self>, StoreError> {
         healing(inner).table.tried(inner.now(), HEAL_EVERY);
         let row = inner.store.read(HEAL_KEY).await?.unwrap_or_default();
@@ -85,9 +86,9 @@ impl Turn {
         Ok(Some(Self { id, at: now, began, budget, spent: 0, progress }))
     }
 
-    /// Reads pages, and gives back what has ended in them, until the budget of the turn is spent, its time is
-    /// over or the table ends. A page that fails, or takes too long, ends the turn, and the next begins there
-    /// with a smaller one. What was read before stays done.
+    /// Reads pages, and gives back the leases in them that have ended, until the budget of the turn is spent,
+    /// its time is over or the table ends. A page that fails or takes too long ends the turn; the next turn
+    /// begins at that page with fewer rows. Pages that were done before stay done.
     pub(super) async fn run(&mut self, inner: &Arc<Inner>) -> Result<Healed, StoreError> {
         let mut healed = Healed::default();
         loop {
@@ -102,7 +103,7 @@ impl Turn {
             let goes_on = matches!(next, NextPage::After(_)) && error.is_none() && !self.is_over(inner);
             let is_own = self.go_on(inner, next, goes_on).await?;
             match error {
-                // Throttled in every try: it cost nothing.
+                // A page that was throttled in every try cost nothing.
                 None | Some(StoreError::Contended { .. }) if !(is_own && goes_on) => return Ok(healed),
                 Some(error) => return Err(error),
                 None => {}
@@ -120,14 +121,14 @@ impl Turn {
     }
 
     fn is_over(&self, inner: &Inner) -> bool {
-        // By either clock: one of them may stand still while the process is frozen.
+        // By whichever clock shows more: one of them may stand still while the process is frozen.
         let time = self.began.elapsed().max(inner.now().since(self.at));
         self.spent >= self.budget.allowance() || time >= LAST_PAGE
     }
 
-    /// Tells all processes where the next turn goes on, and when it may begin; if this one `goes_on`, its next
-    /// page is paid for too. False if another process has begun its turn since. A turn that reads a small
-    /// table as a whole writes nothing.
+    /// Writes for all processes where the next turn continues and when it may begin. If this turn `goes_on`,
+    /// the write also pays for the turn's next page. Returns false if another process has begun its turn
+    /// since. A turn that reads a small table as a whole writes nothing.
     async fn go_on(&mut self, inner: &Inner, next: NextPage, goes_on: bool) -> Result<bool, StoreError> {
         let HealProgress { position, rows, .. } = self.progress.clone();
         let (position, rows) = match next {
@@ -148,10 +149,10 @@ impl Turn {
         Ok(matches!(written, Written::Applied(_)))
     }
 
-    /// Leaves it to others, who would otherwise find a fresh mark and wait for a scan that is not made. If
-    /// this fails, they wait once.
+    /// Gives the turn up to other processes, which would otherwise find a recent mark and wait for a scan
+    /// that nobody makes. If this write fails, they wait once.
     pub(super) async fn give_back(self, inner: &Inner) {
-        // What it has spent stays paid for.
+        // The units that the turn has spent stay paid for.
         let spacing = if self.spent == 0 { Duration::ZERO } else { self.budget.spacing(self.spent) };
         let unmark = unmark(&self.id, self.at, spacing);
         if let Err(error) = inner.store.update(&unmark, IfAmbiguous::SendAgain).await {
@@ -164,7 +165,8 @@ fn read(row: &Item) -> HealMark {
     HealMark::read(&Attributes(row))
 }
 
-/// Tries again right after the other's time is over, and not a whole time after this try.
+/// Leaves the turn to another process. The next try is due right after the other turn's time is over, not a
+/// whole period after this try.
 fn leave_to_other(inner: &Inner, row: &Item, now: Timestamp) -> Option<Turn> {
     telemetry::healed("left");
     let left = read(row).may_be_made_at(now).since(now);

@@ -1,4 +1,4 @@
-//! Whether somebody wants slots, and when this process looked for them last.
+//! Whether callers want slots, and when this process last looked for slots.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::heal::due::Due;
 use crate::heal::{COMES_BACK, LONGEST_RETURN, healing};
 use crate::lane::inner::Inner;
 
-/// Whether somebody wants slots: of one bucket, or of any.
+/// Whether callers want slots: of one bucket, or of any bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     state: Mutex<State>,
@@ -20,20 +20,20 @@ pub(crate) struct Wanted {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Whether somebody asked since the last note.
+    /// Whether a caller asked since the last note.
     pub(super) is_asked: bool,
-    /// Refusals that were not reported yet.
+    /// Refusals that are not reported yet.
     pub(super) refusals: u32,
-    /// Until when somebody wants some, as far as is known.
+    /// Until when callers want slots, as far as is known.
     pub(super) until: Timestamp,
-    /// When this process last tried, and for how long it need not again.
+    /// When this process last tried, and for how long it need not try again.
     tried: Option<(Timestamp, Duration)>,
     pub(super) is_tended: bool,
-    /// While a try is due or under way.
+    /// Set while a try is due or under way.
     pub(super) due: Option<Due>,
 }
 
-/// What is to be done next.
+/// What the task does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nobody wants slots any more.
@@ -43,8 +43,8 @@ pub(super) enum Next {
 }
 
 impl State {
-    /// How long until the next try. A clock that was set back makes a try of the past one of the future: it
-    /// counts as none.
+    /// How long until the next try. After the clock was set back, the last try lies in the future: it counts
+    /// as none.
     pub(super) fn left(&self, now: Timestamp) -> Duration {
         let tried = self.tried.filter(|(at, _)| *at <= now);
         tried.map_or(Duration::ZERO, |(at, quiet)| quiet.saturating_sub(now.since(at)))
@@ -52,7 +52,8 @@ impl State {
 }
 
 impl Wanted {
-    /// After a clock was set back, nobody wants slots for longer than he may have been told to wait.
+    /// What the task does next. After the clock was set back, nobody wants slots for longer than a caller can
+    /// have been told to wait.
     pub(super) fn next(&self, inner: &Inner) -> Next {
         let now = inner.now();
         let mut state = self.state();
@@ -60,7 +61,7 @@ impl Wanted {
             state.until = now.after(COMES_BACK);
         }
         if state.until < now {
-            // Under the lock, so that whoever wants some from now on makes another task.
+            // Under the lock, so that a caller that wants slots from now on creates another task.
             state.is_tended = false;
             state.due = None;
             return Next::Leave;
@@ -78,7 +79,7 @@ impl Wanted {
         self.state().tried = Some((at, quiet));
     }
 
-    /// The refusals to report, if somebody asked since the last note.
+    /// The refusals to report, if a caller asked since the last note.
     pub(super) fn take_asked(&self) -> Option<u32> {
         let mut state = self.state();
         std::mem::take(&mut state.is_asked).then(|| std::mem::take(&mut state.refusals))

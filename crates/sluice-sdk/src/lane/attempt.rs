@@ -1,5 +1,5 @@
-//! One attempt to take what a caller asks for: each bucket's part through the lane of the bucket, or all parts through one
-//! lane where they change in one transaction.
+//! One attempt to take what a caller asks for. Each bucket's part goes through the lane of the bucket. If the
+//! parts change in one transaction, all go through one lane.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,11 +21,13 @@ use crate::lane::wants::{Want, want, wants, wants_in_line};
 use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
-/// An answer to come. On the heap, and without its type: the types of all that it runs through are more than the compiler takes
-/// in a caller's own future, and more memory than a grant from stock should move.
+/// The future of an answer, boxed and with its type erased. The types of everything that the future runs
+/// through are more than the compiler accepts in a caller's own future, and more memory than a grant from
+/// stock should move.
 pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// As [`submit`], for one dimension whose bucket is known, as nearly all requests are: no list, no name to parse.
+/// As [`submit`], for one dimension whose bucket is known, which is the case for nearly all requests: no
+/// list, and no name to parse.
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
         let dimension = entry.dimension.clone();
@@ -43,7 +45,7 @@ async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, ter
     take_wants(inner, &[want], terms).await
 }
 
-/// Takes what is asked for, or says why not.
+/// Takes what is asked for, or returns why not.
 pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
         let answer = match wants_in_line(inner, asks, terms).await {
@@ -54,8 +56,9 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
     })
 }
 
-/// As [`submit`], for a caller that would carry its start: books as far ahead as `terms` say, where that takes no lease. A start
-/// that is granted locally cannot be carried.
+/// As [`submit`], for a caller that wants to carry its start in a ticket: books as far ahead as `terms`
+/// allow, if the grant takes no lease. A start that is granted locally cannot be carried, so the local answer
+/// books nothing ahead.
 pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
         let at_once = Terms { until: None, ..terms };
@@ -70,7 +73,7 @@ pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> 
     })
 }
 
-/// What the caller hears: an outage may be answered locally.
+/// Returns the answer for the caller. An outage may be answered locally.
 fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: Answer) -> Answer {
     let answer = match answer {
         Err(AcquireError::Store(error)) if error.is_unavailable() => {

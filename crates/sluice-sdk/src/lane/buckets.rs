@@ -1,13 +1,15 @@
-//! The buckets that a client remembers: as many as its setting says, and those in use.
+//! The buckets that a client remembers: as many as its setting allows, and those in use.
 //!
-//! Names come from callers, so there may be any number of them. Which one is forgotten is decided by second chance: a use marks
-//! the entry, and a new entry takes the place of the first in the queue that is neither marked nor in use. A hit costs a relaxed
-//! load beside the lookup, and no lock that a hit did not take before.
+//! Names come from callers, so there may be any number of them. Second chance decides which entry is
+//! forgotten: a use marks the entry, and a new entry replaces the first entry of the queue that is neither
+//! marked nor in use. A hit costs one relaxed load in addition to the lookup, and takes no lock that the
+//! lookup does not take anyway.
 //!
-//! An entry is in use while anything but this map refers to it: a grant, a caller in line, a lane that is served, stock, a
-//! settlement that is pending, a task that heals; and while it keeps a start that is still to come. It is removed under the write
-//! lock, when nothing else refers to it, and every other reference comes from one that exists or from this map. So a bucket never
-//! has two entries in one process, and a grant always releases through the entry that its take went through.
+//! An entry is in use while anything but this map refers to it: a grant, a caller in a queue, a lane that is
+//! served, stock, a pending settlement, a task that heals. It is also in use while it keeps a start that is
+//! still to come. An entry is removed under the write lock, when nothing else refers to it. Every new
+//! reference comes from an existing reference or from this map. So a bucket never has two entries in one
+//! process, and a grant always releases through the entry that its take went through.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -21,43 +23,44 @@ use crate::lane::rows;
 use crate::lane::rows::RowLane;
 use crate::telemetry::label::Named;
 
-/// Entries that a new one looks at. All of them at once would hold up those who read.
+/// How many entries a new one looks at. To look at all entries at once would hold up readers.
 const LOOKS: usize = 64;
 
-/// Lanes of sets that are kept though nobody is in line. An idle lane knows nothing, and is made in microseconds.
+/// How many lanes of sets are kept while nobody is in their queues. An idle lane holds no state and is
+/// recreated in microseconds.
 const MOST_IDLE_LANES: usize = 1_000;
 
-/// References to an entry that the map itself has, in its two parts.
+/// References to an entry that the map itself holds, in its two parts.
 const OWN_REFERENCES: usize = 2;
 
 /// The buckets that a client has met.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: RwLock<Entries>,
-    /// The lanes of sets of dimensions with lease rows, by their names.
+    /// The lanes of sets of dimensions with lease rows, by the names of the dimensions.
     rows: Mutex<RowLanes>,
     prefetched: HashSet<Dimension>,
     named: Named,
-    /// Buckets that are remembered though nobody uses them.
+    /// How many buckets are remembered while nobody uses them.
     most: usize,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     by_name: HashMap<Dimension, Arc<Entry>>,
-    /// All of them; the next to be looked at is the first.
+    /// All entries; the first is the next to be looked at.
     queue: VecDeque<Arc<Entry>>,
 }
 
 #[derive(Debug)]
 struct RowLanes {
     by_name: HashMap<Vec<Dimension>, Arc<RowLane>>,
-    /// So many, and the idle ones go.
+    /// At this number of lanes, the idle lanes are dropped.
     most: usize,
 }
 
 impl Cache {
-    /// One that keeps stock of the buckets in `prefetched`, and remembers `most` that nobody uses.
+    /// Creates a cache that keeps stock of the buckets in `prefetched` and remembers `most` unused buckets.
     pub(crate) fn new(prefetched: HashSet<Dimension>, most: usize) -> Self {
         let rows = RowLanes { by_name: HashMap::new(), most: MOST_IDLE_LANES };
         Self {
@@ -69,7 +72,7 @@ impl Cache {
         }
     }
 
-    /// The bucket, where it is remembered.
+    /// Returns the bucket, if it is remembered.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
         let entries = self.entries.read();
         let entry = entries.by_name.get(name)?;
@@ -77,7 +80,7 @@ impl Cache {
         Some(Arc::clone(entry))
     }
 
-    /// The bucket, remembered from now on.
+    /// Returns the bucket and remembers it from now on.
     pub(crate) fn entry(&self, dimension: &Dimension, now: impl FnOnce() -> Timestamp) -> Arc<Entry> {
         if let Some(entry) = self.get(dimension.as_str()) {
             return entry;
@@ -88,7 +91,8 @@ impl Cache {
         }
         let forgotten = entries.make_room(self.most, now);
         if forgotten.iter().any(|entry| entry.was_in_sets()) {
-            // Before anybody can make the entry anew: a lane that it does not know could not be woken by it.
+            // Before anybody can recreate the entry: the new entry would not know the lane, and could not
+            // wake it.
             self.rows.lock().drop_idle();
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
@@ -96,17 +100,17 @@ impl Cache {
         entries.by_name.insert(dimension.clone(), Arc::clone(&entry));
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
-        // Its gauges would stand still at what it was.
+        // Otherwise the gauges of a forgotten bucket would keep its last values.
         forgotten.iter().for_each(|entry| entry.untell());
         entry
     }
 
-    /// All of them, in no order.
+    /// Returns all entries, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         self.entries.read().queue.iter().map(Arc::clone).collect()
     }
 
-    /// The lane of a set of dimensions, in the order of their names.
+    /// Returns the lane of a set of dimensions, which are in the order of their names.
     pub(crate) fn row_lane(&self, entries: &[Arc<Entry>]) -> Arc<RowLane> {
         let name = rows::name(entries);
         let mut lanes = self.rows.lock();
@@ -115,7 +119,8 @@ impl Cache {
         }
         if lanes.by_name.len() >= lanes.most {
             lanes.drop_idle();
-            // Where many are in use, looking for idle ones at each new set would cost more than they do.
+            // If many lanes are in use, a search for idle lanes at each new set would cost more than the
+            // lanes do.
             lanes.most = MOST_IDLE_LANES.max(2 * lanes.by_name.len());
         }
         let lane = Arc::new(RowLane::default());
@@ -136,7 +141,7 @@ impl Default for Cache {
     }
 }
 
-/// An abandoned start refers to the entry that keeps it.
+/// An abandoned start refers to the entry that keeps it, so both would stay in memory.
 impl Drop for Cache {
     fn drop(&mut self) {
         self.entries().iter().for_each(|entry| entry.forget_abandoned());
@@ -144,7 +149,8 @@ impl Drop for Cache {
 }
 
 impl Entries {
-    /// For one more: takes out what is neither in use nor was used since the last look.
+    /// Makes room for one more entry: removes entries that are not in use and were not used since the last
+    /// look.
     fn make_room(&mut self, most: usize, now: impl FnOnce() -> Timestamp) -> Vec<Arc<Entry>> {
         let mut forgotten = Vec::new();
         if self.queue.len() < most {

@@ -1,4 +1,5 @@
-//! A bucket that this process uses: what it knows of it, and the lanes of those who take from it and give back.
+//! A bucket that this process uses: what the process knows of it, and the lanes of the callers that take from
+//! it and give back to it.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -18,22 +19,23 @@ use crate::lane::tokens::TokenLane;
 use crate::lazy::Lazy;
 use crate::telemetry::label::Named;
 
-/// One bucket, shared by all that use it in this process.
+/// One bucket, shared by all its users in this process.
 pub(crate) struct Entry {
     known: Known,
-    /// Booked starts whose callers went away and that could not be given back, since others had booked behind them.
+    /// Booked starts whose callers went away, and that could not be given back because others had booked
+    /// behind them.
     abandoned: Mutex<Vec<Part>>,
-    /// Who takes tokens.
+    /// The lane of callers that take tokens.
     pub(crate) tokens: Lazy<Arc<TokenLane>>,
-    /// Who takes slots with inline leases, and gives them back.
+    /// The lane of callers that take slots with inline leases or give them back.
     pub(crate) inline: Lazy<Arc<InlineLane>>,
-    /// Who gives back slots with lease rows.
+    /// The lane of callers that give back slots with lease rows.
     pub(crate) releases: Lazy<Arc<ReleaseLane>>,
-    /// Calls that are settled.
+    /// The lane of calls that are settled.
     pub(crate) settles: Lazy<Arc<SettleLane>>,
-    /// The lanes of sets that it is in, for those who wait there for its slots.
+    /// The lanes of the sets that contain this bucket, for callers that wait there for its slots.
     rows: Mutex<Vec<Weak<RowLane>>>,
-    /// Tokens taken ahead of demand, if the client does so.
+    /// Tokens taken ahead of demand, if the client prefetches for this bucket.
     pub(crate) stock: Option<Box<Stock>>,
 }
 
@@ -65,27 +67,30 @@ impl Entry {
         }
     }
 
-    /// After a write whose reply showed the row. Replies may overtake each other: an older version does not replace a newer one.
+    /// Stores the row that the reply to a write showed. Replies may overtake each other: an older version
+    /// does not replace a newer one.
     pub(crate) fn apply_write(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
         self.known.apply_write(bucket, now);
     }
 
-    /// After a read or a failed condition: the row as it is, whatever was believed (it may have been made anew).
+    /// Stores the row as a read or a failed condition showed it, whatever was believed before (the bucket may
+    /// have been recreated).
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
         self.known.apply_read(bucket, now);
     }
 
-    /// What was taken before the vendor asked for a pause is not used during it.
+    /// Tokens in stock that were taken before the vendor asked for a cool-down are not used during it.
     fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) {
         if bucket.blocked_until().is_some_and(|until| until > now) {
             self.stock.iter().for_each(|stock| stock.clear());
         }
     }
 
-    /// A read that was sent at `asked`, which was `asked_at`, found no row: for a moment, nobody asks the table again. If the bucket was made
-    /// since, or another reply showed it, this one is of before and tells nothing.
+    /// Notes that a read found no row. The read was sent at `asked`, which was `asked_at` by the time of the
+    /// table. For a moment, nobody asks the table again. If the bucket was created since, or another reply
+    /// showed it since, this reply is out of date and changes nothing.
     pub(crate) fn missed(&self, asked: Instant, asked_at: Timestamp) {
         let was_seen = self.reading().is_some_and(|reading| reading.is_read_since(asked_at));
         if !was_seen && !self.was_made_since(asked) {
@@ -94,30 +99,32 @@ impl Entry {
         }
     }
 
-    /// The bucket is made, has other limits, or is gone: nothing that was known of it counts.
+    /// Forgets everything that was known of the bucket: it was created, got other limits, or is gone.
     pub(crate) fn forget(&self) {
         self.stock.iter().for_each(|stock| stock.clear());
         self.forget_abandoned();
         self.known.forget();
     }
 
-    /// This process gave `cost` back: those in line for it may take it without asking first.
+    /// Notes that this process gave back `cost`. Callers that wait for these slots may take them without a
+    /// read first.
     pub(crate) fn slot_freed(&self, cost: Cost) {
         self.known.slot_freed(cost);
         self.wake_rows();
     }
 
-    /// Whether there may be a start that another caller left.
+    /// Whether another caller may have left a start.
     pub(crate) fn has_abandoned(&self) -> bool {
         !self.abandoned.lock().is_empty()
     }
 
-    /// Keeps a booked start that its caller left, for the next.
+    /// Keeps a booked start that its caller left, for the next caller.
     pub(crate) fn abandon(&self, part: Part) {
         self.abandoned.lock().push(part);
     }
 
-    /// A start that another caller left, at the same cost, not past and not later than `latest`; the earliest there is.
+    /// Returns a start that another caller left at the same cost: one that is not past and not later than
+    /// `latest`. If there are several, returns the earliest.
     pub(crate) fn take_over(&self, cost: Cost, now: Timestamp, latest: Timestamp) -> Option<Part> {
         let mut abandoned = self.abandoned.lock();
         abandoned.retain(|part| part.start_at > now);
@@ -127,7 +134,8 @@ impl Entry {
         Some(abandoned.swap_remove(at))
     }
 
-    /// The bucket was removed: nothing that was known of it counts, and its gauges do not stand still at what it was.
+    /// Notes that the bucket was removed. Everything that was known of it is forgotten, and its gauges do not
+    /// keep their last values.
     pub(crate) fn gone(&self) {
         self.forget();
         self.untell();
@@ -137,7 +145,8 @@ impl Entry {
         self.abandoned.lock().clear();
     }
 
-    /// Whether more than `references` refer to it, or it keeps a start that is still to come.
+    /// Whether more than `references` references to the entry exist, or it keeps a start that is still to
+    /// come.
     pub(super) fn is_in_use(self: &Arc<Self>, references: usize, now: Timestamp) -> bool {
         let mut abandoned = self.abandoned.lock();
         abandoned.retain(|part| part.start_at > now);
@@ -148,7 +157,7 @@ impl Entry {
         !self.rows.lock().is_empty()
     }
 
-    /// It is in the set of this lane, and wakes those who wait there.
+    /// Notes that the bucket is in the set of this lane. The bucket wakes the callers that wait there.
     pub(super) fn is_in_set(&self, lane: &Arc<RowLane>) {
         let mut rows = self.rows.lock();
         if rows.len() == rows.capacity() {
@@ -157,7 +166,7 @@ impl Entry {
         rows.push(Arc::downgrade(lane));
     }
 
-    /// A sweep of this process gave slots back: those in line look again.
+    /// Notes that a sweep of this process gave slots back: callers in the queues look again.
     pub(crate) fn slots_reclaimed(&self) {
         self.doubt();
         self.wake_rows();

@@ -1,4 +1,5 @@
-//! Holders that outlive their leases: counted, and told to the load row, where the next sweep reads it and an operator is told.
+//! Expired holders: holders whose lease ended while their call went on. They are counted in metrics and in
+//! the load row, where the next sweep reads the count and reports it to an operator.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::telemetry;
 
-/// A holder that is alive found its lease gone. It happens rarely, and the caller does not wait for the write; one that is lost is
-/// one count fewer.
+/// Counts a holder that is alive and found its lease gone. This is rare, and the caller does not wait for the
+/// write. A lost write means one count fewer.
 pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     telemetry::expired_but_alive(entry.label());
     if !entry.limit().is_some_and(|limit| limit.is_concurrent()) {
@@ -26,7 +27,8 @@ pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     });
 }
 
-/// A sum is sent once. What replaces a count that is none finds one when it is sent again.
+/// Adds one to the count in the load row. The sum is sent once. The write that replaces an invalid count may
+/// be sent again: it then finds a valid count and does nothing.
 async fn note(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
     if let Written::ConditionFailed(Some(row)) = store.update(&note_outlived(dimension, 1), IfAmbiguous::Stop).await?
         && let Some(anew) = note_outlived_anew(dimension, &Attributes(&row), 1)

@@ -1,4 +1,4 @@
-//! What is granted while DynamoDB is out, if anything: a share of each limit, counted in the process.
+//! What is granted while DynamoDB is out, if anything: a share of each limit, counted in this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::setback::Taken;
 use crate::lane::unclaimed::UnclaimedGrant;
 
-/// The process's own buckets, filled the first time that each is needed.
+/// The process's own buckets. Each is full when it is first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
     buckets: Mutex<HashMap<Dimension, Bucket>>,
 }
 
 impl Fallback {
-    /// The answer to `asks` while DynamoDB is out; `None` where that is the error.
+    /// Returns the answer to `asks` while DynamoDB is out; `None` if the answer is the error.
     pub(crate) fn take(&self, inner: &Arc<Inner>, asks: &[Ask], patience: Duration) -> Option<Taken<UnclaimedGrant>> {
         let now = inner.now();
         match inner.config.on_unavailable {
@@ -45,16 +45,16 @@ impl Fallback {
     ) -> Option<Taken<UnclaimedGrant>> {
         let mut buckets = self.buckets.lock();
         if buckets.len() >= inner.config.max_buckets {
-            // A full one is as one that was never met.
+            // A full bucket is the same as one that was never met.
             buckets.retain(|_, bucket| bucket.level(now) < bucket.limit().capacity());
         }
         let (mut taken, mut parts, mut refusal) = (Vec::new(), Parts::new(), None::<RetryIn>);
         for ask in asks {
             let entry = inner.entry(&ask.dimension);
-            // A share of an unknown limit cannot be told: the error then.
+            // A share of an unknown limit cannot be computed: the caller gets the error.
             let limit = *entry.reading()?.bucket.limit();
             let (share, of) = factor.ratio();
-            // A share with no room for one call is none: the error then.
+            // A share with no room for one call is no share: the caller gets the error.
             let limit_here = limit.share(share, of)?;
             let bucket = match buckets.get(&ask.dimension) {
                 Some(bucket) if *bucket.limit() == limit_here => bucket.clone(),
@@ -81,7 +81,7 @@ impl Fallback {
         Some(Taken::Granted(UnclaimedGrant::local(Arc::clone(inner), parts, now, Basis::LocalShare)))
     }
 
-    /// A holder is done: its slots are free again. Rate tokens stay spent.
+    /// Frees the slots of a holder that is done. Rate tokens stay spent.
     pub(crate) fn give_back(&self, dimension: &Dimension, cost: Cost) {
         let mut buckets = self.buckets.lock();
         if let Some(bucket) = buckets.get_mut(dimension)
@@ -92,7 +92,7 @@ impl Fallback {
     }
 }
 
-/// The bucket after the take.
+/// Returns the bucket after the take.
 fn take_one(bucket: &Bucket, take: Take) -> Plan<Bucket> {
     if bucket.limit().is_concurrent() {
         match SlotPlanner::new(bucket).plan(take) {

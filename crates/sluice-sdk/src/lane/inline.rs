@@ -1,4 +1,5 @@
-//! The lane of a concurrency bucket whose leases stand in its own row: those who take and those who release join in one write.
+//! The lane of a concurrency bucket with inline leases: callers that take and callers that release share one
+//! write.
 
 use std::sync::Arc;
 
@@ -33,24 +34,24 @@ type InlineWaiter = Waiter<InlineAsk, Reply>;
 #[derive(Debug)]
 pub(crate) enum InlineAsk {
     Take {
-        /// The same in every try: a lease under it can only be its own.
+        /// The same in every try: a lease under this id can only be the caller's own.
         id: LeaseId,
         cost: Cost,
         terms: Terms,
-        /// Once a write that named it has gone unanswered.
+        /// Set once a write that named the lease has gone unanswered.
         trace: Option<Trace>,
     },
     Release {
         lease: InlineRelease,
-        /// Until then it is tried, whatever comes between.
+        /// The release is tried until then, whatever happens in between.
         until: Instant,
-        /// Whether a write that named it has gone unanswered.
+        /// Whether a write that named the lease has gone unanswered.
         is_doubted: bool,
     },
 }
 
-/// A lease that may be there without its caller knowing. Dropped with a caller that left, or that was told of a failure, it is
-/// given back, so that its slot need not wait for its end.
+/// A lease that may exist without its caller knowing. If the trace is dropped with a caller that left or that
+/// received a failure, the lease is given back. The slot then does not stay taken until the lease ends.
 #[derive(Debug)]
 pub(crate) struct Trace {
     inner: Arc<Inner>,
@@ -59,13 +60,13 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Of the lease `id` of `cost`.
+    /// Creates a trace of the lease `id` of `cost`.
     fn new(inner: &Arc<Inner>, entry: &Arc<Entry>, id: LeaseId, cost: Cost) -> Self {
         let lease = Some(InlineRelease { id, cost });
         Self { inner: Arc::clone(inner), entry: Arc::clone(entry), lease }
     }
 
-    /// A grant holds the lease, or another trace does.
+    /// Ends the trace and keeps the lease: a grant or another trace holds it.
     fn forget(mut self) {
         self.lease = None;
     }
@@ -83,7 +84,7 @@ impl Drop for Trace {
     }
 }
 
-/// The answer to either.
+/// The answer to a take or a release.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Taken(Answer),
@@ -91,18 +92,18 @@ pub(crate) enum Reply {
 }
 
 impl InlineAsk {
-    /// Whether it may have what another caller left: as much, for as long.
+    /// Whether the caller may have what another caller left: as many slots, for as long.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let Self::Take { cost: wanted, terms, .. } = self else { return false };
         let until = unclaimed.now().after(terms.lease.length());
         matches!(unclaimed.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 
-    /// How long it stays in line.
+    /// How long the caller stays in the queue.
     fn patience(&self, inner: &Inner) -> Patience {
         match self {
             Self::Take { terms, .. } => terms.in_line(inner),
-            // What the table holds is given back to the table.
+            // A release is never answered locally: what the table holds is given back to the table.
             Self::Release { until, .. } => {
                 Patience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
             }
@@ -123,7 +124,7 @@ impl Patient for InlineAsk {
     }
 }
 
-/// Takes slots, waiting in line for them where `terms` allow.
+/// Takes slots. The caller waits for them in the queue if `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
     let in_line = terms.stays.then(|| InLine::join(&want.entry, want.cost));
@@ -152,7 +153,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     }
 }
 
-/// Gives back what the lease holds.
+/// Gives back the slots of the lease.
 pub(crate) async fn release(
     inner: &Arc<Inner>,
     entry: &Arc<Entry>,
@@ -166,7 +167,7 @@ pub(crate) async fn release(
         match handle.answer().await {
             Ok(Reply::Released(released)) => return released,
             Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
-            // A release waits for the time that it is tried.
+            // A release waits as long as it is tried, so it joins the queue again.
             Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
         }
     }
@@ -179,7 +180,8 @@ fn service(inner: &Arc<Inner>, entry: &Arc<Entry>) -> impl FnOnce(Leader<InlineA
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<InlineAsk, Reply>) {
     let mut poll = Poll::default();
-    // All who are in line: those who give back must not stand behind a write's worth of those who wait.
+    // Takes all callers in the queue: callers that release must not stand behind a full write of callers that
+    // wait.
     while let Some(waiters) = leader.next(usize::MAX).await {
         let served = waiters.len();
         let mut batch = Batch { inner: &inner, entry: &entry, waiters, waiting: None, orphans: Vec::new() };

@@ -18,22 +18,22 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) cache: Cache,
     pub(crate) fallback: Fallback,
-    /// Who hears that callers want slots.
+    /// Learns that callers want slots.
     pub(crate) refusals: Box<dyn Refusals>,
-    /// What features keep for the client.
+    /// State that features keep for the client.
     pub(crate) extensions: Extensions,
 }
 
-/// Hears that callers want slots of a bucket that has none for them.
+/// Learns that callers want slots of a bucket that has none for them.
 pub(crate) trait Refusals: Send + Sync {
-    /// A caller was refused, and may come back after the wait that it was told.
+    /// A caller was refused, and may come back after the wait in `retry`.
     fn refused(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn);
 
-    /// A caller in line looked in vain, and will look again.
+    /// A caller in the queue looked without success, and will look again.
     fn waits(&self, inner: &Arc<Inner>, entry: &Arc<Entry>, retry: &RetryIn);
 }
 
-/// Not all that it has learnt: whoever prints a grant wants to see the grant.
+/// Prints less than the client has learned: the reader of a printed grant wants to see the grant.
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("table", &self.store.table()).finish_non_exhaustive()
@@ -41,25 +41,26 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// DynamoDB's time, to the best of this process's knowledge: for what is refused, measured or shown.
+    /// Returns DynamoDB's time, to the best of this process's knowledge. For what is refused, measured or
+    /// shown.
     pub(crate) fn now(&self) -> Timestamp {
         self.store.clock().now()
     }
 
-    /// DynamoDB's time, for what is about to be written.
+    /// Returns DynamoDB's time, for what is about to be written.
     ///
     /// # Errors
-    /// [`StoreError`] if it is not known, and the table does not answer.
+    /// [`StoreError`] if the time is not known and the table does not answer.
     pub(crate) async fn time(&self) -> Result<Timestamp, StoreError> {
         self.store.time().await
     }
 
-    /// A caller was refused, and may come back after the wait that it was told.
+    /// Notes that a caller was refused, and may come back after the wait in `retry`.
     pub(crate) fn refused(self: &Arc<Self>, entry: &Arc<Entry>, retry: &RetryIn) {
         self.refusals.refused(self, entry, retry);
     }
 
-    /// A caller in line looked in vain, and will look again.
+    /// Notes that a caller in the queue looked without success, and will look again.
     pub(crate) fn waits(self: &Arc<Self>, entry: &Arc<Entry>, retry: &RetryIn) {
         self.refusals.waits(self, entry, retry);
     }
@@ -68,7 +69,8 @@ impl Inner {
         self.cache.entry(dimension, || self.now())
     }
 
-    /// Plans for a reading of a rate bucket, at `now`: every plan that takes is made by this.
+    /// Returns the planner for a reading of a rate bucket, at `now`. Every plan that takes is made by this
+    /// planner.
     pub(crate) fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
         RatePlanner::at(bucket, now, || self.store.clock().future_anchor())
     }

@@ -1,4 +1,4 @@
-//! What a caller hears that waits no more.
+//! The answers to callers that do not wait, or no longer wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::Answer;
 use crate::lane::wants::Want;
 
-/// What a caller hears that does not wait, and would stand behind those who do.
+/// Returns the answer to a caller that does not wait, and would stand behind callers that do.
 pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer {
     let told = why.refusal()?;
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
@@ -24,8 +24,9 @@ pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer
     }))
 }
 
-/// What a caller hears whose patience has ended, and that stands in line no more. `why` is of the last look. If the next one has been under
-/// way for `looks_for`, longer than an attempt, nothing is known of the bucket as it is: what was full then may not be now.
+/// Returns the answer to a caller whose patience has ended, and that has left the queue. `why` is the setback
+/// of the last look. If the next look has been under way for `looks_for`, and that is longer than an attempt,
+/// the present state of the bucket is unknown: a bucket that was full then may not be full now.
 pub(super) fn too_late(
     inner: &Arc<Inner>,
     wants: &[Want],

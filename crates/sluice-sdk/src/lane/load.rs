@@ -1,4 +1,4 @@
-//! Who waits here for slots, and what a refusal of a full bucket says of the wait.
+//! The callers that wait in this process for slots, and the wait in a refusal of a full bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,17 @@ use crate::api::refusal::{RetryIn, RetryReason, refused};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 
-/// A load row that was seen longer ago says nothing: two sweeps have measured anew since.
+/// How long a load row is believed. When this time has passed, two sweeps have measured again since.
 const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// A refused caller is told no shorter wait: sooner it would only ask more often than those who wait in line do.
+/// The shortest wait in a refusal. A caller that came back sooner would only ask more often than callers in
+/// the queue do.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Nor a longer one: the rate is an average, and many slots may come free at once.
+/// The longest wait in a refusal: the rate is an average, and many slots may come free at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// One who waits for slots of a bucket, until it is dropped.
+/// A caller that waits for slots of a bucket, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct InLine {
     entry: Arc<Entry>,
@@ -27,8 +28,9 @@ pub(crate) struct InLine {
 }
 
 impl Entry {
-    /// Takes in the load row as a reply showed it. One that cannot be read says nothing, as one that is not there: the next sweep
-    /// replaces it. No gauge is set: of a bucket that nobody asks for any more it would stand still.
+    /// Stores the load row as a reply showed it. A row that cannot be read counts as missing: the next sweep
+    /// replaces it. No gauge is set: the gauge of a bucket that nobody asks for any more would keep its last
+    /// value.
     pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
         let load =
             Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
@@ -38,7 +40,7 @@ impl Entry {
 }
 
 impl InLine {
-    /// Stands in line for `cost`.
+    /// Joins the callers that wait, with `cost`.
     pub(crate) fn join(entry: &Arc<Entry>, cost: Cost) -> Self {
         let cost = cost.amount();
         entry.load.wants(cost);
@@ -57,21 +59,23 @@ pub(crate) fn taken(bucket: &Bucket) -> Amount {
     bucket.limit().capacity().minus(bucket.tokens()).max(Amount::ZERO)
 }
 
-/// The refusal of a concurrency bucket. A full one tells how long it takes until those who wait here and this caller have a slot,
-/// by the rate at which its slots come free, where that is known. `in_line` says that the caller is one of those who wait.
+/// Returns the refusal of a concurrency bucket. If the bucket is full and the rate at which its slots come
+/// free is known, the wait is the time until the callers that wait in this process and this caller have
+/// slots. `in_line` says that the caller is one of those that wait.
 pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, in_line: bool, mut refusal: Refusal) -> RetryIn {
     let besides = if in_line { Amount::ZERO } else { cost.amount() };
     if refusal.reason == Reason::NoFreeSlot
         && let Some(measured) = measured_wait(entry, besides, inner.now())
     {
-        // The end of an inline lease is known, and nobody need wait for longer.
+        // The end of an inline lease is known, and nobody has to wait longer than that.
         let is_known = refusal.wait < NO_SLOT_WAIT;
         refusal.wait = if is_known { refusal.wait.min(measured) } else { measured };
     }
     refused(&entry.dimension, refusal)
 }
 
-/// What a caller is told who stands behind those who wait here for `retry`, and would not wait itself.
+/// Returns the refusal for a caller that would stand behind the callers that wait in this process for
+/// `retry`, and does not wait itself.
 pub(crate) fn behind(entry: &Entry, cost: Cost, mut retry: RetryIn, now: Timestamp) -> RetryIn {
     if retry.reason == RetryReason::NoFreeSlot
         && let Some(measured) = measured_wait(entry, cost.amount(), now)
@@ -81,13 +85,13 @@ pub(crate) fn behind(entry: &Entry, cost: Cost, mut retry: RetryIn, now: Timesta
     retry
 }
 
-/// What a caller is told whose patience ended before it had a slot, and who stands in line no more.
+/// Returns the refusal for a caller whose patience ended before it had a slot, and that has left the queue.
 pub(crate) fn in_vain(entry: &Entry, cost: Cost, now: Timestamp) -> RetryIn {
     let wait = measured_wait(entry, cost.amount(), now).unwrap_or(Backoff::POLL.cap());
     RetryIn::new(wait, entry.dimension.clone(), RetryReason::NoFreeSlot)
 }
 
-/// Until those who wait here have slots, and `besides` are free.
+/// Returns the time until the callers that wait in this process have slots and `besides` more slots are free.
 fn measured_wait(entry: &Entry, besides: Amount, now: Timestamp) -> Option<Duration> {
     let load = entry.load.within(KNOWN_FOR, now)?;
     let rate = load.drain_rate_of(taken(&entry.reading()?.bucket))?;

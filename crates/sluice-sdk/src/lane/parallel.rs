@@ -1,19 +1,20 @@
-//! Futures side by side, and what follows when their runtime is shut down under them.
+//! Runs futures in parallel, and handles a runtime that is shut down under them.
 
 use sluice_table::StoreError;
 use tokio::task::JoinError;
 
-/// The runtime that ran them was shut down. Whoever asked may still be polled: `Handle::block_on` goes on when its runtime ends.
+/// The runtime that ran the futures was shut down. The caller may still be polled: `Handle::block_on` goes on
+/// when its runtime ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
-/// What a caller hears whose server ended while a request for it was under way.
+/// Returns the error for a caller whose request was under way when the task that sent it ended.
 pub(crate) fn stopped(operation: &'static str) -> StoreError {
     let message = String::from("the runtime that sent it was shut down");
     StoreError::Unavailable { operation, message, maybe_applied: true }
 }
 
-/// Runs futures side by side and returns their results in order. One alone runs where it is.
+/// Runs futures in parallel and returns their results in order. A single future runs in the caller's task.
 pub(crate) async fn in_parallel<T: Send + 'static>(
     mut futures: Vec<impl Future<Output = T> + Send + 'static>,
 ) -> Result<Vec<T>, Stopped> {
@@ -29,7 +30,7 @@ pub(crate) async fn in_parallel<T: Send + 'static>(
     Ok(results)
 }
 
-/// The result of a task. Its panic goes on in whoever waits for it.
+/// Returns the result of a task. A panic of the task continues in the caller that waits for it.
 pub(crate) fn finished<T>(joined: Result<T, JoinError>) -> Result<T, Stopped> {
     match joined {
         Ok(result) => Ok(result),

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::lane::entry::Entry;
 
-/// What a grant is made of: of one part, most often.
+/// The parts of a grant: one part, most often.
 pub(crate) type Parts = SmallVec<[Part; 1]>;
 
 /// What a grant holds of one bucket.
@@ -17,9 +17,9 @@ pub(crate) struct Part {
     pub(crate) cost: Cost,
     pub(crate) start_at: Timestamp,
     pub(crate) hold: Hold,
-    /// What the call used, to be settled when it is released.
+    /// What the call used. It is settled when the part is released.
     pub(crate) used: Option<Amount>,
-    /// Whether a renewal found its lease gone, which is counted once.
+    /// Whether a renewal found the lease gone, which is counted once.
     pub(crate) known_gone: bool,
 }
 
@@ -28,14 +28,14 @@ pub(crate) enum Hold {
     Tokens {
         receipt: RateReceipt,
         lease: Option<Box<Lease>>,
-        /// What the call counts as: its cost, until it is settled.
+        /// What the call counts as: its cost, until the call is settled.
         counts: Amount,
-        /// Whether its caller has said what it used.
+        /// Whether the caller has reported what the call used.
         is_settled: bool,
     },
     Slots(Box<Slots>),
     Inline(Box<Inline>),
-    /// Counted in the process.
+    /// Counted in this process.
     Local,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Slots {
     pub(crate) lease: Lease,
 }
 
-/// Slots with a lease in the row of their bucket.
+/// Slots with an inline lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Inline {
     pub(crate) id: LeaseId,
@@ -66,7 +66,7 @@ impl Part {
         Self { entry: Arc::clone(entry), cost, start_at, hold, used: None, known_gone: false }
     }
 
-    /// Tokens that are there.
+    /// Tokens that are available now.
     pub(crate) const fn from_stock(entry: Arc<Entry>, receipt: RateReceipt, now: Timestamp) -> Self {
         let cost = receipt.cost();
         Self {
@@ -102,12 +102,13 @@ impl Part {
         }
     }
 
-    /// Whether its end takes a write: tokens that were not charged otherwise are spent.
+    /// Whether the end of the part takes a write. Tokens without a lease take none, unless the call is to be
+    /// charged what it used: they are spent.
     pub(crate) const fn is_held(&self) -> bool {
         self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. })
     }
 
-    /// Its lease's row, where it has one.
+    /// Returns the lease row of the part, if it has one.
     pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.hold {
             Hold::Tokens { lease, .. } => lease.as_deref(),
@@ -116,7 +117,7 @@ impl Part {
         }
     }
 
-    /// When its lease was to end as it was written.
+    /// Returns the end of the lease as it was written.
     pub(crate) fn lease_ends(&self) -> Option<Timestamp> {
         match &self.hold {
             Hold::Inline(inline) => Some(inline.ends),

@@ -1,4 +1,5 @@
-//! Dimensions that change apart: each part through the lane of its bucket, side by side.
+//! Dimensions whose buckets change in separate writes: each part goes through the lane of its bucket, in
+//! parallel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +19,12 @@ use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{inline, tokens};
 
-/// A caller that is refused is kept so long by the return of what its other dimensions granted. That goes on by itself.
+/// How long a refused caller waits at most for the return of what its other dimensions granted. The return
+/// itself goes on after that.
 pub(super) const RETURN_HEARD: Duration = Duration::from_secs(1);
 
-/// All or nothing: what was granted is given back if any refuses. A crash in between loses rate tokens, which refill, and
-/// inline leases, which end.
+/// Takes all or nothing: if any bucket refuses, what the others granted is given back. A crash in between
+/// loses rate tokens, which refill, and inline leases, which end.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
     if let Some(retry) = remembered(inner, wants, terms) {
         return Ok(Taken::Refused(retry));
@@ -33,7 +35,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     if let Some(until) = terms.stays_until().filter(|_| wants.iter().filter(|want| want.concurrent).count() > 1) {
         return take_slots(inner, wants, terms, until).await;
     }
-    // All stand in line before any is waited for.
+    // All parts join their queues before any of them is waited for.
     let parts: Vec<_> = wants.iter().map(|want| Box::pin(take_part(inner, want, terms))).collect();
     let (mut held, mut refusals, mut failure) = (None::<UnclaimedGrant>, Vec::new(), None);
     for answer in side_by_side(parts).await {
@@ -56,14 +58,15 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     if let Some(parts) = rest.map(UnclaimedGrant::into_parts) {
         let inner = Arc::clone(inner);
         let kept = if terms.stays { terms.patience().min(RETURN_HEARD) } else { RETURN_HEARD };
-        // On its own task: dropped here, it is still given back.
+        // On its own task: if this future is dropped, the parts are still given back.
         let _ = timeout(kept, tokio::spawn(async move { give_back_unused(&inner, parts).await })).await;
     }
     answer
 }
 
-/// Slots of several buckets, waited for: in line for one of them, then the others at once or not at all. Whoever held one and
-/// waited for another could wait for someone who waits for him.
+/// Takes slots of several buckets for a caller that waits. The caller stands in the queue of one bucket, and
+/// then takes the others at once or not at all. If a caller held one slot while it waited for another, two
+/// callers could wait for each other.
 async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Instant) -> Answer {
     let (mut first, mut poll, mut why) = (0, Poll::default(), None);
     let taking = async {
@@ -91,7 +94,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
     }
 }
 
-/// All but `first`, now; else which of them is not to be had, and why.
+/// Takes all but `first`, now or not at all. Otherwise returns which of them was not granted, and why.
 async fn take_others(
     inner: &Arc<Inner>,
     wants: &[Want],
@@ -117,7 +120,7 @@ async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     }
 }
 
-/// Polls all of them until all are done.
+/// Polls all futures until all are done.
 async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
@@ -137,14 +140,14 @@ async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> 
     outputs.into_iter().flatten().collect()
 }
 
-/// The longest of the refusals that are known without asking, for a caller that does not wait.
+/// Returns the longest refusal that is known without a request, for a caller that does not wait.
 fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
     if terms.until.is_some() {
         return None;
     }
-    // Read once, by the first bucket that may refuse.
+    // Read once, for the first bucket that may refuse.
     let mut clock = None;
-    // What is in stock, or was left by another caller, is there whatever the bucket's level.
+    // Tokens in stock, and starts that other callers left, are available whatever the level of the bucket is.
     let has_nothing_else = |want: &&Want| want.entry.stock.is_none() && !want.entry.has_abandoned();
     longest(wants.iter().filter(|want| !want.concurrent).filter(has_nothing_else).filter_map(|want| {
         let reading = want.entry.reading()?;
@@ -153,7 +156,7 @@ fn remembered(inner: &Inner, wants: &[Want], terms: Terms) -> Option<RetryIn> {
             return None;
         }
         let now = (*clock.get_or_insert_with(|| inner.store.clock().known()))?;
-        // Where the anchor is far ahead its lane may move it back, and then it is another wait.
+        // If the anchor is far ahead, the lane may move it back, and the wait is then a different one.
         if !reading.may_refuse(now) || reading.bucket.is_anchored_far_ahead(now) {
             return None;
         }

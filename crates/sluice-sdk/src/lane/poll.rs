@@ -1,5 +1,6 @@
-//! How often a process looks whose callers wait: pure but for the draw and the time that is left. What the fleet reads for
-//! waiting stays below some 500 units a second and bucket, as long as no more than 500 processes wait.
+//! How often a process whose callers wait looks at the bucket. Pure, except for the random draw and the time
+//! that is left. The reads of the whole fleet for waiting stay below about 500 units a second and bucket, as
+//! long as at most 500 processes wait.
 
 use std::time::Duration;
 
@@ -11,52 +12,60 @@ use crate::lane::setback::Setback;
 
 /// The shortest pause between two looks at a full bucket.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// The longest, while a cool-down lasts: it may be called off.
+/// The longest pause while a cool-down lasts: the cool-down may be cancelled.
 const LONGEST_COOL_DOWN: Duration = Duration::from_secs(1);
 
-/// Looks after a cool-down are spread over this at least: all processes know its end, and many may wait for it that are not counted.
+/// The least time over which looks after a cool-down are spread. All processes know when the cool-down ends,
+/// and many processes that are not counted may wait for it.
 const SPREAD: Duration = Duration::from_millis(10);
 
-/// The longest pause grows by this for each process that waits for the bucket: its looks come every 2 ms times their number in the
-/// mean, so that all of them are 500 a second. Larger finds a slot later that another process freed; smaller costs more units, and
-/// a key serves 3,000 a second.
+/// The longest pause grows by this for each process that waits for the bucket. The mean pause of a process is
+/// then 2 ms times the number of processes, so that all of them together look 500 times a second. With a
+/// larger value, a slot that another process freed is found later. A smaller value costs more units, and a
+/// key serves 3,000 a second.
 const FOR_EACH_PROCESS: Duration = Duration::from_millis(4);
 
-/// The longest pause, however many processes wait: that of 500. More look once a second each, and all of them that much more often.
-/// A larger cap would let callers leave at their deadline who never had a look.
+/// The longest pause, whatever the number of waiting processes: the longest pause of 500 processes. If more
+/// processes wait, each looks once a second, and the looks of all rise with their number. With a larger cap,
+/// callers could reach their deadline without a single look.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The longest after throttled looks: of 1,500 processes each still looks every two seconds, which is a quarter of what a key serves.
+/// The longest pause after throttled looks. Each of 1,500 processes then still looks every two seconds, which
+/// is a quarter of what a key serves.
 const LONGEST_STRETCHED: Duration = Duration::from_secs(4);
 
-/// So long before its deadline a caller has its last look: a read takes a few milliseconds, and a write that follows it no more.
+/// How long before its deadline a caller has its last look. A read takes a few milliseconds, and a write that
+/// follows it takes no longer.
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
-/// The pauses after looks that were throttled, in eighths: as they are, ...
+/// The least factor on pauses, in eighths: pauses as they are. Throttled looks raise the factor.
 const AS_IT_IS: u32 = 8;
-/// ... and four times as long at most. Longer would leave a slot unseen for more than half a second after the throttling.
+/// The greatest factor after throttled looks, in eighths: pauses four times as long. A greater factor would
+/// leave a slot unseen for more than half a second after the throttling.
 const STRETCHED: u32 = 32;
-/// Of a rate bucket nobody knows how many processes wait: 100 ms become two seconds, as those of 500 do.
+/// The greatest factor for a rate bucket, in eighths. Nobody knows how many processes wait for a rate bucket:
+/// 100 ms become two seconds, as for 500 processes.
 const STRETCHED_UNCOUNTED: u32 = 160;
 
-/// The pauses of those who wait in one process: ever longer, from the last success on.
+/// The pauses of the callers that wait in one process. They grow from the last success on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Poll {
     looks: u32,
-    /// Setbacks that were none of the bucket's, one after the other.
+    /// Consecutive setbacks that the bucket did not cause.
     setbacks: u32,
-    /// Eighths, by which pauses are longer than they would be: doubled by each throttled look, and back gradually.
+    /// The factor on pauses, in eighths. Each throttled look doubles it; then it falls back gradually.
     stretch: u32,
     most_stretched: u32,
 }
 
-/// Those whom a pause keeps waiting.
+/// The callers that a pause keeps waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Company {
-    /// How many processes wait for the bucket, as far as is known.
+    /// How many processes wait for the bucket, as far as it is known.
     pub(crate) crowd: Option<u32>,
-    /// The earliest deadline in line.
+    /// The earliest deadline in the queue.
     pub(crate) until: Option<Instant>,
-    /// Whether one of them gives back. What others wait for does not wait as long as they do.
+    /// Whether one of the callers gives back. Others wait for what a release gives back, so a release does
+    /// not wait as long as they do.
     pub(crate) gives_back: bool,
 }
 
@@ -72,12 +81,14 @@ impl Poll {
         Self { most_stretched: STRETCHED_UNCOUNTED, ..Self::default() }
     }
 
-    /// The next pause of callers who wait for `why`. It ends early enough for a last look before the earliest deadline, where that is
-    /// further off than half of the longest pause: an earlier end would have crowds look more than a third more often.
+    /// Returns the next pause of callers that wait for `why`. The pause ends early enough for a last look
+    /// before the earliest deadline, if that look is at least half of the longest pause away. If pauses ended
+    /// earlier than that, crowds would look more than a third more often.
     pub(crate) fn next(&mut self, why: &Setback, company: Company) -> Duration {
         let longest = self.longest(why, company);
         let drawn = match why {
-            // Its end is known, and to all processes: they spread their looks after it as they do theirs at a full bucket.
+            // All processes know when a cool-down ends. They spread their looks after the end as they do at a
+            // full bucket.
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => {
                 retry.wait.min(longest).saturating_add(drawn_up_to(for_crowd(company.crowd).max(SPREAD)))
             }
@@ -88,13 +99,13 @@ impl Poll {
         last_look.map_or(drawn, |at| drawn.min(at)).max(SHORTEST)
     }
 
-    /// Somebody was served.
+    /// Notes that a caller was served.
     pub(crate) fn succeeded(&mut self) {
         (self.looks, self.setbacks) = (0, 0);
         self.relax();
     }
 
-    /// The longest that the pause may be; it is half of that in the mean.
+    /// Returns the longest that the pause may be. The mean pause is half of that.
     fn longest(&mut self, why: &Setback, company: Company) -> Duration {
         let (looks, setbacks) = (self.looks, self.setbacks);
         let is_contended = matches!(why, Setback::Refused(retry) if retry.reason == RetryReason::Contended);
@@ -106,7 +117,7 @@ impl Poll {
         }
         let uncrowded = match why {
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => LONGEST_COOL_DOWN,
-            // Many are at it: whoever gives back must get through.
+            // Many writers compete: a caller that gives back must get through.
             _ if is_contended => Backoff::CROWD.ceiling(setbacks),
             Setback::Out(_) | Setback::Final(_) => Backoff::CROWD.ceiling(setbacks),
             Setback::Refused(_) | Setback::Throttled(_) => Backoff::POLL.ceiling(looks),
@@ -122,7 +133,7 @@ impl Poll {
     }
 }
 
-/// The longest pause at a full bucket of each of so many processes.
+/// Returns the longest pause of each of `crowd` processes at a full bucket.
 fn for_crowd(crowd: Option<u32>) -> Duration {
     FOR_EACH_PROCESS.saturating_mul(crowd.unwrap_or(1)).min(LONGEST)
 }

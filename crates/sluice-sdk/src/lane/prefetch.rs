@@ -1,4 +1,4 @@
-//! Prefetch: a process keeps some tokens in stock, so that most grants take no request and no line.
+//! Prefetch: a process keeps some tokens in stock, so that most grants need no request and no queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ pub(crate) struct Stock(Mutex<Shelf>);
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// The oldest first.
+    /// The oldest lot first.
     lots: VecDeque<Lot>,
     demand: Demand,
 }
 
 impl Stock {
-    /// Takes `cost`, or one call's worth, out of the oldest lot that has it.
+    /// Takes `cost`, or the cost of one call, out of the oldest lot that has enough.
     pub(crate) fn take(&self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
         let mut shelf = self.shelf();
         while shelf.lots.front().is_some_and(Lot::is_empty) {
@@ -36,17 +36,17 @@ impl Stock {
         Some(receipt)
     }
 
-    /// Counts a grant that a write was for.
+    /// Counts a grant that came from a write.
     pub(crate) fn granted(&self, cost: Cost) {
         self.shelf().demand.granted(cost);
     }
 
-    /// What the next write should take beyond those who ask.
+    /// Returns what the next write should take in addition to what the callers ask for.
     pub(crate) fn next_lot(&self, bucket: &Bucket, asked: Amount, now: Timestamp) -> Amount {
         self.shelf().demand.next_lot(bucket, asked, now)
     }
 
-    /// Nothing in it may be used any more.
+    /// Empties the stock: nothing in it may be used any more.
     pub(crate) fn clear(&self) {
         self.shelf().lots.clear();
     }
@@ -55,7 +55,8 @@ impl Stock {
         self.shelf().lots.push_back(lot);
     }
 
-    /// Takes out the lots that are over by `now`, or lie in the future of a clock that went back.
+    /// Removes and returns the lots that are over by `now`, or that lie in the future because a clock went
+    /// back.
     fn take_out_over(&self, now: Timestamp) -> Vec<Lot> {
         let mut shelf = self.shelf();
         let (over, kept) = std::mem::take(&mut shelf.lots).into_iter().partition(|lot| lot.is_over(now));
@@ -63,26 +64,26 @@ impl Stock {
         Vec::from(over)
     }
 
-    /// No panic while it is locked leaves it half done.
+    /// A panic while the lock is held leaves nothing half done.
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.0.lock()
     }
 }
 
-/// What a grant of `cost`, or of one call's worth, is made of, out of stock: without a request and without a wait. `None` where it is not there, and
-/// where others are in line for it.
+/// Takes `cost`, or the cost of one call, out of stock for a grant, without a request and without a wait.
+/// `None` if the stock does not have it, or if other callers are in the queue for it.
 pub(crate) fn take(inner: &Inner, entry: &Arc<Entry>, cost: Option<Cost>) -> Option<Part> {
     let stock = entry.stock.as_ref().filter(|_| entry.tokens.is_idle())?;
-    // By a clock that was set, tokens that have run over would still be there.
+    // By a clock that was set, overflowed tokens would still seem available.
     let now = inner.store.clock().known()?;
     let receipt = stock.take(cost, now)?;
     Some(Part::from_stock(Arc::clone(entry), receipt, now))
 }
 
-/// Puts a lot into stock, and gives back at its end what was not used.
+/// Puts a lot into stock. At the end of the lot, gives back what was not used.
 pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, amount: Amount, now: Timestamp) {
     let Some(stock) = &entry.stock else { return };
-    // Another reply may have come first: of a cool-down, or that the bucket is gone.
+    // Another reply may have come first, and shown a cool-down or that the bucket is gone.
     let is_usable = |known: Reading| known.bucket.blocked_until().is_none_or(|until| until <= now);
     if !entry.reading().is_some_and(is_usable) {
         return;
@@ -97,7 +98,7 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
             tokio::time::sleep(end.since(now) + Duration::from_millis(1)).await;
             let then = inner.now();
             if then <= now {
-                // A clock that stands still or goes back: the runtime's time will do.
+                // The clock stands still or goes back: the runtime's time has to do.
                 break;
             }
             now = then;
@@ -110,10 +111,10 @@ async fn give_back(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
     let Ok(now) = inner.time().await else { return stock.clear() };
     let known = entry.reading();
-    // What is known to be refused is not sent.
+    // A write that is known to be rejected is not sent.
     let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));
     for update in stock.take_out_over(now).iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
-        // Twice would be too much: after a lost reply the tokens are left to refill.
+        // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
         match inner.store.update(&update, IfAmbiguous::Stop).await {
             Ok(Written::Applied(row)) => {
                 let bucket = Bucket::read(&entry.dimension, &Attributes(&row));

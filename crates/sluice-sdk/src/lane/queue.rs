@@ -1,10 +1,13 @@
-//! Lanes: group commit. Callers of one process stand in line before a bucket, and one write serves all that are there.
+//! Lanes: group commit. Callers of one process stand in a queue before a bucket, and one write serves all
+//! callers in the queue.
 //!
-//! At most one write of a lane is under way; who arrives meanwhile is in the next one. There is no timer: a caller that finds
-//! nobody in line serves the lane, and is served at once. As long as it is alone it does so within its own task, since a hop to
-//! another would cost a tenth of a write; with the second caller the service moves to a task of its own, so that a caller that is
-//! not polled holds nobody up. It serves whoever comes while it is there, and ends when nobody does. A caller that is dropped
-//! never cuts a write off: its turn is passed over, and what it was granted goes to the next in line or is given back.
+//! At most one write of a lane is under way; callers that arrive meanwhile are in the next one. There is no
+//! timer: a caller that finds the queue empty serves the lane, and is served at once. As long as this caller
+//! is alone, it serves the lane within its own task, because a hop to another task would cost a tenth of a
+//! write. When a second caller arrives, the service moves to a task of its own, so that a caller that is not
+//! polled holds nobody up. The service serves every caller that arrives while it runs, and ends when none is
+//! left. A dropped caller never cuts a write off: the caller is passed over, and what it was granted goes to
+//! the next in the queue or is given back.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,36 +22,36 @@ mod solo;
 
 use crate::lane::queue::solo::SoloLeader;
 
-/// A line of callers, each of whom asks `Q` and is answered `A`.
+/// A queue of callers. Each caller asks `Q` and is answered `A`.
 #[derive(Debug)]
 pub(crate) struct Lane<Q, A> {
     line: Mutex<Line<Q, A>>,
     is_served: AtomicBool,
-    /// Tells who serves the lane that those who wait may look again.
+    /// Tells the leader of the lane that the callers that wait may look again.
     wake: Notify,
 }
 
 #[derive(Debug)]
 struct Line<Q, A> {
     waiting: VecDeque<Waiter<Q, A>>,
-    /// Why the head of the line waits, until nobody does.
+    /// Why the head of the queue waits; `None` once nobody waits.
     why: Option<Setback>,
-    /// Since when the head of the line looks again, after a pause.
+    /// Since when the head of the queue looks again, after a pause.
     looks_since: Option<Instant>,
-    /// Whether all in line wait, and nobody is being served.
+    /// Whether all callers in the queue wait, and nobody is being served.
     is_paused: bool,
-    /// Whether callers who came before those in line are being served.
+    /// Whether callers that came before those in the queue are being served.
     is_out: bool,
     /// The service, while the only caller runs it.
     solo: Option<Arc<SoloLeader>>,
-    /// Whether the last batch had several callers, who may be about to come back.
+    /// Whether the last batch had several callers, which may be about to come back.
     was_busy: bool,
 }
 
-/// Serves a lane until nobody is left.
+/// Serves a lane until no caller is left.
 pub(crate) type Service = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One caller in line.
+/// One caller in the queue.
 #[derive(Debug)]
 pub(crate) struct Waiter<Q, A> {
     pub(crate) ask: Q,
@@ -58,45 +61,47 @@ pub(crate) struct Waiter<Q, A> {
 #[derive(Debug)]
 enum Reply<A> {
     Answer(A),
-    /// The line stands still for this, and its caller does not wait.
+    /// The queue is paused for this setback, and the caller does not wait.
     Behind(Setback),
-    /// Who served the lane has ended, as with its runtime, before the turn came: nothing was sent for it.
+    /// The leader ended, for example with its runtime, before it reached this caller: nothing was sent for
+    /// the caller.
     Again,
 }
 
-/// A caller's place in line: waits for the answer to its turn. Dropped, it leaves the line.
+/// A caller's place in the queue: waits for the answer. A caller whose handle is dropped leaves the queue.
 #[derive(Debug)]
 pub(crate) struct WaitHandle<A> {
     reply: oneshot::Receiver<Reply<A>>,
     solo: Option<Arc<SoloLeader>>,
 }
 
-/// Why a turn has no answer.
+/// Why a caller has no answer.
 #[derive(Clone, Debug)]
 pub(crate) enum NoAnswer {
-    /// Nothing was sent for it: ask again.
+    /// Nothing was sent for the caller: it asks again.
     NotServed,
-    /// Who served it has ended while a request for it was under way.
+    /// The leader ended while a request for the caller was under way.
     Lost,
-    /// Nothing was sent for it: its caller does not wait, and would stand behind those who wait for this.
+    /// Nothing was sent for the caller: it does not wait, and would stand behind callers that wait for this
+    /// setback.
     Behind(Setback),
 }
 
-/// What callers ask whose line may stand still.
+/// What callers ask in a queue that may pause.
 pub(crate) trait Patient {
-    /// Until when its caller stays in line; `None` for one that does not wait.
+    /// Until when the caller stays in the queue; `None` if it does not wait.
     fn stays_until(&self) -> Option<Instant>;
 
-    /// Whether it takes, so that nobody may pass it; false if it gives back.
+    /// Whether the caller takes, so that nobody may pass it; false if it gives back.
     fn takes(&self) -> bool {
         true
     }
 }
 
-/// Callers of a batch who stay in line, and what for.
+/// The callers of a batch that stay in the queue, and the setback they wait for.
 pub(crate) type Waiting<Q, A> = Option<(Vec<Waiter<Q, A>>, Setback)>;
 
-/// Notes that a caller stays. What keeps the first is what keeps the line.
+/// Notes that a caller stays in the queue. The setback of the first such caller is the setback of the queue.
 pub(crate) fn stay<Q, A>(waiting: &mut Waiting<Q, A>, waiter: Waiter<Q, A>, why: &Setback) {
     waiting.get_or_insert_with(|| (Vec::new(), why.clone())).0.push(waiter);
 }
@@ -117,19 +122,20 @@ impl<Q, A> Default for Lane<Q, A> {
 }
 
 impl<Q, A> Waiter<Q, A> {
-    /// Answers it. What its caller is not there to take is dropped.
+    /// Answers the caller. If the caller has gone away, the answer is dropped.
     pub(crate) fn answer(self, answer: A) {
         let _ = self.reply.send(Reply::Answer(answer));
     }
 
-    /// Whether its caller has gone away.
+    /// Whether the caller has gone away.
     pub(crate) fn is_left(&self) -> bool {
         self.reply.is_closed()
     }
 }
 
 impl<A> WaitHandle<A> {
-    /// The answer, by the deadline of a caller that has one; `None` after it, and its turn is passed over.
+    /// Returns the answer, if it comes by the deadline of a caller that has one. Returns `None` after the
+    /// deadline, and the caller is passed over.
     pub(crate) async fn answer_until(self, until: Option<Instant>) -> Option<Result<A, NoAnswer>> {
         match until {
             Some(until) => timeout_at(until, self.answer()).await.ok(),
@@ -155,7 +161,7 @@ impl<A> WaitHandle<A> {
     }
 }
 
-/// What is under way goes on.
+/// A service that is under way goes on.
 impl<A> Drop for WaitHandle<A> {
     fn drop(&mut self) {
         self.solo.take().into_iter().for_each(|solo| solo.move_out());
@@ -163,7 +169,7 @@ impl<A> Drop for WaitHandle<A> {
 }
 
 impl<Q, A> Lane<Q, A> {
-    /// Joins the end of the line. Where nobody serves the lane, `serve` makes who does.
+    /// Joins the end of the queue. If nobody serves the lane, `serve` creates the service.
     pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Leader<Q, A>) -> Service) -> WaitHandle<A> {
         self.enter(self.line(), ask, serve)
     }
@@ -179,7 +185,8 @@ impl<Q, A> Lane<Q, A> {
         if self.is_served.swap(true, Ordering::AcqRel) {
             let solo = line.solo.take();
             drop(line);
-            // Not alone any more. Whoever ran the service may not be polled for long.
+            // The first caller is no longer alone, and may not be polled for long, so the service moves to a
+            // task.
             solo.into_iter().for_each(|solo| solo.move_out());
             return WaitHandle { reply, solo: None };
         }
@@ -188,29 +195,30 @@ impl<Q, A> Lane<Q, A> {
         WaitHandle { reply, solo: Some(solo) }
     }
 
-    /// Whether nobody is in line or being served.
+    /// Whether nobody is in the queue or being served.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_served.load(Ordering::Acquire)
     }
 
-    /// Why the head of the line waits, or did when it looked last; `None` where nobody does.
+    /// Why the head of the queue waits, or waited when it last looked; `None` if nobody waits.
     pub(crate) fn why(&self) -> Option<Setback> {
         self.line().why.clone()
     }
 
-    /// For how long those who wait have looked again without an answer; `None` while they pause, or look for the first time.
+    /// For how long the callers that wait have looked again without an answer; `None` while they pause, or
+    /// look for the first time.
     pub(crate) fn looks_for(&self) -> Option<Duration> {
         let line = self.line();
         line.looks_since.filter(|_| line.is_out).map(|since| since.elapsed())
     }
 
-    /// Those who wait may look again.
+    /// Lets the callers that wait look again.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// The head of the line, if it is such a one: for what another caller was granted and left. Nobody, while others are served
-    /// who came before.
+    /// Takes the head of the queue, if it `fits` what another caller was granted and left. `None` while
+    /// callers that came before the head are being served.
     pub(crate) fn head_if(&self, fits: impl FnOnce(&Q) -> bool) -> Option<Waiter<Q, A>> {
         let mut line = self.line();
         if line.is_out {
@@ -223,15 +231,16 @@ impl<Q, A> Lane<Q, A> {
         }
     }
 
-    /// No panic while it is locked leaves it half done.
+    /// A panic while the lock is held leaves nothing half done.
     fn line(&self) -> MutexGuard<'_, Line<Q, A>> {
         self.line.lock()
     }
 }
 
 impl<Q: Patient, A> Lane<Q, A> {
-    /// As [`join`](Self::join), unless the line stands still for something that the caller does not `stay` for, which is returned. Only
-    /// who takes is not to be passed: behind those who give back alone, and those who have left, the caller is served at once.
+    /// As [`join`](Self::join), but returns the setback if the queue is paused for something that the caller
+    /// does not stay for. Only callers that take must not be passed: behind callers that give back, and
+    /// callers that have left, the new caller is served at once.
     pub(crate) fn join_if(
         self: &Arc<Self>,
         ask: Q,
@@ -251,8 +260,9 @@ impl<Q: Patient, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Line<Q, A> {
-    /// Whether somebody is in line who must not be passed. One that does not wait has just come, and is being served: nobody hears from
-    /// it what those who give back wait for.
+    /// Whether a caller that must not be passed is in the queue. A caller that takes but does not wait is not
+    /// counted: it has just come and is being served. Because of it, no other caller may receive the setback
+    /// that releases wait for.
     fn has_takers(&self) -> bool {
         let waits = |waiter: &Waiter<Q, A>| waiter.ask.takes() && waiter.ask.stays_until().is_some();
         self.waiting.iter().any(|waiter| !waiter.is_left() && waits(waiter))

@@ -1,4 +1,4 @@
-//! Reading a bucket, and taking in what replies show of it.
+//! Reads a bucket, and stores what replies show of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 
-/// The bucket as last seen, or read now; many callers that meet a bucket for the first time read it once.
+/// Returns the bucket as last seen, or reads it now. Callers that meet a bucket for the first time at once
+/// share one read.
 pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
     match entry.reading() {
         Some(reading) => Ok(reading),
@@ -21,15 +22,15 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, Acqui
     }
 }
 
-/// Whoever reads first reads for all who come meanwhile: they share its reading, and its failure. Otherwise each of them would
-/// find out for itself, one after the other, that the table does not answer. Takes an attempt and a request at most; longer than a
-/// request only after readers who left.
+/// Reads the row once for all callers that come meanwhile: they share the reading of the first caller, or its
+/// failure. Otherwise each of them would find out for itself, one after the other, that the table does not
+/// answer. Takes at most an attempt and a request; takes longer than a request only after readers that left.
 async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Reading>) -> Result<Reading, AcquireError> {
     is_not_missing(inner, entry)?;
     let came = Instant::now();
     let request = inner.store.longest_request();
     let read = async {
-        // A reader that nobody drives any more holds nobody up for longer than a request.
+        // A reader that is no longer polled holds nobody up for longer than a request.
         let mut loading = timeout(request, entry.loading.lock()).await.ok();
         if let Some(reading) = known() {
             return Ok(reading);
@@ -40,7 +41,8 @@ async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Read
         }
         let asked = Instant::now();
         let read = refresh(inner, entry).await;
-        // Whoever came after the bucket was made asks again.
+        // If the bucket was created meanwhile, the failure is not shared: callers that came after that ask
+        // again.
         if let (Some(loading), Err(error), false) = (&mut loading, &read, entry.was_made_since(asked)) {
             loading.failed(error);
         }
@@ -54,8 +56,8 @@ fn not_read(entry: &Entry) -> AcquireError {
     StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }.into()
 }
 
-/// A bucket that the table was seen not to have a moment ago is answered from memory: a caller that asks for it all the time
-/// costs a read a second.
+/// Fails if a read showed a moment ago that the table does not have the bucket. The answer comes from memory:
+/// a caller that asks for such a bucket all the time costs one read a second.
 pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
     match entry.is_unknown(inner.now()) {
         true => Err(unknown_dimension(inner, entry)),
@@ -63,7 +65,8 @@ pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), Acquire
     }
 }
 
-/// The bucket as a reply of the last `span` showed it, or read now; many callers at once read it once.
+/// Returns the bucket as a reply within the last `span` showed it, or reads it now. Callers that come at once
+/// share one read.
 pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
     let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
     match young() {
@@ -72,12 +75,12 @@ pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) ->
     }
 }
 
-/// Reads the bucket, whatever is known of it.
+/// Reads the bucket, even if it is known.
 pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
     let clock = inner.store.clock();
     let (asked, asked_at, steady) = (Instant::now(), clock.known(), clock.steady_micros());
     let Some(row) = inner.store.read(entry.dimension.as_str()).await? else {
-        // A clock that this reply corrected does not tell when it was asked.
+        // If this reply corrected the clock, the clock does not say when the request was sent.
         let way = u64::try_from(clock.steady_micros().saturating_sub(steady)).unwrap_or(0);
         let asked_at = asked_at.unwrap_or_else(|| inner.now().before(Duration::from_micros(way)));
         entry.missed(asked, asked_at);
@@ -87,7 +90,7 @@ pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, Acq
     entry.reading().ok_or_else(|| unknown(inner, entry))
 }
 
-/// Reads the buckets side by side, whatever is known of them.
+/// Reads the buckets in parallel, even if they are known.
 pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<(), AcquireError> {
     let reads = entries.iter().map(|entry| {
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
@@ -96,7 +99,7 @@ pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> R
     in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
 }
 
-/// Takes in the row that a reply showed.
+/// Stores the row that a reply showed.
 pub(crate) fn apply_read(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
     let bucket = Arc::new(parse(&entry.dimension, row)?);
     entry.apply_read(Arc::clone(&bucket), inner.now());
@@ -108,8 +111,8 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
     Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
 }
 
-/// A reply shows no row of the bucket. The next caller reads it: how long the request was on its way is not known here, and the bucket
-/// may have been made since.
+/// Notes that a reply shows no row of the bucket, and returns the error. The next caller reads the bucket: it
+/// is not known here how long the request was under way, and the bucket may have been created since.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
     entry.gone();
     unknown_dimension(inner, entry)

@@ -1,4 +1,4 @@
-//! Giving back: what a holder releases, and what a sweep reclaims.
+//! Giving back: what a holder releases, and what was granted and not used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::lane::settle::settle_charged;
 use crate::lane::{expired_holder, inline};
 use crate::telemetry;
 
-/// The end of a release as metrics and spans name it.
+/// The outcome of a release as metrics and spans name it.
 pub(crate) const fn name_of<E>(released: &Result<Released, E>) -> &'static str {
     match released {
         Ok(released) => released.as_str(),
@@ -38,7 +38,7 @@ pub enum ReleaseError {
         /// The lease.
         key: String,
     },
-    /// DynamoDB will never accept it, or the bucket's row cannot be read.
+    /// DynamoDB will never accept the release, or the bucket's row cannot be read.
     #[error("{key} cannot be given back: {message}")]
     Refused {
         /// The lease.
@@ -51,11 +51,11 @@ pub enum ReleaseError {
     Store(#[from] StoreError),
 }
 
-/// How long a release is tried, longer than an acquire: no request of it begins later than this after its first. Where it gives up, a
-/// slot is out of use until its lease ends.
+/// How long a release is tried, which is longer than an acquire: none of its requests begins later than this
+/// after the first one. If the release gives up, its slot is out of use until the lease ends.
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Times that a release in a transaction waits out a conflict or throttling.
+/// How often a release in a transaction waits out a conflict or throttling.
 const RELEASE_TRIES: u32 = 20;
 
 /// Releases the parts of a grant whose call was made.
@@ -105,7 +105,7 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
     released
 }
 
-/// Slots with lease rows on their way back: those of one bucket join in one transaction.
+/// The lane of releases with lease rows: the releases of one bucket share one transaction.
 pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
@@ -114,7 +114,7 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
         let handle = entry.releases.join(slots.clone(), service);
         match handle.answer().await {
             Ok(released) => return released,
-            // This line never stands still.
+            // This queue never pauses.
             Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
             Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
         }
@@ -127,13 +127,14 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Slots, R
             let later = line.split_off(line.len().min(MAX_LEASES_PER_TRANSACTION));
             let waiters = std::mem::replace(&mut line, later);
             let Some(last) = waiters.last() else { continue };
-            // The youngest reading of its capacity.
+            // The last caller has the youngest reading of the capacity.
             let bucket = Arc::clone(&last.ask.bucket);
             let leases = waiters.iter().map(|waiter| waiter.ask.lease.clone()).collect();
             let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
             let out = released.iter().find_map(unavailable);
             waiters.into_iter().zip(released).for_each(|(waiter, released)| waiter.answer(released));
-            // Those behind them have waited for a request that nobody answered: no other is sent for them.
+            // The callers behind have already waited for a request that got no answer: no other request is
+            // sent for them.
             out.into_iter().for_each(|error| {
                 let rest = std::mem::take(&mut line).into_iter();
                 rest.for_each(|waiter| waiter.answer(Err(error.clone().unsent().into())));
@@ -150,7 +151,7 @@ fn unavailable(released: &Result<Released, ReleaseError>) -> Option<StoreError> 
     }
 }
 
-/// Gives back what the leases of a chunk hold, and says of each what became of it, in their order.
+/// Gives back what the leases of a chunk hold, and returns the outcome of each lease, in their order.
 async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result<Released, ReleaseError>> {
     let mut tally = Tally { ends: Some(HashMap::new()), ..Tally::default() };
     let leases = chunk.leases().to_vec();
@@ -186,8 +187,8 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     released
 }
 
-/// Gives back the parts of a grant whose call was never made: slots as in a release, and rate tokens as far as they have not
-/// flowed back by themselves. Best effort for the tokens: what is lost refills.
+/// Gives back the parts of a grant whose call was never made. Slots go back as in a release. Rate tokens go
+/// back as far as they have not refilled by themselves. Best effort for the tokens: lost tokens refill.
 pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
     let returns = parts.into_iter().map(|part| {
         let inner = Arc::clone(inner);
@@ -196,13 +197,14 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
                 && let Ok(now) = inner.time().await
                 && let Some(update) = receipt.give_back(now)
             {
-                // Twice would be too much: after a lost reply the tokens are left to refill.
+                // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
                 match inner.store.update(&update, IfAmbiguous::Stop).await {
                     Ok(Written::Applied(row)) => {
                         let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
                         bucket.into_iter().for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));
                     }
-                    // Others booked behind it: its start is for the next caller of this process, if one comes in time.
+                    // Others have booked behind this start, so it is kept for the next caller of this
+                    // process, if one comes in time.
                     Ok(Written::ConditionFailed(Some(_))) if part.lease().is_none() => part.entry.abandon(part.clone()),
                     Ok(Written::ConditionFailed(_)) => {}
                     Err(error) => tracing::debug!(event = "give_back.lost", dimension = %part.entry.dimension, %error),
@@ -213,11 +215,11 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
             }
         }
     });
-    // Stopped with its runtime: tokens refill, and slots come back when their leases end.
+    // If the runtime stops, tokens refill, and slots come back when their leases end.
     let _ = in_parallel(returns.collect()).await;
 }
 
-/// Whether the vendor was called under what is given back.
+/// Whether the vendor was called under the grant that is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Used,

@@ -1,7 +1,8 @@
-//! A round of a lane: plans and writes until each of its callers has an answer, or stays in line.
+//! A round of a lane: plans and writes until each of its callers has an answer or stays in the queue.
 //!
-//! A round ends, whatever hangs: each of its requests ends by itself, and none is begun after [`LONGEST_TRYING`] but those after a
-//! success, of which each serves someone. What its end means for those it has not served is for [`Setback`] to say.
+//! A round always ends: each of its requests ends by itself, and none begins after [`LONGEST_TRYING`], except
+//! a request after a success, and each success serves a caller. [`Setback`] decides what the end of a round
+//! means for the callers that it has not served.
 
 use std::time::Duration;
 
@@ -13,21 +14,22 @@ use crate::lane::inner::Inner;
 use crate::lane::per_bucket::RETURN_HEARD;
 use crate::lane::setback::Setback;
 
-/// Plans made at once after a false condition, before the next ones wait: each has the row as it was a moment ago, and each
-/// failure means that another writer got on.
+/// How many plans are made without a pause after a failed condition. Each plan has the row as it was a moment
+/// ago, and each failure means that another writer succeeded.
 const PLANS_AT_ONCE: u32 = 8;
 
-/// How long a round tries. Larger serves more callers in one go beside busy writers; smaller tells those who do not wait sooner.
+/// How long a round tries. A larger value serves more callers in one round beside busy writers. A smaller
+/// value answers callers that do not wait sooner.
 const LONGEST_TRYING: Duration = Duration::from_secs(1);
 
-/// What one step of a round came to.
+/// The outcome of one step of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Somebody was served.
+    /// A caller was served.
     Served,
-    /// The rows were read: plan by them.
+    /// The rows were read: the next plan uses them.
     Read,
-    /// Another writer was faster, and the reply shows what it made of the row.
+    /// Another writer was faster, and the reply shows the row that it left.
     Overtaken,
     /// Another writer holds the rows.
     Held,
@@ -35,26 +37,27 @@ pub(super) enum Step {
 
 /// The callers of a round.
 pub(super) trait Batch {
-    /// The bucket that is told where nothing is known of any.
+    /// The bucket that a refusal names if no other is known.
     fn dimension(&self) -> &Dimension;
 
-    /// Drops those who have left, and says whether somebody is still to be served.
+    /// Drops callers that have left, and returns whether a caller is still to be served.
     fn has_callers(&mut self) -> bool;
 
-    /// One plan and its write, one reading of what is not known, or the answers that need neither. Each of its requests ends.
+    /// Makes one plan and its write, or one read of what is not known, or gives the answers that need
+    /// neither. Each of its requests ends.
     fn step(&mut self, has_read: bool) -> impl Future<Output = Result<Step, AcquireError>> + Send;
 
-    /// Answers all who are left, or notes that they stay.
+    /// Answers all remaining callers, or notes that they stay in the queue.
     fn set_back(&mut self, setback: &Setback);
 }
 
-/// Serves the callers of `batch` until each has its answer, or stays in line.
+/// Serves the callers of `batch` until each has its answer or stays in the queue.
 pub(super) async fn serve(inner: &Inner, batch: &mut impl Batch) {
     let (began, mut tries, mut has_read) = (Instant::now(), 0, false);
     while batch.has_callers() {
         match batch.step(has_read).await {
             Ok(Step::Served) => continue,
-            // What was fetched for this very round counts, however long it took.
+            // A reading that was fetched for this round counts, however long the read took.
             Ok(Step::Read) if !has_read => {
                 has_read = true;
                 continue;
@@ -73,7 +76,8 @@ pub(super) async fn serve(inner: &Inner, batch: &mut impl Batch) {
     }
 }
 
-/// Waits before planning again for the `tries`th time, once the plans at once are used up. False where it is time to give up.
+/// Waits before the `tries`th new plan, once the plans without a pause are used up. Returns false if it is
+/// time to give up.
 async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
     if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
         return false;
@@ -85,14 +89,16 @@ async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
     true
 }
 
-/// The longest that a round takes where no write of it succeeds: what it tries, then a reading (which may wait for that of another
-/// caller), one that tells the time and a write, begun just before the end of that.
+/// Returns the longest that a round takes if none of its writes succeeds: `LONGEST_TRYING`, and then, begun
+/// just before its end, a reading (which may wait for that of another caller), a request that tells the time,
+/// and a write.
 fn longest_round(inner: &Inner) -> Duration {
     LONGEST_TRYING + inner.store.attempt().of_rows() + 3 * inner.store.longest_request()
 }
 
-/// The longest that an attempt keeps a caller that does not wait: a first reading of buckets that it does not know, the round that
-/// is under way when it comes, its own, and the return of what other dimensions granted.
+/// Returns the longest that an attempt keeps a caller that does not wait: a first read of buckets that it
+/// does not know, the round that is under way when it comes, its own round, and the return of what other
+/// dimensions granted.
 pub(crate) fn longest_attempt(inner: &Inner) -> Duration {
     let look_up = inner.store.attempt().of_rows() + inner.store.longest_request();
     look_up + 2 * longest_round(inner) + RETURN_HEARD

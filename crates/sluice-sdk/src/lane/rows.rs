@@ -1,5 +1,5 @@
-//! The lane of a set of dimensions with lease rows: every bucket and every lease of all who are in line changes in one
-//! transaction, or none does.
+//! The lane of a set of dimensions with lease rows. Every bucket and every lease of all callers in the queue
+//! changes in one transaction, or none does.
 
 use std::sync::Arc;
 
@@ -29,17 +29,17 @@ use crate::lane::rows::batch::Batch;
 pub(crate) type RowLane = Lane<RowAsk, Answer>;
 type RowWaiter = Waiter<RowAsk, Answer>;
 
-/// What one caller wants of each dimension of the set, in their order.
+/// What one caller wants of each dimension of the set, in the order of the dimensions.
 #[derive(Clone, Debug)]
 pub(crate) struct RowAsk {
     costs: Vec<Cost>,
-    /// The same in every try: a lease under one of them can only be its own.
+    /// The same in every try: a lease under one of these ids can only be the caller's own.
     ids: Vec<LeaseId>,
     terms: Terms,
 }
 
 impl RowAsk {
-    /// Whether it may have what another caller left: as much, for as long, and not later.
+    /// Whether the caller may have what another caller left: as much, for as long, and not later.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let now = unclaimed.now();
         let (until, latest) = (now.after(self.terms.lease.length()), now.after(self.terms.patience()));
@@ -56,7 +56,8 @@ impl Patient for RowAsk {
     }
 }
 
-/// Takes the costs of all `wants` through the lane of their set, waiting in line for slots where `terms` allow.
+/// Takes the costs of all `wants` through the lane of their set. The caller waits for slots in the queue if
+/// `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
     let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
     let lane = inner.cache.row_lane(&entries);
@@ -90,7 +91,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
 
 async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, mut leader: Leader<RowAsk, Answer>) {
     let mut poll = Poll::default();
-    // All who are in line: who does not wait must not stand unheard behind a transaction's worth of those who do.
+    // Takes all callers in the queue: a caller that does not wait must not stand without an answer behind a
+    // full transaction of callers that do.
     while let Some(waiters) = leader.next(usize::MAX).await {
         let served = waiters.len();
         let (inner, entries, lane) = (&inner, &entries, &lane);
@@ -103,7 +105,7 @@ async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, 
     }
 }
 
-/// Names a set of dimensions.
+/// Returns the name of a set of dimensions.
 pub(crate) fn name(entries: &[Arc<Entry>]) -> Vec<Dimension> {
     entries.iter().map(|entry| entry.dimension.clone()).collect()
 }

@@ -1,7 +1,9 @@
-//! The one rule of waiting: what keeps callers from an answer, and what that means for those who wait and those who do not.
+//! The one rule of waiting: what keeps callers from an answer, and what that means for callers that wait and
+//! callers that do not.
 //!
-//! A caller that is willing to wait keeps its place in line until its own deadline, whatever comes between, but for what time does
-//! not mend. One that is not hears at once what is in the way. All lanes ask here, and only here.
+//! A caller that is willing to wait stays in the queue until its own deadline, whatever happens in between,
+//! unless the setback is one that time does not end. A caller that is not willing to wait receives the
+//! setback at once. All lanes ask this module, and only this module.
 
 use std::time::Duration;
 
@@ -14,34 +16,36 @@ use crate::api::refusal::{RetryIn, contended};
 /// Why a caller has no grant yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Setback {
-    /// Its bucket refuses; or other writers were faster in every try.
+    /// The bucket refuses, or other writers were faster in every try.
     Refused(RetryIn),
-    /// DynamoDB held a request back for its rate, in every try.
+    /// DynamoDB throttled a request in every try.
     Throttled(RetryIn),
     /// DynamoDB is out.
     Out(StoreError),
-    /// Nothing that time mends: no right, no table, no bucket, a row that cannot be read.
+    /// A setback that time does not end: no right, no table, no bucket, a row that cannot be read.
     Final(AcquireError),
 }
 
-/// What came of one attempt on one or all of its dimensions.
+/// The outcome of one attempt on one or all of a caller's dimensions.
 #[derive(Debug)]
 pub(crate) enum Taken<T> {
     Granted(T),
     Refused(RetryIn),
 }
 
-/// Who has the setback.
+/// How the caller that has the setback can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
-    /// How long it would still stay in line; nothing for now or not at all.
+    /// How long the caller would still stay in the queue; zero for now or not at all.
     pub(crate) stays: Duration,
-    /// Whether an outage is answered by the process itself (`SLUICE_ON_UNAVAILABLE`), so that there is nothing to wait for.
+    /// Whether the process itself answers an outage (`SLUICE_ON_UNAVAILABLE`), so that there is nothing to
+    /// wait for.
     pub(crate) answers_locally: bool,
 }
 
 impl Patience {
-    /// Whether it would rather wait for `retry` than hear of it: an exact wait that ends too late is told at once.
+    /// Whether the caller prefers to wait for `retry` rather than to receive it. An exact wait that ends too
+    /// late is returned at once.
     pub(crate) fn waits_for(self, retry: &RetryIn) -> bool {
         let is_late = retry.reason.is_over_in_time() && retry.wait > self.stays;
         !self.stays.is_zero() && !is_late
@@ -49,7 +53,7 @@ impl Patience {
 }
 
 impl Setback {
-    /// What a failed read or write of `dimension` means.
+    /// Returns what a failed read or write of `dimension` means.
     pub(crate) fn of(error: AcquireError, dimension: &Dimension) -> Self {
         match error {
             AcquireError::Store(StoreError::Contended { .. }) => Self::Throttled(contended(dimension)),
@@ -63,7 +67,7 @@ impl Setback {
         Self::Refused(contended(dimension))
     }
 
-    /// Whether a caller with this patience stays in line; else it hears the setback.
+    /// Whether a caller with this patience stays in the queue; otherwise it receives the setback.
     pub(crate) fn is_waited_out(&self, patience: Patience) -> bool {
         match self {
             Self::Refused(retry) | Self::Throttled(retry) => patience.waits_for(retry),
@@ -72,7 +76,7 @@ impl Setback {
         }
     }
 
-    /// What a caller hears that does not stay, or whose patience has ended.
+    /// Returns the answer to a caller that does not stay, or whose patience has ended.
     pub(crate) fn refusal(self) -> Result<RetryIn, AcquireError> {
         match self {
             Self::Refused(retry) | Self::Throttled(retry) => Ok(retry),
@@ -81,12 +85,12 @@ impl Setback {
         }
     }
 
-    /// The same as the answer to a turn.
+    /// The same as the answer to a caller that takes.
     pub(crate) fn answer<T>(self) -> Result<Taken<T>, AcquireError> {
         self.refusal().map(Taken::Refused)
     }
 
-    /// The same for a caller that nothing was sent for.
+    /// The same for a caller for which nothing was sent.
     pub(crate) fn unsent(self) -> Self {
         match self {
             Self::Out(error) => Self::Out(error.unsent()),
@@ -94,7 +98,8 @@ impl Setback {
         }
     }
 
-    /// The same after an earlier one: a write that may have been applied then may still have been.
+    /// The same after an earlier setback: a write that may have been applied then may still have been
+    /// applied.
     pub(crate) fn following(self, earlier: Option<&Self>) -> Self {
         match (self, earlier) {
             (

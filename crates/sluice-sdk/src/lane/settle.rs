@@ -1,4 +1,4 @@
-//! Settling: a call is charged what it used, and not what it was expected to use.
+//! Settling: a call is charged what it used, not what it was expected to use.
 
 use std::sync::Arc;
 
@@ -21,11 +21,12 @@ use crate::telemetry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// It used what it counted as: nothing was to be done.
+    /// The call used what it counted as: nothing was to be done.
     AsTaken,
-    /// So much went back. Less than was left over where the rest has flowed back by itself, or has no room below the brim any more.
+    /// This amount went back. It is less than what was left over if the rest has refilled by itself, or no
+    /// longer has room below the capacity.
     Returned(Amount),
-    /// So much was taken besides, below zero if need be.
+    /// This amount was taken in addition, below zero if necessary.
     Owed(Amount),
 }
 
@@ -33,32 +34,32 @@ pub enum Settled {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettleError {
-    /// The grant took nothing from it.
+    /// The grant took nothing from the dimension.
     #[error("the grant holds nothing of {0:?}, so that nothing of it can be settled")]
     NotHeld(String),
-    /// Slots come back by release, whatever the call used.
+    /// Slots come back by a release, whatever the call used.
     #[error("{0} is a concurrency limit: its slots come back by a release, and there is nothing to settle")]
     Concurrency(Dimension),
-    /// Below zero, or not a number.
+    /// The amount is below zero, or not a number.
     #[error("{used} cannot be what a call used of {dimension}: it takes zero or a number above it ({source})")]
     Used {
         /// The dimension.
         dimension: Dimension,
-        /// As given.
+        /// The amount as given.
         used: String,
-        /// What is wrong with it.
+        /// What is wrong with the amount.
         source: CostError,
     },
     /// Other writers were faster in every try; nothing was changed.
     #[error("settling {0} met a conflict in every try; nothing was changed")]
     Contended(Dimension),
-    /// The bucket, its row, or the table.
+    /// The error is about the bucket, its row, or the table.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
 }
 
 impl SettleError {
-    /// Whether nothing was changed for certain, so that it may be tried again.
+    /// Whether it is certain that nothing was changed, so that the settlement may be tried again.
     fn is_without_effect(&self) -> bool {
         match self {
             Self::Acquire(AcquireError::Store(StoreError::Unavailable { maybe_applied, .. })) => !maybe_applied,
@@ -67,13 +68,13 @@ impl SettleError {
     }
 }
 
-/// Calls of one bucket that are settled: those of a process at one time share a write.
+/// The lane of settlements: calls of one bucket that a process settles at the same time share a write.
 pub(crate) type SettleLane = Lane<Settle, Result<Amount, SettleError>>;
 type SettleTurn = Waiter<Settle, Result<Amount, SettleError>>;
 
-/// Calls in one write.
+/// The most calls in one write.
 const MOST_AT_ONCE: usize = 256;
-/// Tries on a bucket that others keep moving: each failure means that one of them got on.
+/// Tries on a bucket that others keep changing. Each failure means that another writer succeeded.
 const TRIES: u32 = 20;
 
 pub(crate) fn parse(dimension: &str, used: &Quantity) -> Result<Amount, SettleError> {
@@ -83,7 +84,8 @@ pub(crate) fn parse(dimension: &str, used: &Quantity) -> Result<Amount, SettleEr
     })
 }
 
-/// Settles what was charged to the part before its release. Logged where it fails: the call is over.
+/// Settles what was charged to the part before the part is released. A failure is only logged: the call is
+/// over.
 pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
     let Some(used) = part.used.take() else { return };
     match settle_part(inner, part, used).await {
@@ -98,7 +100,7 @@ pub(crate) async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amoun
     settled
 }
 
-/// The end of a settlement as metrics name it.
+/// The outcome of a settlement as metrics name it.
 const fn name_of(settled: &Result<Settled, SettleError>) -> &'static str {
     match settled {
         Ok(Settled::AsTaken) => "as_taken",
@@ -111,7 +113,7 @@ const fn name_of(settled: &Result<Settled, SettleError>) -> &'static str {
 async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
     let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
         return match part.hold {
-            // A share of the process's own is not worth the trouble while DynamoDB is out.
+            // A grant from the process's own share is not worth settling while DynamoDB is out.
             Hold::Local => Ok(Settled::AsTaken),
             _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
         };
@@ -120,12 +122,13 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
     if surplus == Amount::ZERO {
         return Ok(Settled::AsTaken);
     }
-    // From here on it counts as settled: dropped, the write goes on, and must not be made again.
+    // From here on the call counts as settled: if the caller is dropped, the write goes on and must not be
+    // sent again.
     *counts = used;
     *is_settled = true;
     let settle = Settle { receipt: receipt.clone(), surplus };
     match in_lane(inner, &part.entry, settle).await {
-        // What found no room is still counted, and may find it when settled again.
+        // What found no room still counts, and may find room when the call is settled again.
         Ok(change) if surplus > Amount::ZERO => {
             *counts = counted.minus(change);
             Ok(Settled::Returned(change))
@@ -145,7 +148,7 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
         let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
         match entry.settles.join(settle.clone(), service).answer().await {
             Ok(answer) => return answer,
-            // This line never stands still.
+            // This queue never pauses.
             Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
             Err(NoAnswer::Lost) => return Err(AcquireError::Store(stopped("UpdateItem")).into()),
         }
@@ -153,14 +156,15 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Settle, Result<Amount, SettleError>>) {
-    // A caller that has gone away is settled all the same: its call was made.
+    // A call is settled even if its caller has gone away: the call was made.
     while let Some(mut line) = leader.next_with_the_gone(usize::MAX).await {
         let began = Instant::now();
         while !line.is_empty() {
             let later = line.split_off(line.len().min(MOST_AT_ONCE));
             let together = std::mem::replace(&mut line, later);
             let Err(error) = settle_together(&inner, &entry, together).await else { continue };
-            // The line takes the time of one request: writes go on for those behind as long as one more ends within it.
+            // All callers of the batch share the time of one request: writes for those behind go on as long
+            // as one more attempt ends within that time.
             if began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request() {
                 let rest = std::mem::take(&mut line).into_iter();
                 rest.for_each(|waiter| waiter.answer(Err(AcquireError::from(error.clone().unsent()).into())));
@@ -170,7 +174,7 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Settle, 
     }
 }
 
-/// Answers all of `turns`; the error if DynamoDB is out.
+/// Answers all `waiters`. Returns the error if DynamoDB is out.
 async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleTurn>) -> Result<(), StoreError> {
     let calls: Vec<Settle> = waiters.iter().map(|waiter| waiter.ask.clone()).collect();
     let error = match write(inner, entry, &calls).await {
@@ -192,21 +196,22 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
         if bucket.limit().is_concurrent() {
-            // Removed and made anew as another type: what was taken from the old one is gone with it.
+            // The bucket was removed and recreated as another type: what was taken from the old one is gone
+            // with it.
             return Ok(vec![Amount::ZERO; calls.len()]);
         }
         let now = inner.time().await.map_err(AcquireError::from)?;
         let settling = RatePlanner::new(&bucket).settle(calls, now);
         let Some(update) = settling.write else { return Ok(settling.changes) };
-        // Twice would be too much: after a lost reply it is left at that.
+        // Not idempotent: never sent again after an ambiguous reply.
         match inner.store.update(&update, IfAmbiguous::Stop).await.map_err(AcquireError::from)? {
             Written::Applied(row) => {
-                // A row that cannot be read is the next caller's trouble: this write is made.
+                // A row that cannot be read is left to the next caller: this write is applied.
                 let after = crate::lane::reading::parse(&entry.dimension, &row);
                 after.into_iter().for_each(|after| entry.apply_write(Arc::new(after), inner.now()));
                 return Ok(settling.changes);
             }
-            // At once, from the row as it was a moment ago: a pause would only make it old.
+            // At once, from the row as it was a moment ago: a pause would only make the row older.
             Written::ConditionFailed(Some(row)) => drop(apply_read(inner, entry, &row)?),
             Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
         }

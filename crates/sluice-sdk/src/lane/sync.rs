@@ -1,4 +1,5 @@
-//! What a lane is built on. `tests/interleavings` compiles the lane on a concurrency checker's primitives in place of these.
+//! The primitives that a lane is built on. `tests/interleavings` compiles the lane on a concurrency checker's
+//! primitives instead of these.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};

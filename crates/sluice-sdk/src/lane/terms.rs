@@ -11,19 +11,21 @@ use crate::lane::setback::Patience;
 /// What a caller accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Until when its start may be; `None` for now or not at all.
+    /// The latest start; `None` for now or not at all.
     pub(crate) until: Option<Instant>,
-    /// Whether it stays in line until then, for slots and for whatever delays the line.
+    /// Whether the caller stays in the queue until then, for slots and through everything that delays the
+    /// queue.
     pub(crate) stays: bool,
-    /// How long its leases last.
+    /// How long the leases last.
     pub(crate) lease: LeaseTerm,
 }
 
-/// How long a lease lasts, told when it is written: its caller may have stood in line before.
+/// How long a lease lasts. Computed when the lease is written, because its caller may have stood in a queue
+/// before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTerm {
     pub(crate) at_least: Duration,
-    /// It lasts until then besides.
+    /// The lease also lasts until then.
     pub(crate) until: Option<Instant>,
 }
 
@@ -33,17 +35,17 @@ impl Terms {
         Self { until: None, stays: false, lease: LeaseTerm { at_least: lease, until: None } }
     }
 
-    /// How far ahead it books, from now.
+    /// How far ahead the caller books, from now.
     pub(crate) fn patience(self) -> Duration {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Until when it stays in line, if it does.
+    /// Until when the caller stays in the queue, if it does.
     pub(crate) fn stays_until(self) -> Option<Instant> {
         self.until.filter(|_| self.stays)
     }
 
-    /// How long it stays in line, from now.
+    /// How long the caller stays in the queue, from now.
     pub(crate) fn in_line(self, inner: &Inner) -> Patience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
         Patience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
@@ -51,7 +53,7 @@ impl Terms {
 }
 
 impl LeaseTerm {
-    /// From now.
+    /// Returns the length of the lease, from now.
     pub(crate) fn length(self) -> Duration {
         let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         until.unwrap_or_default().max(self.at_least)

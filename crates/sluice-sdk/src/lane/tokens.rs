@@ -1,4 +1,4 @@
-//! The lane of a rate bucket: one conditional write for all who are in line.
+//! The lane of a rate bucket: one conditional write for all callers in the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,8 @@ use crate::lane::{prefetch, round};
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
 type TokenWaiter = Waiter<TokenAsk, Answer>;
 
-/// Callers in one plan and its write: any number, but a plan for very many keeps the write from being sent.
+/// The most callers in one plan and its write. Any number would fit, but a plan for very many callers delays
+/// the write.
 const MOST_AT_ONCE: usize = 1_024;
 
 /// What one caller wants of a rate bucket.
@@ -40,7 +41,7 @@ pub(crate) struct TokenAsk {
 }
 
 impl TokenAsk {
-    /// Whether it may have what another caller left.
+    /// Whether the caller may have what another caller left.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let latest = unclaimed.now().after(self.terms.patience());
         matches!(unclaimed.parts().as_slice(), [part] if part.cost == self.cost && part.start_at <= latest)
@@ -80,14 +81,15 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<TokenAsk, Answer>) {
     let mut poll = Poll::uncounted();
-    // All who are in line: while DynamoDB is out, nobody stands unheard behind a write's worth of others.
+    // Takes all callers in the queue: while DynamoDB is out, no caller stands without an answer behind a full
+    // write of others.
     while let Some(waiters) = leader.next(usize::MAX).await {
         let served = waiters.len();
         let (inner, entry) = (&inner, &entry);
         let (waiting, orphans) = (None, Vec::new());
         let mut batch = Batch { inner, entry, waiters, waiting, orphans, lot: None, has_tried_repair: false };
         round::serve(inner, &mut batch).await;
-        // What nobody took: to those in line, if they ask for just that, or back to the bucket.
+        // What nobody took goes to callers in the queue, if they ask for exactly that, or back to the bucket.
         leader.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
     }
 }
@@ -97,21 +99,22 @@ struct Batch<'a> {
     inner: &'a Arc<Inner>,
     entry: &'a Arc<Entry>,
     waiters: Vec<TokenWaiter>,
-    /// Those who stay in line.
+    /// Callers that stay in the queue.
     waiting: Waiting<TokenAsk, Answer>,
-    /// What was granted to callers who had gone away, for the next.
+    /// What was granted to callers that had gone away, for the next callers.
     orphans: Vec<UnclaimedGrant>,
-    /// What to take ahead besides: measured once, whatever is planned again.
+    /// The tokens to take ahead in addition. Measured once, however often the batch is planned again.
     lot: Option<Amount>,
-    /// Whether a write was sent that takes nothing and repairs the anchor. It may fail beside a busy writer: then all are told by the
-    /// row as it is, and nobody waits for another.
+    /// Whether a write was sent that takes nothing and repairs the anchor. The write may fail beside a busy
+    /// writer. Then all callers are answered by the row as it is, and nobody waits for another repair.
     has_tried_repair: bool,
 }
 
-/// A write on its way, with what it takes for whom.
+/// A write that is under way, with what it takes for each caller.
 struct Sent {
     planned: Planned,
-    /// For each caller that was planned for, in order, the tokens up to and with its own, where the write takes them.
+    /// For each caller of the plan, in order: the sum of tokens up to and including its own, if the write
+    /// takes them.
     upto: Vec<Option<Amount>>,
     total: Amount,
     prefetched: Amount,
@@ -132,7 +135,8 @@ impl round::Batch for Batch<'_> {
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
         let reading = known(self.inner, self.entry).await?;
         if reading.bucket.limit().is_concurrent() {
-            // Removed and made anew as another type, this moment: the next attempt sees it as it is.
+            // The bucket was removed and recreated as another type at this moment: the next attempt sees the
+            // new bucket.
             self.refuse_all();
             return Ok(Step::Served);
         }
@@ -144,7 +148,8 @@ impl round::Batch for Batch<'_> {
             // A read costs half of a write that fails.
             Err(Unread) => return refresh(self.inner, self.entry).await.map(|_| Step::Read),
         };
-        // A second application after a lost reply takes tokens twice: against these callers, and they refill.
+        // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
+        // against these callers, and the tokens refill.
         match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
             Written::ConditionFailed(Some(row)) => {
@@ -167,7 +172,7 @@ impl round::Batch for Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// From what is in stock, and from the starts that other callers left.
+    /// Serves callers from stock, and with starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let has_abandoned = self.entry.has_abandoned();
         if !has_abandoned && self.entry.stock.is_none() && self.orphans.is_empty() {
@@ -175,12 +180,12 @@ impl Batch<'_> {
         }
         let waiters = std::mem::take(&mut self.waiters);
         for waiter in waiters {
-            // Nobody is served past one who is not.
+            // Nobody is served before an earlier caller that is not.
             if !self.waiters.is_empty() {
                 self.waiters.push(waiter);
                 continue;
             }
-            // What one left who came before.
+            // What a caller that came before left.
             let fits = |unclaimed: &UnclaimedGrant| waiter.ask.would_take(unclaimed);
             if let Some(at) = self.orphans.iter().position(fits) {
                 let unclaimed = self.orphans.swap_remove(at).renewed(now);
@@ -199,7 +204,8 @@ impl Batch<'_> {
         }
     }
 
-    /// The write for all who fit. Where nobody does, and the reading may be believed, all are answered.
+    /// Plans the write for all callers that fit. If nobody fits, and the reading is of this round or young
+    /// enough to refuse, answers all callers of the plan.
     fn plan(&mut self, reading: &Reading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
         let claims: Vec<Claim> = self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
@@ -220,7 +226,8 @@ impl Batch<'_> {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
                 return Err(Unread);
             }
-            // If there is more than the reading says, the head of the line has it; if not, the reply shows the row.
+            // If there is more than the reading says, the head of the queue gets it. If not, the reply shows
+            // the row.
             let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
             let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
             return Ok(Some(Sent { planned, upto: vec![Some(total)], total, prefetched, now, began }));
@@ -244,7 +251,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Hands out what the write took, in order. Who was passed over stays.
+    /// Grants what the write took, in order. Callers that were passed over stay in the batch.
     fn granted(&mut self, row: &Item, sent: &Sent) -> Result<(), AcquireError> {
         let after = Arc::new(parse(&self.entry.dimension, row)?);
         let now = self.inner.now();
@@ -279,7 +286,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Another process moved the anchor at the same time.
+    /// Notes a conflict if another process moved the anchor at the same time.
     fn learn(&self, sent: &Sent, before: &Bucket, after: &Bucket) {
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
             let failed_at = self.inner.now();
@@ -299,10 +306,10 @@ impl Batch<'_> {
     }
 }
 
-/// The reading says that no time will do, and is too old to be believed.
+/// The reading says that the request can never be granted, but is too old to be believed.
 struct Unread;
 
-/// A start that another caller of this process left, where it is earlier than one booked now would be.
+/// Returns a start that another caller of this process left, if it is no later than a start booked now.
 fn take_over(entry: &Entry, bucket: &Bucket, claim: Claim, now: Timestamp) -> Option<Part> {
     let is_blocked = bucket.blocked_until().is_some_and(|until| until > now);
     let booked_now = bucket.reaches(claim.cost.amount())?;

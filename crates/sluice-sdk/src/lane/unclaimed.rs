@@ -1,4 +1,4 @@
-//! What was granted and not yet taken: it is never lost with the caller that left.
+//! A grant that its caller has not taken yet. It is not lost if the caller leaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,25 @@ use crate::lane::release::{Use, spawn_give_back};
 use crate::lane::setback::Taken;
 use crate::lane::{inline, rows, tokens};
 
-/// Parts of a grant on their way to the caller. Dropped, they go to the next in line, or are given back unused.
+/// Parts of a grant on their way to the caller. If dropped, they go to the next in the queue, or are given
+/// back unused.
 #[derive(Debug)]
 pub(crate) struct UnclaimedGrant {
     inner: Arc<Inner>,
     parts: Parts,
-    /// When it was granted.
+    /// When the parts were granted.
     pub(crate) at: Timestamp,
     /// How long DynamoDB took.
     pub(crate) took: Duration,
-    /// What it rests on.
+    /// What the grant rests on.
     pub(crate) basis: Basis,
     lane: Option<Via>,
 }
 
-/// The answer to a turn that takes.
+/// The answer to a caller that takes.
 pub(crate) type Answer = Result<Taken<UnclaimedGrant>, AcquireError>;
 
-/// The lane that it came through.
+/// The lane that the grant came through.
 #[derive(Clone, Debug)]
 pub(crate) enum Via {
     Tokens(Arc<tokens::TokenLane>),
@@ -43,7 +44,7 @@ impl UnclaimedGrant {
         Self { inner, parts, at, took, basis: Basis::Table, lane }
     }
 
-    /// Of the process's own, while DynamoDB is out.
+    /// Creates a grant of the process's own, while DynamoDB is out.
     pub(crate) const fn local(inner: Arc<Inner>, parts: Parts, at: Timestamp, basis: Basis) -> Self {
         Self { inner, parts, at, took: Duration::ZERO, basis, lane: None }
     }
@@ -56,7 +57,8 @@ impl UnclaimedGrant {
         std::mem::take(&mut self.parts)
     }
 
-    /// Both are of one caller. What it leaves is nobody's turn any more.
+    /// Joins another unclaimed grant of the same caller. If the caller leaves, the joined parts are given
+    /// back, and not passed on in a queue.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.parts.append(&mut other.parts);
         self.at = self.at.max(other.at);
@@ -64,7 +66,7 @@ impl UnclaimedGrant {
         self.lane = None;
     }
 
-    /// As it is for someone else than whom it was granted to.
+    /// The same grant for another caller than the one that it was granted to.
     pub(crate) fn renewed(mut self, now: Timestamp) -> Self {
         self.at = now;
         self
@@ -75,17 +77,17 @@ impl UnclaimedGrant {
         self.parts.iter().map(|part| part.start_at.since(self.at)).max().unwrap_or_default()
     }
 
-    /// Its dimensions, with commas between them.
+    /// The dimensions of the grant, separated by commas.
     pub(crate) fn names(&self) -> String {
         self.parts.iter().map(|part| part.entry.dimension.as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// By the client's clock.
+    /// The time by the client's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.now()
     }
 
-    /// Whether its tokens may still be used by someone else.
+    /// Whether another caller may still use the tokens of the grant.
     pub(crate) fn is_there(&self) -> bool {
         let now = self.now();
         self.parts.iter().all(|part| match &part.hold {
@@ -94,10 +96,11 @@ impl UnclaimedGrant {
         })
     }
 
-    /// Gives it to the head of the line, if that asks for just this.
+    /// Passes the grant on to the head of the queue, if that caller asks for exactly this; otherwise returns
+    /// it.
     fn pass_on(mut self) -> Option<Self> {
         let Some(lane) = self.lane.clone() else { return Some(self) };
-        // While the time is not known, nobody can say whether it is still there.
+        // While the time is not known, nobody can say whether the grant may still be used.
         let Some(now) = self.inner.store.clock().known().filter(|_| self.is_there()) else { return Some(self) };
         self = self.renewed(now);
         match lane {

@@ -1,4 +1,4 @@
-//! What an attempt is about: the buckets of its dimensions, read where they are not known.
+//! What an attempt takes: the buckets of its dimensions, which are read if they are not known.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct Want {
     pub(crate) concurrent: bool,
 }
 
-/// Looks up the bucket of every dimension, reading those never seen before.
+/// Looks up the bucket of every dimension, and reads those never seen before.
 pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
     let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
     let unread = entries.iter().filter(|entry| entry.reading().is_none());
@@ -42,7 +42,8 @@ pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     Ok(wants)
 }
 
-/// As [`wants`], for a caller on `terms`: what delays a line delays its readings too, and it hears of it at its deadline.
+/// As [`wants`], for a caller on `terms`. What delays a queue delays the readings too: a caller that waits
+/// tries again, and receives the setback at its deadline.
 pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
     let first = &asks[0].dimension;
     let Some(until) = terms.stays_until() else {

@@ -1,4 +1,5 @@
-//! The value of the label `dimension`: a bucket's name, for as many buckets as a recorder should bear.
+//! The value of the label `dimension`: a bucket's name, for as many buckets as a recorder should have to
+//! keep.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -7,14 +8,16 @@ use ::metrics::SharedString;
 use parking_lot::Mutex;
 use sluice_core::Dimension;
 
-/// Buckets of a client whose metrics carry their names; all others are `other`. Each name is a time series of every metric, which
-/// collectors bill and keep: dimensions that are made up from input must not fill them.
+/// How many buckets of a client have their names in metrics; all others are `other`. Each name is a time
+/// series of every metric, which collectors bill and keep. Dimensions that are made up from input must not
+/// fill the collectors.
 pub(crate) const MOST_NAMED: usize = 100;
 
-/// The dimension of what no bucket of its own stands for.
+/// The label of what has no bucket name of its own.
 pub(crate) const OTHER: &str = "other";
 
-/// The buckets of a client that have a name of their own. One that was forgotten and comes back has it still.
+/// The buckets of a client that have a name of their own in metrics. A bucket that was forgotten and comes
+/// back keeps its name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named(Arc<Mutex<HashSet<Dimension>>>);
 
@@ -25,7 +28,7 @@ impl Named {
     }
 }
 
-/// The label of one bucket, once it has one.
+/// The label of one bucket, once it is chosen.
 #[derive(Debug)]
 pub(crate) struct BucketLabel {
     named: Named,
@@ -37,7 +40,8 @@ impl BucketLabel {
         Self { named, text: OnceLock::new() }
     }
 
-    /// The label of the bucket; `exists` says whether the table is known to have it. A name that is no bucket's takes no place.
+    /// The label of the bucket. `exists` returns whether the table is known to have the bucket. The name of a
+    /// bucket that does not exist uses up no place.
     pub(crate) fn of(&self, dimension: &Dimension, exists: impl FnOnce() -> bool) -> SharedString {
         if let Some(text) = self.text.get() {
             return text.clone();

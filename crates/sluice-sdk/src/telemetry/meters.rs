@@ -1,4 +1,5 @@
-//! The handles of a bucket's metrics, kept for a second, so that a grant from stock registers and allocates nothing.
+//! The handles of a bucket's metrics, kept for a second, so that a grant from stock neither registers nor
+//! allocates.
 
 use std::array;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +15,12 @@ use crate::api::refusal::RetryReason;
 use crate::lazy::Lazy;
 use crate::telemetry::Source;
 
-/// How long handles are kept: so long after it was installed a recorder hears nothing of a busy bucket. Longer
-/// would let a recorder that forgets idle metrics miss more; shorter would register more often.
+/// How long handles are kept. For this long after it was installed, a recorder receives nothing about a busy
+/// bucket. Longer would let a recorder that forgets idle metrics miss more; shorter would register more
+/// often.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// The handles of one bucket, and which of its gauges stand in a recorder.
+/// The handles of one bucket, and which of its gauges are set in a recorder.
 #[derive(Default)]
 pub(crate) struct Meters {
     kept: Mutex<Option<Arc<Handles>>>,
@@ -26,7 +28,7 @@ pub(crate) struct Meters {
     load_is_told: AtomicBool,
 }
 
-/// Each is registered when it is first used: what never happened is not told.
+/// Each handle is registered when it is first used: what never happened is not reported.
 pub(crate) struct Handles {
     made_at: Instant,
     label: SharedString,
@@ -37,7 +39,7 @@ pub(crate) struct Handles {
 }
 
 impl Meters {
-    /// The handles of the bucket of this label at that instant, and whether they were made anew.
+    /// The handles of the bucket with this label at instant `at`, and whether they were recreated.
     pub(crate) fn handles(&self, at: Instant, label: impl FnOnce() -> SharedString) -> (Arc<Handles>, bool) {
         let mut kept = self.kept.lock();
         if let Some(handles) = kept.as_ref()
@@ -58,12 +60,12 @@ impl Meters {
         self.load_is_told.store(true, Ordering::Relaxed);
     }
 
-    /// Whether level and load have been told since this was asked last.
+    /// Whether level and load were set since the last call.
     pub(super) fn take_told(&self) -> (bool, bool) {
         (self.level_is_told.swap(false, Ordering::Relaxed), self.load_is_told.swap(false, Ordering::Relaxed))
     }
 
-    /// Whether any gauge of the bucket stands in a recorder.
+    /// Whether any gauge of the bucket is set in a recorder.
     pub(crate) fn is_told(&self) -> bool {
         self.level_is_told.load(Ordering::Relaxed) || self.load_is_told.load(Ordering::Relaxed)
     }

@@ -1,12 +1,12 @@
-//! Spans, in the conventions of OpenTelemetry; `docs/metrics.md` has them in a table. A span that no subscriber wants costs one
-//! comparison: its fields are not looked at.
+//! Spans, in the conventions of OpenTelemetry; `docs/metrics.md` lists them in a table. A span that no
+//! subscriber wants costs one comparison: its fields are not evaluated.
 
 use std::fmt::Display;
 
 use tracing::Span;
 use tracing::field::Empty;
 
-/// Around an acquire, to its answer.
+/// The span around an acquire, until its answer.
 pub(crate) fn acquire(dimensions: impl Display) -> Span {
     tracing::debug_span!(
         "sluice.acquire",
@@ -18,7 +18,7 @@ pub(crate) fn acquire(dimensions: impl Display) -> Span {
     )
 }
 
-/// Around a slot: the wait, the closure, the release.
+/// The span around a slot: the wait, the closure, the release.
 pub(crate) fn slot(dimensions: impl Display) -> Span {
     tracing::info_span!(
         "sluice.slot",
@@ -29,7 +29,7 @@ pub(crate) fn slot(dimensions: impl Display) -> Span {
     )
 }
 
-/// Around a release, which goes on without its caller.
+/// The span around a release, which continues without its caller.
 pub(crate) fn release(dimensions: impl Display) -> Span {
     tracing::debug_span!("sluice.release", sluice.dimensions = %dimensions, sluice.outcome = Empty)
 }

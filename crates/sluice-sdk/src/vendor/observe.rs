@@ -1,4 +1,4 @@
-//! What a vendor's reply says of its limits, held against the bucket.
+//! Compares what a vendor's reply says about its limits with the bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,19 +21,19 @@ use crate::lane::part::{Hold, Part};
 use crate::lane::reading::{apply_read, known, refresh, unknown};
 use crate::telemetry;
 
-/// The reply to the latest call of a bucket. Held while a vendor's reply is held against the bucket.
+/// The reply to the latest call of a bucket. Locked while a vendor's reply is compared with the bucket.
 #[derive(Debug, Default)]
 struct LatestReply(tokio::sync::Mutex<Option<Remaining>>);
 
-/// What a reply of the vendor said of one bucket, and what came of it.
+/// What a vendor's reply said about one bucket, and what it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed {
-    /// Of what is left.
+    /// The effect of the remaining quota that the vendor reported.
     pub level: ObservedLevel,
-    /// Of the limit.
+    /// The effect of the limit that the vendor reported.
     pub limit: ObservedLimit,
-    /// Headers that could not be read, and changed nothing.
+    /// Number of headers that could not be read. They changed nothing.
     pub unreadable: usize,
 }
 
@@ -41,34 +41,37 @@ pub struct Observed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObservedLevel {
-    /// The reply did not say what is left, or the bucket is one of concurrency, whose slots are counted by leases.
+    /// The reply did not say what is left, or the bucket is a concurrency bucket, whose slots are counted by
+    /// leases.
     NotSaid,
-    /// No grant was named, so that it cannot be told which calls the vendor had counted.
+    /// No grant was named, so it is unknown which calls the vendor had counted.
     NoGrant,
     /// The bucket is as low as the vendor says, or lower, to within one call. No request was needed.
     Agrees,
-    /// The bucket was lowered by so much.
+    /// The bucket was lowered by this amount.
     Lowered(Amount),
-    /// The reply is older than what the bucket has been through since; or its grant was taken in a transaction
-    /// (`SLUICE_LEASES=all`, or a slot with its tokens) or carried as a ticket, so that it is not known whom the vendor counted.
+    /// The reply is older than what has happened to the bucket since. Or the grant was taken in a transaction
+    /// (`SLUICE_LEASES=all`, or a slot with its tokens) or carried as a ticket, so it is unknown which calls
+    /// the vendor counted.
     Stale,
 }
 
-/// What the vendor's limit is to the bucket's.
+/// How the vendor's limit compares with the bucket's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObservedLimit {
-    /// The reply did not say.
+    /// The reply did not state a limit.
     NotSaid,
-    /// It is the bucket's or higher.
+    /// The vendor's limit is the bucket's limit, or higher.
     NotLower,
-    /// It is lower than the bucket's: noted in the bucket's row, for `sluice doctor`.
+    /// The vendor's limit is lower than the bucket's. It is noted in the bucket's row, for `sluice doctor`.
     Lower(Amount),
-    /// It was lower, and is the bucket's now, as the bucket asks for (`adopt_lower_limit`).
+    /// The vendor's limit was lower and is the bucket's limit now, as the bucket asks for
+    /// (`adopt_lower_limit`).
     Adopted(Amount),
 }
 
-/// Where a call stands among those that the bucket counts.
+/// The position of a call among those that the bucket counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) dimension: Dimension,
@@ -85,28 +88,31 @@ impl Mark {
 
 /// The window of a limit for which the vendor states none.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long the lowest of several limits that a vendor reports is kept in the row. Longer is more often out of date; shorter writes
-/// more, where they take turns.
+/// How long the lowest of several limits that a vendor reports is kept in the row. A longer time is more
+/// often out of date; a shorter time writes more if the limits take turns.
 const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
-/// Tries on a bucket that others keep moving, after which the next reply will do.
+/// Tries on a bucket that other writers keep changing. After these, the next reply will do.
 const TRIES: u32 = 8;
 
 impl Client {
-    /// Takes in the rate-limit headers of a vendor's reply to a call made under `grant`.
+    /// Applies the rate-limit headers of a vendor's reply to a call made under `grant`.
     ///
-    /// Where the vendor says that less is left than the bucket counts, the bucket is lowered, by a write; it is never raised. Calls
-    /// that are in flight, and not in the vendor's count, stay counted once, whatever the order of replies. A limit that is lower
-    /// than the bucket's is reported (event `vendor.limit_lower`, metric `sluice.vendor.limit_lower`, `sluice doctor`) and becomes
-    /// the bucket's if the bucket says so. What the headers do not say, or what cannot be read, changes nothing. Where bucket and
-    /// vendor agree, no request is made.
+    /// If the vendor says that less is left than the bucket counts, a write lowers the bucket; the bucket is
+    /// never raised. Calls in flight that the vendor has not counted yet stay counted once, whatever the
+    /// order of the replies. A limit that is lower than the bucket's is reported (event `vendor.limit_lower`,
+    /// metric `sluice.vendor.limit_lower`, `sluice doctor`), and becomes the bucket's limit if the bucket
+    /// says so. Missing or unreadable headers change nothing. If the bucket and the vendor agree, no request
+    /// is made.
     ///
-    /// The vendor is told by the first part of the dimension's name, see [`Vendor::of`].
+    /// The first part of the dimension's name identifies the vendor: see [`Vendor::of`].
     ///
-    /// Takes at most an attempt (1 s) and the time of a request (4.2 s) while DynamoDB does not answer, and of seven while others
-    /// conflict. For a bucket that is not known yet, as much as the former comes on top of the latter.
+    /// Takes at most an attempt (1 s) and the time of one request (4.2 s) while DynamoDB does not answer, and
+    /// an attempt and the time of seven requests while other writers conflict. In the second case, another
+    /// attempt and request come on top for a bucket that is not known yet.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, a table that does not answer.
+    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, or a table that does
+    /// not answer.
     pub async fn observe(
         &self,
         dimension: &str,
@@ -133,7 +139,8 @@ pub(crate) async fn observe(
         telemetry::vendor_unreadable(entry.label());
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
-    // Of many replies at once the first lowers, and the others find it done. One that hangs holds nobody up for longer than one attempt.
+    // If many replies arrive at once, the first lowers the bucket, and the others find it lowered. A reply
+    // that hangs delays the others by at most one attempt.
     let latest = entry.extensions.of::<LatestReply>();
     let mut in_turn = timeout(inner.store.attempt().of_rows(), latest.0.lock()).await.ok();
     let level = observe_level(inner, &entry, &limit, &reading.reported, mark, in_turn.as_deref_mut()).await?;
@@ -153,13 +160,13 @@ async fn observe_level(
         return Ok(ObservedLevel::NotSaid);
     };
     let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
-    // Half of what the vendor rounds to may be left besides.
+    // Up to half of the unit to which the vendor rounds may be left in addition.
     let rounded_to = Vendor::of(&entry.dimension).profile().remaining_rounded_to.map(|to| to.value);
     let rounded_to = rounded_to.filter(|_| limit.limit_type() == LimitType::Tokens).unwrap_or_default();
     let left = left.plus(rounded_to.half());
     let said = Remaining { receipt: mark.receipt, start: mark.start, left };
     if let Some(newest) = newest {
-        // The row knows the newest reply that lowered it, and only the process those that agreed.
+        // The row knows the newest reply that lowered it; only the process knows the replies that agreed.
         if newest.as_ref().is_some_and(|newest| said.is_older_than(newest)) {
             return Ok(ObservedLevel::Stale);
         }
@@ -175,7 +182,7 @@ async fn observe_level(
             Observation::Stale => return Ok(ObservedLevel::Stale),
             Observation::Lower(by, update) => (by, update),
         };
-        // Sent again after a lost reply it fails on its own condition.
+        // If the write is sent again after a lost reply, it fails on its own condition.
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
                 let after = crate::lane::reading::parse(&entry.dimension, &row)?;
@@ -191,9 +198,10 @@ async fn observe_level(
     Ok(ObservedLevel::Stale)
 }
 
-/// Whether a quota is counted over the bucket's own window, or near it: what is left of a day says nothing of a minute's bucket, and
-/// the other way about. A bucket may hold much less than a window allows, to keep bursts small, and hardly more than twelve times as
-/// much. Where no window is told it counts as a minute's, and fits a longer one.
+/// Whether the reported quota is counted over the bucket's own window, or a similar one: what is left of a
+/// day's quota says nothing about a bucket of one minute, and vice versa. A bucket may hold much less than a
+/// window allows, to keep bursts small, but hardly more than twelve times as much. A quota without a stated
+/// window counts as one of a minute, and also fits a longer window.
 pub(crate) fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
     let window = reported.window.unwrap_or(MINUTE);
     let Some(filled_in) = limit.refill_rate().time_for(limit.capacity()) else { return true };
@@ -212,7 +220,8 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
         return Ok(ObservedLimit::NotLower);
     }
     let now = inner.time().await?;
-    // Of limits that take turns, as of several models behind one bucket, the lowest is kept for a while.
+    // If several limits take turns, as those of several models behind one bucket, the lowest is kept for a
+    // while.
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
         let ours = bucket.limit().capacity();
@@ -223,7 +232,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
     if !bucket.adopts_limit() {
         return Ok(ObservedLimit::Lower(vendors));
     }
-    // An operator may have switched it off, or another process was faster.
+    // An operator may have switched adoption off, or another process was faster.
     bucket = refresh(inner, entry).await?.bucket;
     let lower = bucket.limit().lowered_to(vendors, window).filter(|_| bucket.adopts_limit());
     let is_adopted = match lower {
@@ -241,7 +250,7 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
     }
 }
 
-/// Whether the bucket has the lower limit now.
+/// Lowers the bucket's limit. Returns whether the bucket has the lower limit now.
 async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
     let mut tries = inner.store.tries(TRIES);
     while tries.another() {
@@ -254,7 +263,7 @@ async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Lim
             }
             Written::ConditionFailed(Some(row)) => {
                 bucket = apply_read(inner, entry, &row)?;
-                // Another process was faster, or an operator changed it.
+                // Another process was faster, or an operator changed the limit.
                 if bucket.limit().capacity() <= lower.capacity() {
                     return Ok(true);
                 }

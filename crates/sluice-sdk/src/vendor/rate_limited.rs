@@ -1,4 +1,4 @@
-//! After a 429: what the fleet does about it, and what becomes of the call.
+//! Reaction to a 429: what the fleet does about it, and what becomes of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,22 @@ pub(crate) mod succession;
 
 use crate::vendor::rate_limited::succession::{Counted, Kind};
 
-/// A vendor's reply, as far as its refusals need it.
+/// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a, H> {
-    /// The status code of HTTP.
+    /// The HTTP status code.
     pub status: u16,
-    /// Its headers: an `http::HeaderMap`, a map of strings, or pairs of name and value.
+    /// The headers: an `http::HeaderMap`, a map of strings, or pairs of name and value.
     pub headers: &'a H,
-    /// Its body, where that was read: some vendors say there how long to wait, or what was too much.
+    /// The body, if it was read: some vendors state there how long to wait, or what exceeded the limit.
     pub body: Option<&'a [u8]>,
 }
 
-/// What is to become of a call that the vendor refused.
+/// What to do with a call that the vendor refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Sleep so long, acquire again and call again.
+    /// Sleep for the wait, acquire again, and call again.
     RetryInline {
         /// From now; at most `SLUICE_INLINE_RETRY_THRESHOLD`.
         wait: Duration,
@@ -46,17 +46,17 @@ pub enum Decision {
     Requeue {
         /// From now.
         wait: Duration,
-        /// What SQS takes as `DelaySeconds`: a second more than the wait, at most 900 (15 minutes).
+        /// The value for SQS's `DelaySeconds`: one second more than the wait, at most 900 (15 minutes).
         delay_seconds: u32,
     },
-    /// No wait helps: the account's allowance is used up, or not paid for. Let people know.
+    /// No wait helps: the account's allowance is used up or not paid for. Notify people.
     GiveUp,
-    /// The reply refuses nothing for load. Nothing was done.
+    /// The reply is not a refusal for load. Nothing was done.
     NotRefused,
 }
 
 impl Decision {
-    /// How long to wait; `None` where no wait helps, or none is needed.
+    /// How long to wait; `None` if no wait helps or none is needed.
     #[must_use]
     pub const fn wait(self) -> Option<Duration> {
         match self {
@@ -66,11 +66,12 @@ impl Decision {
     }
 }
 
-/// SQS takes no longer delay: 15 minutes
+/// The longest delay that SQS accepts: 15 minutes
 /// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>).
 const LONGEST_DELAY_SECS: u64 = 900;
 
-/// A quota that is used up is waited for no longer than this: one of a day has other calls before it is whole again.
+/// The longest wait for a quota that is used up: the quota of a day admits other calls before it is whole
+/// again.
 const LONGEST_RESET: Duration = Duration::from_secs(60);
 
 /// A bucket that the refused call asked for.
@@ -91,7 +92,8 @@ enum Blow {
 }
 
 impl Blow {
-    /// What is left of the level: a fifth goes, then half, then 70 %. The factors of the guide for 429s.
+    /// The share of the level that remains: a fifth is taken away, then half, then 70 %. The factors of the
+    /// guide for 429s.
     fn factor(self) -> Option<Factor> {
         match self {
             Self::First => "0.8",
@@ -104,28 +106,36 @@ impl Blow {
 }
 
 impl Client {
-    /// Does what is to be done about a refusal of the vendor, for the fleet and for the call, whose dimensions `request` names.
+    /// Reacts to a vendor's refusal, for the fleet and for the call. `request` names the dimensions of the
+    /// call.
     ///
-    /// - A limit in a window of time, with a wait (`Retry-After` in each of its forms, above zero): a cool-down of that length for
-    ///   every process; where it is longer than `SLUICE_INLINE_RETRY_THRESHOLD`, the buckets keep 0.3 of their level besides. Without
-    ///   a wait: they keep 0.8 of it, and 0.5 in succession; one that has nothing to take cools down for the pause. The call waits
-    ///   for the pause (a second, doubled each time in succession up to a minute), until its own cost is there, and until the reset
-    ///   of a quota that the reply says is used up, a minute at most.
-    /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in line.
-    /// - The vendor is busy: a cool-down, of the pause where it names no wait; no level is lowered.
+    /// - A limit over a time window, with a wait (`Retry-After` in any of its forms, above zero): a cool-down
+    ///   of that length for every process. If the wait is longer than `SLUICE_INLINE_RETRY_THRESHOLD`, the
+    ///   buckets also keep only 0.3 of their level.
+    /// - A limit over a time window, without a wait: the buckets keep 0.8 of their level, and 0.5 for
+    ///   refusals in succession. A bucket that has nothing to take cools down for the pause. The call waits
+    ///   until the pause is over (one second, doubled for each refusal in succession, at most one minute),
+    ///   until its own cost is available, and until the reset of a quota that the reply says is used up (at
+    ///   most one minute).
+    /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in the queue.
+    /// - The vendor is busy: a cool-down, as long as the pause if the vendor names no wait; no level is
+    ///   lowered.
     ///
-    /// Refusals of one kind that come before a pause is over are one trouble: they wait for its end, and lower nothing more. In
-    /// succession is what comes within ten seconds after it. No call waits for less than a cool-down that holds already.
+    /// Refusals of one kind that come before a pause is over count as one: they wait for its end and lower
+    /// nothing more. A refusal that comes within ten seconds after the pause is *in succession*. No call
+    /// waits less than an active cool-down.
     ///
-    /// Buckets of concurrency cool down only where the request names no other. Those of other quotas of which the reply says that
-    /// half the vendor's limit or more is left, in the bucket's own window, keep their level. A wait that cannot be read is counted
-    /// (`sluice.vendor.unreadable_headers`), and is none.
+    /// Concurrency buckets cool down only if the request names no other bucket. A bucket of another quota
+    /// keeps its level if the reply says that half of the vendor's limit or more is left, in the bucket's own
+    /// window. A wait that cannot be read is counted (`sluice.vendor.unreadable_headers`) and treated as no
+    /// wait.
     ///
-    /// Takes at most six times the time of a request (4.2 s) for each dimension, and once while DynamoDB does not answer. For a bucket
-    /// that is not known yet, an attempt (1 s) and a request come on top.
+    /// Takes at most the time of six requests (4.2 s each) for each dimension, and of one while DynamoDB does
+    /// not answer. For a bucket that is not known yet, an attempt (1 s) and a request come on top.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a table that does not answer. What was decided for one bucket stays.
+    /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer. What was done to
+    /// one bucket stays.
     pub async fn on_rate_limited<'a, H: Headers>(
         &self,
         request: impl Into<Request<'a>>,
@@ -150,7 +160,7 @@ impl Client {
         let asked: Vec<&Asked> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
         tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
         asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
-        // To come back at once is no wait: call and refusal would go round without a pause.
+        // A wait of zero counts as none: the call and its refusal would repeat without a pause.
         let named = refusal.retry_after().filter(|wait| !wait.is_zero());
         let wait = match (refusal, named) {
             (Refusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
@@ -172,7 +182,7 @@ impl Client {
     }
 }
 
-/// The refusal as metrics name it.
+/// The name of the refusal in metrics.
 const fn name_of(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Concurrency { .. } => "concurrency",
@@ -182,7 +192,7 @@ const fn name_of(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// A wait that cannot be read is no wait, and somebody should know.
+/// Reports waits that cannot be read. They count as no wait, and somebody should know.
 fn tell_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
     if reply.status < 400 {
         return;
@@ -193,13 +203,13 @@ fn tell_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Rep
     }
 }
 
-/// Counts the refusal for each bucket; the longest of their pauses.
+/// Counts the refusal for each bucket, and returns the longest of their pauses.
 fn pause_of(asked: &[&Asked], kind: Kind, now: Timestamp, named: Option<Duration>) -> Duration {
     let pauses = asked.iter().map(|asked| asked.entry.extensions.of::<RateLimited>().count(kind, now, named).pause);
     pauses.max().unwrap_or_default()
 }
 
-/// A pause for every process; how long until it is over, or a longer one that holds already.
+/// Sets a cool-down for every process. Returns how long until its end, or until the end of a longer one.
 async fn cool_all(inner: &Inner, asked: &[&Asked], now: Timestamp, pause: Duration) -> Result<Duration, AcquireError> {
     let mut wait = pause;
     for asked in asked {
@@ -211,14 +221,14 @@ async fn cool_all(inner: &Inner, asked: &[&Asked], now: Timestamp, pause: Durati
 async fn lower_by_long(inner: &Inner, asked: &[&Asked], now: Timestamp, wait: Duration) -> Result<(), AcquireError> {
     for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
         if asked.entry.extensions.of::<RateLimited>().count(Kind::Long, now, Some(wait)).before.is_some() {
-            // Where there is nothing to take, the cool-down is all there is to do.
+            // If there is nothing to take, the cool-down is enough.
             let _ = lower(inner, &asked.entry, Blow::Long).await?;
         }
     }
     Ok(())
 }
 
-/// The vendor named no wait: the buckets are believed less, and say when a call is worth another try.
+/// Lowers the buckets after a refusal without a wait. Returns how long until the call is worth another try.
 async fn lower_all(
     inner: &Inner,
     asked: &[&Asked],
@@ -238,7 +248,7 @@ async fn lower_all(
         }
     }
     if blamed.is_empty() {
-        // A quota that no bucket stands for. To lower any would not help; to wait longer each time does.
+        // The quota has no bucket here. Lowering a bucket would not help; waiting longer each time does.
         wait = wait.max(pause_of(asked, Kind::Rate, now, None));
     }
     for asked in blamed {
@@ -256,7 +266,7 @@ async fn lower_all(
     Ok(wait)
 }
 
-/// What the answer to one trouble is, once.
+/// Lowers the bucket or cools it down, once for each trouble.
 async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Counted) -> Result<(), AcquireError> {
     let blow = match counted.before {
         None => return Ok(()),
@@ -264,13 +274,13 @@ async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Co
         Some(_) => Blow::Repeated,
     };
     if let Some(Penalty::NothingToTake(_)) = lower(inner, entry, blow).await? {
-        // It is used as fast as it fills, and that is too fast: only a pause lets the vendor recover.
+        // The bucket is used as fast as it fills, and that is too fast: only a pause lets the vendor recover.
         cool_down(inner, entry, now.after(counted.pause)).await?;
     }
     Ok(())
 }
 
-/// How long nothing is granted of one of the buckets, as far as is known.
+/// How long until none of the buckets is blocked, as far as this process knows.
 async fn blocked_for(inner: &Inner, asked: &[Asked], now: Timestamp) -> Result<Duration, AcquireError> {
     let mut longest = Duration::ZERO;
     for asked in asked {
@@ -280,26 +290,26 @@ async fn blocked_for(inner: &Inner, asked: &[Asked], now: Timestamp) -> Result<D
     Ok(longest)
 }
 
-/// What the refusal says of the bucket's quota.
+/// What the refusal says about the bucket's quota.
 fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Reported {
     let quota = Quota::of(&entry.dimension, limit.limit_type());
     sluice_vendors::read(Vendor::of(&entry.dimension), quota, headers, now).reported
 }
 
-/// Whether the vendor says that this quota is not what was too much.
+/// Whether the vendor says that so much of this quota is left that it did not cause the refusal.
 fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
     let half = reported.limit.unwrap_or_else(|| limit.capacity()).half();
     let is_plenty = |left| left > Amount::ZERO && left >= half;
     is_same_window(limit, reported) && reported.remaining.is_some_and(is_plenty)
 }
 
-/// `None` where others were faster in every try.
+/// Returns `None` if other writers were faster in every try.
 async fn lower(inner: &Inner, entry: &Entry, blow: Blow) -> Result<Option<Penalty>, AcquireError> {
     let Some(factor) = blow.factor() else { return Ok(None) };
     match penalize(inner, entry, factor).await {
         Ok(penalty) => Ok(Some(penalty)),
         Err(PenalizeError::Acquire(error)) => Err(error),
-        // Others move the bucket all the time: the next refusal lowers it, if there is one.
+        // Other writers change the bucket all the time: the next refusal lowers it, if there is one.
         Err(error) => {
             tracing::warn!(event = "penalize.failed", dimension = %entry.dimension, %error);
             Ok(None)

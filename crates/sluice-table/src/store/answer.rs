@@ -14,7 +14,7 @@ use super::error::StoreError;
 use super::written::{Cancelled, Item, Written};
 use crate::requests::Ended;
 
-/// A request without a plain reply.
+/// Why a request has no plain reply.
 pub(super) enum Failed {
     /// The condition was false.
     Condition(Option<Item>),
@@ -39,13 +39,13 @@ impl Failed {
     }
 }
 
-/// Service errors that are answers and no failures: a false condition, and the reasons of a cancellation.
+/// Service errors that are answers and not failures: a false condition, and the reasons of a cancellation.
 pub(super) trait Answer {
     fn answer(&self) -> Option<Failed> {
         None
     }
 
-    /// The same as metrics have it.
+    /// The same answer as a metric's outcome.
     fn ended(&self) -> Option<Ended> {
         None
     }
@@ -110,8 +110,8 @@ pub(super) fn cancelled(reason: types::CancellationReason) -> Cancelled {
     Cancelled { reason: CancellationReason { verdict, message }, row: reason.item.filter(|item| !item.is_empty()) }
 }
 
-/// What the reasons of a cancellation come to. A false condition is told even where another row was held besides: the next plan
-/// begins with it.
+/// The outcome of a cancelled transaction. A false condition is returned even if another row was also held,
+/// because the next plan begins with the false condition.
 fn of_reasons(reasons: &[types::CancellationReason]) -> Ended {
     let is = |code: &str| reasons.iter().any(|reason| reason.code.as_deref() == Some(code));
     if is("ConditionalCheckFailed") {

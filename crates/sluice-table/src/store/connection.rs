@@ -30,7 +30,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// The table that `settings` name, by way of `dynamo`. If `dynamo` has no HTTP client, one is made.
+    /// The table that `settings` names, through `dynamo`. If `dynamo` has no HTTP client, one is created.
     #[must_use]
     pub fn new(dynamo: &Dynamo, settings: Settings) -> Self {
         let Settings { table, max_retries, attempt_timeout, clock, .. } = settings;
@@ -52,13 +52,13 @@ impl Store {
         }
     }
 
-    /// The same table, with its requests counted from nothing.
+    /// The same table, with a request counter that begins at zero.
     #[must_use]
     pub fn counting_anew(&self) -> Self {
         Self { requests: Arc::default(), ..self.clone() }
     }
 
-    /// Requests sent so far, the repeated ones among them.
+    /// Requests sent so far, repeated ones included.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
@@ -76,7 +76,7 @@ impl Store {
         &self.clock
     }
 
-    /// The host that requests go to, once one went there.
+    /// The host that requests go to; `None` before the first request.
     pub(super) fn server(&self) -> Option<&str> {
         self.dates.server()
     }
@@ -99,8 +99,8 @@ impl Store {
         self.attempt
     }
 
-    /// How long a request for rows may take, with all of its attempts and the waits between them. Where credentials have to be
-    /// fetched for it, that comes on top.
+    /// How long a request for rows may take, with all attempts and the waits between them. If credentials
+    /// must be fetched first, that time is added.
     #[must_use]
     pub fn longest_request(&self) -> Duration {
         longest_request(self.attempt.of_rows(), self.max_retries)

@@ -1,4 +1,4 @@
-//! What can go wrong between here and the table, told so that someone can act on it.
+//! What can go wrong between the process and the table, worded so that a reader can act on it.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ pub enum StoreError {
         /// The table's name.
         table: String,
     },
-    /// The AWS SDK found no credentials, or the service did not take them.
+    /// The AWS SDK found no credentials, or the service did not accept them.
     #[error(
         "no valid AWS credentials for {operation}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run under a \
          role ({message})"
@@ -28,17 +28,17 @@ pub enum StoreError {
     Credentials {
         /// The API operation.
         operation: &'static str,
-        /// What the SDK or the service said.
+        /// The SDK's or the service's message.
         message: String,
     },
-    /// The role may not do this.
+    /// The role lacks the right to this operation.
     #[error("the role may not call {operation} on table {table:?}: {message}")]
     AccessDenied {
         /// The API operation.
         operation: &'static str,
         /// The table's name.
         table: String,
-        /// What the service said.
+        /// The service's message.
         message: String,
     },
     /// DynamoDB cannot be reached, does not answer in time, or fails.
@@ -51,38 +51,38 @@ pub enum StoreError {
         operation: &'static str,
         /// What failed.
         message: String,
-        /// Whether the write may have been applied all the same.
+        /// Whether the write may have been applied although it failed.
         maybe_applied: bool,
     },
-    /// Other writers held the item, or the partition was over its throughput, in every try. Nothing was applied, and nothing
-    /// is said of any quota.
+    /// In every try, other writers held the item, or the partition was over its throughput. Nothing was
+    /// applied, and the error states nothing about any quota.
     #[error("{operation} met a conflict or throttling in every try: {message}; nothing was applied")]
     Contended {
         /// The API operation.
         operation: &'static str,
-        /// What the service said last.
+        /// The service's last message.
         message: String,
     },
-    /// DynamoDB refused the request itself.
+    /// DynamoDB rejected the request itself.
     #[error("DynamoDB refused {operation} on table {table:?}: {message}")]
     Rejected {
         /// The API operation.
         operation: &'static str,
         /// The table's name.
         table: String,
-        /// What the service said.
+        /// The service's message.
         message: String,
     },
 }
 
 impl StoreError {
-    /// Whether DynamoDB is out, as opposed to misused.
+    /// Whether DynamoDB is unavailable, as opposed to used wrongly.
     #[must_use]
     pub const fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 
-    /// The same for one whose own request was never sent.
+    /// The same error for a caller whose own request was never sent.
     #[must_use]
     pub fn unsent(self) -> Self {
         match self {
@@ -94,7 +94,7 @@ impl StoreError {
     }
 }
 
-/// What is known of a request that failed.
+/// The fate of a request that failed.
 pub(super) fn fate<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Fate {
     match error {
         SdkError::ConstructionFailure(_) => Fate::Permanent,
@@ -106,7 +106,7 @@ pub(super) fn fate<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Fate {
                 _ => Fate::Ambiguous,
             }
         }
-        // Done, and its reply is not DynamoDB's, or not all of it.
+        // Applied, but the reply is not DynamoDB's, or is incomplete.
         SdkError::ServiceError(context) if context.raw().status().is_success() => Fate::Ambiguous,
         SdkError::ServiceError(context) => {
             classify_answer(context.err().code().unwrap_or_default(), context.raw().status().as_u16())
@@ -145,7 +145,7 @@ fn credentials_fault(error: &(dyn StdError + 'static)) -> bool {
     })
 }
 
-/// Codes with which the service refuses the caller and not the request.
+/// Error codes that mean that the service rejects the caller, not the request.
 const CREDENTIAL_CODES: [&str; 5] = [
     "UnrecognizedClientException",
     "ExpiredTokenException",
@@ -154,12 +154,12 @@ const CREDENTIAL_CODES: [&str; 5] = [
     "MissingAuthenticationTokenException",
 ];
 
-/// Codes with which AWS refuses a signature that seems too old or too young.
+/// Error codes that mean that AWS rejects a signature that seems too old or too young.
 const SKEW_CODES: [&str; 3] = ["InvalidSignatureException", "SignatureDoesNotMatch", "RequestTimeTooSkewed"];
 
-/// Whether the request may have been signed by a clock that is off by more than AWS takes (some minutes). The AWS SDK signs the next
-/// one by the `Date` of this reply, so the same request is worth a second try. A secret that is wrong has the same code, and fails
-/// again.
+/// Whether the request may have been signed by a clock that is off by more than AWS accepts (some minutes).
+/// The AWS SDK signs the next request by the `Date` of this reply, so the same request is worth a second try.
+/// A wrong secret has the same code, and fails again.
 pub(super) fn is_clock_skew<E: ProvideErrorMetadata>(error: &SdkError<E>) -> bool {
     error.code().is_some_and(|code| SKEW_CODES.contains(&code))
 }
@@ -178,7 +178,7 @@ where
         let code = context.err().code().unwrap_or_default();
         let message = context.err().message().unwrap_or(code).to_owned();
         let status = context.raw().status().as_u16();
-        // What answers without a code is a proxy, or no DynamoDB at all.
+        // An answer without a code comes from a proxy, or from something that is not DynamoDB.
         let told = if code.is_empty() {
             let begins = beginning(context.raw());
             format!("HTTP status {status}, not an answer of DynamoDB's but {begins}: a proxy may have sent it")
@@ -209,20 +209,20 @@ where
     }
 }
 
-/// What hyper says of bytes that are no reply of HTTP.
+/// What hyper says of bytes that are not an HTTP reply.
 const NOT_HTTP: [&str; 2] = ["invalid HTTP", "message parse error"];
 
-/// Bytes of a reply that are told.
+/// The most bytes of a reply that a message quotes.
 const MOST_TOLD: usize = 80;
 
-/// What a reply begins with.
+/// The beginning of a reply, for a message.
 fn beginning(reply: &HttpResponse) -> String {
     let body = reply.body().bytes().unwrap_or_default();
     let text = String::from_utf8_lossy(&body[..body.len().min(MOST_TOLD)]);
     format!("{:?}{}", text.trim(), if body.len() > MOST_TOLD { " and more" } else { "" })
 }
 
-/// An error with all that caused it, each said once.
+/// An error with all its causes, each stated once.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

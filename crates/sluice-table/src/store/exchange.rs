@@ -1,10 +1,11 @@
-//! One attempt on the wire: bounded from the moment at which the request is sent to the last byte of its reply.
+//! One attempt on the wire, bounded from the moment when the request is sent to the last byte of its reply.
 //!
-//! The AWS SDK has a timeout for the head of a reply and one for the attempt. The first leaves the body out. The second
-//! includes the time in which credentials are fetched, which may be seconds at the first request. So the HTTP client under
-//! the SDK is wrapped here, whatever client a product brought: one timeout for connection, head and body, which the SDK
-//! receives whole. Credentials have a limit of their own. The SDK's other timeouts are off, its stalled-stream protection
-//! too: it watches bodies that arrive in pieces, and none does.
+//! The AWS SDK has a timeout for the head of a reply and one for the attempt. The first does not cover the
+//! body. The second includes the time in which credentials are fetched, which may be seconds at the first
+//! request. Therefore this module wraps the HTTP client under the SDK, also a client that the product
+//! supplies: one timeout covers connection, head and body, and the SDK receives the reply whole. Credentials
+//! have a limit of their own. The SDK's other timeouts are off. Its stalled-stream protection is off too: it
+//! watches bodies that arrive in pieces, and none does.
 
 use std::time::Duration;
 
@@ -27,15 +28,16 @@ use aws_smithy_types::body::SdkBody;
 use http_body_util::{BodyExt as _, Limited};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long credentials may take. A machine's metadata service answers in milliseconds, a role that is assumed in tenths of
-/// a second, and a login helper in seconds. The AWS SDK allows each of its attempts 6.2 s.
+/// How long credentials may take. A machine's metadata service answers in milliseconds, an assumed role takes
+/// tenths of a second, and a login helper takes seconds. The AWS SDK allows each of its attempts 6.2 s.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A page of a scan and a batch of rows carry up to some megabytes of JSON: over a line of 10 Mbit/s that is seconds, where
-/// a row is milliseconds.
+/// The timeout of a page of a scan or a batch of rows is so many times that of a row. A page or a batch has
+/// up to some megabytes of JSON, which takes seconds over a line of 10 Mbit/s; a row takes milliseconds.
 const TIMES_FOR_MANY: u32 = 5;
 
-/// The largest reply that is read. DynamoDB sends 16 MB of items at most, and as JSON they take up to twice that.
+/// The largest reply that is read. DynamoDB sends at most 16 MB of items, and as JSON they take up to twice
+/// that.
 const MOST_BYTES: usize = 32 * 1_024 * 1_024;
 
 /// How long one attempt may take.
@@ -43,13 +45,13 @@ const MOST_BYTES: usize = 32 * 1_024 * 1_024;
 pub struct AttemptTimeout(pub(crate) Duration);
 
 impl AttemptTimeout {
-    /// A request that reads or writes rows by name.
+    /// The timeout of a request that reads or writes rows by name.
     #[must_use]
     pub const fn of_rows(self) -> Duration {
         self.0
     }
 
-    /// A page of a scan, or a batch.
+    /// The timeout of a page of a scan, or of a batch.
     #[must_use]
     pub const fn of_many(self) -> Duration {
         self.0.saturating_mul(TIMES_FOR_MANY)
@@ -64,8 +66,8 @@ impl AttemptTimeout {
     }
 }
 
-/// The configuration of `dynamo`, with its attempts bounded and never repeated by the SDK. Where it has no HTTP client of its
-/// own, `http_client` makes one.
+/// The configuration of `dynamo` with bounded attempts, which the SDK does not repeat. If `dynamo` has no
+/// HTTP client of its own, `http_client` creates one.
 pub(super) fn bounded(
     dynamo: &Dynamo,
     attempt: AttemptTimeout,
@@ -83,12 +85,13 @@ pub(super) fn bounded(
         .timeout_config(timeouts(attempt))
 }
 
-/// The connection's timeout is for connections that are made in the background, for nobody who still waits.
+/// The connect timeout is for connections that are made in the background, when no caller waits for them any
+/// more.
 fn timeouts(attempt: AttemptTimeout) -> TimeoutConfig {
     TimeoutConfig::disabled().to_builder().connect_timeout(attempt.of_rows()).build()
 }
 
-/// An HTTP client whose exchanges are bounded.
+/// An HTTP client that bounds each exchange.
 #[derive(Debug)]
 struct BoundedClient {
     http: SharedHttpClient,
@@ -138,7 +141,7 @@ impl HttpConnector for BoundedConnector {
     }
 }
 
-/// The reply with all of its body in memory.
+/// The reply with its whole body in memory.
 async fn whole(mut reply: HttpResponse, until: Instant, allowed: Duration) -> Result<HttpResponse, ConnectorError> {
     if reply.body().bytes().is_some() {
         return Ok(reply);
@@ -177,7 +180,7 @@ struct BrokenBody {
     source: BoxError,
 }
 
-/// A cache of credentials that a product configured, with a limit to what it takes.
+/// A product's cache of credentials, with a limit to the time it takes.
 #[derive(Debug)]
 struct BoundedIdentity(SharedIdentityCache);
 

@@ -1,29 +1,31 @@
-//! Who reads the time of the table, and who waits for it.
+//! Which caller reads the time of the table, and which callers wait for it.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::error::StoreError;
 
-/// The read that is under way to learn the time, if one is. When the clocks of a fleet are set at once, each of its processes asks once.
+/// The read under way to learn the time, if there is one. When the clocks of a fleet are set at once, each
+/// process reads once.
 #[derive(Debug, Default)]
 pub(super) struct Learning(Mutex<Option<watch::Receiver<Option<Outcome>>>>);
 
-/// What became of a read: an error that told no time.
+/// The result of a read: an error means that the time was not learned.
 pub(super) type Outcome = Result<(), StoreError>;
 
-/// What a caller does for the time.
+/// What a caller does to learn the time.
 pub(super) enum Role {
     Reads(watch::Sender<Option<Outcome>>),
     Waits(watch::Receiver<Option<Outcome>>),
 }
 
 impl Learning {
-    /// A caller that has `waited` in vain for the read that is under way begins another: nobody may drive that one any more. Others who
-    /// waited for it share the new one.
+    /// The role of a caller. A caller that has already `waited` without success for the read under way begins
+    /// another one, because the first reader may be gone. Other callers that waited for the first read share
+    /// the new one.
     pub(super) fn role(&self, waited: Option<&watch::Receiver<Option<Outcome>>>) -> Role {
         let mut under_way = self.0.lock();
-        // That of a caller that left is closed without an outcome.
+        // If the caller that reads has left, its channel is closed without an outcome.
         let is_stuck = |read: &watch::Receiver<_>| waited.is_some_and(|waited| waited.same_channel(read));
         let shared = under_way.as_ref().filter(|read| !is_stuck(read) && matches!(read.has_changed(), Ok(false)));
         if let Some(read) = shared {

@@ -1,4 +1,4 @@
-//! Reading: a row, many rows, and the table page by page.
+//! Reads: one row, many rows, and the table page by page.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
@@ -11,7 +11,7 @@ use super::translate::{self, TOLD, value_text};
 use super::written::{IfAmbiguous, Item};
 use crate::operation::Operation;
 
-/// The most that DynamoDB takes in a `BatchGetItem`.
+/// The most keys that DynamoDB accepts in a `BatchGetItem`.
 const KEYS_PER_BATCH: usize = 100;
 
 impl Store {
@@ -29,8 +29,8 @@ impl Store {
         reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
-    /// Reads rows, strongly consistent, in no order; those that are not there, or that throttling kept back in every try, are
-    /// left out.
+    /// Reads rows, strongly consistent, in no particular order. Rows that do not exist, or that throttling
+    /// held back in every try, are left out.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -69,7 +69,8 @@ impl Store {
         self.scan_within(scan, IfAmbiguous::SendAgain).await
     }
 
-    /// Reads a page of the table, and pays for it once at most: a page whose reply is lost is not asked for again.
+    /// Reads a page of the table and pays for it at most once: if the reply is lost, the page is not
+    /// requested again.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.

@@ -1,4 +1,4 @@
-//! One request on its way: its span, and what it took, cost and came to.
+//! One request: its span, duration, units and outcome.
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
@@ -22,7 +22,7 @@ use crate::requests::{Ended, ended};
 use crate::retry::Fate;
 use crate::span;
 
-/// A reply that says what it cost.
+/// A reply that states its consumed capacity.
 pub(super) trait Reply: RequestId {
     fn consumed(&self) -> &[ConsumedCapacity];
 }
@@ -95,7 +95,7 @@ fn how_it_ended<E: ProvideErrorMetadata + Answer>(error: &SdkError<E>) -> Ended 
     }
 }
 
-/// A false condition is an answer, and no failure of the span.
+/// Records an error in the span. A false condition is an answer, so the span does not fail for it.
 fn tell<E: ProvideErrorMetadata + Answer>(span: &Span, error: &SdkError<E, HttpResponse>) {
     if span.is_disabled() {
         return;

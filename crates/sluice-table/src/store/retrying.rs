@@ -14,7 +14,7 @@ use crate::requests::retried;
 use crate::retry::{Backoff, Fate, random_up_to};
 
 impl Store {
-    /// Waits before the next try of whatever just met a conflict.
+    /// Waits before the next try after a conflict.
     pub async fn back_off(&self, attempt: u32) {
         tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
     }
@@ -46,11 +46,12 @@ impl Store {
         T: Reply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
-        // A request that was signed by a wrong clock is not counted as a try: its reply tells the time.
+        // A request that was signed by a wrong clock does not count as a try: its reply gives the time.
         let mut was_skewed = false;
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
-            // On the heap: it is large, and nested deeper than the compiler takes in the futures of those who call it.
+            // On the heap: the future is large, and inside the futures of its callers the nesting is deeper
+            // than the compiler accepts.
             let error = match self.send_once(operation, attempt, Box::pin(send())).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,

@@ -1,4 +1,4 @@
-//! What a scan asks for, and a page of what it finds.
+//! The parameters of a scan, and a page of its results.
 
 use std::borrow::Cow;
 
@@ -11,42 +11,42 @@ use super::written::Item;
 pub struct Page {
     /// The rows that passed the filter.
     pub rows: Vec<Item>,
-    /// How many rows were read for it.
+    /// How many rows DynamoDB read for the page.
     pub scanned: usize,
-    /// Where the next page begins; `None` after the last.
+    /// The start of the next page; `None` after the last page.
     pub next: Option<Item>,
-    /// What DynamoDB billed for it, where it says so.
+    /// The read units that DynamoDB billed for the page, if the reply states them.
     pub read_units: Option<f64>,
 }
 
 /// Whether a scan sees every write that was answered before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
-    /// It may miss the last second, at half the price.
+    /// The scan may miss writes of the last second; it costs half.
     Eventual,
-    /// It sees them all.
+    /// The scan sees every such write.
     Strong,
 }
 
-/// What a scan asks for.
+/// The parameters of a scan.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// Which part of the table, from 0.
+    /// The segment to scan, from 0.
     pub segment: i32,
-    /// Into how many parts the table is divided.
+    /// The number of segments that the table is divided into.
     pub segments: i32,
-    /// Empty for every row.
+    /// The filter expression; empty for every row.
     pub filter: Cow<'static, str>,
-    /// Which writes it sees.
+    /// Which writes the scan sees.
     pub consistency: Consistency,
-    /// The attributes that its expressions name, by their placeholders.
+    /// The attributes in the expressions, by placeholder.
     pub names: &'static [(&'static str, &'static str)],
-    /// The values that its filter names, by their placeholders.
+    /// The values in the filter, by placeholder.
     pub values: Vec<(Cow<'static, str>, Operand)>,
-    /// The attributes that are returned; `None` for all.
+    /// The attributes to return; `None` for all.
     pub projection: Option<&'static str>,
-    /// Most rows of a page; `None` for the megabyte that DynamoDB reads.
+    /// The most rows of a page; `None` for the megabyte that DynamoDB reads.
     pub page: Option<i32>,
-    /// The row after which it begins; `None` for the first.
+    /// The row after which the scan begins; `None` for the first.
     pub from: Option<Item>,
 }

@@ -1,4 +1,4 @@
-//! DynamoDB's time for what is about to be written: at once if it is known, else after a read that all callers share.
+//! DynamoDB's time for a write: at once if it is known, otherwise after a read that all callers share.
 
 use sluice_core::Timestamp;
 use sluice_core::schema::DIRECTORY_KEY;
@@ -8,13 +8,14 @@ use super::connection::Store;
 use super::error::StoreError;
 use super::learning::Role;
 
-/// Rounds that are tried, of a read of this caller or another's. One is enough, unless this machine's clock is set right after the reply,
-/// the reply takes too long, or the caller that reads leaves.
+/// The most rounds; in each, this caller or another one reads. One round is enough, unless this machine's
+/// clock is set right after the reply, the reply takes too long, or the caller that reads leaves.
 const ROUNDS: u32 = 3;
 
 impl Store {
-    /// DynamoDB's time, for what is about to be written. At once, unless it is not known: then after a read of the table. Callers
-    /// that need it at the same time share one read. Takes three times the time of a request at most.
+    /// DynamoDB's time, for a write. Returns at once if the time is known, otherwise after a read of the
+    /// table. Callers that need the time at once share one read. Takes at most three times the time of a
+    /// request.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer, or its replies take over 3 s.
@@ -27,7 +28,7 @@ impl Store {
             asked_at = self.clock.steady_micros();
             let outcome = match self.learning.role(waited.as_ref()) {
                 Role::Reads(tells) => {
-                    // A refusal tells the time too.
+                    // An error reply contains the time too.
                     let outcome = self.read(DIRECTORY_KEY).await.map(drop);
                     tells.send_replace(Some(outcome.clone()));
                     Some(outcome)

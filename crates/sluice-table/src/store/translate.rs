@@ -1,4 +1,4 @@
-//! Core's writes as requests of the AWS SDK, and its rows as core reads them.
+//! Translates core's writes into requests of the AWS SDK, and rows of the SDK for core.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
 use super::scan::{Consistency, Scan};
 use super::written::Item;
 
-/// What each reply tells of the units that it cost.
+/// Each reply states the units that it cost.
 pub(super) const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
 
 /// A row of the AWS SDK, for core to read.
@@ -46,7 +46,7 @@ impl Row for Attributes<'_> {
     }
 }
 
-/// An attribute of a row as text, for messages about it; `?` if it is not there.
+/// An attribute of a row as text, for messages; `?` if the row has no such attribute.
 #[must_use]
 pub fn value_text(row: &Item, attribute: &str) -> String {
     match row.get(attribute) {
@@ -75,7 +75,7 @@ fn names(statement: &Statement) -> Option<HashMap<String, String>> {
     Some(statement.names.iter().map(|(short, name)| (short.to_owned(), name.to_owned())).collect())
 }
 
-/// The key of a row.
+/// The primary key of a row.
 #[must_use]
 pub fn row_key(key: &str) -> Item {
     HashMap::from([(KEY.to_owned(), AttributeValue::S(key.to_owned()))])
@@ -133,7 +133,7 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
     let names: HashMap<_, _> = scan.names.iter().map(|(short, name)| ((*short).into(), (*name).into())).collect();
     let values: HashMap<_, _> =
         scan.values.iter().map(|(name, operand)| (name.clone().into(), value(operand))).collect();
-    // DynamoDB refuses an expression that is empty, and names and values of none.
+    // DynamoDB rejects an empty expression, and empty maps of names and values.
     dynamo
         .scan()
         .table_name(table)
@@ -192,7 +192,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
     .build()
 }
 
-/// The action in its table.
+/// The action with the table's name.
 pub(super) fn in_table(item: &TransactWriteItem, table: &str) -> TransactWriteItem {
     let mut item = item.clone();
     if let Some(update) = &mut item.update {

@@ -1,4 +1,4 @@
-//! Tries of a write on a row that others keep moving.
+//! Limits the tries of a write on a row that other writers keep changing.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::connection::Store;
 
-/// At most so many tries, of which none begins after the longest time of one request: with the last, they end within two.
+/// A limited number of tries. None begins later than the longest time of one request, so that all tries, the
+/// last included, end within twice that time.
 #[derive(Debug)]
 pub struct Tries {
     left: u32,
@@ -26,7 +27,7 @@ impl Tries {
         Self { left: most, until: Instant::now() + time }
     }
 
-    /// Whether there is another one.
+    /// Whether another try may begin.
     pub fn another(&mut self) -> bool {
         let is_left = self.left > 0 && Instant::now() < self.until;
         self.left = self.left.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Writing: one row, or several together.
+//! Writes: one row, or several together.
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, TransactWriteItem};
 use sluice_core::schema::KEY;
@@ -11,7 +11,7 @@ use super::translate::{self, TOLD};
 use super::written::{IfAmbiguous, Item, Transacted, Written};
 use crate::operation::Operation;
 
-/// Writes that are applied together or not at all, under a token that stays the same however often they are sent.
+/// Writes that are applied together or not at all. The token stays the same however often they are sent.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     items: Vec<TransactWriteItem>,
@@ -30,7 +30,7 @@ impl Transaction {
 }
 
 impl Store {
-    /// One conditional write on one row, with the row in either reply.
+    /// Sends one conditional write on one row. Both answers contain the row.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -38,7 +38,8 @@ impl Store {
         self.update_noting(update, if_ambiguous, &mut false).await
     }
 
-    /// As [`update`](Self::update); notes whether a try before the one that was answered may have been applied.
+    /// As [`update`](Self::update). Sets `maybe_applied` if a try before the answered one may have been
+    /// applied.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -55,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Makes a row.
+    /// Creates a row.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -67,7 +68,7 @@ impl Store {
         }
     }
 
-    /// Removes a row; notes whether a try before the one that was answered may have been applied.
+    /// Deletes a row. Sets `maybe_applied` if a try before the answered one may have been applied.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -79,7 +80,7 @@ impl Store {
         }
     }
 
-    /// Removes a row, whatever it holds, and returns it.
+    /// Deletes a row, whatever it contains, and returns it.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -93,8 +94,9 @@ impl Store {
         reply.map(|reply| reply.attributes).map_err(Failed::error)
     }
 
-    /// Sends a transaction. What never arrived or never answered is sent again under the same token, which makes it one
-    /// transaction for DynamoDB; a cancellation comes back with its reasons, for the caller to judge.
+    /// Sends a transaction. If it does not arrive or is not answered, it is sent again under the same token,
+    /// so for DynamoDB it is one transaction. A cancellation is returned with its reasons; the caller judges
+    /// them.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -102,7 +104,8 @@ impl Store {
         self.transact_noting(transaction, &mut false).await
     }
 
-    /// As [`transact`](Self::transact); notes whether a try before the one that was answered may have been applied.
+    /// As [`transact`](Self::transact). Sets `maybe_applied` if a try before the answered one may have been
+    /// applied.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.

@@ -1,4 +1,4 @@
-//! What became of a write.
+//! The answer to a write.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ pub type Item = HashMap<String, AttributeValue>;
 /// The answer to a conditional write.
 #[derive(Debug)]
 pub enum Written {
-    /// Applied; the row as it is now.
+    /// The write was applied; the row after it.
     Applied(Item),
-    /// The condition was false; the row as it is, if there is one.
+    /// The condition was false; the row as it is, if it exists.
     ConditionFailed(Option<Item>),
 }
 
-/// Whether a write may be sent a second time when it is not known whether the first was applied.
+/// Whether a write may be sent again after an ambiguous reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfAmbiguous {
-    /// Its condition, or its harmlessness, makes a second application safe.
+    /// A second application is safe because of the condition, or because it is harmless.
     SendAgain,
-    /// Applying it twice would be wrong.
+    /// The write must not be applied twice.
     Stop,
 }
 
@@ -31,15 +31,15 @@ pub enum IfAmbiguous {
 pub enum Transacted {
     /// All of its writes were applied.
     Committed,
-    /// Nothing was applied; one entry for each action, in order.
+    /// Nothing was applied. One entry for each action, in order.
     Cancelled(Vec<Cancelled>),
 }
 
 /// Why an action of a transaction was not applied.
 #[derive(Debug)]
 pub struct Cancelled {
-    /// What DynamoDB says of it.
+    /// The reason that DynamoDB gives.
     pub reason: CancellationReason,
-    /// The row whose condition was false, where there is one.
+    /// The row whose condition was false, if it exists.
     pub row: Option<Item>,
 }

@@ -7,16 +7,17 @@ use super::*;
 const START: i64 = 1_709_550_000_000_000;
 const SECOND: i64 = 1_000_000;
 const HOUR: i64 = 3_600 * SECOND;
-/// The error after one reply: a `Date` is cut to seconds, the way takes two milliseconds, and hosts are up to 10 ms off.
+/// The error after one reply: a `Date` is cut to seconds, the round trip takes two milliseconds, and hosts
+/// are off by up to 10 ms.
 const FIRST: i64 = SECOND + 12_000;
 
 /// A machine, and the true time.
 #[derive(Clone, Default)]
 struct Machine {
     time: Arc<AtomicI64>,
-    /// How far its clock is ahead.
+    /// How far the machine's clock is ahead.
     off: Arc<AtomicI64>,
-    /// For how long its steady clock stood still.
+    /// For how long the machine's steady clock stood still.
     stood: Arc<AtomicI64>,
 }
 
@@ -94,7 +95,7 @@ fn a_clock_that_was_set_tells_nothing_before_the_next_reply() {
 fn a_machine_that_resumes_from_a_snapshot_knows_nothing_before_the_next_reply() {
     let (machine, clock) = Machine::off_by(0);
     machine.ask(&clock);
-    // The steady clock stands still while the machine does; the other is set by its host.
+    // The steady clock stands still while the machine does. The host sets the other clock.
     machine.pass(600 * SECOND);
     machine.stood.store(600 * SECOND, Ordering::SeqCst);
     assert_eq!(clock.known(), None);
@@ -136,7 +137,8 @@ fn an_endpoint_that_tells_no_date_is_taken_to_agree_with_the_machine() {
     assert_eq!(clock.known(), None);
     clock.replied(None, clock.sent());
     assert_eq!(machine.error(&clock), Some(5 * SECOND + HOUR));
-    // As soon as one tells it, it counts; a proxy's reply without one changes nothing.
+    // The first reply with a `Date` counts at once. A later reply without one, as from a proxy, changes
+    // nothing.
     machine.ask(&clock);
     let error = machine.error(&clock).unwrap();
     assert!(error <= FIRST);
@@ -159,8 +161,8 @@ fn a_reply_from_before_a_stop_does_not_turn_the_time_back() {
     assert!(machine.error(&clock).unwrap() <= FIRST);
 }
 
-/// The machine is stopped for ten seconds. Its steady clock does not count them, and its other clock is set as it goes on: back, or
-/// forward by less than the time of the stop.
+/// The machine is stopped for ten seconds. Its steady clock does not count them. When the machine goes on,
+/// its other clock is set back, or forward by less than the time of the stop.
 #[test]
 fn a_reply_from_before_a_stop_tells_nothing_however_the_clock_was_set() {
     for net in [-78 * SECOND, -400_000, 400_000, 2 * SECOND] {
@@ -180,7 +182,7 @@ fn a_reply_from_before_a_stop_tells_nothing_however_the_clock_was_set() {
     }
 }
 
-/// A stop is no explanation for it: two of them would have to fall into two requests, one after the other.
+/// A stop does not explain such a clock: two stops would have to fall into two successive requests.
 #[test]
 fn a_clock_that_is_set_during_each_request_is_told_by_the_second() {
     let (machine, clock) = Machine::off_by(0);

@@ -21,7 +21,7 @@ async fn dynamo(seed: u64) -> EmbeddedDynamo {
     dynamo.behind(&DynamoProfile::new(seed))
 }
 
-/// Adds one to the hot row; the code of the error where it is refused.
+/// Adds one to the hot row. Returns the error code if the write is rejected.
 async fn update(dynamo: &Dynamo) -> Result<(), String> {
     let request = dynamo.update_item().table_name(TABLE).key(KEY, AttributeValue::S(HOT.into()));
     let request = request.update_expression("ADD tokens :one");
@@ -29,7 +29,7 @@ async fn update(dynamo: &Dynamo) -> Result<(), String> {
     sent.map(drop).map_err(|error| error.code().unwrap_or("?").to_owned())
 }
 
-/// Adds one to the hot row and puts a row of its own; the reasons where it is cancelled.
+/// Adds one to the hot row and puts a row of its own. Returns the reasons if the transaction is cancelled.
 async fn transact(dynamo: &Dynamo, own: &str) -> Result<(), Vec<String>> {
     let text = |value: &str| AttributeValue::S(value.into());
     let update = Update::builder().table_name(TABLE).key(KEY, text(HOT)).update_expression("ADD tokens :one");
@@ -74,7 +74,7 @@ async fn a_transaction_holds_its_items_and_a_read_passes() {
     assert_eq!(dynamo.meter().failed_writes(), 2);
 }
 
-/// When each write was applied of callers without a pause.
+/// When each write of callers that write without a pause was applied.
 async fn applied(callers: usize, length: Duration) -> Vec<Duration> {
     let dynamo = dynamo(1).await;
     let began = Instant::now();
@@ -116,7 +116,7 @@ async fn no_item_takes_more_than_its_ceiling_in_any_second() {
     assert!(applied.len() as f64 >= 0.98 * 2.0 * UNITS_PER_SECOND, "{}", applied.len());
 }
 
-/// When each of the writes of three callers is answered.
+/// When each write of three callers is answered.
 async fn answers(seed: u64) -> Vec<Vec<Duration>> {
     let dynamo = dynamo(seed).await;
     let began = Instant::now();
@@ -161,7 +161,7 @@ async fn service_times_have_the_mean_that_they_are_given() {
 async fn a_transaction_on_an_item_that_is_too_hot_is_cancelled_for_it() {
     let dynamo = dynamo(1).await;
     let client = dynamo.dynamodb();
-    // More than the burst and what flows back while they arrive.
+    // More than the burst and what refills while the writes arrive.
     let writes = (0..200).map(|_| {
         let client = client.clone();
         tokio::spawn(async move { update(&client).await })

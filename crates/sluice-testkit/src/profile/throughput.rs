@@ -1,4 +1,4 @@
-//! What one item can take: 1,000 write units a second.
+//! The throughput of one item: 1,000 write units a second.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use tokio::time::Instant;
 
 use super::Written;
 
-/// Source: "Best practices for designing and using partition keys effectively", Amazon DynamoDB Developer Guide: a partition,
-/// and so an item, takes 1,000 write units a second.
+/// Source: "Best practices for designing and using partition keys effectively", Amazon DynamoDB Developer
+/// Guide: a partition, and so an item, takes 1,000 write units a second.
 pub(super) const UNITS_PER_SECOND: f64 = 1_000.0;
 
-/// Units that an item has left over from an idle time, at most: those of 20 ms. DynamoDB does not say how it meters a second. Requests
-/// bunch on the scale of their service times, and must not be refused for that; more would let a run of seconds show more than
-/// the ceiling.
+/// The most units that an item keeps from an idle time: those of 20 ms. DynamoDB does not document how it
+/// meters a second. Requests arrive in bunches on the scale of their service times, and must not be rejected
+/// for that. With a larger burst, a run of seconds could show more than the ceiling.
 pub(super) const BURST: f64 = 20.0;
 
 /// Units that each item has left.
@@ -26,21 +26,21 @@ struct Left {
 }
 
 impl Throughput {
-    /// Which of the items cannot take what is written.
+    /// For each write, whether its item lacks the units.
     pub(super) fn refuses(&self, written: &[Written]) -> Vec<bool> {
         let now = Instant::now();
         written.iter().map(|one| self.left(&one.item, now) < as_number(one.units)).collect()
     }
 
-    /// Takes it.
+    /// Takes the units of the writes.
     pub(super) fn take(&mut self, written: &[Written]) {
         let now = Instant::now();
         for one in written {
             let units = self.left(&one.item, now) - as_number(one.units);
             self.0.insert(one.item.clone(), Left { units, at: now });
         }
-        // An item that was left alone for as long as a burst takes is as one never seen: what is remembered does not grow
-        // with the leases that come and go.
+        // An item that was idle long enough to refill its burst is like a new one, so it is forgotten: memory
+        // does not grow with the leases that come and go.
         if self.0.len() > 10_000 {
             self.0.retain(|_, left| left.units_at(now) < BURST);
         }
@@ -58,7 +58,7 @@ impl Left {
     }
 }
 
-/// Units are few: no rounding is at work here.
+/// The numbers are small, so nothing is rounded.
 #[allow(clippy::cast_precision_loss)]
 const fn as_number(units: u64) -> f64 {
     units as f64

@@ -1,4 +1,4 @@
-//! The facts, each with the page that states it.
+//! The facts about vendors, each with the page that states it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const fn assumed<T: Copy>(value: T) -> Stated<T> {
     Stated { value, source: None }
 }
 
-/// What is assumed of a vendor that does not say: a failed call was a request, and used no tokens.
+/// The assumptions about a vendor that does not say: a failed call was a request, and used no tokens.
 pub(super) static OTHER: Profile = Profile {
     vendor: Vendor::Other,
     failed_requests: assumed(Kept::All),
@@ -30,8 +30,9 @@ pub(super) static OTHER: Profile = Profile {
     remaining_rounded_to: None,
 };
 
-/// "Unsuccessful requests contribute to your per-minute limit"; of a failed request's tokens it does not say. A request counts
-/// "the maximum of `max_tokens` and the estimated number of tokens based on the character count".
+/// "Unsuccessful requests contribute to your per-minute limit"; OpenAI does not say whether a failed
+/// request's tokens count. A request counts "the maximum of `max_tokens` and the estimated number of tokens
+/// based on the character count".
 pub(super) static OPENAI: Profile = Profile {
     vendor: Vendor::OpenAi,
     failed_requests: stated(Kept::All, OPENAI_LIMITS),
@@ -46,8 +47,9 @@ pub(super) static OPENAI: Profile = Profile {
 
 const OPENAI_LIMITS: &str = "https://developers.openai.com/api/docs/guides/rate-limits";
 
-/// "Unsuccessful requests still count toward your per-minute rate limit"; what a request may use is counted as it is received,
-/// "including requests that are later rejected or never billed", over "typically 1 or 10 seconds".
+/// "Unsuccessful requests still count toward your per-minute rate limit". What a request may use is counted
+/// when it is received, "including requests that are later rejected or never billed", over "typically 1 or 10
+/// seconds".
 pub(super) static AZURE_OPENAI: Profile = Profile {
     vendor: Vendor::AzureOpenAi,
     failed_requests: stated(Kept::All, AZURE_QUOTA),
@@ -60,8 +62,8 @@ pub(super) static AZURE_OPENAI: Profile = Profile {
 
 const AZURE_QUOTA: &str = "https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota";
 
-/// Token buckets; "60 requests per minute might be enforced as 1 request per second". Output counts as it is produced, and
-/// `max_tokens` does not; cached input does not count. Of failed calls it does not say.
+/// Token buckets; "60 requests per minute might be enforced as 1 request per second". Output counts as it is
+/// produced; `max_tokens` and cached input do not count. Anthropic does not say what failed calls count.
 pub(super) static ANTHROPIC: Profile = Profile {
     vendor: Vendor::Anthropic,
     tokens: stated(Counted::Used, ANTHROPIC_LIMITS),
@@ -73,15 +75,15 @@ pub(super) static ANTHROPIC: Profile = Profile {
 
 const ANTHROPIC_LIMITS: &str = "https://platform.claude.com/docs/en/api/rate-limits";
 
-/// Calls at the same time are its limit; no limit a minute is published.
+/// The limit is on calls at the same time; no limit per minute is published.
 pub(super) static ELEVENLABS: Profile = Profile {
     vendor: Vendor::ElevenLabs,
     reports: stated(&[Quota::Concurrency], "https://elevenlabs.io/docs/overview/models#concurrency-and-priority"),
     ..OTHER
 };
 
-/// "If your request fails with a 400 or 500 error, you won't be charged for the tokens used. However, the request will still
-/// count against your quota." It reports no quota in headers.
+/// "If your request fails with a 400 or 500 error, you won't be charged for the tokens used. However, the
+/// request will still count against your quota." Gemini reports no quota in headers.
 pub(super) static GEMINI: Profile = Profile {
     vendor: Vendor::Gemini,
     failed_requests: stated(Kept::All, GEMINI_BILLING),
@@ -91,7 +93,7 @@ pub(super) static GEMINI: Profile = Profile {
 
 const GEMINI_BILLING: &str = "https://ai.google.dev/gemini-api/docs/billing";
 
-/// Reports requests a day and tokens a minute. Of failed calls it does not say.
+/// Groq reports requests per day and tokens per minute. It does not say what failed calls count.
 pub(super) static GROQ: Profile = Profile {
     vendor: Vendor::Groq,
     reports: stated(&[Quota::Requests, Quota::Tokens], "https://console.groq.com/docs/rate-limits"),

@@ -1,4 +1,4 @@
-//! The window of a limit, from the figures themselves.
+//! Infers the window of a limit from the figures.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use crate::reported::Reported;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// OpenAI rounds resets to this.
+/// OpenAI rounds resets to this step: 1 ms.
 const RESET_STEP_NANOS: i128 = 1_000_000;
 
-/// The window of a limit that flows back evenly: what is used (`limit - remaining`) flows back in `reset`, so the whole limit
-/// does in `reset * limit / used`. A minute or a day, or `None` where the figures say neither.
+/// The window of a limit that flows back evenly. The used part (`limit - remaining`) flows back in `reset`,
+/// so the whole limit flows back in `reset * limit / used`. The result is a minute, a day, or `None` if the
+/// figures give neither.
 ///
-/// OpenAI's are such: of 10,000 requests one comes back in 8.64 s where the limit is a day's, and in 6 ms where it is a
-/// minute's; the samples of requests and of project tokens on
-/// <https://developers.openai.com/api/docs/guides/rate-limits> (60, 59, 1 s; 60,000, 57,000, 3 s) are a minute's, and that of
-/// tokens (150,000, 149,984, 6 min) is nothing.
+/// OpenAI's limits are of this kind: one of 10,000 requests comes back in 8.64 s if the limit is per day, and
+/// in 6 ms if it is per minute. In the samples on
+/// <https://developers.openai.com/api/docs/guides/rate-limits>, requests (60, 59, 1 s) and project tokens
+/// (60,000, 57,000, 3 s) give a minute, and tokens (150,000, 149,984, 6 min) give neither.
 pub(super) fn implied(reported: &Reported) -> Option<Duration> {
     let limit = i128::from(reported.limit?.micros());
     let used = limit - i128::from(reported.remaining?.micros());
@@ -25,7 +26,7 @@ pub(super) fn implied(reported: &Reported) -> Option<Duration> {
         return None;
     }
     let whole = reset.checked_mul(limit)? / used;
-    // How far rounding alone may have moved it. Where that is much, anything would fit.
+    // How far rounding alone may have moved the result. If that is much, any window would fit.
     let rounding = RESET_STEP_NANOS.checked_mul(limit)? / used;
     [MINUTE, DAY].into_iter().find(|window| {
         let window = i128::try_from(window.as_nanos()).unwrap_or(i128::MAX);

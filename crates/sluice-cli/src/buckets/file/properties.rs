@@ -1,11 +1,13 @@
-//! Whatever the file holds: what comes out of it makes sense, and a fault is told with its place.
+//! Property tests: whatever the file contains, the buckets read from it are valid, and a fault is reported
+//! with its position.
 
 use proptest::prelude::*;
 use sluice_core::{Amount, LimitType};
 
 use super::BucketsFile;
 
-/// A bucket as someone would declare it, or nearly so. Each line may be missing, and each value may be another's.
+/// A bucket as a user could declare it, or nearly so. Each line may be missing, and each value may belong to
+/// another line.
 fn declared() -> impl Strategy<Value = String> {
     let line = |name: &'static str, value: BoxedStrategy<String>| {
         let line = value.prop_map(move |value| format!("{name} = {value}\n"));
@@ -39,7 +41,7 @@ fn number() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A sound declaration, in numbers that a float keeps.
+/// A valid declaration, in numbers that a float represents exactly.
 fn sound() -> impl Strategy<Value = (String, i64, i64)> {
     let kinds = prop::sample::select(vec![LimitType::Requests, LimitType::Tokens]);
     (kinds, 1_i64..100_000_000, 1_i64..100_000_000).prop_map(|(kind, capacity, rate)| {

@@ -1,4 +1,4 @@
-//! Of rights: each that is taken away is named, with the rows that it is for.
+//! Findings about rights: each missing right is named, with the rows that it applies to.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use sluice_testkit::Rights;
 use super::*;
 use crate::doctor::rights::{CALLER, HEALING, ON_ROWS};
 
-/// What a doctor asks besides, which callers do without.
+/// Actions that the doctor also uses, but callers do not need.
 const LOOKING: [&str; 3] =
     ["dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups"];
 
-/// The caller's policy, less one right: an action, or an action on the rows of one prefix.
+/// The caller policy without one right: an action, or an action on the rows of one prefix.
 fn rights_without(action: &str, prefix: Option<&str>) -> Rights {
     let is_left_out = |one: &str| one == action && prefix.is_none();
     let on_table = CALLER.iter().chain(&HEALING).chain(&LOOKING).filter(|one| !is_left_out(one));
@@ -83,7 +83,7 @@ async fn a_caller_that_cannot_heal_is_told_and_has_no_problem() {
     assert_amiss(&found, Check::Rows, Weight::Note, &["needs dynamodb:Scan"]);
 }
 
-/// A scan finds what crashed callers held; to give it back takes the writes of a caller.
+/// A scan finds what crashed callers held; giving it back needs a caller's writes.
 #[tokio::test(start_paused = true)]
 async fn who_may_scan_and_not_write_is_not_said_to_give_back() {
     let gives_back = |found: &[Finding]| found.iter().any(|one| one.what.contains("may give back"));
@@ -113,7 +113,7 @@ async fn a_right_that_no_probe_can_tell_is_not_taken_for_granted() {
     assert!(found.iter().all(|one| !one.what.contains("may acquire")), "{found:#?}");
 }
 
-/// IAM knows no right to transactions, but an endpoint's policy may still be in their way.
+/// IAM has no right for transactions, but an endpoint's policy may deny them.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_is_denied_by_itself_is_told() {
     let dynamo = healthy().await;

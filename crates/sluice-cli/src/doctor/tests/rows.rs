@@ -1,4 +1,4 @@
-//! Of buckets, leases and what sweeps wrote down.
+//! Findings about buckets, leases, and what sweeps wrote.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -39,7 +39,8 @@ async fn leases_that_no_sweep_came_for_are_told() {
     assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Problem, &["1 lease ended over 11 minutes ago"]);
 }
 
-/// Of a row that other processes write: each reply has a version that is `by` higher for every second.
+/// Simulates a row that other processes write: the version in each reply is `a_second` higher for every
+/// second.
 fn written_at(dynamo: &EmbeddedDynamo, a_second: i64) {
     let began = tokio::time::Instant::now();
     let alter = move |body: &[u8]| {
@@ -90,7 +91,7 @@ fn key_of_load() -> String {
     Load::key(&Dimension::new(SLOTS).unwrap())
 }
 
-/// A load row as a sweep leaves it, with slots taken and nothing moving for `still`.
+/// A table with a load row as a sweep leaves it, with slots held and nothing changing for `still`.
 async fn loaded(still: Duration) -> EmbeddedDynamo {
     let dynamo = healthy().await;
     let now = dynamo.clock().now();
@@ -113,7 +114,7 @@ async fn slots_that_are_taken_while_nobody_is_active_are_told() {
     assert_amiss(&leaking, Check::Load, Weight::Problem, &[SLOTS, "2 slots are taken", "15 minutes"]);
 }
 
-/// Nobody measures it any more, and it would be told for ever.
+/// Nobody measures such a bucket any more, so its finding would never end.
 #[tokio::test(start_paused = true)]
 async fn what_was_measured_of_a_bucket_that_is_gone_is_not_told() {
     let dynamo = loaded(Duration::from_secs(15 * 60)).await;
@@ -148,7 +149,7 @@ async fn sweeps_that_no_longer_come_are_told() {
     assert_eq!(amiss(&findings(&dynamo).await, Check::Sweeps), None);
     dynamo.clock().advance(Duration::from_secs(16 * 60));
     assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
-    // Somebody swept on a machine whose clock is a day ahead.
+    // A sweep ran on a machine whose clock is a day ahead.
     let ahead = SweepRecord { at: dynamo.clock().now().after(Duration::from_secs(86_400)), ..record };
     set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(format!("{ahead}\n{record}")))]).await;
     assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
@@ -158,7 +159,7 @@ async fn sweeps_that_no_longer_come_are_told() {
     assert!(todo.is_some_and(|todo| todo.contains("sluice reconcile --interval 10s")), "{todo:?}");
 }
 
-/// Each page names a place to read on from, for longer than a doctor reads.
+/// Every page names a next page, more often than the doctor reads.
 fn make_large(dynamo: &EmbeddedDynamo) {
     let pages = AtomicI64::new(0);
     let alter = move |body: &[u8]| {
@@ -186,7 +187,7 @@ async fn a_table_that_is_too_large_is_looked_at_in_part_and_that_is_told() {
     assert_amiss(&findings(&empty).await, Check::Rows, Weight::Note, &["too large"]);
 }
 
-/// A key that is none of Sluice's.
+/// A key that Sluice does not know.
 #[tokio::test(start_paused = true)]
 async fn rows_that_nobody_knows_are_told() {
     let dynamo = healthy().await;

@@ -1,4 +1,4 @@
-//! Of the table itself.
+//! Findings about the table itself.
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, KeySchemaElement, KeyType, ProvisionedThroughput, ScalarAttributeType, TimeToLiveSpecification,
@@ -8,7 +8,7 @@ use sluice_sdk::core::schema::{PURGE_AT, TTL};
 
 use super::*;
 
-/// DynamoDB's answer to a request that the engine does not know, or answers otherwise.
+/// Makes DynamoDB answer a request that the engine does not support, or answers differently.
 fn answers(dynamo: &EmbeddedDynamo, operation: Operation, body: &Value) {
     dynamo.faults().always(operation, Fault::Answer { status: 200, body: body.to_string() });
 }
@@ -45,7 +45,7 @@ async fn a_ttl_on_the_end_of_leases_is_the_first_thing_that_is_said() {
     set_ttl(&dynamo, PURGE_AT, false).await;
     assert_amiss(&findings(&dynamo).await, Check::Ttl, Weight::Problem, &["TTL is off"]);
     set_ttl(&dynamo, TTL, true).await;
-    // Something else is amiss as well, and comes after.
+    // Something else is wrong too; its finding comes later.
     set(&dynamo, RATE, &[("tokens", AttributeValue::S("many".into()))]).await;
     let found = findings(&dynamo).await;
     assert_amiss(&found, Check::Ttl, Weight::Danger, &["TTL IS ON THE ATTRIBUTE ttl", "only trace"]);

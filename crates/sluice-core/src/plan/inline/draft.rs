@@ -1,4 +1,4 @@
-//! A write as it comes about: what it removes, puts and takes, and what room there is for it.
+//! A write under construction: what it removes, adds and takes, and what room there is for that.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -18,11 +18,11 @@ use crate::timestamp::{CLOCK_ERROR, Timestamp};
 pub(super) struct Removed<'a> {
     pub(super) id: &'a LeaseId,
     pub(super) lease: &'a InlineLease,
-    /// What comes back of it, if there is room.
+    /// What comes back of the lease, if there is room.
     pub(super) back: Amount,
 }
 
-/// A write as it comes about.
+/// A write under construction.
 pub(super) struct Draft<'a, 't> {
     pub(super) bucket: &'a Bucket,
     pub(super) leases: Option<&'a InlineLeases>,
@@ -46,7 +46,7 @@ impl<'a, 't> Draft<'a, 't> {
         if self.changes_left() == 0 {
             return ReleaseAnswer::Later;
         }
-        // What its holder took, whatever its row says.
+        // What the holder took, whatever the row says.
         self.released.push(Removed { id, lease, back: release.cost.amount() });
         ReleaseAnswer::GivenBack
     }
@@ -58,7 +58,7 @@ impl<'a, 't> Draft<'a, 't> {
         blocked: Option<Refusal>,
         now: Timestamp,
     ) -> InlineAnswer {
-        // A path cannot be set and removed in one expression, nor set twice.
+        // One expression cannot set and remove the same path, nor set it twice.
         if self.removes(&take.id) || self.taken.iter().any(|other| other.id == take.id) {
             return InlineAnswer::Later;
         }
@@ -88,7 +88,7 @@ impl<'a, 't> Draft<'a, 't> {
         InlineAnswer::Granted
     }
 
-    /// Whether there is a slot and a place in the row, with the leases `dead` gone too.
+    /// Whether there are the slots, and a place in the row, if the leases `dead` are removed too.
     fn has_room(&self, cost: Cost, dead: &[Removed<'_>]) -> bool {
         let back = dead.iter().fold(self.back(), |back, dead| back.plus(dead.back));
         let free = self.bucket.tokens().plus(back).min(self.most_free(dead));
@@ -97,13 +97,13 @@ impl<'a, 't> Draft<'a, 't> {
         free.minus(self.cost_taken()) >= cost.amount() && there < MOST_INLINE_LEASES + gone
     }
 
-    /// At most `most` leases that have ended and that nobody in this write is concerned with.
+    /// At most `most` leases that have ended and that nothing else in this write concerns.
     fn takeable(&self, wanted: &[InlineTake], most: usize, cutoff: Timestamp) -> impl Iterator<Item = Removed<'a>> {
         let free = |id: &LeaseId| !self.removes(id) && !wanted.iter().any(|take| take.id == *id);
         let ended = self.leases.into_iter().flat_map(move |all| all.ended(cutoff));
         let counted = most_counted(self.bucket.limit().capacity());
         let removed = move |(id, lease): (&'a LeaseId, &'a InlineLease)| {
-            // Whatever its cost says, no more than is counted.
+            // A lease counts for no more than `most_counted`, whatever its cost says.
             Removed { id, lease, back: lease.cost.amount().min(counted) }
         };
         ended.filter(move |(id, _)| free(id)).take(most).map(removed)
@@ -114,7 +114,7 @@ impl<'a, 't> Draft<'a, 't> {
         self.dead.extend(dead);
     }
 
-    /// Nobody knows when a holder will release; but when the next lease ends is known.
+    /// How long to wait. Nobody knows when a holder will release, but the end of the next lease is known.
     fn wait(&self, now: Timestamp) -> Duration {
         let over = |(_, lease): (&LeaseId, &InlineLease)| lease.ends.get().after(CLOCK_ERROR);
         let next = self.leases.into_iter().flat_map(InlineLeases::iter).map(over).filter(|over| *over >= now).min();
@@ -138,17 +138,19 @@ impl<'a, 't> Draft<'a, 't> {
         self.removed().fold(Amount::ZERO, |sum, removed| sum.plus(removed.back))
     }
 
-    /// Most slots that may be free before anything is taken, with the leases `dead` gone too. Where a lease is removed that its holder
-    /// does not give back, what others hold is not there.
+    /// Most slots that may be free before anything is taken, if the leases `dead` are removed too. If a lease
+    /// is removed that its holder does not give back, what other leases hold is subtracted.
     fn most_free(&self, dead: &[Removed<'_>]) -> Amount {
         let capacity = self.bucket.limit().capacity();
         if self.dead.is_empty() && dead.is_empty() {
             return capacity;
         }
-        // Not by a sum that is subtracted from: one lease that says too much would hide what the others hold.
+        // Not computed by subtracting from a sum: one lease that states too much would hide what the others
+        // hold.
         let stays = |id: &LeaseId| !self.removes(id) && !dead.iter().any(|other| other.id == id);
         let others = self.leases.into_iter().flat_map(InlineLeases::iter).filter(|(id, _)| stays(id));
-        // What one took that says more than there is cannot be told. It keeps back nothing of what the others hold.
+        // If a lease states more than the capacity, what it took is unknown. Such a lease keeps back nothing
+        // of what the others hold.
         let others = others.filter(|(_, lease)| !lease.overstates(capacity));
         others.fold(capacity, |room, (_, lease)| room.minus(lease.cost.amount()))
     }
@@ -157,8 +159,9 @@ impl<'a, 't> Draft<'a, 't> {
         self.taken.iter().fold(Amount::ZERO, |sum, take| sum.plus(take.cost.amount()))
     }
 
-    /// What becomes of the slots. Where more come back than there is room for, slots were minted before, by another client's
-    /// double restore, and the leases' end makes them good; or a lease says more than it took.
+    /// What becomes of the slots. If more slots come back than there is room for, slots were minted earlier
+    /// by another client's double restore, and the end of the leases makes up for them; or a lease states
+    /// more than it took.
     pub(super) fn moved(&self) -> Moved {
         let granted = self.cost_taken();
         let slots = self.back().minus(granted);
@@ -168,7 +171,7 @@ impl<'a, 't> Draft<'a, 't> {
         Moved { slots: back, granted, capped: slots.minus(back) }
     }
 
-    /// The most that T may be for all of it to have room.
+    /// The highest T at which there is room for all of it.
     pub(super) fn highest(&self) -> Amount {
         match self.dead.is_empty() {
             true => self.bucket.limit().capacity().minus(self.back().minus(self.cost_taken())),
@@ -176,7 +179,8 @@ impl<'a, 't> Draft<'a, 't> {
         }
     }
 
-    /// The releases that come after the room is used up were given back without all of their slots.
+    /// Marks the releases that come after the room is used up: they are given back without all of their
+    /// slots.
     pub(super) fn cap(&self, answers: &mut [ReleaseAnswer]) {
         let moved = self.moved();
         if moved.capped == Amount::ZERO {

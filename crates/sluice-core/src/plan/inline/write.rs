@@ -1,4 +1,4 @@
-//! The write of a draft: which clauses it has, and which interleavings they stop.
+//! The write of a draft: its clauses, and the interleavings that they stop.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -29,7 +29,7 @@ macro_rules! placeholders {
 placeholders!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
     32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
 
-/// An expression as it grows.
+/// An expression under construction.
 #[derive(Default)]
 struct Wording {
     set: String,
@@ -37,7 +37,7 @@ struct Wording {
     condition: String,
     names: Vec<(&'static str, Cow<'static, str>)>,
     values: Values,
-    /// Leases named so far.
+    /// How many leases the expression names so far.
     leases: usize,
 }
 
@@ -53,7 +53,7 @@ impl Wording {
         placeholder
     }
 
-    /// The placeholder of a value; equal ones share it.
+    /// The placeholder of a value. Equal values share one.
     fn value(&mut self, value: Operand) -> &'static str {
         if let Some((placeholder, _)) =
             self.values.iter().find(|(name, other)| name.starts_with(":x") && *other == value)
@@ -69,7 +69,7 @@ impl Wording {
         self.values.push((placeholder, Operand::number(value)));
     }
 
-    /// Appends the parts to one of the three texts.
+    /// Appends `parts` to one of the three texts.
     fn add(text: &mut String, parts: &[&str]) {
         parts.iter().for_each(|part| text.push_str(part));
     }
@@ -78,7 +78,8 @@ impl Wording {
 impl Draft<'_, '_> {
     /// The write, with a condition for each interleaving that would make it wrong:
     ///
-    /// - `#l = :l`: the bucket was removed, and this would make a row; or it was made anew as a limit over time.
+    /// - `#l = :l`: the bucket was removed, and this write would create a row; or the bucket was recreated as
+    ///   a rate bucket.
     pub(super) fn update(&self, now: Timestamp) -> Option<Update> {
         if self.released.is_empty() && self.dead.is_empty() && self.taken.is_empty() {
             return None;
@@ -98,17 +99,18 @@ impl Draft<'_, '_> {
         Some(Update { key: self.bucket.key(), statement: Cow::Owned(statement), values })
     }
 
-    /// The slots, and the counts of every write.
+    /// The slots, and the counters that every write changes.
     ///
-    /// - `#C = :c AND #T < :above`, where slots become free: a resize between the reading and this write, after which the room
-    ///   would be judged by the wrong capacity (C); a slot that another client already restored (T; what is less than a
-    ///   millionth, the noise of a client that counts in floats, takes no room, since a reading does not show it).
-    /// - the same of every write that takes over or reclaims, with what others hold left out of the room: a lease that has ended says
-    ///   more than it took, and its slots would be theirs a second time.
-    /// - `#C = :c AND #T < :above AND #T >= :seen`, where there is no room for all: slots were taken or given back since the
-    ///   reading, and the room is another (T).
-    /// - `#v = :v`, where there is no room for all of what is taken over or reclaimed: others gave back and took since the reading, so
-    ///   that T is the same, and what they hold is not.
+    /// - `#C = :c AND #T < :above`, if slots become free: a resize between the reading and this write, after
+    ///   which the room would be judged by the wrong capacity (C); a slot that another client already
+    ///   restored (T). Less than a millionth, the noise of a client that counts in floats, takes no room,
+    ///   because a reading does not show it.
+    /// - The same for every write that takes over or reclaims, with what others hold left out of the room: an
+    ///   ended lease states more than it took, and slots that others hold would exist a second time.
+    /// - `#C = :c AND #T < :above AND #T >= :seen`, if there is no room for all: slots were taken or given
+    ///   back since the reading, and the room has changed (T).
+    /// - `#v = :v`, if there is no room for all of what is taken over or reclaimed: others gave back and took
+    ///   since the reading, so that T is the same and what they hold is not.
     fn slots(&self, wording: &mut Wording) {
         let moved = self.moved();
         let (tokens, capacity) = (self.bucket.tokens(), self.bucket.capacity_as_read());
@@ -147,10 +149,10 @@ impl Draft<'_, '_> {
         wording.number(":above", most.plus(Amount::from_micros(1)));
     }
 
-    /// What is granted.
+    /// The grants.
     ///
-    /// - `#T >= :need`: others took the slots since the reading; or a resize left the bucket below zero, and slots that come
-    ///   back are not there to be granted (then `:need` may be below zero itself).
+    /// - `#T >= :need`: others took the slots since the reading; or a resize left the bucket below zero, and
+    ///   slots that come back cannot be granted (then `:need` may be below zero itself).
     /// - `#b`: a cool-down began.
     fn grants(&self, wording: &mut Wording, now: Timestamp) {
         let moved = self.moved();
@@ -162,7 +164,7 @@ impl Draft<'_, '_> {
         }
         wording.set.push_str(", #n = if_not_exists(#n, :0) + :k, #i = if_not_exists(#i, :0) + :k");
         wording.number(":k", moved.granted);
-        // Where T is as it was seen, it is enough.
+        // If the condition requires T as it was seen, T is enough.
         if moved.capped == Amount::ZERO {
             wording.condition.push_str(" AND #T >= :need");
             wording.number(":need", Amount::ZERO.minus(moved.slots));
@@ -173,14 +175,17 @@ impl Draft<'_, '_> {
 
     /// The leases.
     ///
-    /// - `attribute_exists` of a release: the lease was given back already, and is given back again.
-    /// - `#t = :seen` of a lease that is taken over: as above (one that is gone has no end to compare), and its holder renewed
-    ///   it since the reading.
-    /// - `attribute_not_exists` of a take: an earlier try was applied, its reply lost, and this one takes a second slot for one
-    ///   lease. A take that takes over needs it too: the dead lease of the second try is another.
-    /// - `attribute_not_exists(#L)`: another process made the map since the reading, and its leases would be lost.
-    /// - `attribute_exists(#L)`: the bucket was made anew, and there is no map to put a lease into, which DynamoDB answers with
-    ///   an error and not with the row. A lease that is removed says it already.
+    /// - `attribute_exists` of a release: the lease was given back already, and would be given back again.
+    /// - `#t = :seen` of a lease that is taken over: as above (a lease that is gone has no end to compare);
+    ///   or its holder renewed the lease since the reading.
+    /// - `attribute_not_exists` of a take: an earlier try was applied and its reply was lost, and this try
+    ///   would take a second slot for one lease. A take that takes over needs this condition too: the dead
+    ///   lease of the second try is another one.
+    /// - `attribute_not_exists(#L)`: another process created the map since the reading, and its leases would
+    ///   be lost.
+    /// - `attribute_exists(#L)`: the bucket was recreated, and there is no map to put a lease into. DynamoDB
+    ///   answers that with an error and not with the row. A write that removes a lease has this condition
+    ///   already.
     fn leases(&self, wording: &mut Wording) {
         wording.name("#L", LEASES);
         for released in &self.released {
@@ -222,17 +227,19 @@ impl Wording {
     }
 }
 
-/// A lease as it stands in the row.
+/// A lease as the row stores it.
 fn entry(cost: Cost, ends: Timestamp) -> Operand {
     let ends = Operand::number(ends.ceil_to_second());
     Operand::Map(Box::from([(Cow::Borrowed(INLINE_COST), Operand::number(cost)), (Cow::Borrowed(INLINE_ENDS), ends)]))
 }
 
-/// The write that lets the inline lease `id` of the bucket `key` end at `ends`, rounded up to a whole second, and not earlier
-/// than it does already.
+/// The write that lets the inline lease `id` of the bucket `key` end at `ends`, rounded up to a whole second,
+/// and never earlier than the lease ends already.
 ///
-/// Interleavings that its condition stops: the lease ended and was reclaimed, and there is none to renew (one that is gone has no
-/// end to compare); an older renewal that arrives late would shorten the lease.
+/// Interleavings that the condition stops:
+/// - The lease ended and was reclaimed, and there is none to renew (a lease that is gone has no end to
+///   compare).
+/// - An older renewal arrives late and would shorten the lease.
 #[must_use]
 pub fn renew_inline(key: String, id: &LeaseId, ends: Timestamp) -> Update {
     let names = alloc::vec![

@@ -1,4 +1,4 @@
-//! Waiting for a start: first for slots, in line; then for tokens, booked.
+//! Waiting for a start: first for slots, in the queue; then for tokens, booked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +24,19 @@ use crate::lane::setback::Setback;
 use crate::lane::terms::{LeaseTerm, Terms};
 use crate::lane::wants::wants_in_line;
 
-/// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken again when the call
-/// can be made: kept until then, they could come in a burst that the vendor does not allow.
+/// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken
+/// again when the call can be made: kept until then, they could be used in a burst that the vendor does not
+/// allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
-/// A caller whose start was further away than this looks at the bucket again, for a cool-down that another process set meanwhile.
-/// Smaller hears of it sooner, and reads more.
+/// A caller whose start was further away than this reads the bucket again, for a cool-down that another
+/// process set meanwhile. A smaller value finds the cool-down sooner, and reads more.
 const HEARD_WITHIN: Duration = Duration::from_millis(250);
 
-/// How long that may hold up a start: a read takes a fifth of it.
+/// How long these reads may delay a start: a read takes a fifth of it.
 const LOOK_AT_MOST: Duration = Duration::from_millis(50);
 
-/// One caller that waits.
+/// A caller that waits for its start.
 pub(super) struct Waiting<'a> {
     inner: &'a Arc<Inner>,
     until: Instant,
@@ -45,11 +46,11 @@ pub(super) struct Waiting<'a> {
     acquiring: Mutex<Duration>,
 }
 
-/// What was waited for, or the refusal that says why it is not to be had in time.
+/// What was waited for, or the refusal that says why it is not available in time.
 type Waited<T> = Result<Result<T, RetryIn>, AcquireError>;
 
 impl<'a> Waiting<'a> {
-    /// Waits until `until` at most; a lease lasts as `lease` says.
+    /// The wait ends at `until` at the latest; a lease lasts as `lease` says.
     pub(super) const fn new(
         inner: &'a Arc<Inner>,
         until: Instant,
@@ -65,7 +66,7 @@ impl<'a> Waiting<'a> {
         *self.acquiring.lock()
     }
 
-    /// A grant of all `asks` whose start is reached.
+    /// Returns a grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Waited<Grant> {
         let (slots, tokens) = match self.slots_and_tokens(asks).await? {
             Ok(asks) => asks,
@@ -106,14 +107,14 @@ impl<'a> Waiting<'a> {
                     }
                 }
             }
-            // The slot went to someone else before the call began, as after a long freeze: start again.
+            // The slot went to another holder before the call began, as after a long freeze: start again.
             held.cancel().await;
         }
     }
 
-    /// Whether the vendor asked for a pause since the start was booked. What this process has heard is heeded at once; after a long
-    /// wait the rows are read, side by side, that no reply has shown of late. Where that takes too long, or fails, the call is made:
-    /// trouble of the limiter must not keep it.
+    /// Whether the vendor asked for a pause since the start was booked. A cool-down that this process knows
+    /// counts at once. After a long wait, the rows that no reply has shown recently are read, side by side.
+    /// If the reads take too long or fail, the call is made: a failure of the limiter must not prevent it.
     async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
         let entries = held.entries();
         if held.booked_wait() > HEARD_WITHIN {
@@ -131,7 +132,8 @@ impl<'a> Waiting<'a> {
         entries.iter().filter_map(blocked).max_by_key(|retry| retry.wait)
     }
 
-    /// Tells the asks for slots from those for tokens. While an outage is answered locally, what is not known is taken for tokens.
+    /// Separates the asks for slots from those for tokens. While an outage is answered locally, asks of
+    /// unknown kind count as asks for tokens.
     async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Waited<(Vec<Ask>, Vec<Ask>)> {
         let concurrent: Vec<bool> = match wants_in_line(self.inner, &asks, self.terms(Duration::ZERO)).await {
             Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
@@ -143,7 +145,7 @@ impl<'a> Waiting<'a> {
         Ok(Ok((asks(slots), asks(tokens))))
     }
 
-    /// Takes slots, waiting in the lane for them: first in, first out.
+    /// Takes slots, and waits in the lane's queue for them: first in, first out.
     async fn in_line(&self, asks: &[Ask]) -> Waited<Grant> {
         Ok(match self.ask(asks, Duration::ZERO).await? {
             Outcome::Granted(grant) => Ok(grant),
@@ -151,19 +153,20 @@ impl<'a> Waiting<'a> {
         })
     }
 
-    /// Books tokens and sleeps until their start. Of several dimensions the one with the longest wait is booked first and
-    /// the others when it starts, so that no tokens lie unused for long.
+    /// Books tokens and sleeps until their start. Of several dimensions, the one with the longest wait is
+    /// booked first, and the others when it starts, so that no tokens lie unused for long.
     async fn book(&self, mut asks: Vec<Ask>) -> Waited<Option<Grant>> {
         let mut held = Uncalled::default();
         let mut gave_back_early = false;
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
-            // A lease that is written with a booking must outlast the wait for its start.
+            // A lease that is written with a booking must outlast the wait for the start.
             match self.ask(&batch, self.left()).await? {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
-                    // Once: two dimensions whose queues both grow would else send a call from one end to the other for ever.
+                    // Once: otherwise two dimensions whose queues both grow would send a call from one end to
+                    // the other forever.
                     if !gave_back_early {
                         let again = self.give_back_early(&mut held).await;
                         gave_back_early = !again.is_empty();
@@ -185,7 +188,7 @@ impl<'a> Waiting<'a> {
         Ok(Ok(held.take()))
     }
 
-    /// All of them where none has to wait, as far as is known; else the one with the longest wait.
+    /// All asks, if none has to wait as far as is known; otherwise the one with the longest wait.
     fn next_batch(&self, asks: &[Ask]) -> Vec<Ask> {
         let now = self.inner.now();
         let wait = |ask: &Ask| {
@@ -197,18 +200,18 @@ impl<'a> Waiting<'a> {
         longest.map_or_else(|| asks.to_vec(), |ask| vec![ask.clone()])
     }
 
-    /// Gives back what would lie unused until the latest start, and returns its asks.
+    /// Gives back the tokens that would lie unused until the latest start, and returns their asks.
     async fn give_back_early(&self, held: &mut Uncalled) -> Vec<Ask> {
         let early = held.split_earlier_than(KEPT_AT_MOST);
         let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
         let again = early.iter().map(ask).collect();
-        // On its own task: dropped here, it is still given back.
+        // On its own task: the tokens are given back even if this is dropped.
         let inner = Arc::clone(self.inner);
         let _ = tokio::spawn(async move { give_back_unused(&inner, early).await }).await;
         again
     }
 
-    /// Asks for a grant whose leases last `longer`.
+    /// Asks for a grant whose leases last longer, by `longer`.
     async fn ask(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
         let terms = self.terms(longer);
         let taken = attempt::submit(self.inner, asks, terms).await;

@@ -1,4 +1,4 @@
-//! Redeeming a ticket: once, by whoever is first.
+//! Redeeming a ticket: once, by the first process that tries.
 
 use std::sync::Arc;
 
@@ -18,20 +18,22 @@ use crate::lane::part::Part;
 use crate::lane::reading::{apply_read, unknown};
 use crate::telemetry::Source;
 
-/// What came of a ticket.
+/// The outcome of redeeming a ticket.
 #[derive(Debug)]
 #[must_use = "a grant that is not used should be released, and a refusal waited for"]
 #[non_exhaustive]
 pub enum Redeemed {
     /// Call the vendor. The ticket is spent.
     Granted(Grant),
-    /// Not yet: its start is still to come, or a bucket cools down. The ticket stays good, and is carried along
-    /// ([`RetryIn::ticket`]). Where it is not, since the table failed in the middle, acquire anew after the wait.
+    /// Not yet: the start is still to come, or a bucket cools down. The ticket stays good, and the refusal
+    /// contains it ([`RetryIn::ticket`]). If the refusal contains no ticket, because the table failed half
+    /// way, acquire again after the wait.
     RetryIn(RetryIn),
-    /// It was redeemed before, or its time has long passed and its row is gone. Nothing to do where a message was delivered
-    /// twice; acquire anew where the work is not done.
+    /// The ticket was redeemed before, or its time passed long ago and its row is gone. If a message was
+    /// delivered twice, there is nothing to do; if the work is not done, acquire again.
     Spent,
-    /// It is too late: some of what it held has run over the brim. Or the limits were changed. Acquire anew.
+    /// Too late: some of the tokens that the ticket held have overflowed. Or the limits were changed. Acquire
+    /// again.
     Lapsed,
 }
 
@@ -47,13 +49,14 @@ pub enum RedeemError {
         /// The attribute, and what is wrong with it.
         source: RowError,
     },
-    /// The ticket's text names other dimensions than its row: it was changed on the way.
+    /// The text of the ticket names other dimensions than its row: the text was changed on the way.
     #[error("the ticket names other dimensions than its row {key} holds tokens of; acquire anew")]
     Altered {
         /// The row.
         key: String,
     },
-    /// A bucket is gone or cannot be read, or the table did not answer. Where it may have been applied, the ticket may be spent.
+    /// A bucket is gone or cannot be read, or the table did not answer. If the write may have been applied,
+    /// the ticket may be spent.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
 }
@@ -65,13 +68,14 @@ impl From<StoreError> for RedeemError {
 }
 
 impl Client {
-    /// Takes up a start that was booked with [`ticket_within`](crate::Request::ticket_within), by this process or another, without
-    /// acquiring again. Never waits. One round trip of reads, one write, and one more of reads, for a cool-down that came between; too
-    /// early or too late by its own text, no request.
+    /// Redeems a start that was booked with [`ticket_within`](crate::Request::ticket_within), by this process
+    /// or another, without acquiring again. Never waits. Makes one round trip of reads, one write, and
+    /// another round trip of reads, for a cool-down that was set in between. If the ticket's own text says
+    /// that it is too early or too late, makes no request.
     ///
-    /// However often a ticket is redeemed, and however many do so at once, it is granted once. It is good from its start until what
-    /// it holds would run over the brim of its bucket, at most `(capacity - cost) / refill_rate` later, see
-    /// [`Ticket::use_by`].
+    /// However often a ticket is redeemed, and by however many at once, it is granted once. A ticket is good
+    /// from its start until the tokens that it holds would overflow its bucket, at most `(capacity - cost) /
+    /// refill_rate` later: see [`Ticket::use_by`].
     ///
     /// ```no_run
     /// # async fn work(sluice: sluice_sdk::Client, carried: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -87,12 +91,12 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// Takes at most four times the time of a request (4.2 s), and once while DynamoDB does not answer.
+    /// Takes at most the time of four requests (4.2 s each), and of one while DynamoDB does not answer.
     ///
     /// # Errors
-    /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, a table that does not answer.
+    /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, or a table that does not answer.
     pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
-        // If the time is not known yet, the row says the same a read later.
+        // If the time is not known yet, the row gives the same answer one read later.
         if let Some(now) = self.inner.store.clock().known() {
             if ticket.start_at() > now {
                 let first = &ticket.dimensions()[0];
@@ -104,7 +108,7 @@ impl Client {
             }
         }
         let (inner, owned) = (Arc::clone(&self.inner), ticket.clone());
-        // On its own task: a caller that goes away in the middle gives back what it has redeemed.
+        // On its own task: if the caller goes away half way, what was redeemed is given back.
         let redeemed = tokio::spawn(async move { redeem(&inner, &owned).await }).await;
         let redeemed = finished(redeemed).unwrap_or_else(|Stopped| Err(stopped("UpdateItem").into()));
         let answer = match redeemed {
@@ -127,7 +131,7 @@ impl Client {
 }
 
 impl Redeemed {
-    /// The grant, if it is one.
+    /// The grant, if the ticket was granted.
     #[must_use]
     pub fn granted(self) -> Option<Grant> {
         match self {
@@ -146,9 +150,9 @@ impl Redeemed {
     }
 }
 
-/// What one call has of a ticket.
+/// What one call gets of a ticket.
 enum Claim {
-    /// A grant, which is given back where nobody waits for it any more.
+    /// A grant. It is given back if nobody waits for it any more.
     Mine(Uncalled),
     Not(Redeemed),
 }
@@ -186,7 +190,8 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
         let told = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
         return Ok(Claim::Not(Redeemed::RetryIn(told)));
     }
-    // The requests may have taken their time, and the process may have been frozen: what was good then may have lapsed.
+    // The requests may have taken long, or the process may have been frozen: a ticket that was good may have
+    // lapsed.
     let good = match row.judge(&buckets, inner.time().await?) {
         Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
         Judgement::Good(good) => good,
@@ -195,8 +200,9 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
     Ok(Claim::Mine(grant(inner, good, began.elapsed())))
 }
 
-/// Whether the vendor asked for a pause between the readings and the claim: the longest wait, and the bucket that causes it. Where
-/// that cannot be read, the call is made: trouble of the limiter must not keep it.
+/// Whether the vendor asked for a pause between the reads and the claim: returns the longest wait, and the
+/// bucket that causes it. If the buckets cannot be read, the call is made: a failure of the limiter must not
+/// prevent it.
 async fn cooling_down(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Option<(Duration, Dimension)> {
     let buckets = read(inner, entries).await.ok()?;
     let now = inner.now();
@@ -207,7 +213,7 @@ async fn cooling_down(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Option<(Dur
     buckets.into_iter().filter_map(wait).max_by_key(|(wait, _)| *wait)
 }
 
-/// The buckets as they are, read side by side.
+/// Reads the buckets as they are now, side by side.
 async fn read(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<Vec<Arc<Bucket>>, AcquireError> {
     let reads = entries.iter().map(|entry| {
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
@@ -219,29 +225,29 @@ async fn read(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<Vec<Arc<Buck
     in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
 }
 
-/// The readings in the order of the row's parts; `None` where they are of other dimensions.
+/// The buckets in the order of the row's parts; `None` if they are of other dimensions.
 fn in_order(row: &TicketRow, mut buckets: Vec<Arc<Bucket>>) -> Option<Vec<Arc<Bucket>>> {
     buckets.sort_by(|a, b| a.dimension().cmp(b.dimension()));
     let of_row = row.parts().iter().map(sluice_core::Booked::dimension);
     of_row.eq(buckets.iter().map(|bucket| bucket.dimension())).then_some(buckets)
 }
 
-/// Makes the ticket `by`'s own. False where it is someone else's.
+/// Marks the ticket as redeemed by `by`. Returns false if someone else has redeemed it.
 async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreError> {
     let is_mine = |seen: &Item| TicketRow::read(&Attributes(seen)).is_ok_and(|seen| seen.is_redeemed_by(by));
     Ok(match inner.store.update(&row.redeem(by, inner.time().await?), IfAmbiguous::SendAgain).await? {
         Written::Applied(_) => true,
-        // An earlier send of this very request, whose reply was lost.
+        // It is ours if an earlier send of this request was applied and its reply was lost.
         Written::ConditionFailed(seen) => seen.is_some_and(|seen| is_mine(&seen)),
     })
 }
 
-/// What has become of a ticket whose claim was taken back.
+/// The state of a ticket after its claim was taken back.
 enum Back {
     Good,
-    /// Taken back by a send whose reply was lost, and redeemed by someone else since.
+    /// A send whose reply was lost took the claim back, and someone else has redeemed the ticket since.
     SomeoneElses,
-    /// Nobody knows, or its row is gone: what it holds refills.
+    /// The state is unknown, or the row is gone: the tokens refill.
     Lost,
 }
 

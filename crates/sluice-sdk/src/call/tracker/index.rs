@@ -1,4 +1,5 @@
-//! What is held, by request and bucket and by age. No clock, no lock and no request: the tracker brings them.
+//! The held reservations, by request and bucket and by age. Uses no clock, lock or request: the tracker
+//! brings them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,7 +13,7 @@ use sluice_core::{Amount, Timestamp};
 #[cfg(test)]
 mod tests;
 
-/// Names a reservation; no other of its tracker ever has the same.
+/// Identifies a reservation. Unique within its tracker, and never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationId(u64);
 
@@ -33,7 +34,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Unlike every other of its tracker.
+    /// The id, unique within the tracker.
     #[must_use]
     pub const fn id(&self) -> ReservationId {
         self.id
@@ -51,7 +52,7 @@ impl Reservation {
         &self.bucket
     }
 
-    /// The tokens that the grant took from that bucket; `None` where the grant has no dimension of that name.
+    /// The tokens that the grant took from that bucket; `None` if the grant has no dimension of that name.
     #[must_use]
     pub const fn estimated_tokens(&self) -> Option<Amount> {
         self.estimated_tokens
@@ -64,7 +65,7 @@ impl Reservation {
     }
 }
 
-/// What a new reservation is stored with.
+/// A reservation to be stored.
 pub(super) struct New<'a> {
     pub(super) request: &'a str,
     pub(super) bucket: &'a str,
@@ -72,27 +73,28 @@ pub(super) struct New<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Why something new was not stored.
+/// Why a reservation was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     AtCapacity,
     Taken,
 }
 
-/// A reservation, and what it keeps: a grant, in the tracker.
+/// A reservation and its payload: in the tracker, a grant.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Held<P> {
     pub(super) reservation: Reservation,
     pub(super) payload: P,
 }
 
-/// Below this a heap is not worth compacting.
+/// A heap of up to this many entries is not worth compacting.
 const SMALL: usize = 64;
 
-/// Reservations by key and by age. Each lookup is two hashes, whatever is held.
+/// Reservations by key and by age. A lookup takes two hashes, however many are held.
 ///
-/// What is taken leaves its entry in the heap of ages, since a heap gives up its top alone. An entry whose id is not held any
-/// more is stale, and as ids are used once, a later reservation of the same key cannot bring it to life again.
+/// A reservation that is taken leaves its entry in the heap of ages, since a heap can only remove its top. An
+/// entry whose id is no longer held is stale. Each id is used once, so a later reservation of the same key
+/// cannot revive the entry.
 pub(super) struct Index<P> {
     capacity: usize,
     max_age: Duration,
@@ -102,7 +104,8 @@ pub(super) struct Index<P> {
     ages: BinaryHeap<Reverse<(Timestamp, ReservationId)>>,
 }
 
-/// What is still held goes in the order in which it came, and not in that of a map's hashes: one seed of a simulation replays one run.
+/// Drops the payloads in the order in which they were stored, not in the order of a map's hashes: one seed of
+/// a simulation replays one run.
 impl<P> Drop for Index<P> {
     fn drop(&mut self) {
         let mut held: Vec<_> = self.held.drain().collect();
@@ -117,7 +120,7 @@ impl<P> Index<P> {
         Self { capacity, max_age, next: 0, held, requests, ages }
     }
 
-    /// Stores `payload` under a key that is free, or hands it back.
+    /// Stores `payload` under a free key, or returns it.
     pub(super) fn store(&mut self, new: &New<'_>, payload: P) -> Result<ReservationId, (Refused, P)> {
         let known = self.requests.get_key_value(new.request);
         if known.is_some_and(|(_, buckets)| buckets.contains_key(new.bucket)) {
@@ -138,7 +141,8 @@ impl<P> Index<P> {
         Ok(id)
     }
 
-    /// Takes out what is stale, where that is what stands in the way of something new under this key.
+    /// Takes out all stale reservations, if the index is full or a stale reservation holds the key of the new
+    /// one.
     pub(super) fn make_room(&mut self, new: &New<'_>) -> Vec<Held<P>> {
         let is_full = self.len() >= self.capacity;
         let is_stale = |of: &Reservation| is_older(new.now, of.created_at, self.max_age);
@@ -158,7 +162,7 @@ impl<P> Index<P> {
         held
     }
 
-    /// Takes out all of a request, the oldest first.
+    /// Takes out all reservations of a request, oldest first.
     pub(super) fn take_request(&mut self, request: &str) -> Vec<Held<P>> {
         let mut ids: Vec<_> = self.requests.remove(request).into_iter().flat_map(HashMap::into_values).collect();
         ids.sort_unstable();
@@ -167,11 +171,12 @@ impl<P> Index<P> {
         taken
     }
 
-    /// Takes out all that is older than its largest age, the oldest first.
+    /// Takes out all reservations that are older than the largest age, oldest first.
     pub(super) fn take_stale(&mut self, now: Timestamp) -> Vec<Held<P>> {
         let mut taken = Vec::new();
         while let Some(&Reverse((created_at, id))) = self.ages.peek() {
-            // What was taken in the meantime goes as well: it would hide what is behind it.
+            // Entries of reservations that were already taken are removed too: they would hide the entries
+            // behind them.
             let is_held = self.held.contains_key(&id);
             if is_held && !is_older(now, created_at, self.max_age) {
                 break;
@@ -183,18 +188,18 @@ impl<P> Index<P> {
         taken
     }
 
-    /// What is not older than its largest age, in no order.
+    /// The reservations that are not older than the largest age, in no order.
     pub(super) fn young(&self, now: Timestamp) -> impl Iterator<Item = &Held<P>> {
         let is_young = move |held: &&Held<P>| !is_older(now, held.reservation.created_at, self.max_age);
         self.held.values().filter(is_young)
     }
 
-    /// What a reservation keeps, while it is held.
+    /// The payload of a reservation, while it is held.
     pub(super) fn payload_mut(&mut self, id: ReservationId) -> Option<&mut P> {
         self.held.get_mut(&id).map(|held| &mut held.payload)
     }
 
-    /// Takes the stale entries out of the heap, and gives back memory that nothing needs.
+    /// Removes the stale entries from the heap, and frees memory that is not needed.
     pub(super) fn compact(&mut self) {
         let held = &self.held;
         self.ages.retain(|Reverse((_, id))| held.contains_key(id));
@@ -203,9 +208,9 @@ impl<P> Index<P> {
         shrink(&mut self.requests);
     }
 
-    /// Entries of the heap whose reservation is gone.
+    /// Number of heap entries whose reservation is gone.
     pub(super) fn stale_entries(&self) -> usize {
-        // Each reservation that is held has one.
+        // Each held reservation has one entry.
         self.ages.len() - self.held.len()
     }
 
@@ -233,7 +238,8 @@ impl<P> Index<P> {
         Some(held)
     }
 
-    /// Once more than half of the heap is stale: as many takes have paid for it as it goes through entries.
+    /// Compacts the heap once more than half of it is stale. By then, as many takes have paid for the pass as
+    /// it visits entries.
     fn compact_where_due(&mut self) {
         if self.entries() > SMALL && self.stale_entries() * 2 > self.entries() {
             self.compact();
@@ -241,12 +247,12 @@ impl<P> Index<P> {
     }
 }
 
-/// Whether what was created then has exceeded `age`. After a clock that went back it has not.
+/// Whether something created at `created_at` is older than `age`. After the clock went back, it is not.
 fn is_older(now: Timestamp, created_at: Timestamp, age: Duration) -> bool {
     now.since(created_at) > age
 }
 
-/// After a burst. Never tightly: what is held comes and goes.
+/// Shrinks a map after a burst, but never tightly: reservations come and go.
 fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > map.len().max(SMALL) * 4 {
         map.shrink_to(map.len().max(SMALL) * 2);

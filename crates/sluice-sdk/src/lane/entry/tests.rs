@@ -6,7 +6,7 @@ use sluice_core::{Bucket, Cost, Dimension, Limit, Timestamp};
 use super::*;
 use crate::lane::buckets::Cache;
 
-/// The benchmark's `memory` measures the whole: 20 MB for 10,000 buckets.
+/// The benchmark `memory` measures the total: 20 MB for 10,000 buckets.
 #[test]
 fn a_bucket_that_is_only_met_takes_little() {
     let entry = Cache::default().entry(&Dimension::new("openai#rpm").unwrap(), Timestamp::default);
@@ -80,7 +80,7 @@ fn a_start_that_was_left_keeps_its_entry_until_it_is_past() {
     entry.abandon(Part { start_at, ..Part::from_stock(Arc::clone(&entry), receipt, NOW) });
     drop(entry);
     let then = |secs| NOW.after(Duration::from_secs(secs));
-    // The first look takes the mark of the last use away.
+    // The first look clears the mark of the last use.
     (0..5).for_each(|n| drop(cache.entry(&named(n), || then(9))));
     assert!(cache.get("vendorbooked#rpm").is_some());
     (5..9).for_each(|n| drop(cache.entry(&named(n), || then(11))));
@@ -101,7 +101,7 @@ fn ten_thousand_sets_keep_memory_bounded_and_the_lane_of_who_is_in_line() {
     assert!(Arc::ptr_eq(&in_line, &cache.row_lane(&set(0))));
 }
 
-/// Else a bucket that is met again would not wake those who wait in the lane.
+/// Otherwise a bucket that is met again would not wake the callers that wait in the lane.
 #[test]
 fn the_lane_of_a_set_goes_with_its_entries() {
     let cache = of_at_most(2);

@@ -1,4 +1,4 @@
-//! One write for those who take and those who release, planned and sent until each has its answer.
+//! One write for callers that take and callers that release, planned and sent until each has its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +30,13 @@ pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entry: &'a Arc<Entry>,
     pub(super) waiters: Vec<InlineWaiter>,
-    /// Those who stay in line.
+    /// Callers that stay in the queue.
     pub(super) waiting: Waiting<InlineAsk, Reply>,
-    /// What was granted to callers who had gone away.
+    /// What was granted to callers that had gone away.
     pub(super) orphans: Vec<UnclaimedGrant>,
 }
 
-/// A plan, with the turns that it is for.
+/// A plan, with the positions of the callers that it is for.
 struct Draft {
     plan: InlinePlan,
     takes: Vec<usize>,
@@ -63,7 +63,7 @@ impl round::Batch for Batch<'_> {
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
         let reading = known(self.inner, self.entry).await?;
         if !reading.bucket.limit().is_concurrent() {
-            // Made anew as another type: there is nothing to take or to give back.
+            // The bucket was recreated as another type: there is nothing to take or to give back.
             self.no_bucket(&Ok(contended(&self.entry.dimension)));
             return Ok(Step::Served);
         }
@@ -74,12 +74,12 @@ impl round::Batch for Batch<'_> {
         let Some(update) = &draft.plan.update else {
             let is_refused = draft.plan.takes.iter().any(|answer| !matches!(answer, InlineAnswer::Held));
             if !has_read && (draft.finds_leases_gone() || is_refused && !reading.may_refuse(now)) {
-                // A read costs less than a write that fails, and disturbs nobody.
+                // A read costs less than a write that fails, and does not disturb other writers.
                 return refresh(self.inner, self.entry).await.map(|_| Step::Read);
             }
             return Ok(self.settle(draft, has_read, Duration::ZERO));
         };
-        // A second application fails, and finds in the row what the first one did.
+        // If the write is applied a second time, it fails and finds in the row what the first one did.
         let mut in_doubt = false;
         let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut in_doubt).await;
         if in_doubt && !matches!(sent, Ok(Written::Applied(_))) {
@@ -125,7 +125,7 @@ impl Batch<'_> {
         }
         let (mut of, mut wanted): (Vec<usize>, Vec<InlineTake>) = takes.into_iter().unzip();
         let mut plan = planner.plan(&wanted, &released, now);
-        // First come, first served: nobody is granted a slot past one who waits for it.
+        // First come, first served: nobody is granted a slot before an earlier caller that waits for one.
         let is_waiting = |(at, answer): &(usize, &InlineAnswer)| match answer {
             InlineAnswer::Refused(refusal) => {
                 let retry = refused(&self.entry.dimension, *refusal);
@@ -142,9 +142,10 @@ impl Batch<'_> {
         Draft { plan, takes: of, releases, at: now }
     }
 
-    /// Hands out what the plan says, of which the write, if there was one, is applied. A lease that has ended by now counts as a try in
-    /// vain. That a lease is gone counts once this round `has_read` the row: a reading that was on its way while the slot was taken does not
-    /// show it, and the slot would be out until the lease ends.
+    /// Answers the callers as the plan says. If the plan has a write, the write is applied. A grant whose
+    /// lease has ended by now counts as a failed try. A missing lease counts as gone only if this round
+    /// `has_read` the row: a reading that was under way while the slot was taken does not show the lease, and
+    /// the slot would stay taken until the lease ends.
     fn settle(&mut self, draft: Draft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
         let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
@@ -154,7 +155,8 @@ impl Batch<'_> {
                 ReleaseAnswer::GivenBack => Released::GivenBack,
                 ReleaseAnswer::Capped => Released::AlreadyCapped,
                 ReleaseAnswer::Gone if !has_read => continue,
-                // The answer of its own write was lost, perhaps: nothing says that anyone else was there.
+                // The reply to this release's own write may be lost: nothing shows that anybody else removed
+                // the lease.
                 ReleaseAnswer::Gone if waiters[*at].as_ref().is_some_and(is_doubted) => Released::GivenBack,
                 ReleaseAnswer::Gone => Released::LeaseGone,
                 _ => continue,
@@ -177,7 +179,7 @@ impl Batch<'_> {
                         waiters[*at] = Some(self.under_another_id(waiter));
                     }
                 }
-                // The row has changed by this very write: judged again by its reply.
+                // This write itself has changed the row: the caller is judged again by the row in the reply.
                 InlineAnswer::Refused(_) | InlineAnswer::NeverSatisfiable { .. } if has_written => {
                     waiters[*at] = Some(waiter);
                 }
@@ -197,7 +199,7 @@ impl Batch<'_> {
         }
         let rest = waiters.into_iter().flatten();
         match self.waiting.as_ref().map(|(_, why)| why.clone()) {
-            // Who stands behind one who waits does so too, or is refused.
+            // A caller behind one that waits also waits, or is refused.
             Some(why) if !has_written => rest.for_each(|waiter| self.refuse(waiter, &why)),
             _ => self.waiters = rest.collect(),
         }
@@ -206,7 +208,7 @@ impl Batch<'_> {
 
     fn grant(&mut self, mut waiter: InlineWaiter, ends: Timestamp, at: Timestamp, took: Duration) {
         let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask else { return };
-        // From here on the grant holds it.
+        // From here on the grant holds the lease.
         trace.take().into_iter().for_each(Trace::forget);
         let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
         let lane = Via::Inline(Arc::clone(&self.entry.inline));
@@ -217,8 +219,8 @@ impl Batch<'_> {
         }
     }
 
-    /// A lease that an earlier try wrote, whose reply was lost. One that has ended since is no grant: it is given back, and its
-    /// caller asks under another id.
+    /// Grants a lease that an earlier try wrote, and whose reply was lost. A lease that has ended since is
+    /// not granted: it is given back, and its caller asks under another id.
     fn grant_held(&mut self, waiter: InlineWaiter, bucket: &Bucket, at: Timestamp) {
         let InlineAsk::Take { id, .. } = &waiter.ask else { return };
         let ends = bucket.inline().and_then(|leases| leases.get(id)).map(|lease| lease.ends.get());
@@ -231,7 +233,8 @@ impl Batch<'_> {
         }
     }
 
-    /// The lease has ended since it was written, as where the process was frozen: it is given back, and its caller asks again.
+    /// Gives back a lease that ended after it was written, for example because the process was frozen. Its
+    /// caller asks again under another id.
     fn under_another_id(&self, mut waiter: InlineWaiter) -> InlineWaiter {
         if let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask {
             let old = std::mem::replace(id, self.inner.config.lease_ids.next());
@@ -241,7 +244,7 @@ impl Batch<'_> {
         waiter
     }
 
-    /// Answers those whose lease is in the row already, before anything else is planned.
+    /// Answers callers whose lease is already in the row, before anything else is planned.
     fn answer_held(&mut self, bucket: &Bucket, at: Timestamp) {
         for waiter in std::mem::take(&mut self.waiters) {
             let is_held = match &waiter.ask {
@@ -252,7 +255,8 @@ impl Batch<'_> {
         }
     }
 
-    /// The write that named them has gone unanswered, and may be applied at any time.
+    /// Handles a write that has gone unanswered, and may be applied at any time: leaves a trace of each lease
+    /// that the write grants, and marks its releases as doubted.
     fn leave_traces(&mut self, draft: &Draft) {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
@@ -269,7 +273,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Answers a caller, or keeps it in line.
+    /// Answers a caller, or keeps it in the queue.
     fn refuse(&mut self, waiter: InlineWaiter, why: &Setback) {
         let stays = why.is_waited_out(waiter.ask.patience(self.inner));
         if let (InlineAsk::Take { .. }, Setback::Refused(retry)) = (&waiter.ask, why) {
@@ -290,7 +294,7 @@ impl Batch<'_> {
         waiter.answer(reply);
     }
 
-    /// The bucket is gone, and its leases with it.
+    /// Answers all callers: the bucket is gone, and its leases with it.
     fn no_bucket(&mut self, takes: &Result<RetryIn, AcquireError>) {
         for waiter in std::mem::take(&mut self.waiters) {
             let reply = match waiter.ask {

@@ -15,7 +15,7 @@ fn throttled() -> Setback {
     Setback::Throttled(refused(RetryReason::Contended))
 }
 
-/// In milliseconds.
+/// The longest pause, in milliseconds.
 fn longest(poll: &mut Poll, why: &Setback, crowd: Option<u32>) -> u128 {
     poll.longest(why, of(crowd)).as_millis()
 }
@@ -71,7 +71,7 @@ fn throttled_looks_at_a_bucket_that_counts_nobody_are_two_seconds_apart_at_most(
     assert_eq!(longest(&mut poll, &full(), None), 25, "as before, once it is over");
 }
 
-/// A slot that nobody gives back keeps all of them waiting.
+/// A slot that is not given back keeps all callers waiting.
 #[test]
 fn what_gives_back_pauses_as_one_alone_does() {
     let gives_back = Company { crowd: Some(500), gives_back: true, ..Company::default() };
@@ -89,7 +89,8 @@ async fn who_has_the_earliest_deadline_in_line_has_a_last_look_before_it() {
         let latest = (0..1_000).map(|_| poll.next(&throttled, company)).max().unwrap();
         assert!(latest <= Duration::from_millis(left_ms) - LAST_LOOK, "{latest:?}");
     }
-    // One that is nearer has had its looks: else the deadlines of many would make the crowd look without a pause.
+    // A caller with a nearer deadline has had its looks. Otherwise the deadlines of many callers would make
+    // the crowd look without a pause.
     let company = Company { crowd: Some(500), until: Some(Instant::now()), gives_back: false };
     let mean = (0..1_000).map(|_| poll.next(&throttled, company)).sum::<Duration>() / 1_000;
     assert!(mean >= Duration::from_millis(1_500), "{mean:?}");
@@ -105,7 +106,7 @@ fn a_cool_down_is_waited_for_a_second_at_a_time() {
     assert_eq!(longest(&mut Poll::default(), &why, None), 1_000);
 }
 
-/// They all know its end.
+/// All of them know when the cool-down ends.
 #[test]
 fn processes_that_wait_for_the_end_of_a_cool_down_do_not_look_in_the_same_instant() {
     let why = Setback::Refused(RetryIn::new(

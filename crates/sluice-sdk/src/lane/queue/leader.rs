@@ -1,4 +1,4 @@
-//! Who serves a lane.
+//! The leader of a lane: it serves the callers in the queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use crate::lane::queue::{Lane, Patient, Reply, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, Instant, Ordering, sleep, yield_now};
 
-/// Passes over the tasks of the thread before a batch is taken, while callers keep coming: a bound, and no more.
+/// How often the leader yields to the other tasks of the thread before it takes a batch, as long as callers
+/// keep coming. Only a bound.
 const MOST_YIELDS: u32 = 8;
 
-/// The seat of who serves a lane. Dropped, those in line are told to ask again.
+/// Serves a lane. When the leader is dropped, the callers in the queue are told to ask again.
 #[derive(Debug)]
 pub(crate) struct Leader<Q, A> {
     lane: Arc<Lane<Q, A>>,
@@ -24,15 +25,18 @@ impl<Q, A> Leader<Q, A> {
         Self { lane: Arc::clone(lane), has_served: false, is_left: false }
     }
 
-    /// The next callers in line, `most` at most; `None` when nobody is left, and the seat is too.
+    /// Returns the next callers in the queue, at most `most`. Returns `None` if none is left; the leader then
+    /// no longer serves the lane.
     ///
-    /// Where the last batch had several, lets everyone run first whose turn on the thread it is, as long as more come: callers
-    /// that were just served come back for the next. A lone caller waits for nobody.
+    /// If the last batch had several callers, first lets the other tasks of the thread run, as long as more
+    /// callers come: callers that were just served come back for the next batch. A lone caller waits for
+    /// nobody.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
         self.next_of(most, |waiter| !waiter.is_left()).await
     }
 
-    /// The same with those who have gone away: for what is to be done whether somebody hears of it or not.
+    /// As `next`, but with the callers that have gone away: for work that is done even if nobody receives the
+    /// answer.
     pub(crate) async fn next_with_the_gone(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
         self.next_of(most, |_| true).await
     }
@@ -73,7 +77,8 @@ impl<Q, A> Leader<Q, A> {
         Some(waiters)
     }
 
-    /// All whom this batch had are answered: the head of the line is next, for what one of them left.
+    /// Notes that all callers of the batch are answered. What one of them left is now for the head of the
+    /// queue.
     pub(crate) fn batch_is_over(&self) {
         let mut line = self.lane.line();
         (line.is_out, line.why, line.looks_since) = (false, None, None);
@@ -81,9 +86,9 @@ impl<Q, A> Leader<Q, A> {
 }
 
 impl<Q: Patient, A> Leader<Q, A> {
-    /// After a batch of `served` callers of which some may wait, for what is told with them. Drops what nobody took: it goes to the
-    /// next in line, if that asks for as much, or back. Pauses where someone waits, and says so: for longer where a `crowd` of
-    /// processes does.
+    /// Ends a batch of `served` callers. `waiting` has those that wait, with their setback. Drops `untaken`,
+    /// which nobody took: it goes to the next in the queue, if that caller asks for as much, or back. If
+    /// callers wait, pauses and returns true; the pause is longer if a `crowd` of processes waits.
     pub(crate) async fn after<T>(
         &self,
         served: usize,
@@ -108,8 +113,9 @@ impl<Q: Patient, A> Leader<Q, A> {
         true
     }
 
-    /// Puts callers that wait back to the head of the line, in their order, and pauses. Who came since the batch was taken and does not
-    /// wait hears why, as if it had come now; where nobody is left whom it would pass, it is served at once.
+    /// Puts callers that wait back at the head of the queue, in their order, and pauses. A caller that came
+    /// after the batch was taken and does not wait receives the setback, as if it had come now. If it would
+    /// pass nobody, it is served at once.
     async fn pause(
         &self,
         waiters: Vec<Waiter<Q, A>>,

@@ -5,10 +5,10 @@ use std::task::Context;
 use crate::lane::queue::Service;
 use crate::lane::sync::{Handle, Mutex, MutexGuard};
 
-/// A service that its only caller runs, until a second one comes.
+/// A service that its only caller runs, until a second caller comes.
 pub(super) struct SoloLeader {
     service: Mutex<Option<Service>>,
-    /// Where it began, for a caller that is dropped outside of any runtime.
+    /// The runtime in which the service began, for a caller that is dropped outside of any runtime.
     runtime: Option<Handle>,
 }
 
@@ -17,7 +17,7 @@ impl SoloLeader {
         Self { service: Mutex::new(Some(service)), runtime: Handle::try_current().ok() }
     }
 
-    /// Runs the service on; whether there is nothing to run any more.
+    /// Polls the service. Returns whether nothing is left to run.
     pub(super) fn is_over(&self, context: &mut Context<'_>) -> bool {
         let mut service = self.service();
         let is_over = service.as_mut().is_none_or(|service| service.as_mut().poll(context).is_ready());
@@ -27,7 +27,8 @@ impl SoloLeader {
         is_over
     }
 
-    /// Moves the service to a task of its own. Without a runtime it ends here, and tells so those in line.
+    /// Moves the service to a task of its own. Without a runtime the service ends here, and the callers in
+    /// the queue are told so.
     pub(super) fn move_out(&self) {
         let service = self.service().take();
         let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());

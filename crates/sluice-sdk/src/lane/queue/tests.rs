@@ -2,7 +2,7 @@ use super::*;
 
 type Numbers = Lane<u32, u32>;
 
-/// Answers each batch with its size, once it may.
+/// Answers each batch with its size, once the gate opens.
 fn service(gate: &Arc<Notify>) -> impl FnOnce(Leader<u32, u32>) -> Service {
     let gate = Arc::clone(gate);
     move |mut leader| {
@@ -25,7 +25,7 @@ fn nobody(_: Leader<u32, u32>) -> Service {
 async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
     let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
     let mut first = tokio::spawn(lane.join(1, service(&gate)).answer());
-    // Until its batch is taken.
+    // Until the batch of the first caller is taken.
     while !lane.line().waiting.is_empty() {
         tokio::task::yield_now().await;
     }
@@ -42,7 +42,7 @@ async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
     }
 }
 
-/// One that is polled once, and then not for long, holds nobody up.
+/// A caller that is polled once, and then not for long, holds nobody up.
 #[tokio::test]
 async fn a_caller_that_is_not_polled_keeps_nobody_waiting() {
     let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
@@ -76,7 +76,7 @@ async fn who_left_is_passed_over_and_what_it_leaves_is_for_the_head() {
     }
 }
 
-/// As when the runtime is dropped in which it ran.
+/// As when the runtime that runs the service is dropped.
 #[tokio::test]
 async fn who_serves_and_ends_tells_those_in_line_to_ask_again() {
     let lane = Arc::new(Numbers::default());

@@ -1,4 +1,4 @@
-//! One transaction for all who are in line, planned and sent until each has its answer.
+//! One transaction for all callers in the queue, planned and sent until each has its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::{Answer, UnclaimedGrant, Via};
 use crate::lane::{load, round};
 
-/// DynamoDB takes 100 actions in a transaction: one for each bucket, and one for each lease.
+/// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
 
 /// The callers of one transaction, in order.
@@ -32,9 +32,9 @@ pub(super) struct Batch<'a> {
     pub(super) entries: &'a [Arc<Entry>],
     pub(super) lane: &'a Arc<RowLane>,
     pub(super) waiters: Vec<RowWaiter>,
-    /// Those who stay in line.
+    /// Callers that stay in the queue.
     pub(super) waiting: Waiting<RowAsk, Answer>,
-    /// What was granted to callers who had gone away.
+    /// What was granted to callers that had gone away.
     pub(super) orphans: Vec<UnclaimedGrant>,
 }
 
@@ -56,7 +56,8 @@ impl round::Batch for Batch<'_> {
         }
         let now = self.inner.time().await?;
         let Some(readings) = self.entries.iter().map(|entry| entry.reading()).collect::<Option<Vec<_>>>() else {
-            // While the time was read, another caller of the process learned that what was known of a bucket counts no more.
+            // While the time was read, another caller of the process learned that what was known of a bucket
+            // is no longer valid.
             return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
         };
         let Some(sent) = self.plan(&readings, now) else {
@@ -85,8 +86,9 @@ impl round::Batch for Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// Whether an anchor of the future was moved back, or found to have been, of a bucket that has too little for somebody. Nobody is refused
-    /// by one: the wait that is told follows from the row as it stands.
+    /// Returns whether a future anchor of a bucket with too little for a caller was moved back, or was found
+    /// moved back already. Nobody is refused because of a future anchor: the wait in a refusal follows from
+    /// the row as it is.
     async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
         for (at, (reading, entry)) in readings.iter().zip(self.entries).enumerate() {
             if !self.waiters.iter().any(|waiter| waiter.ask.costs[at].amount() > reading.bucket.tokens()) {
@@ -102,7 +104,8 @@ impl Batch<'_> {
         Ok(false)
     }
 
-    /// The transaction for all who fit, and nobody past one who waits; `None` where nobody fits.
+    /// Plans the transaction for all callers that fit. Nobody passes a caller that waits. `None` if nobody
+    /// fits.
     fn plan(&self, readings: &[Reading], now: Timestamp) -> Option<Sent> {
         let mut shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
@@ -151,7 +154,8 @@ impl Batch<'_> {
         parts.map(lease).collect()
     }
 
-    /// Why nobody was granted anything, by readings that may be believed.
+    /// Answers why nobody was granted anything, by readings of this round or readings that are young enough
+    /// to refuse.
     fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
         let shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
@@ -166,7 +170,7 @@ impl Batch<'_> {
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
                     }
                 },
-                // It would fit, and stands behind one who waits.
+                // The request would fit, but stands behind a caller that waits.
                 Ok(_) => {
                     let why = self.waiting.as_ref().map(|(_, why)| why.clone());
                     self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
@@ -175,7 +179,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The longest wait, and who causes it.
+    /// Returns the longest wait, with the bucket that causes it.
     fn retry(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
         longest(self.retries(no, ask))
     }
@@ -189,7 +193,7 @@ impl Batch<'_> {
         refused.collect()
     }
 
-    /// Of each bucket that is full, and not of the one alone that is told.
+    /// Reports each full bucket, not only the one that the caller's refusal names.
     fn tell_of_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
         for retry in retries {
             let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
@@ -221,7 +225,7 @@ impl Batch<'_> {
         Setback::overtaken(&self.entries[0].dimension)
     }
 
-    /// Hands out what the transaction took. Who was passed over stays.
+    /// Grants what the transaction took. Callers that were passed over stay in the batch.
     fn granted(&mut self, sent: &Sent, took: Duration) -> Step {
         for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
             match (after.limit().is_concurrent(), Cost::new(*total)) {
@@ -234,7 +238,8 @@ impl Batch<'_> {
         self.hand_out(sent, everyone, took)
     }
 
-    /// Answers callers of `sent` that have what they asked for. A lease that has ended by now counts as a try in vain.
+    /// Answers callers of `sent` that have what they asked for. A lease that has ended by now counts as a
+    /// failed try.
     fn hand_out(&mut self, sent: &Sent, applied: Vec<Applied<'_>>, took: Duration) -> Step {
         let (now, mut came_late) = (self.inner.store.clock().known(), false);
         let mut waiters: Vec<Option<RowWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
@@ -244,8 +249,8 @@ impl Batch<'_> {
             let lane = Via::Rows(Arc::clone(self.lane));
             let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
             if !applied.lives_at(now) {
-                // As where the process was frozen, or nobody heard of the lease until its time was over: it goes back, and its caller
-                // asks again.
+                // For example, the process was frozen, or learned of the lease only after the lease had
+                // ended. The grant goes back, and its caller asks again.
                 came_late = true;
                 drop(unclaimed);
                 waiter.ask.ids.iter_mut().for_each(|id| *id = self.inner.config.lease_ids.next());
@@ -274,8 +279,9 @@ impl Batch<'_> {
         })
     }
 
-    /// Takes in what the reasons of a cancellation say. A lease that is there under an id of our own can only stem from a try
-    /// whose reply was lost: that one was applied, and whoever has such a lease is granted.
+    /// Learns from the reasons of a cancellation. A lease that exists under an id of our own can only come
+    /// from a try whose reply was lost: that try was applied, and each caller that has such a lease is
+    /// granted.
     fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
         if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
             return Err(AcquireError::Store(StoreError::Rejected {
@@ -296,7 +302,7 @@ impl Batch<'_> {
         }
         if !theirs.is_empty() {
             let step = self.hand_out(sent, theirs, took);
-            // What the buckets are now is for the next plan to read.
+            // The next plan reads what the buckets are now.
             self.entries.iter().for_each(|entry| entry.doubt());
             return Ok(step);
         }
@@ -311,7 +317,7 @@ impl Batch<'_> {
     }
 }
 
-/// Whether not enough is known of the bucket to plan by.
+/// Whether too little is known of the bucket to plan.
 fn is_unread(entry: &Entry, now: Timestamp) -> bool {
     entry.reading().is_none_or(|reading| reading.is_unread(now))
 }

@@ -1,4 +1,4 @@
-//! What one transaction takes, bucket by bucket, for several callers.
+//! What one transaction takes from each bucket, for several callers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,19 +16,21 @@ pub(super) enum Share<'a> {
     Tokens(Box<RateBatch<'a>>),
 }
 
-/// A caller that the transaction takes for: its place in the batch, and in each bucket the sum up to and with its own.
+/// A caller that the transaction takes for: its place in the batch, and for each bucket the sum of costs up
+/// to and including its own.
 pub(super) struct PlannedCaller {
     pub(super) waiter: usize,
     pub(super) upto: Vec<Amount>,
     pub(super) leases: Vec<Option<Lease>>,
 }
 
-/// A caller whose part of a transaction is applied: by this one, or by an earlier try whose reply was lost.
+/// A caller whose part of a transaction is applied: by this transaction, or by an earlier try whose reply was
+/// lost.
 pub(super) struct Applied<'a> {
     pub(super) caller: &'a PlannedCaller,
-    /// As they are in the table.
+    /// The leases as they are in the table.
     pub(super) leases: Cow<'a, [Option<Lease>]>,
-    /// Whether all of its leases are there.
+    /// Whether all leases of the caller exist.
     pub(super) is_whole: bool,
 }
 
@@ -37,8 +39,9 @@ impl<'a> Applied<'a> {
         Self { caller, leases: Cow::Borrowed(&caller.leases), is_whole: true }
     }
 
-    /// Its leases end when their rows say so, which is earlier than this transaction would have them; their cost is what was taken,
-    /// whatever someone has written there since. One that is not there any more, or cannot be read, makes the whole a try in vain.
+    /// A caller whose part an earlier try applied. Its leases end when their rows say so, which is earlier
+    /// than this transaction would set. Their cost is what was taken, whatever somebody has written into the
+    /// rows since. If a lease no longer exists or cannot be read, the whole counts as a failed try.
     pub(super) fn before(caller: &'a PlannedCaller, own: &[Cancelled]) -> Self {
         let mut rows =
             own.iter().map(|cancelled| cancelled.row.as_ref().and_then(|row| Lease::read(&Attributes(row)).ok()));
@@ -54,15 +57,15 @@ impl<'a> Applied<'a> {
         Self { caller, leases, is_whole }
     }
 
-    /// Whether each of its leases is there for some time yet; not where nothing is known of the time.
+    /// Whether all leases exist and end after `now`; false if the time is not known.
     pub(super) fn lives_at(&self, now: Option<Timestamp>) -> bool {
         self.is_whole && self.leases.iter().flatten().all(|lease| now.is_some_and(|now| lease.ends() > now))
     }
 }
 
-/// A transaction, and what it leaves.
+/// A transaction, and the state that it leaves.
 pub(super) struct Sent {
-    /// Each bucket as it will be; for slots, as it was read.
+    /// Each bucket as it will be; a concurrency bucket as it was read.
     pub(super) after: Vec<Arc<Bucket>>,
     pub(super) totals: Vec<Amount>,
     pub(super) updates: Vec<Update>,
@@ -85,7 +88,7 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Whether a caller who asks for so much has to be the first of another transaction.
+    /// Whether a caller that asks for `cost` has to be the first of another transaction.
     pub(super) fn is_closed_to(&self, cost: Cost, patience: Duration) -> bool {
         matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
     }
@@ -112,7 +115,8 @@ impl<'a> Share<'a> {
     }
 }
 
-/// The sums up to and with this caller, or what each bucket says where one of them refuses.
+/// Returns for each bucket the sum of costs up to and including this caller. If a bucket refuses, returns
+/// what each bucket says.
 pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
     let patience = ask.terms.patience();
     let plans: Vec<_> = shares.iter().zip(&ask.costs).map(|(share, cost)| share.judge(*cost, patience, now)).collect();
@@ -121,7 +125,7 @@ pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Resul
 }
 
 impl Sent {
-    /// The buckets in their order, then the leases of each caller.
+    /// Returns the writes of the buckets in their order, then the leases of each caller.
     pub(super) fn writes(&self) -> Vec<Write> {
         let updates = self.updates.iter().map(|update| Write::Update(update.clone()));
         let leases = self.served.iter().flat_map(|served| served.leases.iter().flatten());

@@ -29,7 +29,8 @@ fn denied() -> StoreError {
     StoreError::AccessDenied { operation: "UpdateItem", table: "t".into(), message: "no".into() }
 }
 
-/// Of each setback: who stays in line, of the patient, those who are answered locally, and those who do not wait.
+/// For each setback: which callers stay in the queue. The columns are callers that wait, callers that are
+/// answered locally, and callers that do not wait.
 #[test]
 fn what_delays_a_line_never_empties_it_and_what_time_does_not_mend_is_told_at_once() {
     let stays = |setback: &Setback| [PATIENT, LOCAL, AT_ONCE].map(|patience| setback.is_waited_out(patience));

@@ -1,23 +1,24 @@
-//! Which refusals are one trouble, and which follow in succession.
+//! Decides which refusals belong to one trouble, and which follow in succession.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::Timestamp;
 
-/// Refusals this soon after a pause say that it was too short: the next is longer, and takes more away.
+/// A refusal this soon after a pause means that the pause was too short: the next pause is longer, and the
+/// bucket is lowered by more.
 const IN_SUCCESSION: Duration = Duration::from_secs(10);
 
-/// The wait after a first refusal that names none; doubled for each that follows in succession.
+/// The pause after a first refusal that names none; doubled for each refusal that follows in succession.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What is counted apart, since one kind says nothing of another.
+/// Kinds of refusal. Each is counted separately, since one kind says nothing about another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// A limit in a window, without a wait.
+    /// A limit over a time window, without a wait.
     Rate,
-    /// A limit in a window, with a long wait.
+    /// A limit over a time window, with a long wait.
     Long,
     /// The vendor is overloaded.
     Busy,
@@ -37,27 +38,28 @@ struct Troubles {
     concurrency: Option<Trouble>,
 }
 
-/// One or more refusals of a kind that came before the pause was over that the first of them set.
+/// One or more refusals of a kind that came before the end of the pause that the first of them set.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     pause: Duration,
     until: Timestamp,
-    /// This one, and those that it followed in succession.
+    /// This trouble, and those that it followed in succession.
     count: u32,
 }
 
-/// What a refusal is among the others.
+/// How a refusal relates to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// How many troubles it follows in succession; `None` where it belongs to one that is answered already.
+    /// How many troubles it follows in succession; `None` if it belongs to a trouble that is answered
+    /// already.
     pub(super) before: Option<u32>,
-    /// From now, to the end of the trouble's pause; where the refusal names one, so long.
+    /// From now to the end of the trouble's pause. If the refusal names a pause, the named pause.
     pub(super) pause: Duration,
 }
 
 impl RateLimited {
-    /// Counts a refusal at `now` that asks for a pause of `named`. Calls that were in flight together are refused together: a refusal
-    /// within the pause of another tells nothing new.
+    /// Counts a refusal at `now` that asks for a pause of `named`. Calls that were in flight together are
+    /// refused together: a refusal within the pause of another says nothing new.
     pub(super) fn count(&self, kind: Kind, now: Timestamp, named: Option<Duration>) -> Counted {
         let mut troubles = self.0.lock();
         let trouble = troubles.of(kind);
@@ -85,7 +87,8 @@ impl Troubles {
 }
 
 impl Trouble {
-    /// Whether its pause is not over. One that began after `now` was set by a clock that was put back since.
+    /// Whether the pause is not over. A pause that began after `now` was set by a clock that has been put
+    /// back since, and does not count.
     fn holds(&self, now: Timestamp) -> bool {
         let left = self.until.since(now);
         !left.is_zero() && left <= self.pause
