@@ -15,7 +15,7 @@ use crate::lane::load::InLine;
 use crate::lane::parallel::stopped;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Waiter};
+use crate::lane::queue::{Lane, Left, Patient, Service, Waiter};
 use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::round;
 use crate::lane::setback::{Patience, Setback};
@@ -128,27 +128,16 @@ impl Patient for InlineAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
     let in_line = terms.stays.then(|| InLine::join(&want.entry, want.cost));
-    loop {
-        let ask = InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
-        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let handle = match want.entry.inline.join_if(ask, stays, service(inner, &want.entry)) {
-            Ok(handle) => handle,
-            Err(setback) => return behind(inner, std::slice::from_ref(want), setback),
-        };
-        match handle.answer_until(terms.stays_until()).await {
-            Some(Ok(Reply::Taken(answer))) => return answer,
-            Some(Ok(Reply::Released(_)) | Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
-            Some(Err(NoAnswer::NotServed)) => {}
-            Some(Err(NoAnswer::Behind(setback))) => return behind(inner, std::slice::from_ref(want), setback),
-            None => {
-                drop(in_line);
-                return too_late(
-                    inner,
-                    std::slice::from_ref(want),
-                    want.entry.inline.why(),
-                    want.entry.inline.looks_for(),
-                );
-            }
+    let lane = &*want.entry.inline;
+    let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
+    let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+    match lane.take(ask, stays, service(inner, &want.entry)).await {
+        Left::Answered(Reply::Taken(answer)) => answer,
+        Left::Answered(Reply::Released(_)) | Left::Lost => Err(stopped("UpdateItem").into()),
+        Left::Behind(setback) => behind(inner, std::slice::from_ref(want), setback),
+        Left::Late => {
+            drop(in_line);
+            too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for())
         }
     }
 }
@@ -160,34 +149,19 @@ pub(crate) async fn release(
     lease: InlineRelease,
 ) -> Result<Released, ReleaseError> {
     let until = Instant::now() + RELEASE_PATIENCE;
-    loop {
-        let ask = InlineAsk::Release { lease: lease.clone(), until, is_doubted: false };
-        let handle = entry.inline.join(ask, service(inner, entry));
-        entry.inline.wake();
-        match handle.answer().await {
-            Ok(Reply::Released(released)) => return released,
-            Ok(Reply::Taken(_)) | Err(NoAnswer::Lost) => return Err(stopped("UpdateItem").into()),
-            // A release waits as long as it is tried, so it joins the queue again.
-            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
-        }
+    let ask = || InlineAsk::Release { lease: lease.clone(), until, is_doubted: false };
+    match entry.inline.give(ask, service(inner, entry)).await {
+        Some(Reply::Released(released)) => released,
+        Some(Reply::Taken(_)) | None => Err(stopped("UpdateItem").into()),
     }
 }
 
-fn service(inner: &Arc<Inner>, entry: &Arc<Entry>) -> impl FnOnce(Leader<InlineAsk, Reply>) -> Service {
-    let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
-    |leader| Box::pin(serve(inner, entry, leader))
+fn service<'a>(inner: &'a Arc<Inner>, entry: &'a Arc<Entry>) -> impl Fn(Leader<InlineAsk, Reply>) -> Service + 'a {
+    move |leader| Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader))
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<InlineAsk, Reply>) {
-    let mut poll = Poll::default();
-    // Takes all callers in the queue: callers that release must not stand behind a full write of callers that
-    // wait.
-    while let Some(waiters) = leader.next(usize::MAX).await {
-        let served = waiters.len();
-        let mut batch = Batch { inner: &inner, entry: &entry, waiters, waiting: None, orphans: Vec::new() };
-        round::serve(&inner, &mut batch).await;
-        if leader.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await {
-            entry.doubt();
-        }
-    }
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, Reply>) {
+    let (inner, entry) = (&inner, &entry);
+    let batch = |waiters| Batch { inner, entry, waiters, waiting: None, orphans: Vec::new() };
+    round::lead(inner, leader, Poll::default(), batch, || entry.load.crowd(), || entry.doubt()).await;
 }

@@ -87,6 +87,19 @@ pub(crate) enum NoAnswer {
     Behind(Setback),
 }
 
+/// How a caller that takes leaves the queue.
+#[derive(Debug)]
+pub(crate) enum Left<A> {
+    Answered(A),
+    /// The deadline of the caller passed.
+    Late,
+    /// Nothing was sent for the caller: it does not wait, and would stand behind callers that wait for this
+    /// setback.
+    Behind(Setback),
+    /// The leader ended while a request for the caller was under way.
+    Lost,
+}
+
 /// What callers ask in a queue that may pause.
 pub(crate) trait Patient {
     /// Until when the caller stays in the queue; `None` if it does not wait.
@@ -169,6 +182,27 @@ impl<A> Drop for WaitHandle<A> {
 }
 
 impl<Q, A> Lane<Q, A> {
+    /// Stands in the queue until the answer comes, whatever the queue waits for: for a caller that gives back.
+    /// `None` if the leader ended while a request for the caller was under way.
+    ///
+    /// `ask` and `serve` are called again if a leader ends before it has reached the caller.
+    pub(crate) async fn give(
+        self: &Arc<Self>,
+        mut ask: impl FnMut() -> Q,
+        mut serve: impl FnMut(Leader<Q, A>) -> Service,
+    ) -> Option<A> {
+        loop {
+            let handle = self.join(ask(), &mut serve);
+            // What comes back may be what the others wait for.
+            self.wake();
+            match handle.answer().await {
+                Ok(answer) => return Some(answer),
+                Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
+                Err(NoAnswer::Lost) => return None,
+            }
+        }
+    }
+
     /// Joins the end of the queue. If nobody serves the lane, `serve` creates the service.
     pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Leader<Q, A>) -> Service) -> WaitHandle<A> {
         self.enter(self.line(), ask, serve)
@@ -238,6 +272,33 @@ impl<Q, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Lane<Q, A> {
+    /// Stands in the queue until the answer comes or the caller's own deadline passes: for a caller that takes. `stays` says which
+    /// setbacks the caller waits for.
+    ///
+    /// `ask` and `serve` are called again if a leader ends before it has reached the caller.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        mut ask: impl FnMut() -> Q,
+        stays: impl Fn(&Setback) -> bool,
+        mut serve: impl FnMut(Leader<Q, A>) -> Service,
+    ) -> Left<A> {
+        loop {
+            let ask = ask();
+            let until = ask.stays_until();
+            let handle = match self.join_if(ask, &stays, &mut serve) {
+                Ok(handle) => handle,
+                Err(setback) => return Left::Behind(setback),
+            };
+            match handle.answer_until(until).await {
+                Some(Ok(answer)) => return Left::Answered(answer),
+                Some(Err(NoAnswer::NotServed)) => {}
+                Some(Err(NoAnswer::Behind(setback))) => return Left::Behind(setback),
+                Some(Err(NoAnswer::Lost)) => return Left::Lost,
+                None => return Left::Late,
+            }
+        }
+    }
+
     /// As [`join`](Self::join), but returns the setback if the queue is paused for something that the caller
     /// does not stay for. Only callers that take must not be passed: behind callers that give back, and
     /// callers that have left, the new caller is served at once.

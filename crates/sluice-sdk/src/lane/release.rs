@@ -15,7 +15,7 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, NoAnswer, Service};
+use crate::lane::queue::{Lane, Service};
 use crate::lane::settle::settle_charged;
 use crate::lane::{expired_holder, inline};
 use crate::telemetry;
@@ -109,16 +109,9 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
 pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
-    loop {
-        let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
-        let handle = entry.releases.join(slots.clone(), service);
-        match handle.answer().await {
-            Ok(released) => return released,
-            // This queue never pauses.
-            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
-            Err(NoAnswer::Lost) => return Err(stopped("TransactWriteItems").into()),
-        }
-    }
+    let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
+    let released = entry.releases.give(|| slots.clone(), serve).await;
+    released.unwrap_or_else(|| Err(stopped("TransactWriteItems").into()))
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Slots, Result<Released, ReleaseError>>) {

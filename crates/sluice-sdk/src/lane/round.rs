@@ -12,7 +12,11 @@ use tokio::time::Instant;
 use crate::api::error::AcquireError;
 use crate::lane::inner::Inner;
 use crate::lane::per_bucket::RETURN_HEARD;
+use crate::lane::poll::Poll;
+use crate::lane::queue::leader::Leader;
+use crate::lane::queue::{Patient, Waiter, Waiting};
 use crate::lane::setback::Setback;
+use crate::lane::unclaimed::UnclaimedGrant;
 
 /// How many plans are made without a pause after a failed condition. Each plan has the row as it was a moment
 /// ago, and each failure means that another writer succeeded.
@@ -35,8 +39,19 @@ pub(super) enum Step {
     Held,
 }
 
+/// What is left of a round: callers that stay in the queue, and grants that nobody was there to take.
+pub(super) type Rest<Q, A> = (Waiting<Q, A>, Vec<UnclaimedGrant>);
+
 /// The callers of a round.
 pub(super) trait Batch {
+    /// What a caller of the lane asks.
+    type Ask: Patient;
+    /// What it is answered.
+    type Answer;
+
+    /// Ends the round.
+    fn rest(self) -> Rest<Self::Ask, Self::Answer>;
+
     /// The bucket that a refusal names if no other is known.
     fn dimension(&self) -> &Dimension;
 
@@ -51,8 +66,32 @@ pub(super) trait Batch {
     fn set_back(&mut self, setback: &Setback);
 }
 
+/// Serves a lane until no caller is left, one round after the other. After a round in which callers stay in
+/// the queue, the lane pauses, as `poll` says for a `crowd` of processes; then `paused` is called.
+///
+/// A round takes all callers in the queue. No caller stands without an answer behind a full write of others:
+/// not while DynamoDB is out, not a release behind callers that wait, and not a caller that does not wait.
+pub(super) async fn lead<B: Batch>(
+    inner: &Inner,
+    mut leader: Leader<B::Ask, B::Answer>,
+    mut poll: Poll,
+    batch: impl Fn(Vec<Waiter<B::Ask, B::Answer>>) -> B,
+    crowd: impl Fn() -> Option<u32>,
+    paused: impl Fn(),
+) {
+    while let Some(waiters) = leader.next(usize::MAX).await {
+        let served = waiters.len();
+        let mut batch = batch(waiters);
+        serve(inner, &mut batch).await;
+        // What nobody took goes to callers in the queue, if they ask for exactly that, or back to the bucket.
+        if leader.after(served, batch.rest(), &mut poll, &crowd).await {
+            paused();
+        }
+    }
+}
+
 /// Serves the callers of `batch` until each has its answer or stays in the queue.
-pub(super) async fn serve(inner: &Inner, batch: &mut impl Batch) {
+async fn serve(inner: &Inner, batch: &mut impl Batch) {
     let (began, mut tries, mut has_read) = (Instant::now(), 0, false);
     while batch.has_callers() {
         match batch.step(has_read).await {

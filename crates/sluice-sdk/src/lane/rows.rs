@@ -14,7 +14,7 @@ use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Waiter};
+use crate::lane::queue::{Lane, Left, Patient, Service, Waiter};
 use crate::lane::round;
 use crate::lane::setback::Setback;
 use crate::lane::terms::Terms;
@@ -68,41 +68,24 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     };
     let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
     let in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
-    loop {
-        let service =
-            |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
-        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let caller = match lane.join_if(ask.clone(), stays, service) {
-            Ok(caller) => caller,
-            Err(setback) => return behind(inner, wants, setback),
-        };
-        match caller.answer_until(terms.stays_until()).await {
-            Some(Ok(answer)) => return answer,
-            Some(Err(NoAnswer::NotServed)) => {}
-            Some(Err(NoAnswer::Behind(setback))) => return behind(inner, wants, setback),
-            Some(Err(NoAnswer::Lost)) => return Err(stopped("TransactWriteItems").into()),
-            None => {
-                drop(in_line);
-                return too_late(inner, wants, lane.why(), lane.looks_for());
-            }
+    let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
+    let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+    match lane.take(|| ask.clone(), stays, serve).await {
+        Left::Answered(answer) => answer,
+        Left::Behind(setback) => behind(inner, wants, setback),
+        Left::Lost => Err(stopped("TransactWriteItems").into()),
+        Left::Late => {
+            drop(in_line);
+            too_late(inner, wants, lane.why(), lane.looks_for())
         }
     }
 }
 
-async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, mut leader: Leader<RowAsk, Answer>) {
-    let mut poll = Poll::default();
-    // Takes all callers in the queue: a caller that does not wait must not stand without an answer behind a
-    // full transaction of callers that do.
-    while let Some(waiters) = leader.next(usize::MAX).await {
-        let served = waiters.len();
-        let (inner, entries, lane) = (&inner, &entries, &lane);
-        let mut batch = Batch { inner, entries, lane, waiters, waiting: None, orphans: Vec::new() };
-        round::serve(inner, &mut batch).await;
-        let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
-        if leader.after(served, (batch.waiting, batch.orphans), &mut poll, crowd).await {
-            entries.iter().for_each(|entry| entry.doubt());
-        }
-    }
+async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, Answer>) {
+    let (inner, entries, lane) = (&inner, &entries, &lane);
+    let batch = |waiters| Batch { inner, entries, lane, waiters, waiting: None, orphans: Vec::new() };
+    let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
+    round::lead(inner, leader, Poll::default(), batch, crowd, || entries.iter().for_each(|entry| entry.doubt())).await;
 }
 
 /// Returns the name of a set of dimensions.

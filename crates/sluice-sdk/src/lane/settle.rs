@@ -13,7 +13,7 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::stopped;
 use crate::lane::part::{Hold, Part};
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, NoAnswer, Service, Waiter};
+use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::reading::{apply_read, known, unknown};
 use crate::telemetry;
 
@@ -144,15 +144,9 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
 }
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
-    loop {
-        let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
-        match entry.settles.join(settle.clone(), service).answer().await {
-            Ok(answer) => return answer,
-            // This queue never pauses.
-            Err(NoAnswer::NotServed | NoAnswer::Behind(_)) => {}
-            Err(NoAnswer::Lost) => return Err(AcquireError::Store(stopped("UpdateItem")).into()),
-        }
-    }
+    let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
+    let settled = entry.settles.give(|| settle.clone(), serve).await;
+    settled.unwrap_or_else(|| Err(AcquireError::Store(stopped("UpdateItem")).into()))
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Settle, Result<Amount, SettleError>>) {

@@ -17,7 +17,7 @@ use crate::lane::parallel::stopped;
 use crate::lane::part::{Part, Parts};
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, Waiter, Waiting, stay};
+use crate::lane::queue::{Lane, Left, Patient, Service, Waiter, Waiting, stay};
 use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
@@ -62,36 +62,23 @@ impl Patient for TokenAsk {
 /// Takes the cost through the lane of the bucket.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let lane = &*want.entry.tokens;
-    loop {
-        let service = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
-        let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
-        let handle = match lane.join_if(TokenAsk { cost: want.cost, terms }, stays, service) {
-            Ok(handle) => handle,
-            Err(setback) => return setback.answer(),
-        };
-        match handle.answer_until(terms.stays_until()).await {
-            Some(Ok(answer)) => return answer,
-            Some(Err(NoAnswer::NotServed)) => {}
-            Some(Err(NoAnswer::Behind(setback))) => return setback.answer(),
-            Some(Err(NoAnswer::Lost)) => return Err(stopped("UpdateItem").into()),
-            None => return too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for()),
-        }
+    let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
+    let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+    match lane.take(|| TokenAsk { cost: want.cost, terms }, stays, serve).await {
+        Left::Answered(answer) => answer,
+        Left::Behind(setback) => setback.answer(),
+        Left::Lost => Err(stopped("UpdateItem").into()),
+        Left::Late => too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for()),
     }
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<TokenAsk, Answer>) {
-    let mut poll = Poll::uncounted();
-    // Takes all callers in the queue: while DynamoDB is out, no caller stands without an answer behind a full
-    // write of others.
-    while let Some(waiters) = leader.next(usize::MAX).await {
-        let served = waiters.len();
-        let (inner, entry) = (&inner, &entry);
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, Answer>) {
+    let (inner, entry) = (&inner, &entry);
+    let batch = |waiters| {
         let (waiting, orphans) = (None, Vec::new());
-        let mut batch = Batch { inner, entry, waiters, waiting, orphans, lot: None, has_tried_repair: false };
-        round::serve(inner, &mut batch).await;
-        // What nobody took goes to callers in the queue, if they ask for exactly that, or back to the bucket.
-        leader.after(served, (batch.waiting, batch.orphans), &mut poll, || entry.load.crowd()).await;
-    }
+        Batch { inner, entry, waiters, waiting, orphans, lot: None, has_tried_repair: false }
+    };
+    round::lead(inner, leader, Poll::uncounted(), batch, || entry.load.crowd(), || ()).await;
 }
 
 /// The callers of a round, in order. A write is for the first [`MOST_AT_ONCE`] of them.
@@ -123,6 +110,13 @@ struct Sent {
 }
 
 impl round::Batch for Batch<'_> {
+    type Ask = TokenAsk;
+    type Answer = Answer;
+
+    fn rest(self) -> round::Rest<TokenAsk, Answer> {
+        (self.waiting, self.orphans)
+    }
+
     fn dimension(&self) -> &Dimension {
         &self.entry.dimension
     }

@@ -51,6 +51,13 @@ impl Draft {
 }
 
 impl round::Batch for Batch<'_> {
+    type Ask = InlineAsk;
+    type Answer = Reply;
+
+    fn rest(self) -> round::Rest<InlineAsk, Reply> {
+        (self.waiting, self.orphans)
+    }
+
     fn dimension(&self) -> &Dimension {
         &self.entry.dimension
     }

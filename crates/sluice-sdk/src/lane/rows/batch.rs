@@ -39,6 +39,13 @@ pub(super) struct Batch<'a> {
 }
 
 impl round::Batch for Batch<'_> {
+    type Ask = RowAsk;
+    type Answer = Answer;
+
+    fn rest(self) -> round::Rest<RowAsk, Answer> {
+        (self.waiting, self.orphans)
+    }
+
     fn dimension(&self) -> &Dimension {
         &self.entries[0].dimension
     }
