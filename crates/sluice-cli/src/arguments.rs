@@ -23,8 +23,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run several processes against three vendors on this machine and kill one; exits with 1 if a claim
-    /// fails
+    /// Run processes against three local vendors, kill one, judge the result; exits with 1 if a claim fails
     Demo(demo::Options),
     /// Serve an embedded DynamoDB with table and buckets, for development
     Sandbox(sandbox::Options),

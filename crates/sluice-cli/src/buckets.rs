@@ -25,8 +25,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Apply the buckets of a TOML file to the table; levels are kept, and buckets not in the file are left
-    /// alone
+    /// Apply the buckets of a TOML file; levels are kept, and buckets not in the file are left alone
     Apply {
         /// The file: see `docs/buckets.md`
         file: PathBuf,

@@ -31,7 +31,7 @@ pub(crate) struct Options {
     listen: SocketAddr,
     /// Serve only browsers that know this token: at least 16 letters, digits, and any of - . _ ~. Open the
     /// page once with ?token=..., or send a bearer token. Other users of this machine can see a command line:
-    /// better set SLUICE_DASHBOARD_TOKEN
+    /// it is safer to set SLUICE_DASHBOARD_TOKEN
     #[arg(long)]
     token: Option<Token>,
     /// Time between two readings of the table, one second at least; a large table is read less often

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// How long to run; Ctrl-C ends it sooner
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Write every grant and release into this file (NDJSON, recreated), and judge it as `sluice history` does
+    /// Write every grant and release into this file (NDJSON, recreated); judge it as `sluice history` does
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Print the figures as JSON

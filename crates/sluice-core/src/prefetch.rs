@@ -45,8 +45,8 @@ pub struct Lot {
     after: Arc<Bucket>,
     left: Amount,
     taken_at: Timestamp,
-    /// Until this instant nothing of what is left runs over the brim. If less is left by now, the lot has
-    /// more time until then.
+    /// Until this instant nothing of what is left runs over the brim. If less is left by now, the actual
+    /// instant is later.
     whole_until: Timestamp,
 }
 
@@ -145,8 +145,8 @@ impl Demand {
     /// What to take beyond the present callers, which ask for `asked`: what callers took recently, for the
     /// time that a lot should last. Ends the measurement and begins the next one.
     ///
-    /// A bucket at the brim refills over its brim. What flows back while the lot is used shrinks the lot, so
-    /// that amount is taken as well. Nobody would get it otherwise.
+    /// The refill of a bucket at the brim runs over. What flows back while the lot is used shrinks the lot,
+    /// so that amount is taken as well. Nobody would get it otherwise.
     pub fn next_lot(&mut self, bucket: &Bucket, asked: Amount, now: Timestamp) -> Amount {
         let since = self.since.replace(now).unwrap_or(now);
         let elapsed = now.micros_since(since).max(span_micros(LEAST_MEASURED));

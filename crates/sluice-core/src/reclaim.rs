@@ -1,5 +1,5 @@
-//! Giving slots back: one transaction deletes leases of one bucket and restores their slots. What to do when
-//! it is rejected.
+//! Giving slots back: one transaction deletes leases of one bucket and restores their slots. Also decides
+//! what to do when the transaction is rejected.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -10,7 +10,7 @@
 //! - the dimensions, the one with the latest start first.
 //!
 //! Letters, digits, `-` and `_` stand for themselves. Any other byte of a name is `~` and two digits in base
-//! 16. So nothing in the text has to be escaped in a URL or in an attribute of a queue.
+//! 16, so that nothing in the text has to be escaped in a URL or in an attribute of a queue.
 //!
 //! The text says when asking is not worthwhile. Only the row ([`TicketRow`]) says what may be used, and when.
 

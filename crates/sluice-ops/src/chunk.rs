@@ -1,4 +1,4 @@
-//! Chunks on their way: sent until they are done, split where they must be.
+//! Sends chunks until they are done, and splits them if necessary.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,11 @@ use sluice_table::{Attributes, Cancelled, Store, StoreError, Transacted, Transac
 
 use crate::released::Released;
 
-/// Plans of a chunk made again for a bucket that others keep moving, before it is left to a sweep.
+/// How often a chunk is planned again for a bucket that others keep changing, before the chunk is left to a
+/// sweep.
 const REPLANS: u32 = 20;
 
-/// What came of giving chunks back.
+/// The result of giving chunks back.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Leases whose slots (or rows) were given back.
@@ -20,17 +21,17 @@ pub struct Tally {
     pub restored_slots: usize,
     /// The same in slots, for the recount.
     pub returned: Returned,
-    /// Leases deleted without all of their slots, since the bucket had no room for them.
+    /// Leases deleted without all of their slots, because the bucket had no room for the slots.
     pub already_capped: usize,
     /// Leases that were gone or renewed.
     pub lost_races: usize,
-    /// Times that a conflict or throttling was waited out.
+    /// How often a conflict or throttling was waited out.
     pub conflicts_retried: usize,
-    /// Leases that conflicts or the deadline left for another time.
+    /// Leases left for another time, because of conflicts or the deadline.
     pub left: usize,
-    /// Leases whose chunk can never pass: its first lease, and the message.
+    /// Leases whose chunk can never pass: the key of the chunk's first lease, and the message.
     pub failed: Vec<(String, String)>,
-    /// What became of each lease that is settled, by its key; kept where somebody asks.
+    /// The outcome of each lease that is done, by its key. Kept only if a caller wants it.
     pub ends: Option<HashMap<String, Released>>,
 }
 
@@ -51,8 +52,9 @@ impl Tally {
         self.returned.add(chunk.returned());
     }
 
-    /// Of what was `cost` under `keys` before, `chunks` stay; the others were gone or renewed. Where an earlier send went unanswered and
-    /// all are gone, it was that one, as far as can be told: nothing says that anyone else was there.
+    /// Of the leases with `keys`, whose cost was `cost`, those in `chunks` stay; the others were gone or
+    /// renewed. If an earlier send was not answered and all leases are gone, then that send deleted them, as
+    /// far as is known: nothing shows that another writer did.
     fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount, sends: Sends) {
         self.lost_races += lost_races;
         let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
@@ -78,12 +80,12 @@ impl Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sends {
     Known,
-    /// One went unanswered. Sent again under its own token it is one transaction with the first; planned again it is another, and finds
-    /// what the first one did.
+    /// One send was not answered. If the chunk is sent again under the same token, the two sends are one
+    /// transaction. If it is planned again, it is another transaction, and finds what the first one did.
     Doubted,
 }
 
-/// A chunk that is to be sent, and how often it was in vain: for conflicts, and for a plan that was too old.
+/// A chunk to be sent, and how often it failed: because of conflicts, and because its plan was too old.
 struct Queued {
     chunk: Chunk,
     attempt: u32,
@@ -99,10 +101,11 @@ struct Sender<'a> {
     tally: &'a mut Tally,
 }
 
-/// Sends a chunk until it is done, split where it must be. `more_time` is asked before every request.
+/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request.
 ///
 /// # Errors
-/// [`StoreError`] if DynamoDB is out or refuses a request. Throttling is none: what it leaves is counted in `tally`.
+/// [`StoreError`] if DynamoDB is unavailable or rejects a request. Throttling is not an error: what it leaves
+/// is counted in `tally`.
 pub async fn carry_out(
     store: &Store,
     chunk: Chunk,
@@ -138,11 +141,11 @@ impl Sender<'_> {
             Ok(Transacted::Committed) => self.tally.committed(&next.chunk),
             Ok(Transacted::Cancelled(reasons)) => self.cancelled(next, &writes, reasons).await?,
             Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < self.tries => {
-                // Somebody waits for it: throttling passes sooner than a lease ends.
+                // A caller waits for the result: throttling ends sooner than a lease does.
                 self.store.back_off(next.attempt).await;
                 self.queue.push(Queued { attempt: next.attempt + 1, ..next });
             }
-            // The store has waited as long as is worth it: throttled as a whole.
+            // Throttled as a whole: the store has already waited as long as is useful.
             Err(StoreError::Contended { .. }) => self.tally.left += leases,
             Err(error) => {
                 self.tally.left += leases;
@@ -164,7 +167,8 @@ impl Sender<'_> {
         match step {
             ChunkStep::Continue { chunks, lost_races } => {
                 self.tally.lost(&chunks, lost_races, keys, cost, sends);
-                // Planned again, at once, from the row as it was a moment ago: each failure means that another writer got on.
+                // Planned again at once, from the row as it was a moment ago: each failure means that another
+                // writer succeeded.
                 let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
                 if replans > REPLANS {
                     self.tally.leave(&chunks);
@@ -190,7 +194,7 @@ impl Sender<'_> {
     }
 }
 
-/// A lone delete is a single write at half the price of a transaction.
+/// Sends the writes. A lone delete is sent as a single write, at half the price of a transaction.
 async fn send(
     store: &Store,
     writes: &[Write],
@@ -213,7 +217,8 @@ async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Resu
     if let Some(of_bucket) = reasons.get_mut(chunk.leases().len()) {
         row = of_bucket.row.take();
         if row.is_none() && of_bucket.reason.verdict == Verdict::ConditionFailed {
-            // A bucket counts as gone only when a read says so: its slots would be lost on a mere omission.
+            // A bucket counts as gone only if a read shows so: otherwise a row that is missing from a reply
+            // would lose the bucket's slots.
             row = store.read(dimension.as_str()).await?;
         }
     }

@@ -1,4 +1,4 @@
-//! Listing leases: who holds what, since when, until when.
+//! Lists leases: who holds what, since when, until when.
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
 use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, Operand, RowError, inline_key};
@@ -9,22 +9,24 @@ use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 /// A lease as it was listed.
 #[derive(Debug)]
 pub struct LeaseRow {
-    /// Its key; of an inline lease, its bucket's, and where in the row it stands: `elevenlabs#concurrent leases.{id}`.
+    /// The key of the lease's row. For an inline lease, the key of its bucket and the place in the row:
+    /// `elevenlabs#concurrent leases.{id}`.
     pub key: String,
-    /// What it holds, or why that cannot be read. The row does not say who holds an inline lease, nor since when.
+    /// What the lease holds, or why that cannot be read. The row does not state who holds an inline lease,
+    /// nor since when.
     pub lease: Result<Lease, RowError>,
-    /// Whether it is inline, in its bucket's row.
+    /// Whether the lease is inline, in its bucket's row.
     pub is_inline: bool,
 }
 
 impl Ops {
-    /// Reads every lease, oldest first; inline leases, whose age is not known, before the others. A scan: for people, not for
-    /// the path of a call.
+    /// Reads every lease, oldest first; inline leases, whose age is not known, come before the others. This
+    /// is a scan: for people, not for the path of a call.
     ///
     /// Takes at most 20.2 s for each page of a megabyte.
     ///
     /// # Errors
-    /// [`StoreError`] where the table does not answer.
+    /// [`StoreError`] if the table does not answer.
     pub async fn leases(&self) -> Result<Vec<LeaseRow>, StoreError> {
         let mut scan = Scan {
             segment: 0,
@@ -61,7 +63,7 @@ impl Ops {
     }
 }
 
-/// The leases in a bucket's row. A key that is no dimension is no bucket's.
+/// The leases in a bucket's row. A key that is not a dimension is not the key of a bucket.
 pub(crate) fn inline(key: String, row: &Item) -> Vec<LeaseRow> {
     let Ok(dimension) = Dimension::new(&key) else { return Vec::new() };
     let leases = match InlineLeases::read(&Attributes(row)) {

@@ -1,6 +1,8 @@
-//! What operators and the reconciler do with a table: declare limits, list, survey, sweep, recount, and heal for processes that wait.
+//! What operators and the reconciler do with a table: declare limits, list, survey, sweep, recount, and heal
+//! for processes that wait.
 //!
-//! It knows no client and grants nothing. [`Ops`] is the entry; whoever also acquires hears of what it changed as an [`Observer`].
+//! Knows no client and grants nothing. [`Ops`] is the entry. A process that also acquires learns through an
+//! [`Observer`] what the operations changed.
 
 mod chunk;
 mod leases;

@@ -1,4 +1,4 @@
-//! Declaring, listing and removing buckets: what an operator does, and the CLI for them.
+//! Declares, lists and removes buckets: what an operator does, and the CLI on the operator's behalf.
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
@@ -14,16 +14,16 @@ use crate::ops::Ops;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Applied {
-    /// The bucket was not there; it starts full.
+    /// The bucket did not exist. It starts full.
     Created,
-    /// It had these limits already.
+    /// The bucket had these limits already.
     Unchanged,
-    /// It had these limits already; its anchor lay in the future, where a clock that was wrong had put it, and was moved back. Its level is
-    /// kept.
+    /// The bucket had these limits already. Its anchor was in the future, where a wrong clock had put it, and
+    /// was moved back. The level is kept.
     Repaired,
-    /// It had others; its level is kept.
+    /// The bucket had other limits. Its level is kept.
     Changed {
-        /// The limits that it had.
+        /// The limits that the bucket had.
         from: Limit,
     },
 }
@@ -33,23 +33,23 @@ pub enum Applied {
 pub struct BucketRow {
     /// Its key.
     pub key: String,
-    /// What it holds, or why that cannot be read.
+    /// The bucket, or why its row cannot be read.
     pub bucket: Result<Bucket, BucketFault>,
 }
 
-/// Why a row that is no lease is no bucket either.
+/// Why a row that is not a lease is not a bucket either.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BucketFault {
-    /// Its key is no dimension.
+    /// The key is not a dimension.
     #[error(transparent)]
     Key(#[from] DimensionError),
-    /// An attribute is missing, or makes no sense.
+    /// An attribute is missing or invalid.
     #[error(transparent)]
     Row(#[from] RowError),
 }
 
-/// Why nothing can be said of a bucket, or done to it.
+/// Why nothing can be said about a bucket, or done to it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BucketError {
@@ -85,7 +85,7 @@ pub enum LimitsError {
     /// The bucket's row cannot be read, or the table did not answer.
     #[error(transparent)]
     Bucket(#[from] BucketError),
-    /// The change makes no sense.
+    /// The change is invalid.
     #[error("{dimension}: {source}")]
     Limit {
         /// The dimension.
@@ -93,7 +93,7 @@ pub enum LimitsError {
         /// What is wrong.
         source: LimitError,
     },
-    /// Callers write their leases inline, in the bucket's row, which would grow too large.
+    /// Callers write their leases inline, in the bucket's row, and the row would grow too large.
     #[error(
         "{dimension}: {calls} calls at once are too many for inline leases, which share the bucket's row and may be {most} at \
          most: lower the capacity, raise the cost of a call, split the bucket, or use lease rows (SLUICE_LEASES=concurrent)"
@@ -101,12 +101,12 @@ pub enum LimitsError {
     TooLargeForInline {
         /// The dimension.
         dimension: Dimension,
-        /// Its capacity in calls of the default cost.
+        /// The bucket's capacity in calls of the default cost.
         calls: u64,
-        /// Most inline leases of a bucket.
+        /// The most inline leases of a bucket.
         most: usize,
     },
-    /// The row changed under every try.
+    /// The row changed in every try.
     #[error("the row of {0} changed under every try; nothing was applied: try again")]
     Contended(Dimension),
 }
@@ -117,28 +117,28 @@ impl From<StoreError> for LimitsError {
     }
 }
 
-/// Tries of a change. Callers move an anchor every five minutes, and that of a full bucket at every call: each failure means that one
-/// of them got on.
+/// Tries of a change. Callers move an anchor every five minutes, and the anchor of a full bucket at every
+/// call. Each failed try means that a caller's write succeeded.
 const TRIES: u32 = 50;
 
 impl Ops {
-    /// Reads one bucket; `None` where the table has none of this name.
+    /// Reads one bucket; `None` if the table has no bucket of this name.
     ///
     /// Takes at most the time of a request (4.2 s).
     ///
     /// # Errors
-    /// [`BucketError`]: a row that cannot be read, a table that does not answer.
+    /// [`BucketError`] if the row cannot be read or the table does not answer.
     pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, BucketError> {
         let row = self.store.read(dimension.as_str()).await?;
         row.map(|row| parse(dimension, &row)).transpose()
     }
 
-    /// Reads every bucket, sorted by key. A scan: for people, not for the path of a call.
+    /// Reads every bucket, sorted by key. This is a scan: for people, not for the path of a call.
     ///
     /// Takes at most 20.2 s for each page of a megabyte.
     ///
     /// # Errors
-    /// [`StoreError`] where the table does not answer.
+    /// [`StoreError`] if the table does not answer.
     pub async fn buckets(&self) -> Result<Vec<BucketRow>, StoreError> {
         let mut scan = Scan {
             segment: 0,
@@ -168,7 +168,8 @@ impl Ops {
         Ok(rows)
     }
 
-    /// Whether [`apply_limit`](Self::apply_limit) would take this limit, as far as can be said without the table.
+    /// Checks whether [`apply_limit`](Self::apply_limit) would accept this limit, as far as that is known
+    /// without the table.
     ///
     /// # Errors
     /// [`LimitsError::TooLargeForInline`] if callers write their leases inline.
@@ -181,15 +182,16 @@ impl Ops {
         Ok(())
     }
 
-    /// Gives `dimension` this limit: creates the bucket, full, or changes it and keeps its level. An anchor that lies in the future is
-    /// moved back, as far as this process knows the time. What is doubtful about the limit ([`Limit::warning`]) is logged, event
-    /// `limit.doubtful`.
+    /// Gives `dimension` this limit: creates the bucket, full, or changes the limit and keeps the level. An
+    /// anchor in the future is moved back, as far as this process knows the time. Doubts about the limit
+    /// ([`Limit::warning`]) are logged, as event `limit.doubtful`.
     ///
-    /// Takes at most four times the time of a request (4.2 s), and five times if DynamoDB's time is not known.
+    /// Takes at most four times the time of a request (4.2 s), or five times if DynamoDB's time is not
+    /// known.
     ///
     /// # Errors
-    /// [`LimitsError`]: a change between rate and concurrency, a limit that is too large for inline leases, a row that cannot
-    /// be read, a table that does not answer.
+    /// [`LimitsError`] for a change between rate and concurrency, a limit that is too large for inline
+    /// leases, a row that cannot be read, or a table that does not answer.
     pub async fn apply_limit(&self, dimension: &Dimension, limit: &Limit) -> Result<Applied, LimitsError> {
         self.check_limit(dimension, limit)?;
         if let Some(warning) = limit.warning() {
@@ -224,33 +226,35 @@ impl Ops {
                 continue;
             }
             if from == *limit {
-                // Perhaps by a send of it whose reply was lost, and unknown until now.
+                // Perhaps an earlier send created the bucket: its reply was lost, and this process learns of
+                // the bucket now.
                 self.observer.exists(dimension);
-                // It, or a send of it whose reply was lost.
+                // The repair was applied, by this send or by one whose reply was lost.
                 let is_repaired = repaired == Some(bucket.anchor());
                 return Ok(if is_repaired { Applied::Repaired } else { Applied::Unchanged });
             }
             let plan = Change::plan(&bucket, limit, now);
             let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
-            // After a lost reply the second try meets the new limits and finds nothing to do.
+            // After a lost reply, the second try finds the new limits and nothing to do.
             match store.update(&update, IfAmbiguous::SendAgain).await? {
                 Written::Applied(_) => {
                     self.observer.changed(dimension);
                     return Ok(Applied::Changed { from });
                 }
-                // At once, from the row as it was a moment ago: callers of a full bucket move its anchor at every call.
+                // Planned again at once, from the row as it was a moment ago: callers of a full bucket move
+                // its anchor at every call.
                 Written::ConditionFailed(row) => known = row.map(|row| parse(dimension, &row)).transpose()?,
             }
         }
         Err(LimitsError::Contended(dimension.clone()))
     }
 
-    /// Whether `dimension` takes on a lower limit that its vendor reports ; true where that changed.
+    /// Sets whether `dimension` adopts a lower limit that its vendor reports. Returns true if that changed.
     ///
     /// Takes at most twice the time of a request (4.2 s).
     ///
     /// # Errors
-    /// [`BucketError`]: an unknown dimension, a row that cannot be read, a table that does not answer.
+    /// [`BucketError`] for an unknown dimension, a row that cannot be read, or a table that does not answer.
     pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, BucketError> {
         let unknown = || BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() };
         let bucket = self.bucket(dimension).await?.ok_or_else(unknown)?;
@@ -266,18 +270,20 @@ impl Ops {
         }
     }
 
-    /// Removes a bucket, and what sweeps measured of it; false where there was none. Leases on it stay until a sweep finds them.
+    /// Removes a bucket, and what sweeps measured of it; false if there was no bucket. Leases of the bucket
+    /// stay until a sweep finds them.
     ///
     /// Takes at most twice the time of a request (4.2 s).
     ///
     /// # Errors
-    /// [`StoreError`] where the table does not answer.
+    /// [`StoreError`] if the table does not answer.
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
         let removed = self.store.delete_row(dimension.as_str()).await?;
         self.observer.removed(dimension);
         let Some(row) = removed else { return Ok(false) };
-        // Nothing rests on the load row, and none is told without its bucket ([`Survey::loads`](crate::Survey::loads)): whether it can
-        // be deleted, or a sweep that is under way writes it anew, the bucket is gone.
+        // Nothing depends on the load row, and a load is not reported without its bucket
+        // ([`Survey::loads`](crate::Survey::loads)). The bucket is gone even if the load row cannot be
+        // deleted, or if a sweep that is under way writes the row again.
         if value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
             && let Err(error) = self.store.delete_row(&Load::key(dimension)).await
         {

@@ -1,13 +1,13 @@
-//! Who hears what operations do.
+//! Who learns what operations do.
 
 use std::fmt::Debug;
 
 use sluice_core::{Dimension, Load};
 
-/// Hears what operations of this process do to buckets, so that what it remembers of them is corrected at once. Others learn it from the
-/// table.
+/// Learns what operations of this process do to buckets, so that the process corrects at once what it
+/// remembers of them. Other processes learn it from the table.
 pub trait Observer: Debug + Send + Sync {
-    /// A sweep or a healing scan gave back so many leases of the bucket.
+    /// A sweep or a healing scan gave back this many leases of the bucket.
     fn restored(&self, dimension: &Dimension, leases: usize) {
         let _ = (dimension, leases);
     }
@@ -17,7 +17,7 @@ pub trait Observer: Debug + Send + Sync {
         let _ = (dimension, load);
     }
 
-    /// The bucket was found in the table, as it was expected to be.
+    /// The bucket was found in the table, as expected.
     fn exists(&self, dimension: &Dimension) {
         let _ = dimension;
     }
@@ -33,7 +33,7 @@ pub trait Observer: Debug + Send + Sync {
     }
 }
 
-/// Hears nothing.
+/// An observer that does nothing.
 #[derive(Debug)]
 pub(crate) struct Nobody;
 

@@ -1,4 +1,4 @@
-//! The entry: a table, and who hears what is done to it.
+//! The entry: a table, and the observer that learns what is done to it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::observer::{Nobody, Observer};
 ///
 /// let ops = Ops::from_env().await?;
 /// let report = ops.sweep(SweepOptions::from_env()?).await?;
-/// println!("{} slots came back", report.restored_slots);
+/// println!("{} leases were given back", report.restored);
 /// # Ok(())
 /// # }
 /// ```
@@ -34,7 +34,8 @@ impl Ops {
         Self { store, observer: Arc::new(Nobody), has_inline_leases: false }
     }
 
-    /// Operates the table that the `SLUICE_*` variables name, with the AWS credentials of the environment. Makes no request.
+    /// Operates the table that the `SLUICE_*` variables name, with the AWS credentials of the environment.
+    /// Makes no request.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
@@ -48,8 +49,9 @@ impl Ops {
         Self { observer, ..self }
     }
 
-    /// Whether callers of this table write their leases into the rows of buckets (`SLUICE_LEASES=inline`): limits that are too large for
-    /// that are refused. They do not by default.
+    /// Sets whether callers of this table write their leases into the rows of buckets
+    /// (`SLUICE_LEASES=inline`). If they do, limits that are too large for inline leases are rejected. By
+    /// default they do not.
     #[must_use]
     pub fn with_inline_leases(self, has_inline_leases: bool) -> Self {
         Self { has_inline_leases, ..self }
@@ -67,13 +69,15 @@ impl Ops {
         self.store.clock().now()
     }
 
-    /// DynamoDB's clock less this process's, as its replies of the last one to two minutes bound it; `None` before the first.
+    /// DynamoDB's clock minus this process's clock, as bounded by its replies of the last one to two minutes;
+    /// `None` before the first reply.
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.store.clock().offset()
     }
 
-    /// One cheap request, so that the connection is open before the first real one: a strongly consistent read of half a KB.
+    /// Opens the connection before the first real request, with one cheap request: a strongly consistent read
+    /// of half a KB.
     ///
     /// Takes at most the time of a request (4.2 s).
     ///

@@ -1,19 +1,21 @@
 //! How a release ended.
 
-/// How a release ended. Each is fine for the caller; the last two say that something else was wrong.
+/// How a release ended. Each outcome is fine for the caller; the last two show that something else was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Released {
     /// What was held is back.
     GivenBack,
-    /// There was not room for all of it: another client had restored this slot, or others. What there was room for came back.
+    /// There was no room for all of it: another client had restored this slot, or other slots. What there was
+    /// room for came back.
     AlreadyCapped,
-    /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to someone else while this holder still called.
+    /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to another caller while this
+    /// holder's call went on.
     LeaseGone,
 }
 
 impl Released {
-    /// The end as metrics and spans name it.
+    /// The name of the outcome in metrics and spans.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The survey: one scan that tells all there is in a table, for those who watch it.
+//! The survey: one scan that reads everything in a table, for operators and monitoring.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -17,66 +17,67 @@ use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 mod metrics;
 
-/// All that a table holds, as one scan saw it. The scan is eventually consistent and no snapshot: rows may be a second old, and
-/// those that were read first are older than the last.
+/// Everything that a table contains, as one scan saw it. The scan is eventually consistent and not a
+/// snapshot: rows may be a second old, and the rows that were read first are older than the last.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
-    /// When it was complete, by the client's clock.
+    /// When the survey was complete, by the client's clock.
     pub at: Timestamp,
-    /// How long it took.
+    /// How long the survey took.
     pub took: Duration,
-    /// The buckets, sorted by key, with those whose attributes cannot be read.
+    /// The buckets, sorted by key, including buckets whose attributes cannot be read.
     pub buckets: Vec<BucketRow>,
-    /// The leases, lease rows and inline ones, in no order.
+    /// The leases (lease rows and inline leases), in no order.
     pub leases: Vec<LeaseRow>,
-    /// What sweeps measured of the concurrency buckets among `buckets`, sorted by key. A load row whose bucket is gone, or is none of
-    /// concurrency any more, is left out: no sweep measures it again, and what it says would stand for ever.
+    /// What sweeps measured of the concurrency buckets among `buckets`, sorted by key. A load row whose
+    /// bucket is gone, or is no longer a concurrency bucket, is left out: no sweep measures it again, and its
+    /// values would stay for ever.
     pub loads: Vec<LoadRow>,
-    /// The last sweeps; none where none was logged.
+    /// The last sweeps; empty if none was logged.
     pub sweeps: SweepLog,
-    /// Number of tickets, redeemed ones among them.
+    /// Number of tickets, including redeemed ones.
     pub tickets: usize,
-    /// Keys of rows that are neither: not Sluice's, or of a later version of it.
+    /// Keys of all other rows: rows that are not Sluice's, or are of a later version of it.
     pub unknown: Vec<String>,
     /// Rows read.
     pub rows: usize,
-    /// Pages read, a request each.
+    /// Pages read, one request each.
     pub pages: usize,
-    /// Read units that DynamoDB billed; `None` where it does not say, as some local engines do not.
+    /// Read units that DynamoDB billed; `None` if its replies do not state them, as with some local engines.
     pub read_units: Option<f64>,
-    /// Whether the whole table was read: false where the most pages were not enough for it.
+    /// Whether the whole table was read; false if the table has more pages than the survey may read.
     pub is_whole: bool,
 }
 
 /// A load row as it was read.
 #[derive(Debug)]
 pub struct LoadRow {
-    /// The bucket that it is about.
+    /// The bucket of the load row.
     pub dimension: Dimension,
     /// What was measured, or why that cannot be read.
     pub load: Result<Load, sluice_core::RowError>,
 }
 
 impl Ops {
-    /// Reads the whole table: buckets, leases, load, sweeps. Half a read unit for each 4 KB; for those who watch and for
-    /// operators, not for the path of a call.
+    /// Reads the whole table: buckets, leases, load, sweeps. Costs half a read unit for each 4 KB. For
+    /// operators and monitoring, not for the path of a call.
     ///
     /// Takes at most 20.2 s for each page of a megabyte.
     ///
     /// # Errors
-    /// [`StoreError`] where the table does not answer.
+    /// [`StoreError`] if the table does not answer.
     pub async fn survey(&self) -> Result<Survey, StoreError> {
         self.survey_within(NonZeroUsize::MAX).await
     }
 
-    /// As [`survey`](Self::survey), of at most this many pages of a megabyte each. A table that has more is told in part, always
-    /// about the same: the order of a scan is fixed.
+    /// As [`survey`](Self::survey), of at most this many pages of a megabyte each. A larger table is reported
+    /// in part, and always in about the same part: the order of a scan is fixed.
     ///
     /// Takes at most 20.2 s for each page.
     ///
     /// # Errors
-    /// [`StoreError`] where the table does not answer.
+    /// [`StoreError`] if the table does not answer.
     pub async fn survey_within(&self, most_pages: NonZeroUsize) -> Result<Survey, StoreError> {
         let begun = Instant::now();
         let mut scan = Scan {
@@ -110,7 +111,8 @@ impl Ops {
 }
 
 impl Survey {
-    /// Where a part of the table was read, those go too whose bucket stands in the rest: of a bucket that is not told, neither is its load.
+    /// Removes loads whose concurrency bucket is not in the survey. If only a part of the table was read, the
+    /// loads of buckets in the rest go too: a bucket that is not reported has no load in the survey.
     fn leave_out_stray_loads(&mut self) {
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
         let slots: BTreeSet<&Dimension> =
@@ -132,7 +134,8 @@ impl Survey {
                     let load = Load::read(&dimension, &Attributes(row));
                     self.loads.push(LoadRow { dimension, load });
                 }
-                // The directory is for sweeps, and says nothing that the buckets do not; the mark is for those who heal.
+                // The directory is for sweeps, and states nothing that the buckets do not. The mark is for
+                // processes that heal.
                 Err(_) if key == DIRECTORY_KEY || key == HEAL_KEY => {}
                 Err(_) => self.unknown.push(key),
             }
@@ -142,7 +145,7 @@ impl Survey {
                 self.unknown.push(key);
                 return;
             }
-            // What a rate bucket has under this name is no lease.
+            // An attribute of this name in a rate bucket is not a lease.
             if value_text(row, LIMIT_TYPE) == LimitType::Concurrent.as_str() {
                 self.leases.extend(inline(key, row));
             }

@@ -1,4 +1,5 @@
-//! The sweep: gives back what crashed callers held. What the reconciler runs; any process may, at any time, beside others.
+//! The sweep: gives back what crashed holders held. The reconciler runs it. Any process may run it, at any
+//! time, beside other sweeps.
 
 use std::time::Duration;
 
@@ -27,31 +28,31 @@ pub use scan::{MOST_UNITS, ROWS_PER_PAGE};
 use pipeline::Pipeline;
 use recount::Recount;
 
-/// A request that is under way when the budget ends gets this long: most take less, and one that hangs must not keep the
-/// sweep from saying what it did.
+/// How long a request that is under way at the end of the budget may continue. Most requests take less, and a
+/// request that hangs must not keep the sweep from reporting what it did.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Of rows that are amiss in one way, so many are logged; the report has their number.
+/// How many rows with the same fault are logged. The report states their number.
 const MOST_LOGGED: usize = 20;
 
-/// A sweep that the table stopped.
+/// A sweep that a failure of the table stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the sweep stopped: {source}")]
 pub struct SweepError {
-    /// What it had done until then, which stays done.
+    /// What the sweep had done until then. That work stays done.
     pub report: Box<SweepReport>,
-    /// Why it stopped.
+    /// Why the sweep stopped.
     pub source: StoreError,
 }
 
-/// When what ends.
+/// When each phase of a sweep ends.
 #[derive(Clone, Copy, Debug)]
 struct Deadlines {
-    /// No new page of the scan is asked for: what was found is given back in the same sweep.
+    /// From then on, the scan requests no new page, so that what it found is given back in the same sweep.
     scan: Option<Instant>,
-    /// Nothing new is begun.
+    /// From then on, nothing new begins.
     work: Option<Instant>,
-    /// What is under way is given up.
+    /// From then on, what is under way is abandoned.
     hard: Option<Instant>,
 }
 
@@ -70,7 +71,7 @@ fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// Runs `work`, until `deadline` at most.
+/// Runs `work` until `deadline` at most; `None` if the work did not end by then.
 async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match deadline {
         None => Some(work.await),
@@ -79,16 +80,17 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
 }
 
 impl Ops {
-    /// Gives back what the leases hold that have ended, recounts the concurrency buckets, and measures their loads.
+    /// Gives back what ended leases hold, recounts the concurrency buckets, and measures their loads.
     ///
-    /// Every write is conditional on what was read, so sweeps may run side by side, be cut off anywhere, and meet late releases
-    /// and renewals.
+    /// Every write is conditional on what was read. So sweeps may run side by side, be cut off anywhere, and
+    /// meet late releases and renewals.
     ///
     /// Takes at most its budget and 0.5 s; without a budget, 20.2 s for each page and 4.2 s for each write.
     ///
     /// # Errors
-    /// [`SweepError`] where the table does not answer, with what was done until then. A row that cannot be read is no error: it
-    /// is counted, logged and left alone. Nor is throttling: what it leaves is the next sweep's.
+    /// [`SweepError`] if the table does not answer, with what was done until then. A row that cannot be read
+    /// is not an error: it is counted, logged and left alone. Throttling is not an error either: the next
+    /// sweep does what throttling left.
     pub async fn sweep(&self, options: SweepOptions) -> Result<SweepReport, SweepError> {
         let began = Instant::now();
         let store = self.store.counting_anew();
@@ -136,7 +138,7 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
     let result = pipeline.run(&mut report).await;
     report.deadline_hit = is_over(deadlines.work) || (report.segments_unscanned > 0 && is_over(deadlines.scan));
     let recount = pipeline.into_recount();
-    // Of leases that were not seen, nothing can be said.
+    // If some leases were not seen, nothing can be said about their buckets.
     if result.is_err() || report.segments_unscanned > 0 || is_over(deadlines.work) {
         return (report, result);
     }
@@ -150,13 +152,13 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
     }
 }
 
-/// A sweep that heard nothing is none, however little time it had.
+/// A sweep that received no reply is an error, however little time it had.
 fn no_answer() -> StoreError {
     let message = String::from("no answer before the sweep's time ended");
     StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }
 }
 
-/// A value that a condition compares with.
+/// A text that a condition compares with.
 fn text(value: impl ToString) -> Operand {
     Operand::Text(value.to_string())
 }

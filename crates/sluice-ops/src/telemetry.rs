@@ -6,7 +6,7 @@ use sluice_table::metric as names;
 use tracing::Span;
 use tracing::field::Empty;
 
-/// Around a sweep.
+/// The span around a sweep.
 pub(crate) fn sweep(table: &str) -> Span {
     tracing::info_span!("sluice.sweep", db.collection.name = table, sluice.restored = Empty, sluice.outcome = Empty)
 }
@@ -16,7 +16,7 @@ pub(crate) fn swept(took: Duration, outcome: &'static str) {
     names::SWEEP_DURATION.histogram([outcome.into()]).record(took);
 }
 
-/// An amount or a rate as a gauge has it: a double. No decision rests on it.
+/// An amount or a rate as the double that a gauge takes. No decision rests on it.
 pub(crate) fn number(exact: impl ToString) -> f64 {
     exact.to_string().parse().unwrap_or(f64::NAN)
 }

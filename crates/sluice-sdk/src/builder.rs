@@ -129,9 +129,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long slots may be held with none given back until admission takes the vendor for down
+    /// How long slots may be held with none given back until admission considers the vendor down
     /// (`SLUICE_STALENESS`); 60 s by default, at least 1 s. Keep it above the longest call: a shorter time
-    /// takes a slow vendor for one that is down, a longer time detects an outage later.
+    /// mistakes a slow vendor for one that is down, a longer time detects an outage later.
     #[must_use]
     pub fn staleness(mut self, staleness: Duration) -> Self {
         self.config.staleness = staleness.clamp(Duration::from_secs(1), LONGEST_SETTING);

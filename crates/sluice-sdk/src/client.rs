@@ -8,7 +8,8 @@ use sluice_table::DynamoClient;
 
 use crate::lane::inner::Inner;
 
-/// Shares vendors' quotas through one DynamoDB table. Cheap to clone; every clone shares what it has learnt of the buckets.
+/// Shares vendors' quotas through one DynamoDB table. Cheap to clone; all clones share what they have learnt
+/// about the buckets.
 ///
 /// ```no_run
 /// # async fn call_vendor() -> Result<String, std::io::Error> { Ok(String::new()) }
@@ -38,29 +39,31 @@ impl Client {
         self.inner.store.table()
     }
 
-    /// The DynamoDB client under it.
+    /// The DynamoDB client that this client uses.
     #[must_use]
     pub fn dynamodb(&self) -> &DynamoClient {
         self.inner.store.dynamo()
     }
 
-    /// The longest wait that is worth sleeping through rather than putting the work back into its queue
+    /// The longest wait that is worth sleeping through, rather than putting the work back into its queue
     /// (`SLUICE_INLINE_RETRY_THRESHOLD`).
     #[must_use]
     pub fn inline_retry_threshold(&self) -> Duration {
         self.inner.config.inline_retry_threshold
     }
 
-    /// DynamoDB's clock less this process's, as its replies of the last one to two minutes bound it; `None` before the first.
+    /// DynamoDB's clock minus this process's clock, as bounded by DynamoDB's replies of the last one to two
+    /// minutes; `None` before the first reply.
     ///
-    /// The client corrects its clock by it, so it does no harm to limits; above one second the client warns (event `clock.offset`),
-    /// once a minute, for the sake of other programs on the machine.
+    /// The client corrects its clock by this offset, so the offset does no harm to limits. Above one second
+    /// the client warns (event `clock.offset`), once a minute, for the sake of other programs on the machine.
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.inner.store.clock().offset()
     }
 
-    /// The time by which this client decides and tells starts: this machine's clock, corrected by DynamoDB's replies.
+    /// The time by which this client decides and reports starts: this machine's clock, corrected by
+    /// DynamoDB's replies.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.inner.now()

@@ -28,7 +28,7 @@ pub enum Leases {
     All,
     /// Grants of concurrency buckets only, in the row of the bucket: one plain write for many callers, and
     /// fewer write units. For buckets of at most [`MOST_INLINE_LEASES`](sluice_core::MOST_INLINE_LEASES)
-    /// calls at once. Callers that share the bucket may use inline leases, and lease rows beside them.
+    /// calls at once. Callers of one bucket may differ: some use inline leases, others use lease rows.
     Inline,
 }
 

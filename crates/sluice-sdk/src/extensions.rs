@@ -1,16 +1,18 @@
-//! State that features keep for a bucket or for a client, each under its own type. What lies below knows none of them.
+//! State that features keep for a bucket or for a client, each under its own type. The layers below know none
+//! of the types.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A value of each type that somebody used. Few features use one, and seldom: they are looked up one after the other.
+/// A value of each type that was used. Few features use one, and rarely: the types are looked up one after
+/// the other.
 #[derive(Debug, Default)]
 pub(crate) struct Extensions(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
 
 impl Extensions {
-    /// The value of this type, made now if nobody used it before.
+    /// Returns the value of this type. Creates it on first use.
     pub(crate) fn of<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         let mut values = self.0.lock();
         if let Some(value) = find(&values) {
@@ -21,7 +23,7 @@ impl Extensions {
         value
     }
 
-    /// The value of this type, if somebody used it.
+    /// Returns the value of this type, if it was used.
     #[cfg(test)]
     pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         find(&self.0.lock())

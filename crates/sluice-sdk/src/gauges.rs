@@ -1,4 +1,4 @@
-//! Gauges of buckets that nobody uses just now: a task that reads their rows and tells what they hold.
+//! Gauges of buckets that are not in use: a task reads their rows and reports what they hold.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -16,17 +16,17 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::telemetry;
 
-/// Between two readings, at least: a slip of the unit must not read the table all the time.
+/// The shortest time between two reads: a mistake in the unit must not read the table all the time.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Keeps a client's gauges fresh while it lives: see [`Client::publish_gauges`].
+/// Keeps a client's gauges up to date while this guard lives: see [`Client::publish_gauges`].
 #[derive(Debug)]
 #[must_use = "dropped, it ends"]
 pub struct Gauges {
     _task: Arc<Task>,
 }
 
-/// The task, which ends with its last guard.
+/// The task. It ends when its last guard is dropped.
 #[derive(Debug)]
 struct Task(JoinHandle<()>);
 
@@ -41,20 +41,22 @@ impl Drop for Task {
 pub(crate) struct Publishing(Mutex<Weak<Task>>);
 
 impl Client {
-    /// Tells the gauges of every bucket that this process has met, now and each time that `every` has passed, though nobody uses
-    /// it: `sluice.bucket.*` and `sluice.load.*`, those of its trackers, and the clock's offset. Ends with the guard, or with the last
-    /// clone of the client. Where a guard of the client is there already, both keep one task, at the interval of the first.
+    /// Reports the gauges of every bucket that this process has met, in use or not, now and each time `every`
+    /// has passed: `sluice.bucket.*` and `sluice.load.*`, the gauges of the client's trackers, and the clock
+    /// offset. The reports end when the guard or the last clone of the client is dropped. If the client
+    /// already has a guard, both guards keep one task, at the interval of the first.
     ///
-    /// `BatchGetItem` each time, of 100 buckets at most: a row, and a read unit, for each bucket, and another for the load of one
-    /// of concurrency. Ten rate buckets every 15 s are 1.7 million read units a month. A role that may not read so
-    /// (`dynamodb:BatchGetItem`) is told what the process saw last.
+    /// Each report reads with `BatchGetItem`, at most 100 rows at a time: one row, and one read unit, for
+    /// each bucket, and another for the load of each concurrency bucket. Ten rate buckets every 15 s are 1.7
+    /// million read units a month. If the role may not read in this way (`dynamodb:BatchGetItem`), the gauges
+    /// report what the process saw last.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn publish_gauges(&self, every: Duration) -> Gauges {
         let publishing = self.inner.extensions.of::<Publishing>();
         let mut publishing = publishing.0.lock();
-        // A task that went down with its runtime does not count.
+        // A task that ended with its runtime does not count.
         if let Some(task) = publishing.upgrade().filter(|task| !task.0.is_finished()) {
             return Gauges { _task: task };
         }
@@ -67,7 +69,7 @@ impl Client {
 
 async fn publish(client: Weak<Inner>, every: Duration) {
     let mut is_told = false;
-    // It keeps the client only while it reads: between two readings the last clone may go.
+    // The task holds the client only while it reads: between two reads the last clone may be dropped.
     while let Some(inner) = client.upgrade() {
         if let Err(error) = refresh(&inner).await
             && !is_told
@@ -80,7 +82,7 @@ async fn publish(client: Weak<Inner>, every: Duration) {
     }
 }
 
-/// Tells every gauge once. Where the rows cannot be read, the buckets are told as they were last seen.
+/// Reports every gauge once. If the rows cannot be read, the buckets are reported as last seen.
 async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     let trackers = inner.extensions.of::<Trackers>().totals();
     if trackers.trackers > 0 {
@@ -92,7 +94,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     let mut entries = inner.cache.entries();
     entries.retain(|entry| entry.own_label().is_some());
     let rows = |entry: &Arc<Entry>| {
-        // Of a bucket that this process never read, as where it only sweeps, the kind is not known.
+        // The kind is unknown for a bucket that this process never read, as when it only sweeps.
         let has_load = entry.limit().is_none_or(|limit| limit.is_concurrent());
         [Some(entry.dimension.to_string()), has_load.then(|| Load::key(&entry.dimension))]
     };
@@ -113,15 +115,17 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
         if let Some(row) = rows.get(name) {
             tell(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied());
         } else if entry.meters.is_told() && matches!(inner.store.read(name).await, Ok(None)) {
-            // It was asked for by itself: a batch leaves out what throttling kept back, too.
+            // The row was read again by itself, because a batch also leaves out rows that throttling held
+            // back.
             entry.gone();
         }
     }
     Ok(())
 }
 
-/// A row that cannot be read has no gauge: the sweep counts it, and `sluice doctor` tells it. A load row is told beside its bucket alone,
-/// since it may outlive it.
+/// Reports the gauges of one bucket. A row that cannot be read has no gauge: the sweep counts it, and
+/// `sluice doctor` reports it. A load row is reported only beside its bucket, since it may outlive the
+/// bucket.
 fn tell(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
     let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) else { return };
     entry.tell_level_of(&bucket, inner.now());

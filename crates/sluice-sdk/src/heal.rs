@@ -3,7 +3,7 @@
 //!
 //! One task for each such bucket notes the process in the bucket's load row, and gives back the bucket's
 //! inline leases that have ended. One task of the process scans the table for all of its buckets. One process
-//! of the fleet scans at a time: the table's mark states which process, since when, and where the scan
+//! of the fleet scans at a time: the table's mark states which process, when, and where the scan
 //! continues (`turn.rs`). No call waits for any of this, except
 //! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers want slots (callers
 //! in the queue, and callers that were told to come back), and hold the client weakly. A task that freezes or
@@ -261,8 +261,8 @@ async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result
 }
 
 /// Whether more slots are taken than the inline leases hold. The other slots have lease rows, which only a
-/// scan finds. A lease that claims more than the capacity hides none of them. One that is gone refuses
-/// nobody.
+/// scan finds. A lease that claims more than the capacity hides none of them. A bucket that is
+/// gone refuses nobody.
 fn may_have_rows(bucket: &Bucket) -> bool {
     let capacity = bucket.limit().capacity();
     let held = bucket.inline().map_or_else(Default::default, |leases| leases.held_within(capacity));

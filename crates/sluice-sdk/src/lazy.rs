@@ -1,14 +1,15 @@
-//! What most buckets never need, made when it is first used: a client may know ten thousand of them.
+//! Lazily created state that most buckets never need: a client may know ten thousand buckets.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// A `T` on the heap (`Box`, `Arc`), once somebody used it. To use it makes it; [`get`](Self::get) does not.
+/// A `T` on the heap (`Box`, `Arc`), created on first use. A dereference creates it; [`get`](Self::get) does
+/// not.
 #[derive(Debug)]
 pub(crate) struct Lazy<T>(OnceLock<T>);
 
 impl<T> Lazy<T> {
-    /// It, if it was ever used.
+    /// The value, if it was ever used.
     pub(crate) fn get(&self) -> Option<&T> {
         self.0.get()
     }

@@ -1,4 +1,4 @@
-//! Sluice: several products share one vendor's quota, with a DynamoDB table between them and no server.
+//! Sluice: several products share one vendor's quota through one DynamoDB table, without a server.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -18,9 +18,10 @@
 //! # }
 //! ```
 //!
-//! [`Client::acquire`] never waits and answers [`Outcome::Granted`] or [`Outcome::RetryIn`]; [`Client::slot`] books a start,
-//! waits for it, runs a closure and gives back what it held however that ends. [`Client::ops`] is for operators: its sweep gives back what crashed
-//! callers held. What is promised under conflict, clock error and crash stands in `docs/semantics.md`.
+//! [`Client::acquire`] never waits and returns [`Outcome::Granted`] or [`Outcome::RetryIn`]. [`Client::slot`]
+//! books a start, waits for it, runs a closure, and gives back what it held however the closure ends.
+//! [`Client::ops`] is for operators: its sweep gives back what crashed callers held. `docs/semantics.md`
+//! states what is promised under conflict, clock error and crash.
 
 mod admission;
 mod api;
@@ -76,17 +77,33 @@ pub use sluice_core as core;
 pub use sluice_core::{ClockOffset, ShedReason, Ticket, TicketError};
 pub use sluice_vendors as vendors;
 
+/// What tasks share or take with them.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    const fn is_sent<T: Send>() {}
+    is_shared::<Client>();
+    is_shared::<ClientBuilder>();
+    is_shared::<TokenEstimator>();
+    is_shared::<ReservationTracker>();
+    is_shared::<ops::Ops>();
+    is_shared::<AcquireError>();
+    is_shared::<StoreError>();
+    is_sent::<Grant>();
+    is_sent::<Outcome>();
+    is_sent::<Redeemed>();
+};
+
 /// The README's examples, compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The examples of the pages that go on from there.
+/// The examples of the page that continues the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/using.md")]
 struct UsingPage;
 
-/// The example of its own page, too.
+/// The example of the admission page.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/admission.md")]
 struct AdmissionPage;

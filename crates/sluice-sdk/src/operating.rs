@@ -1,4 +1,4 @@
-//! Operations by a process that also acquires: what they do to a bucket corrects what the process remembers of it, at once.
+//! Operations in a process that also acquires: they correct at once what the process remembers of a bucket.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::telemetry;
 impl Client {
     /// What operators do with the table of this client: declare limits, list, survey, sweep.
     ///
-    /// What is done by way of it is known to this client at once, and to other processes as they next read the table.
+    /// This client knows the effects at once; other processes learn of them when they next read the table.
     #[must_use]
     pub fn ops(&self) -> Ops {
         ops(&self.inner)
     }
 }
 
-/// Operations whose effects the process sees at once.
+/// Operations whose effects this process sees at once.
 pub(crate) fn ops(inner: &Arc<Inner>) -> Ops {
     let observer = Arc::new(Remembered(Arc::clone(inner)));
     Ops::new(inner.store.clone()).observed_by(observer).with_inline_leases(inner.config.leases == Leases::Inline)

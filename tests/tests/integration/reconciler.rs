@@ -98,7 +98,7 @@ async fn a_bad_variable_is_the_error_of_every_run() {
 #[tokio::test(start_paused = true)]
 async fn a_bad_longest_call_is_the_error_of_every_run() {
     let world = with_ended(1).await;
-    let bad = ConfigError::BadValue { variable: "SLUICE_SLOWEST_CALL", value: "15m".into(), takes: "seconds" };
+    let bad = ConfigError::BadValue { variable: "SLUICE_SLOWEST_CALL", value: "soon".into(), takes: "a time" };
     let reconciler = reconciler(&world).with_options(Err(bad));
     let error = reconciler.reconcile(Duration::from_secs(60)).await.unwrap_err();
     assert!(matches!(&error, ReconcileError::Config(message) if message.contains("SLUICE_SLOWEST_CALL")), "{error}");

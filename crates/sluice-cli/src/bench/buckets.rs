@@ -1,4 +1,4 @@
-//! The buckets that are measured: their limits and names.
+//! The limits and names of the buckets that are measured.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ pub(crate) fn plenty() -> Result<Limit, Failure> {
     per_minute(LimitType::Requests, 600, capacity)
 }
 
-/// As much as `plenty` holds in the beginning: not full, so that the bucket is neither refused nor spilling over.
+/// What a bucket with the limit `plenty` holds at the beginning. It is not full, so the bucket neither
+/// refuses nor overflows.
 pub(crate) const PLENTY: Amount = Amount::from_tokens(900_000_000);
 
 pub(crate) fn per_minute(limit_type: LimitType, tokens: i32, capacity: Amount) -> Result<Limit, Failure> {

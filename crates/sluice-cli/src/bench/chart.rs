@@ -1,4 +1,4 @@
-//! The chart of the README: grants a second by callers, over loopback and against the model.
+//! The chart in the README: grants a second by callers, over loopback and against the model.
 
 use std::path::Path;
 
@@ -10,20 +10,21 @@ use super::world::Stage;
 use crate::failure::Failure;
 
 const SIZE: (u32, u32) = (960, 400);
-/// Each with where its figures stand, in pixels above the line; those of the first would stand in the others' way.
+/// Each system, with the position of its figures in pixels above its line. The first system has none: its
+/// figures would cover the others'.
 const SYSTEMS: [(&str, RGBColor, Option<i32>); 3] = [
     ("lone update", RGBColor(230, 159, 0), None),
     ("reference", RGBColor(213, 94, 0), Some(-9)),
     ("sluice", RGBColor(0, 114, 178), Some(22)),
 ];
 
-/// The end of the axis: above all lines there is room for the legend.
+/// The end of the axis, so high that the legend has room above all lines.
 const MOST_GRANTS: f64 = 1e7;
 
 /// Callers and grants a second of one system.
 type Line = Vec<(f64, f64)>;
 
-/// Draws what was measured of the scenario `ample`.
+/// Draws the measures of the scenario `ample`.
 pub(crate) fn write(measures: &[Measure], file: &Path) -> Result<(), Failure> {
     let svg = draw(measures)?;
     std::fs::write(file, svg).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
@@ -111,14 +112,14 @@ fn grouped(rate: f64) -> String {
     match rate {
         rate if rate >= 999_500.0 => format!("{:.0} M", rate / 1e6),
         rate if rate >= 9_950.0 => format!("{:.0} k", rate / 1e3),
-        // 1 k, and not 1.0 k, on the axis.
+        // 1 k on the axis, not 1.0 k.
         rate if rate > 1_000.0 => format!("{:.1} k", rate / 1e3),
         rate if rate >= 999.5 => "1 k".to_owned(),
         rate => format!("{rate:.0}"),
     }
 }
 
-/// 1 to 512 on a logarithmic axis, with a mark at each case.
+/// An axis from 1 to 512, logarithmic, with a mark at each case.
 #[derive(Clone, Copy)]
 struct Callers;
 
@@ -128,7 +129,7 @@ impl Ranged for Callers {
 
     #[allow(clippy::cast_possible_truncation)]
     fn map(&self, callers: &f64, (from, to): (i32, i32)) -> i32 {
-        // Half a step of eight is left free on either side.
+        // Part of a step of eight stays free at either end.
         let at = (callers.log(8.0) + 0.35) / 3.7;
         from + (f64::from(to - from) * at).round() as i32
     }

@@ -1,4 +1,5 @@
-//! The engine in a process of its own, so that processor time and memory of the bench are those of its clients.
+//! The engine in a process of its own, so that the bench measures processor time and memory of its clients
+//! only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{ExitCode, Stdio};
@@ -15,12 +16,12 @@ use crate::failure::{Ended, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Buckets to begin with, each with a name of its own
+    /// Buckets that exist at the start, each with a name of its own
     #[arg(long, default_value_t = 0)]
     buckets: usize,
 }
 
-/// Serves until its input ends, which it does with the process that began it.
+/// Serves until its input ends, which happens when the process that started it ends.
 pub(crate) async fn serve(options: Options) -> Ended {
     let dynamo = EmbeddedDynamo::new()?;
     let server = dynamo.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
@@ -36,7 +37,7 @@ pub(crate) async fn serve(options: Options) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A process that serves the engine. Dropped, it is killed.
+/// A process that serves the engine. Dropping this value kills the process.
 pub(crate) struct Engine {
     pub(crate) endpoint: String,
     _process: Child,

@@ -1,11 +1,12 @@
-//! Latencies, counted in buckets of a logarithmic scale.
+//! Counts latencies in buckets of a logarithmic scale.
 
-/// Buckets of one power of two: values are told apart that differ by more than 1.6 %.
+/// The number of buckets for one power of two: values that differ by more than 1.6 % are distinguished.
 const STEPS: u64 = 64;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = 64 * 59;
 
-/// Counts of nanoseconds. One for each caller, merged when all have ended: nobody waits for a lock to count.
+/// Counts of nanoseconds. Each caller has one, and they are merged at the end, so no caller waits for a lock
+/// to count.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
@@ -34,8 +35,8 @@ impl Histogram {
         }
     }
 
-    /// The least value that `per_mille` of all do not pass, in microseconds, rounded up to its bucket's end; `None` where nothing
-    /// was recorded.
+    /// The least value that `per_mille` of all values do not exceed, in microseconds, rounded up to the end
+    /// of its bucket; `None` if nothing was recorded.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn percentile_us(&self, per_mille: u64) -> Option<f64> {
         let wanted = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1_000).max(1);
@@ -48,7 +49,8 @@ impl Histogram {
     }
 }
 
-/// Values below [`STEPS`] have a bucket each; above, every power of two has as many.
+/// The bucket of a value. Values below [`STEPS`] have a bucket each; above, every power of two has as many
+/// buckets.
 fn bucket(nanos: u64) -> usize {
     if nanos < STEPS {
         return usize::try_from(nanos).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Callers that ask, hold, give back and ask again, as fast as they may.
+//! Callers that ask, hold, give back and ask again, as fast as allowed.
 
 use std::time::Duration;
 
@@ -16,28 +16,28 @@ pub(crate) struct Load {
     pub(crate) length: Duration,
     /// How long a grant is held.
     pub(crate) hold: Duration,
-    /// What follows a refusal.
+    /// What a caller does after a refusal.
     pub(crate) when_refused: WhenRefused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenRefused {
-    /// There is quota: the refusal is false, and the caller asks again at once (after a millisecond).
+    /// There is quota, so the refusal is false: the caller asks again after a millisecond.
     AskAgain,
     /// The caller waits as told.
     Wait,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     /// Grants that were answered within the time.
     pub(crate) grants: u64,
-    /// Grants that were asked for within it, and answered later.
+    /// Grants that were asked for within the time, and answered later.
     pub(crate) late: u64,
-    /// Refusals while there was quota, or for others' being faster.
+    /// Refusals although there was quota, or because other callers were faster.
     pub(crate) false_refusals: u64,
-    /// Refusals for want of quota.
+    /// Refusals because there was no quota.
     pub(crate) refusals: u64,
     pub(crate) errors: u64,
     pub(crate) last_error: Option<String>,
@@ -92,10 +92,11 @@ async fn run<S: System>(processes: Vec<S>, load: Load) -> Tally {
     sum
 }
 
-/// Between two tries where the first met an error.
+/// The pause after an error.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
 
-/// A refusal may come from the process's own memory, without a request: virtual time must pass before the next.
+/// A refusal may come from the process's own memory, without a request, so virtual time must pass before the
+/// next try.
 const AFTER_FALSE_REFUSAL: Duration = Duration::from_millis(1);
 
 async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
@@ -121,7 +122,7 @@ async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
             Ok(Answer::Refused { wait }) if load.when_refused == WhenRefused::Wait => {
                 tally.refusals += 1;
                 sleep(wait).await;
-                // It still waits for the same grant.
+                // The caller still waits for the same grant.
                 continue;
             }
             Ok(Answer::Refused { .. } | Answer::GaveUp) => {

@@ -1,4 +1,5 @@
-//! A lone conditional `UpdateItem` in a loop: no read, no lease, no refill. The least that a limiter in DynamoDB can do.
+//! A lone conditional `UpdateItem` in a loop: no read, no lease, no refill. The least that a limiter in
+//! DynamoDB can do.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::reference::{backoff, digits, failed, is_busy, text};
 use super::system::{Answer, System};
 use crate::failure::Failure;
 
-/// Sent again so often where DynamoDB refuses it for its rate.
+/// How often a throttled write is sent again.
 const RETRIES: u32 = 3;
 
 #[derive(Clone)]
@@ -49,7 +50,8 @@ impl System for LoneUpdate {
     }
 }
 
-/// The write that Sluice itself makes, planned once and sent bare: what is left of Sluice's time is its own.
+/// The same write as Sluice's, planned once and sent without Sluice. The rest of Sluice's time is Sluice's
+/// own.
 #[derive(Clone)]
 pub(crate) struct OwnUpdate {
     pub(crate) dynamo: Dynamo,

@@ -1,4 +1,4 @@
-//! Figures of one system in one case.
+//! The figures of one system in one case.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::load::{Contestant, Load, Tally};
 use super::process::processor_time;
 use super::world::{Stage, World};
 
-/// What one system came to. Amounts are for each grant where they say so; what was not measured is left out.
+/// The results of one system. Fields named `per_grant` are amounts for each grant; what was not measured is
+/// left out.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) struct Measure {
@@ -21,7 +22,7 @@ pub(crate) struct Measure {
     pub(crate) seconds: f64,
     pub(crate) grants: u64,
     pub(crate) grants_per_second: f64,
-    /// Refusals while there was quota, or because others were faster.
+    /// Refusals although there was quota, or because other callers were faster.
     pub(crate) false_refusals: u64,
     pub(crate) refusals: u64,
     pub(crate) errors: u64,
@@ -43,22 +44,22 @@ pub(crate) struct Measure {
     pub(crate) acquire_p99_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) acquire_p999_us: Option<f64>,
-    /// Processor time of the clients alone, in microseconds.
+    /// Processor time of the clients only, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_us_per_grant: Option<f64>,
     /// Resident memory of the clients' process at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resident_kb: Option<u64>,
-    /// What the clients' process has grown by, in resident memory.
+    /// How much the resident memory of the clients' process has grown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) growth_kb: Option<i64>,
-    /// Share of what the limit allowed in the time.
+    /// The share that was used of what the limit allowed in the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) quota_used: Option<f64>,
     /// Grants that started before the limit allowed them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) above_bound: Option<u64>,
-    /// Grants that started after one that was asked for later.
+    /// Grants that started after a grant that was asked for later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) out_of_order: Option<u64>,
 }
@@ -74,7 +75,7 @@ pub(crate) struct Used {
     pub(crate) cpu: Option<Duration>,
 }
 
-/// The name of a case, and where it stands.
+/// The name of a case, and the scenario that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
     pub(crate) scenario: &'static str,
@@ -82,7 +83,8 @@ pub(crate) struct Case<'a> {
     pub(crate) callers: usize,
 }
 
-/// Loads each contestant in turn, in as many rounds: what the machine does besides meets all of them alike.
+/// Loads each contestant in turn, in several rounds, so that other work of the machine affects all of them
+/// alike.
 pub(crate) async fn compare(
     world: &World,
     case: Case<'_>,
@@ -114,14 +116,14 @@ impl Used {
         self.seconds += round.length.as_secs_f64();
     }
 
-    /// Takes in what the meter shows, and the processor time since `began`.
+    /// Adds the meter's figures, and the processor time since `began`.
     pub(crate) fn note(&mut self, world: &World, began: Option<Duration>) {
         const WRITES: [Operation; 4] =
             [Operation::PutItem, Operation::UpdateItem, Operation::DeleteItem, Operation::TransactWriteItems];
         self.writes += WRITES.iter().map(|operation| world.meter.of(*operation).requests).sum::<u64>();
         self.failed_writes += world.meter.failed_writes();
         self.usage = self.usage + world.meter.reset();
-        // In virtual time, processor time is the engine's and the model's.
+        // In virtual time, the processor time is that of the engine and the model.
         if world.stage == Stage::Loopback
             && let (Some(now), Some(began)) = (processor_time(), began)
         {

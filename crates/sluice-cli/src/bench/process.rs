@@ -1,11 +1,11 @@
-//! What this process has used: processor time and memory, as Linux tells them. Elsewhere they are not measured.
+//! Processor time and memory of this process, as Linux reports them. They are not measured on other systems.
 
 use std::time::Duration;
 
-/// The kernel counts processor time for programs in hundredths of a second, whatever its own clock.
+/// The kernel reports processor time to programs in hundredths of a second, whatever its own clock.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Processor time of all threads, in user and kernel mode.
+/// Processor time of all threads, in user mode and kernel mode.
 pub(crate) fn processor_time() -> Option<Duration> {
     cpu_of(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
@@ -15,7 +15,7 @@ pub(crate) fn resident_kb() -> Option<u64> {
     resident_of(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// Fields 14 and 15 of `proc_pid_stat(5)`. The second, the name in parentheses, may hold anything.
+/// Fields 14 and 15 of `proc_pid_stat(5)`. The second field, the name in parentheses, may contain anything.
 fn cpu_of(stat: &str) -> Option<Duration> {
     let after_name = stat.rsplit_once(')')?.1;
     let mut fields = after_name.split_whitespace().skip(11);

@@ -1,10 +1,10 @@
-//! What is shown while the bench runs: a bar on standard error, and what is measured at the moment.
+//! The display while the bench runs: a bar on standard error, and what is being measured.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Clones are one bar.
+/// The progress bar. Clones are one bar.
 #[derive(Clone)]
 pub(crate) struct Progress(ProgressBar);
 
@@ -19,10 +19,10 @@ impl Progress {
         Self(bar)
     }
 
-    /// One case is about to be measured.
+    /// Announces the next case.
     pub(crate) fn step(&self, what: impl std::fmt::Display) {
         self.0.set_message(what.to_string());
-        // Where standard error is no terminal the bar is hidden: a line for each case then.
+        // If standard error is not a terminal, the bar is hidden, so each case prints a line.
         if self.0.is_hidden() {
             eprintln!("{what}");
         }

@@ -1,5 +1,5 @@
-//! The algorithm that Sluice was described with, as it was stated: read the bucket, compute, write bucket and lease in one
-//! transaction on condition of the version read, and on a cancellation do it all again.
+//! The reference algorithm that Sluice was described with: read the bucket, compute, write bucket and lease
+//! in one transaction on condition of the version that was read, and on a cancellation start again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use tokio::time::sleep;
 use super::system::{Answer, System};
 use crate::failure::Failure;
 
-/// Milliseconds, as stated.
+/// In milliseconds, as the description states.
 const BASE_BACKOFF: u64 = 25;
 const LONGEST_BACKOFF: u64 = 200;
-/// `SLUICE_MAX_RETRIES`, as stated; tries after the first.
+/// `SLUICE_MAX_RETRIES`, as the description states; tries after the first.
 const RETRIES: u32 = 3;
-/// A release is tried longer: where it gives up, the slot is lost until its lease ends.
+/// A release is tried more often: if it gives up, the slot is lost until its lease ends.
 const RELEASE_TRIES: u32 = 50;
 const LEASE_TTL: Duration = Duration::from_secs(60);
 
@@ -29,12 +29,12 @@ const LEASE_TTL: Duration = Duration::from_secs(60);
 pub(crate) struct Reference {
     pub(crate) dynamo: Dynamo,
     pub(crate) table: String,
-    /// Each with its cost.
+    /// The dimensions, each with its cost.
     pub(crate) dimensions: Vec<(String, f64)>,
     pub(crate) clock: Clock,
 }
 
-/// One bucket as it was read, and what is left of it.
+/// One bucket as it was read, and the tokens that are left.
 struct Row {
     version: i64,
     left: f64,
@@ -72,7 +72,7 @@ impl System for Reference {
         Ok(Answer::GaveUp)
     }
 
-    /// Deletes the leases. Tokens of a concurrency limit are restored, the others were consumed.
+    /// Deletes the leases. Tokens of a concurrency limit are restored; other tokens stay consumed.
     async fn finish(&self, leases: Self::Held) -> Result<(), Failure> {
         for attempt in 0..RELEASE_TRIES {
             let done = match &leases[..] {
@@ -96,7 +96,7 @@ impl System for Reference {
 }
 
 impl Reference {
-    /// `None` where DynamoDB would not answer for its rate.
+    /// `None` if DynamoDB throttled the read.
     async fn read(&self, dimension: &str, cost: f64, now: Timestamp) -> Result<Option<Row>, Failure> {
         let request = self.dynamo.get_item().table_name(&self.table).key(KEY, text(dimension));
         let item = match request.consistent_read(true).send().await {
@@ -111,7 +111,7 @@ impl Reference {
         Ok(Some(Row { version: version.unwrap_or(0), left: level - cost, rate, concurrent: rate == 0.0 }))
     }
 
-    /// Bucket and lease of every dimension, or none; `None` where it was cancelled.
+    /// Writes bucket and lease of every dimension, or nothing; `None` if the transaction was cancelled.
     async fn write(&self, rows: &[Row], now: Timestamp) -> Result<Option<Vec<Lease>>, Failure> {
         let (mut actions, mut leases) = (Vec::new(), Vec::new());
         for (row, (dimension, cost)) in rows.iter().zip(&self.dimensions) {
@@ -165,7 +165,8 @@ impl Reference {
     }
 }
 
-/// As stated, where tokens flow back. Where none do, as for slots, nothing is stated: the wait of a retry.
+/// The wait as the description states it, if tokens are refilled. For limits without a refill, such as slots,
+/// the description states none: the wait of a retry is used.
 fn retry_in(row: &Row) -> Duration {
     if row.concurrent {
         return Duration::from_millis(fastrand::u64(BASE_BACKOFF..=LONGEST_BACKOFF));
@@ -173,13 +174,13 @@ fn retry_in(row: &Row) -> Duration {
     Duration::try_from_secs_f64(-row.left / row.rate).unwrap_or_default()
 }
 
-/// With full jitter.
+/// The backoff, with full jitter.
 pub(super) fn backoff(attempt: u32) -> Duration {
     let longest = BASE_BACKOFF.saturating_mul(1 << attempt.min(10)).min(LONGEST_BACKOFF);
     Duration::from_micros(fastrand::u64(0..=longest * 1_000))
 }
 
-/// Whether it was applied; a cancellation, a conflict and throttling say that it was not.
+/// Whether the write was applied; after a cancellation, a conflict or throttling it was not.
 fn is_done<T, E>(sent: Result<T, SdkError<E>>) -> Result<bool, Failure>
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -191,7 +192,7 @@ where
     }
 }
 
-/// Codes with which DynamoDB says that it did nothing, and may when asked again.
+/// Error codes that mean that nothing was applied, and that the same request may succeed later.
 const BUSY: [&str; 5] = [
     "TransactionCanceledException",
     "TransactionConflictException",

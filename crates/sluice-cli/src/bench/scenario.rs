@@ -1,4 +1,4 @@
-//! The scenarios: who asks for what, where.
+//! The scenarios: callers, limits and stages.
 
 use std::time::Duration;
 
@@ -16,26 +16,26 @@ mod processes;
 mod saturation;
 mod together;
 
-/// One of them.
+/// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
     /// 1, 8, 64 and 512 callers on one bucket with ample tokens
     Ample,
     /// 1, 4 and 8 processes of 16 callers, 64 processes of one
     Processes,
-    /// More asked for than is allowed, by callers that wait as told
+    /// More demand than the limit allows, from callers that wait as told
     Saturation,
     /// Requests and tokens per minute in one answer
     Together,
     /// 10 and 100 slots, row and inline leases
     Concurrency,
-    /// Tokens taken before they are asked for, beside a limiter in memory
+    /// Tokens taken before callers ask for them, compared with a limiter in memory
     Prefetch,
     /// 10,000 buckets known to one client, 10 million grants
     Memory,
 }
 
-/// What a scenario is run with.
+/// The parameters of a scenario.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// How long each system is measured.
@@ -54,7 +54,7 @@ impl Scenario {
         Self::Memory,
     ];
 
-    /// Cases that it tells the progress of.
+    /// The number of cases in the scenario, for the progress bar.
     pub(crate) const fn steps(self) -> u64 {
         match self {
             Self::Ample => 8,
@@ -79,8 +79,8 @@ impl Scenario {
     }
 }
 
-/// Runs `work` on a thread with a clock that stands still while anything can be done, and moves on to the next timer when nothing
-/// can.
+/// Runs `work` on a thread whose clock stands still while any task can run, and moves to the next timer when
+/// none can.
 async fn in_virtual_time<T, Work>(work: impl FnOnce() -> Work + Send + 'static) -> Result<T, Failure>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! What is measured: a limiter that callers ask.
+//! What the bench measures: a limiter that callers ask.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::failure::Failure;
 
-/// What a limiter answers.
+/// The answer of a limiter.
 pub(crate) enum Answer<Held> {
-    /// Call the vendor.
+    /// The caller may call the vendor.
     Granted {
         held: Held,
-        /// How long it took, where that is not the time until the answer.
+        /// How long the grant took, if that is not the time until the answer.
         waited: Option<Duration>,
     },
-    /// Not now, for want of quota.
+    /// Refused, because there is no quota now.
     Refused { wait: Duration },
-    /// Not now, because others were faster in every try.
+    /// Refused, because other callers were faster in every try.
     GaveUp,
 }
 
@@ -27,9 +27,9 @@ impl<Held> Answer<Held> {
     }
 }
 
-/// A limiter as one process has it. Clones are one.
+/// A limiter as one process uses it. Clones are one limiter.
 pub(crate) trait System: Clone + Send + Sync + 'static {
-    /// What a grant is given back with.
+    /// What a caller needs to give a grant back.
     type Held: Send;
 
     /// Asks once.
@@ -39,11 +39,11 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
     fn finish(&self, held: Self::Held) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Sluice, asked once: `acquire`.
+/// Sluice through `acquire`, which is asked once.
 #[derive(Clone)]
 pub(crate) struct Sluice {
     pub(crate) client: Client,
-    /// Each with its cost.
+    /// The dimensions, each with its cost.
     pub(crate) dimensions: Vec<(String, u32)>,
 }
 
@@ -52,7 +52,7 @@ impl System for Sluice {
 
     async fn take(&self) -> Result<Answer<Self::Held>, Failure> {
         let outcome = match &self.dimensions[..] {
-            // What product code asks for most.
+            // The call that products use most.
             [(name, 1)] => self.client.acquire(name.as_str()).await?,
             several => {
                 let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
@@ -74,7 +74,7 @@ impl System for Sluice {
     }
 }
 
-/// Sluice, asked for a slot in which the caller stays for a time: `slot`, which waits in line.
+/// Sluice through `slot`, which waits in the queue; the caller holds the slot for a time.
 #[derive(Clone)]
 pub(crate) struct InLine {
     pub(crate) client: Client,

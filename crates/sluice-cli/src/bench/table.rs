@@ -1,4 +1,4 @@
-//! The figures for a person: 80 columns.
+//! Prints the figures for a person, in 80 columns.
 
 use super::measure::Measure;
 use super::target::Target;
@@ -11,7 +11,7 @@ const HEADER: [&str; 10] = ["", "grants/s", "false", "req", "failed", "units w/r
 const SATURATION_HEADER: [&str; 10] =
     ["", "of quota", "above", "passed", "false", "writes", "failed", "units w/r", "p50", "p99"];
 
-/// Of the columns; 80 in all.
+/// The widths of the columns; 80 in all.
 const WIDTHS: [usize; 10] = [13, 10, 7, 7, 7, 10, 7, 7, 7, 5];
 const SATURATION_WIDTHS: [usize; 10] = [13, 9, 6, 7, 6, 7, 7, 11, 7, 7];
 
@@ -64,7 +64,8 @@ fn scenario(measures: &[Measure]) -> Vec<String> {
     lines
 }
 
-/// A system that met errors does not go on as it should: a release that fails keeps its slots from everyone.
+/// A line about a system's errors. Such a system does not run as it should: a release that fails keeps its
+/// slots from all callers.
 fn errors(measure: &Measure) -> Option<String> {
     let last: String = measure.last_error.as_deref().unwrap_or_default().chars().take(50).collect();
     let (style, plain) = (RED.render(), RED.render_reset());
@@ -108,7 +109,7 @@ fn memory(measure: &Measure) -> String {
     format!("{:<24}{count:>11} in {:.1} s: {growth} more resident", measure.case, measure.seconds)
 }
 
-/// The targets, with met or missed beside each.
+/// The targets, each with whether it was met or missed.
 pub(crate) fn targets(targets: &[Target]) -> Vec<String> {
     let mut lines = Vec::new();
     if !targets.is_empty() {
@@ -166,7 +167,7 @@ fn refusals(count: u64) -> String {
     if count < 100_000 { count.to_string() } else { format!("{}k", count / 1_000) }
 }
 
-/// Three decimals where they say something.
+/// Three decimals, if they mean something.
 fn ratio(value: f64) -> String {
     match value {
         value if value < 10.0 => format!("{value:.3}"),
@@ -192,7 +193,7 @@ fn microseconds(us: f64) -> String {
     }
 }
 
-/// Of microseconds.
+/// A length of time, from microseconds.
 fn span(us: f64) -> String {
     let digits = |value: f64| if value < 10.0 { 1 } else { 0 };
     match us {
@@ -211,7 +212,7 @@ fn grouped(value: f64) -> String {
     }
 }
 
-/// With a comma between thousands.
+/// A number with a comma between thousands.
 fn grouped_count(count: u64) -> String {
     let digits = count.to_string();
     let with_comma = |(n, digit): (usize, char)| {

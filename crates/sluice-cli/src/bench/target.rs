@@ -1,22 +1,22 @@
-//! What the bench must show, and whether it did.
+//! The targets of the bench, and whether they were met.
 
 use serde::Serialize;
 
 use super::measure::Measure;
 use super::world::Stage;
 
-/// One target, beside what was measured.
+/// One target, and the measured figure.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Target {
     pub(crate) scenario: &'static str,
     pub(crate) what: String,
     pub(crate) wanted: String,
-    /// What was measured; null where this client does not have what it is about.
+    /// The measured figure; null if this client lacks the feature.
     pub(crate) measured: Option<f64>,
     pub(crate) met: Option<bool>,
 }
 
-/// The side on which a figure must lie.
+/// On which side of a bound a figure must lie.
 #[derive(Clone, Copy)]
 enum Wanted {
     AtLeast(f64),
@@ -57,7 +57,7 @@ impl Judge<'_> {
         })
     }
 
-    /// The target, where its scenario was run.
+    /// The target, if its scenario was run.
     fn target(&self, scenario: &'static str, what: &str, wanted: Wanted, measured: Option<f64>) -> Option<Target> {
         self.0.iter().any(|measure| measure.scenario == scenario).then(|| Target {
             scenario,
@@ -182,7 +182,7 @@ impl Judge<'_> {
     }
 }
 
-/// Write units that an item takes a second.
+/// Write units that an item takes per second.
 const CEILING: f64 = 1_000.0;
 
 fn ratio(this: Option<f64>, that: Option<f64>) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! Where a scenario runs: over loopback, in time as it passes; or against a DynamoDB that is modelled, in virtual time.
+//! Where a scenario runs: over loopback in real time, or against a modelled DynamoDB in virtual time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::failure::Failure;
 pub(crate) enum Stage {
     /// The embedded engine, served on 127.0.0.1 by a process of its own.
     Loopback,
-    /// The embedded engine behind DynamoDB's modelled latencies, conflicts and limits, in virtual time.
+    /// The embedded engine behind modelled latencies, conflicts and limits of DynamoDB, in virtual time.
     DynamoProfile,
 }
 
@@ -43,7 +43,7 @@ enum End {
     Modelled(EmbeddedDynamo),
 }
 
-/// Every run of the model draws the same.
+/// The seed of the model: every run draws the same numbers.
 const SEED: u64 = 5;
 
 impl World {
@@ -53,7 +53,7 @@ impl World {
         Ok(Self { stage: Stage::Loopback, meter, clock: Clock::system(), table, end })
     }
 
-    /// On a runtime whose clock is paused.
+    /// A world in virtual time; the runtime's clock must be paused.
     pub(crate) async fn modelled() -> Result<Self, Failure> {
         fastrand::seed(SEED);
         let table = table_name("bench");
@@ -66,7 +66,7 @@ impl World {
         Ok(Self { stage: Stage::DynamoProfile, meter, clock, table, end: End::Modelled(dynamo) })
     }
 
-    /// A DynamoDB client as another process would have it.
+    /// A DynamoDB client, as another process would have it.
     pub(crate) fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         match &self.end {
             End::Socket(engine) => dynamodb(&engine.endpoint, &self.meter),
@@ -78,7 +78,7 @@ impl World {
         Client::builder(&self.table).clock(self.clock.clone()).caller("bench")
     }
 
-    /// Sluice in as many processes.
+    /// Sluice in `processes` processes.
     pub(crate) fn sluice(
         &self,
         processes: usize,
@@ -92,7 +92,7 @@ impl World {
         (0..processes).map(one).collect()
     }
 
-    /// The reference algorithm in as many processes.
+    /// The reference algorithm in `processes` processes.
     pub(crate) fn reference(&self, processes: usize, dimensions: &[(&str, u32)]) -> Vec<Reference> {
         let one = |_| Reference {
             dynamo: self.dynamodb(),
@@ -103,15 +103,15 @@ impl World {
         (0..processes).map(one).collect()
     }
 
-    /// A lone conditional update in as many processes.
+    /// A lone conditional update in `processes` processes.
     pub(crate) fn lone_update(&self, processes: usize, dimension: &str) -> Vec<LoneUpdate> {
         let one =
             |_| LoneUpdate { dynamo: self.dynamodb(), table: self.table.clone(), dimension: dimension.to_owned() };
         (0..processes).map(one).collect()
     }
 
-    /// Sluice's own write for a grant of one token, without Sluice. The bucket is neither full nor empty, so that one plan serves
-    /// for all.
+    /// Sluice's own write for a grant of one token, without Sluice. The bucket is neither full nor empty, so
+    /// that one plan fits every write.
     pub(crate) async fn own_update(&self, dimension: &str) -> Result<OwnUpdate, Failure> {
         let client = self.settings().dynamodb(self.dynamodb());
         let bucket = client.ops().bucket(&Dimension::new(dimension)?).await?;
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Makes a bucket that holds `tokens` now.
+    /// Creates a bucket that holds `tokens` now.
     pub(crate) async fn bucket(&self, name: &str, limit: &Limit, tokens: Amount) -> Result<(), Failure> {
         let number = |value: String| AttributeValue::N(value);
         let text = |value: &str| AttributeValue::S(value.to_owned());
@@ -146,20 +146,20 @@ impl World {
 
 #[cfg(test)]
 impl World {
-    /// What a number of a row is now; `None` where there is no such row.
+    /// The current value of a number in a row; `None` if there is no such row.
     pub(crate) fn number(&self, key: &str, attribute: &str) -> Option<f64> {
         let End::Modelled(dynamo) = &self.end else { return None };
         dynamo.row(&self.table, key).ok()??[attribute]["N"].as_str()?.parse().ok()
     }
 
-    /// How many leases there are.
+    /// The number of leases.
     pub(crate) async fn leases(&self) -> usize {
         self.settings().dynamodb(self.dynamodb()).ops().leases().await.map_or(usize::MAX, |leases| leases.len())
     }
 }
 
-/// The engine walks all transactions of ten minutes at each that has a token, which DynamoDB does not: in its stead tokens are
-/// left out, for all systems alike.
+/// A DynamoDB client without transaction tokens, for all systems alike: for each token, the engine walks all
+/// transactions of the last ten minutes, which DynamoDB does not.
 fn dynamodb(endpoint: &str, meter: &Meter) -> aws_sdk_dynamodb::Client {
     let faults = Faults::default();
     faults.always(Operation::TransactWriteItems, Fault::NewToken);
@@ -182,7 +182,7 @@ pub(crate) fn sluice_at(endpoint: &str, meter: &Meter) -> ClientAt {
     ClientAt { settings: Client::builder(table_name("bench")).caller("bench"), dynamo: dynamodb(endpoint, meter) }
 }
 
-/// Settings that are still to be made, and the connection.
+/// Settings that are not complete yet, and the connection.
 pub(crate) struct ClientAt {
     pub(crate) settings: ClientBuilder,
     pub(crate) dynamo: aws_sdk_dynamodb::Client,

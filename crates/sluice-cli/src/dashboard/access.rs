@@ -1,7 +1,8 @@
-//! Who may see the page.
+//! Decides who may see the page.
 //!
-//! On the loopback interface everybody on this machine may, and no page of another site. Elsewhere those may who know the token. They
-//! give it in the address once; then it is a cookie that scripts cannot read and that other sites' pages do not send.
+//! On the loopback interface, anybody on this machine may see it, but no page of another site. On other
+//! interfaces, only those who know the token may. A user gives the token once, in the address; after that it
+//! is in a cookie that scripts cannot read and that pages of other sites do not send.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,21 +14,21 @@ use axum::http::{HeaderMap, HeaderValue};
 use crate::failure::Failure;
 use crate::loopback;
 
-/// What those have to know who look.
+/// The secret that a reader of the page must know.
 #[derive(Clone)]
 pub(super) struct Token(String);
 
-/// Of random letters and digits, so many cannot be guessed over a network.
+/// The shortest token: this many random letters and digits cannot be guessed over a network.
 const SHORTEST: usize = 16;
 const NAME: &str = "sluice_dashboard";
-/// Thirty days, in seconds.
+/// How long the cookie is kept: thirty days, in seconds.
 const KEPT_SECS: u32 = 30 * 24 * 60 * 60;
 
 impl FromStr for Token {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What an address and a cookie hold as it is.
+        // Only characters that an address and a cookie carry unchanged.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if text.len() < SHORTEST {
             Err(format!("a token takes {SHORTEST} characters at least, as `openssl rand -hex 16` makes them"))
@@ -40,37 +41,38 @@ impl FromStr for Token {
 }
 
 impl Token {
-    /// Compares all of it, however early it differs: the time that it takes tells nothing but the length.
+    /// Compares the whole token, however early it differs, so that the time of the comparison reveals only
+    /// the length.
     pub(super) fn is(&self, given: &str) -> bool {
         let differing = self.0.bytes().zip(given.bytes()).fold(0, |seen, (ours, theirs)| seen | (ours ^ theirs));
         (std::hint::black_box(differing) == 0) & (self.0.len() == given.len())
     }
 }
 
-/// Its text is in no log.
+/// Hides the token's text from logs.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token")
     }
 }
 
-/// What is asked of a request.
+/// The conditions that a request must meet.
 #[derive(Debug)]
 pub(super) struct Access {
     token: Option<Token>,
     is_loopback: bool,
 }
 
-/// Why a request is not answered.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It came under a name that is not this machine's.
+    /// The request used a name that is not this machine's.
     Host,
     Token,
 }
 
 impl Access {
-    /// For what is served at an address.
+    /// The conditions for a server at `address`.
     pub(super) fn new(token: Option<Token>, address: SocketAddr) -> Result<Self, Failure> {
         let is_loopback = loopback::is_loopback(address.ip());
         if token.is_none() && !is_loopback {
@@ -93,12 +95,12 @@ impl Access {
         }
         let Some(token) = &self.token else { return Ok(()) };
         let known = [asked, bearer(headers)].into_iter().flatten().chain(cookies(headers));
-        // Each is compared, whichever was right.
+        // Every token is compared, even after a match.
         let is_right = known.fold(false, |is_right, given| is_right | token.is(given));
         if is_right { Ok(()) } else { Err(Refused::Token) }
     }
 
-    /// The cookie for one whose address held the token.
+    /// The cookie for a request whose address contained the token.
     pub(super) fn cookie(&self, asked: Option<&str>) -> Option<HeaderValue> {
         let token = self.token.as_ref().filter(|token| asked.is_some_and(|asked| token.is(asked)))?;
         let text = format!("{NAME}={}; Path=/; Max-Age={KEPT_SECS}; HttpOnly; SameSite=Strict", token.0);

@@ -1,4 +1,4 @@
-//! What is answered to whom.
+//! Routes of the dashboard, and their answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn service(watcher: Arc<Watcher>, access: Access) -> Router {
         .with_state(watcher)
 }
 
-/// Stands before every route. That the process lives may be asked by everybody.
+/// Guards every route. `/healthz` needs no token.
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let is_page = request.uri().path() == "/";
     let asked = if is_page { token(request.uri()) } else { None };
@@ -54,7 +54,7 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     response
 }
 
-/// The token in an address.
+/// The token in the address.
 fn token(uri: &Uri) -> Option<String> {
     #[derive(Deserialize)]
     struct Asked {
@@ -74,7 +74,7 @@ async fn root() -> Response {
     response
 }
 
-/// What the asker has already: the series up to a column, of one process.
+/// What the page already has: the series of one process, up to a column.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Known {
@@ -82,19 +82,19 @@ struct Known {
     since: i64,
 }
 
-/// The picture with as much of the series as the asker lacks.
+/// The picture, with the part of the series that the page lacks.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
     view: &'a View,
-    /// The table's time, in seconds since the epoch: what the instants of the picture are compared with.
+    /// The table's time, in seconds since the epoch; the instants of the picture are compared with it.
     now: f64,
     instance: &'a str,
     step_secs: f64,
-    /// The last column of `series`: to be asked for from there on.
+    /// The last column of `series`; the page asks for the columns from this one on.
     newest: i64,
     series: BTreeMap<&'a str, Columns>,
-    /// What was taken of each bucket in the minute before the picture, where that is known.
+    /// What was taken from each bucket in the minute before the picture, if that is known.
     last_minute: BTreeMap<&'a str, Total>,
 }
 
@@ -115,7 +115,7 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
         .into_response()
 }
 
-/// Of the minute that a card tells of.
+/// The time span of the figures on a card: a minute.
 const MINUTE_SECS: f64 = 60.0;
 
 async fn what_if(State(watcher): State<Arc<Watcher>>, Query(question): Query<Question>) -> Response {

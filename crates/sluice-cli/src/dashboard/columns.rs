@@ -1,37 +1,40 @@
-//! The last hour of a bucket in columns of ten seconds: as much as a chart on a page can show, and small enough to send.
+//! The last hour of a bucket in columns of ten seconds: enough for a chart on a page, and small enough to
+//! send.
 
 use serde::Serialize;
 
 use crate::view::Point;
 
-/// Of a column, in seconds: an hour has 360.
+/// The length of a column in seconds: an hour has 360 columns.
 pub(super) const STEP_SECS: f64 = 10.0;
-/// Columns of an hour.
+/// The columns of an hour.
 const MOST: i64 = 360;
 
-/// Columns in a row, oldest first. Column `n` tells of the seconds from `10 n` to `10 n + 10` since the epoch, so that the columns of
-/// one answer fit to those of the next.
+/// Successive columns, oldest first. Column `n` covers the seconds from `10 n` to `10 n + 10` since the
+/// epoch, so the columns of one answer fit those of the next.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Columns {
-    /// Which column the first is.
+    /// The number of the first column.
     pub(super) first: i64,
-    /// The mean of what readings showed; `None` where there was none.
+    /// The mean of the readings; `None` if there was no reading.
     pub(super) level: Vec<Option<f64>>,
-    /// What was taken a second, in the part of the column that readings tell of. A reading over a hole tells of every column of it.
+    /// What was taken per second, in the part of the column that readings cover. A reading after a gap covers
+    /// every column of the gap.
     pub(super) used: Vec<Option<f64>>,
-    /// Whether it may be more.
+    /// Whether the real use may be higher.
     pub(super) is_least: Vec<bool>,
 }
 
-/// Which column an instant is in.
+/// The number of the column that contains an instant.
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn column(at: f64) -> i64 {
     (at / STEP_SECS).floor() as i64
 }
 
 impl Columns {
-    /// Of points, oldest first, from a column on. That column is told in full, so that one who knew a part of it learns the rest: what
-    /// a later reading tells of begins at the last one before.
+    /// The columns of `points`, oldest first, from column `from` on. Column `from` is returned in full, so
+    /// that a page that knew a part of it gets the rest: a later reading covers the time since the one before
+    /// it.
     pub(super) fn new<'a>(points: impl DoubleEndedIterator<Item = &'a Point>, from: i64) -> Self {
         let new: Vec<&Point> = points.rev().take_while(|point| column(point.at) >= from).collect();
         let Some(last) = new.first().map(|point| column(point.at)) else {
@@ -61,18 +64,18 @@ impl Columns {
     }
 }
 
-/// When a column begins.
+/// The start of a column.
 #[allow(clippy::cast_precision_loss)]
 fn start(column: i64) -> f64 {
     column as f64 * STEP_SECS
 }
 
-/// Where a column stands among those from `first` on.
+/// The index of a column, if `first` has index 0.
 fn index(first: i64, column: i64) -> usize {
     usize::try_from(column - first).unwrap_or_default()
 }
 
-/// What is known of a column.
+/// What is known about one column.
 #[derive(Default)]
 struct Cell {
     level: Mean,
@@ -92,7 +95,7 @@ impl Mean {
         self.weight += weight;
     }
 
-    /// To the thousandth: a chart shows less.
+    /// Rounded to the thousandth; a chart shows less.
     fn value(&self) -> Option<f64> {
         (self.weight > 0.0).then(|| (self.sum / self.weight * 1_000.0).round() / 1_000.0)
     }
@@ -107,7 +110,7 @@ mod tests {
         Point { at, level, used: Some(Used { per_sec, most_per_sec: per_sec, secs }) }
     }
 
-    /// Each of a second.
+    /// Points that each cover a second.
     fn points(values: &[(f64, f64)]) -> Vec<Point> {
         values.iter().map(|(at, level)| point(*at, *level, 1.0, 1.0)).collect()
     }
@@ -121,7 +124,7 @@ mod tests {
         assert_eq!(columns.used, [Some(1.0), None, None, Some(1.0), Some(1.0)]);
     }
 
-    /// Nine seconds at 2, and one at 22.
+    /// Nine seconds at 2, and one second at 22.
     #[test]
     fn a_reading_weighs_as_much_as_the_time_that_it_tells_of() {
         let points = [point(109.0, 1.0, 2.0, 9.0), point(110.0, 1.0, 22.0, 1.0)];
@@ -139,7 +142,7 @@ mod tests {
         assert!(columns.used[1..60].iter().all(|used| *used == Some(0.817)), "{:?}", columns.used);
         assert!(columns.is_least.iter().all(|is_least| *is_least));
         assert_eq!(columns.level[1..60], [None; 59], "what the level was then is not known");
-        // One who knew the first column asks from there on, and learns as much.
+        // A page that knew the first column asks from there on, and gets the same columns.
         assert_eq!(Columns::new(points.iter(), 4), columns);
     }
 

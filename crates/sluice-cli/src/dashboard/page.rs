@@ -1,19 +1,19 @@
-//! The page, and what a browser is told of it.
+//! The page, and the headers for the browser.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 const PAGE: &str = include_str!("page.html");
-/// Where the nonce goes.
+/// The placeholder of the nonce.
 const NONCE: &str = "{nonce}";
 
-/// To one without the token. The link leads here again from this site: a browser that followed a link of another site has kept its
-/// cookie to itself.
+/// The page for a browser without the token. Its link leads back to the dashboard from this site: a browser
+/// that came by a link on another site did not send its cookie.
 pub(super) const NEEDS_TOKEN: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
     content=\"width=device-width, initial-scale=1\"><title>Sluice</title><p>This dashboard needs its token: add ?token=... to the \
     address, once. If this browser has shown it before: <a href=\"/\">open it again</a>.";
 
-/// The page with a nonce of 128 random bits, without which a browser runs none of its script: what would come in from elsewhere has
-/// none.
+/// The page with a nonce of 128 random bits. A browser runs only scripts that carry the nonce, so injected
+/// scripts do not run.
 pub(super) fn page(nonce: &str) -> String {
     PAGE.replace(NONCE, nonce)
 }
@@ -25,7 +25,7 @@ pub(super) fn nonce() -> Result<String, getrandom::Error> {
     Ok(format!("{:032x}", u128::from_le_bytes(bits)))
 }
 
-/// What only the page itself may do: run the script and the style that carry the nonce, and ask this server.
+/// Allows only what the page needs: the script and the style with the nonce, and requests to this server.
 pub(super) fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
@@ -33,7 +33,7 @@ pub(super) fn policy(nonce: &str) -> String {
     )
 }
 
-/// For every answer; one that is no page may load nothing at all.
+/// Adds the headers that every answer gets. An answer that is not a page may load nothing at all.
 pub(super) fn protect(headers: &mut HeaderMap) {
     let fixed = [
         (header::CACHE_CONTROL, "no-store"),

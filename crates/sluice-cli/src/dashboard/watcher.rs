@@ -1,4 +1,4 @@
-//! Reads the table while somebody looks, and keeps what it read.
+//! Reads the table while somebody looks at the page, and keeps the readings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use super::page::nonce;
 use crate::failure::Failure;
 use crate::view::{Reader, View, seconds};
 
-/// One who has not asked for so long does not look any more, and the table is left alone.
+/// A page that has not asked for this long counts as closed; without pages, the table is not read.
 const WATCHED_FOR: Duration = Duration::from_secs(60);
-/// The first to ask after a pause waits this long for a reading that is not old.
+/// How long the first request after a pause waits for a new reading.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was read.
+/// What was read from the table.
 #[derive(Debug)]
 pub(super) struct Watcher {
     client: Client,
     view: Mutex<View>,
-    /// When somebody asked last.
+    /// When a page last asked.
     asked: watch::Sender<Option<Instant>>,
-    /// When the last reading ended, whatever came of it.
+    /// When the last reading ended, whether it succeeded or not.
     read: watch::Sender<Option<Instant>>,
     instance: String,
 }
@@ -41,15 +41,15 @@ impl Watcher {
         seconds(self.client.now())
     }
 
-    /// Tells this process from one before it, whose series a page may still show.
+    /// Identifies this process, because a page may still show the series of an earlier one.
     pub(super) fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// Reads on until it is dropped.
+    /// Reads the table until dropped, while a page asks.
     pub(super) async fn read_on(self: Arc<Self>, mut reader: Reader) {
         let mut asked = self.asked.subscribe();
-        // The sender is this struct's own, so there is no error to wait for.
+        // The sender belongs to this struct, so no error can occur.
         while asked.wait_for(|asked| is_within(*asked, WATCHED_FOR)).await.is_ok() {
             let reading = reader.next().await;
             self.locked().take_in(reading);
@@ -57,7 +57,7 @@ impl Watcher {
         }
     }
 
-    /// What was read last. It counts as looking; after a pause it waits for a reading.
+    /// The last reading. The call counts as a page that asks; after a pause, it waits for a new reading.
     pub(super) async fn look(&self) -> MutexGuard<'_, View> {
         self.asked.send_replace(Some(Instant::now()));
         let mut read = self.read.subscribe();

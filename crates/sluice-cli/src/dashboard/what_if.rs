@@ -1,12 +1,14 @@
-//! "What if this product doubles its calls": of what was seen in the last minutes.
+//! Answers "what if this product doubles its calls", from the use of the last minutes.
 //!
-//! A rate bucket that pays out `u` a second pays out `u x factor`, of `R` that are refilled. Of a concurrency bucket Little's law
-//! says as much: slots in use = calls a second x time of a call, so at the same time of a call twice the calls are twice the slots,
-//! of `C`. Above the limit the line of callers grows: by `(x / limit - 1)` seconds of waiting in each second, for either.
+//! A rate bucket that grants `u` a second grants `u x factor`, of `R` that are refilled. For a concurrency
+//! bucket, Little's law gives the same: slots in use = calls a second x time of a call. If the time of a call
+//! stays the same, twice the calls need twice the slots, of `C`. Above the limit the queue of callers grows
+//! in both cases: by `(x / limit - 1)` seconds of waiting in each second.
 //!
-//! Who called is known from leases. Where a part of them names nobody, or a rate bucket has none, the answer lies between two ends:
-//! none of that part is theirs, or all of it. So it does where a bucket filled up while nobody looked: what was used then may have
-//! flowed back and over the brim. Nothing is decided from this, so it computes with floats.
+//! Leases tell who called. If some leases name no caller, or if a rate bucket has none, the answer is between
+//! two bounds: none of that part belongs to the product, or all of it does. The same is true if a bucket
+//! filled up while nobody looked: what was used in that time may have been refilled since, and then leaves no
+//! trace. Nothing is decided from this answer, so it is computed with floats.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::view::{BucketView, Series, View};
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub(super) struct Question {
-    /// A caller's name; empty for all.
+    /// A caller's name; empty for all callers.
     who: String,
     factor: f64,
 }
@@ -34,7 +36,8 @@ impl Question {
         (0.0..=1_000.0).contains(&self.factor)
     }
 
-    /// Whether it asks for all, or for one whom a lease may name: a picture names the first leases of a bucket alone.
+    /// Whether the question is about all callers, or about a caller that a lease may name: a picture names
+    /// only the first leases of a bucket.
     pub(super) fn is_of_somebody(&self, view: &View) -> bool {
         let Some(picture) = &view.picture else { return true };
         let may_hold = |bucket: &BucketView| {
@@ -48,12 +51,12 @@ impl Question {
 /// The answer.
 #[derive(Debug, Serialize)]
 pub(super) struct WhatIf {
-    /// Those whom leases name.
+    /// The callers that leases name.
     callers: Vec<String>,
     buckets: Vec<Line>,
 }
 
-/// Of one bucket.
+/// The answer for one bucket.
 #[derive(Debug, PartialEq, Serialize)]
 struct Line {
     name: String,
@@ -61,15 +64,15 @@ struct Line {
     verdict: String,
     formula: String,
     notes: Vec<String>,
-    /// Tokens a second, or slots.
+    /// The limit: tokens a second, or slots.
     limit: f64,
-    /// In use now, at least: tokens a second, or slots.
+    /// Use now, at least: tokens a second, or slots.
     now: Option<f64>,
-    /// And at most: more where a bucket filled up while nobody looked.
+    /// Use now, at most: higher if the bucket filled up while nobody looked.
     now_most: Option<f64>,
-    /// In use then, at least.
+    /// Use with the factor, at least.
     least: Option<f64>,
-    /// And at most.
+    /// Use with the factor, at most.
     most: Option<f64>,
 }
 
@@ -77,15 +80,16 @@ struct Line {
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Fits,
-    /// It fits on average, with so little to spare that peaks wait.
+    /// The use fits on average, but with so little left that calls wait at peaks.
     Tight,
     Over,
     Unknown,
 }
 
-/// What was seen in this time says what is usual.
+/// The use of this time counts as usual.
 const WINDOW_SECS: f64 = 300.0;
-/// From this part of a limit on, peaks wait; and a bucket that grants so much may be wanted for more.
+/// From this share of a limit on, calls wait at peaks. A bucket that grants this much may also have more
+/// demand than it grants.
 const TIGHT: f64 = 0.9;
 
 impl WhatIf {
@@ -98,14 +102,14 @@ impl WhatIf {
     }
 }
 
-/// How much of a bucket was in use.
+/// The use of a bucket.
 #[derive(Debug)]
 struct Use {
-    /// Tokens a second, or slots, at least; `None` where it is not known yet.
+    /// Tokens a second, or slots, at least; `None` if it is not known yet.
     mean: Option<f64>,
-    /// And at most.
+    /// The same, at most.
     most: Option<f64>,
-    /// Over so many seconds.
+    /// The number of seconds that the use covers.
     secs: f64,
 }
 
@@ -121,13 +125,13 @@ impl Use {
         Self { mean, most, secs: total.map_or(0.0, |total| total.secs) }
     }
 
-    /// Whether more may have been used than is known, by more than a figure shows.
+    /// Whether the use may be higher than known, by more than a displayed figure shows.
     fn is_least(&self) -> bool {
         self.most.map(number) != self.mean.map(number)
     }
 }
 
-/// Which part of the use is theirs, at least and at most.
+/// The share of the use that belongs to the caller, at least and at most.
 fn part(bucket: &BucketView, who: &str) -> (f64, f64) {
     if who.is_empty() {
         return (1.0, 1.0);
@@ -152,7 +156,7 @@ fn line(bucket: &BucketView, seen: &Use, question: &Question) -> Line {
     let (least, most) = (known.0, ends(now_most).1);
     let outcome = outcome(least, most, limit);
     let verdict = if outcome == Outcome::Unknown && known.1 <= limit {
-        // By what is known alone, and more may have been used than is known.
+        // The known use fits, but more may have been used than is known.
         format!("fits by what is known, at least {} used", percent(least, limit))
     } else {
         verdict(bucket, outcome, least, most, limit)
@@ -271,7 +275,7 @@ fn percent(value: f64, limit: f64) -> String {
     if limit <= 0.0 { "all".to_owned() } else { format!("{} %", number((value / limit * 100.0).round())) }
 }
 
-/// Three digits that matter, no trailing zeros.
+/// Three significant digits, without trailing zeros.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
@@ -279,7 +283,7 @@ fn number(value: f64) -> String {
         size if size >= 0.1 || size == 0.0 => 2,
         _ => 3,
     };
-    // No zero has a sign.
+    // Adding 0.0 removes the sign of a negative zero.
     let text = format!("{:.digits$}", value + 0.0);
     if digits == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
 }

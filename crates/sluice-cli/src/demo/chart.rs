@@ -1,4 +1,4 @@
-//! Used against allowed over time, in characters.
+//! A chart of used against allowed calls over time, in characters.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ const HEIGHT: usize = 5;
 const MOST_COLUMNS: usize = 60;
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Parts of `length` to show: half seconds, or longer ones.
+/// The number of parts of `length` to show: half seconds, or longer ones.
 pub(crate) fn columns(length: Duration) -> usize {
     let half_seconds = usize::try_from(length.as_secs() * 2).unwrap_or(MOST_COLUMNS);
     half_seconds.clamp(1, MOST_COLUMNS)
 }
 
-/// Prints `title`, and calls a second in each part; the line marks `allowed`.
+/// Prints `title` and the calls a second in each part; the line marks `allowed`.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn print(title: &str, counts: &[usize], length: Duration, allowed: f64) {
     let part_secs = length.as_secs_f64() / counts.len() as f64;

@@ -1,4 +1,4 @@
-//! The caller processes: started, listened to, one killed.
+//! The caller processes of the demo: starts them, collects their reports, kills one.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::Options;
 use super::worker::Report;
 use crate::failure::Failure;
 
-/// Callers of the second vendor and of the third, over all processes: about as many as start within a second, and twice as many
-/// as have room at once.
+/// Callers of the second and of the third vendor, over all processes: about as many as may start within a
+/// second, and twice as many as may call at once.
 const OF_THE_OTHERS: [u32; 2] = [12, 8];
 
 /// Callers of each vendor in each process.
@@ -24,19 +24,19 @@ pub(crate) fn callers(options: &Options) -> [u32; 3] {
     [options.callers, second, third]
 }
 
-/// The name of the nth process, in its leases.
+/// The name of the nth process in its leases.
 pub(crate) fn name(n: u32) -> String {
     format!("process-{}", n + 1)
 }
 
-/// The processes. Dropped, they are killed.
+/// The processes. Dropping this value kills them.
 pub(crate) struct Crew {
     processes: Vec<Child>,
     listeners: Vec<JoinHandle<()>>,
     tally: Tally,
 }
 
-/// The last report of each process, and every acquire that was timed.
+/// The last report of each process, and the time of every acquire.
 #[derive(Clone, Default)]
 pub(crate) struct Tally(Arc<Mutex<Reports>>);
 
@@ -47,7 +47,7 @@ pub(crate) struct Reports {
 }
 
 impl Tally {
-    /// Looks at the reports so far.
+    /// Gives `look` access to the reports so far.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Reports) -> T) -> T {
         look(&mut self.0.lock())
     }
@@ -70,7 +70,8 @@ impl Crew {
             command.arg("demo-worker").args(["--name", &name(n), "--vendor", vendor]);
             command.arg("--callers").args(callers(options).map(|callers| callers.to_string()));
             command.args(["--start", &start.micros().to_string(), "--stop", &stop.micros().to_string()]);
-            // Refusals and cool-downs are warnings, and part of the play: told by the summary, and not among the bars.
+            // Refusals and cool-downs are logged as warnings, but here they are expected: the summary reports
+            // them, and they must not disturb the bars.
             let level = std::env::var("SLUICE_LOG_LEVEL").unwrap_or_else(|_| "ERROR".into());
             command.env("SLUICE_LOG_LEVEL", level);
             command.env("SLUICE_ENDPOINT_URL", endpoint).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -87,7 +88,7 @@ impl Crew {
         self.tally.clone()
     }
 
-    /// SIGKILL to the first process: it has no chance to give anything back.
+    /// Sends SIGKILL to the first process, so that it can give nothing back.
     pub(crate) async fn kill_first(&mut self) -> Result<(), Failure> {
         if let Some(first) = self.processes.first_mut() {
             first.kill().await?;
@@ -100,7 +101,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until all have ended, and their last reports are read.
+    /// Waits until all processes have ended and their last reports are read.
     pub(crate) async fn finished(&mut self, at_most: Duration) -> Result<(), Failure> {
         let all = async {
             for process in &mut self.processes {

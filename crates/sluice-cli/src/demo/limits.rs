@@ -1,4 +1,4 @@
-//! What the three vendors of the demo allow, what the buckets are given of it, and what a call takes.
+//! The limits of the demo's three vendors, the limits of the buckets, and the cost of a call.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::failure::Failure;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-demo";
 
-/// The first vendor's API: its limits are known exactly, and it has no cause to refuse while calls arrive in time.
+/// The first vendor's API. Its limits are known exactly, so it has no reason to reject a call that arrives in
+/// time.
 pub(crate) const ANTHROPIC: Api = Api {
     path: "/anthropic",
     limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
@@ -17,7 +18,8 @@ pub(crate) const ANTHROPIC: Api = Api {
     tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: None }),
 };
 
-/// The second's: it allows less than the buckets are given, and less again while the callers run.
+/// The second vendor's API. It allows less than the buckets grant, and lowers its limit again while the
+/// callers run.
 pub(crate) const OPENAI: Api = Api {
     path: "/openai",
     limits: &["openai#requests", "openai#tokens"],
@@ -25,14 +27,14 @@ pub(crate) const OPENAI: Api = Api {
     tokens: Some(TokensOfACall { limit: "openai#tokens", used: (100, 300), reserved: Some(400) }),
 };
 
-/// The third's: it takes fewer calls at once than the bucket is given, and is busy for a while.
+/// The third vendor's API. It accepts fewer calls at once than the bucket grants, and is busy for a while.
 pub(crate) const ELEVENLABS: Api =
     Api { path: "/elevenlabs", limits: &["elevenlabs#concurrent"], starts_by: None, tokens: None };
 
-/// The three, in the order in which they are told of.
+/// The three vendors, in the order of the output.
 pub(crate) const APIS: [Api; 3] = [ANTHROPIC, OPENAI, ELEVENLABS];
 
-/// What one kind of call goes to, and what it takes.
+/// The vendor of one kind of call, and the cost of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Api {
     pub(crate) path: &'static str,
@@ -46,42 +48,45 @@ pub(crate) struct Api {
 #[derive(Clone, Copy)]
 pub(crate) struct TokensOfACall {
     pub(crate) limit: &'static str,
-    /// Fewest and most that one really uses.
+    /// The fewest and the most tokens that a call really uses.
     pub(crate) used: (u32, u32),
-    /// What is reserved, where that is not known beforehand; the rest is settled.
+    /// Tokens that are reserved if the use is not known beforehand; the difference is settled.
     pub(crate) reserved: Option<u32>,
 }
 
 /// Anthropic counts calls and tokens in any window of this length.
 pub(crate) const WINDOW_SECS: u32 = 10;
-/// Calls that it takes in a window.
+/// Calls that the vendor accepts in a window.
 pub(crate) const REQUESTS_PER_WINDOW: u32 = 600;
-/// Tokens that it takes in a window.
+/// Tokens that the vendor accepts in a window.
 pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
-/// Calls that it takes at once: half as many again as a process has callers, so that the others get their calls done with what a
-/// killed one leaves.
+/// Calls that the vendor accepts at once: one and a half times the callers of a process, so that the other
+/// callers still get calls done with the slots that a killed process leaves.
 pub(crate) const AT_ONCE: u32 = 24;
 
 /// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (600 - 2) / (10 s + 170 ms).
 pub(crate) const REQUEST_BURST: f64 = 2.0;
 pub(crate) const REQUEST_RATE: f64 = 58.8;
-/// The j for which there is room.
+/// The j that this rate leaves room for.
 pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
 const TOKEN_BURST: f64 = 3_000.0;
 const TOKEN_RATE: f64 = 6_500.0;
 
-/// OpenAI states its limits by the minute, and lets this many seconds' worth gather: what stands for a minute in the demo.
+/// OpenAI states its limits by the minute, and lets this many seconds' worth accumulate; in the demo, this
+/// time stands for a minute.
 pub(crate) const MINUTE_SECS: u32 = 3;
-/// Calls a minute that its bucket is given, that it takes, and that it takes after the drop.
+/// Calls a minute: what the bucket grants, what the vendor accepts at first, and what it accepts after the
+/// drop.
 pub(crate) const OPENAI_REQUESTS: Lowered = Lowered { configured: 1_200, at_first: 900, later: 600 };
-/// Tokens a minute, of which it takes what the bucket is given. Were they not settled, 10 calls a second would use them up.
+/// Tokens a minute; the vendor accepts what the bucket grants. Without settling, 10 calls a second would use
+/// them up.
 pub(crate) const OPENAI_TOKENS: u32 = 240_000;
 
-/// Calls at once that the bucket of ElevenLabs is given, and that it takes.
+/// Calls at once that the bucket of ElevenLabs grants, and calls that the vendor accepts.
 pub(crate) const ELEVENLABS_CONFIGURED: u32 = 6;
 pub(crate) const ELEVENLABS_AT_ONCE: u32 = 4;
 
-/// A limit that is not what it was thought to be.
+/// A limit that differs from the assumed one.
 #[derive(Clone, Copy)]
 pub(crate) struct Lowered {
     pub(crate) configured: u32,
@@ -89,7 +94,8 @@ pub(crate) struct Lowered {
     pub(crate) later: u32,
 }
 
-/// Applies the limits. Those of the vendors that allow less are to be lowered when their headers say so.
+/// Applies the limits. The buckets of the vendors that allow less adopt a lower limit when the headers state
+/// it.
 pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
     let rate = |kind, burst: f64, rate: f64| -> Result<Limit, Failure> {
         Ok(Limit::rate(kind, burst.to_string().parse()?, rate.to_string().parse::<Rate>()?, Cost::ONE)?)

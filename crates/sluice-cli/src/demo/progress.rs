@@ -1,4 +1,4 @@
-//! What is shown while the demo runs: a line for each bucket.
+//! The display while the demo runs: a line for each bucket.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 struct Bars {
     all: MultiProgress,
     time: ProgressBar,
-    /// Each bucket, with the vendor that it is of.
+    /// Each bucket, with the index of its vendor.
     buckets: Vec<(usize, &'static str, ProgressBar)>,
 }
 
@@ -67,12 +67,12 @@ impl Progress {
         }
     }
 
-    /// Says what just happened, above the bars.
+    /// Prints events above the bars.
     pub(crate) fn announcer(&self) -> Announcer {
         Announcer((!self.quiet).then(|| self.bars.all.clone()))
     }
 
-    /// Redraws until it is stopped; ends only where everything else should have ended long ago.
+    /// Redraws until it is stopped; ends by itself only at a time when everything else must have ended.
     pub(crate) async fn run(&mut self, begin: Instant, length: Duration) {
         let at_most = begin + length + WIND_DOWN + RECOVERY_AT_MOST;
         let mut ticks = interval(TICK);
@@ -111,7 +111,7 @@ impl Progress {
             } else {
                 format!("{:>4} of {}{free}", whole(level.micros()), whole(capacity.micros()))
             };
-            // A call takes from all of its vendor's at once, so that they share these figures.
+            // A call takes from all buckets of its vendor at once, so these buckets share the figures.
             bar.set_message(format!("{state:<16} {:>3} calls/s {:>3} waiting", per_sec[*of], waiting(*of)));
         }
     }
@@ -124,7 +124,7 @@ impl Progress {
     }
 }
 
-/// Whole tokens, for show.
+/// Whole tokens, for display.
 const fn whole(micros: i64) -> i64 {
     micros.div_euclid(1_000_000)
 }
@@ -136,7 +136,7 @@ pub(crate) struct Announcer(Option<MultiProgress>);
 impl Announcer {
     pub(crate) fn say(&self, text: &str) {
         if let Some(bars) = &self.0 {
-            // Where standard error is no terminal, bars are hidden and swallow the line.
+            // If standard error is not a terminal, the bars are hidden, and would swallow the line.
             if bars.is_hidden() {
                 eprintln!("{text}")
             } else {

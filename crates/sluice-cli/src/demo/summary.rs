@@ -1,4 +1,4 @@
-//! The figures of a run, and what must hold of them.
+//! The figures of a run, and the claims that must hold for them.
 
 use serde::Serialize;
 
@@ -18,10 +18,10 @@ use anthropic::Anthropic;
 use elevenlabs::ElevenLabs;
 use openai::OpenAi;
 
-/// What the demo is there to show, with whether it did.
+/// A statement that the demo should prove, and whether it holds.
 type Claim = (String, bool);
 
-/// What `--json` prints. Where no vendor is named, of the first.
+/// What `--json` prints. A figure without a vendor's name belongs to the first vendor.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct Summary {
     errors: u64,
     openai: OpenAi,
     elevenlabs: ElevenLabs,
-    /// What was to be shown and was not; with any, the demo exits with 1.
+    /// The claims that do not hold; if there is one, the demo exits with 1.
     failed: Vec<String>,
     #[serde(skip)]
     last_error: Option<String>,
@@ -73,7 +73,7 @@ impl Summary {
         summary
     }
 
-    /// Of the crash, and of the table.
+    /// Claims about the crash and the table.
     fn aftermath(&self) -> [Claim; 2] {
         let recovery = self.recovery_secs.map_or_else(|| "not at all".into(), |secs| format!("in {secs:.1} s"));
         [

@@ -1,7 +1,7 @@
-//! Three vendors: a local HTTP server that judges its callers by books of its own, without a line of Sluice.
+//! Three vendors: a local HTTP server that judges its callers by its own books, without any code of Sluice.
 //!
-//! They behave as their namesakes do: Anthropic's limits are a window's, OpenAI's flow back evenly, ElevenLabs counts calls at
-//! once; each answers with the headers that it is known for.
+//! They behave like the real ones: Anthropic's limits apply to a window, OpenAI's refill evenly, and
+//! ElevenLabs counts calls at once. Each answers with the headers of the real vendor.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ pub(crate) mod elevenlabs;
 pub(crate) mod openai;
 mod waits;
 
-/// The running vendors. Clones are the same.
+/// The running vendors. Clones are the same vendors.
 #[derive(Clone)]
 pub(crate) struct Vendors {
     anthropic: Books<anthropic::Books>,
@@ -29,15 +29,16 @@ pub(crate) struct Vendors {
     url: String,
 }
 
-/// What one of them knows.
+/// The state of one vendor.
 type Books<B> = Arc<Mutex<B>>;
 
 /// A call.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Call {
-    /// What it will use.
+    /// The tokens that the call will use.
     pub(crate) tokens: u32,
-    /// When it was let start, in microseconds of Unix time. No vendor judges by it: it is for the summary.
+    /// When the call was allowed to start, in microseconds of Unix time. No vendor judges by it: it is for
+    /// the summary.
     pub(crate) start_at: u64,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct Call {
 type Answer = (StatusCode, HeaderMap, &'static str);
 
 impl Vendors {
-    /// Starts them. What they change of their own accord, they change at its time after `begin`.
+    /// Starts the vendors. What they change by themselves, they change at fixed times after `begin`.
     pub(crate) async fn start(begin: Instant, length: Duration) -> Result<Self, Failure> {
         let anthropic = Books::<anthropic::Books>::default();
         let openai = Arc::new(Mutex::new(openai::Books::new(openai::drop_at(begin, length))));
@@ -64,28 +65,28 @@ impl Vendors {
         self.url.clone()
     }
 
-    /// Looks into the books of the first.
+    /// The books of the first vendor.
     pub(crate) fn anthropic(&self) -> MutexGuard<'_, anthropic::Books> {
         locked(&self.anthropic)
     }
 
-    /// Looks into the books of the second.
+    /// The books of the second vendor.
     pub(crate) fn openai(&self) -> MutexGuard<'_, openai::Books> {
         locked(&self.openai)
     }
 
-    /// Looks into the books of the third.
+    /// The books of the third vendor.
     pub(crate) fn elevenlabs(&self) -> MutexGuard<'_, elevenlabs::Books> {
         locked(&self.elevenlabs)
     }
 
-    /// Calls taken so far, by each.
+    /// Calls that each vendor has accepted so far.
     pub(crate) fn taken(&self) -> [usize; 3] {
         [self.anthropic().taken(), self.openai().taken(), self.elevenlabs().taken()]
     }
 }
 
-/// A call under way. Ends with the answer, or with the connection of a caller that is gone.
+/// A call under way. Ends with the answer, or when the connection of a caller breaks.
 struct UnderWay<B, F: Fn(&mut B)>(Books<B>, F);
 
 impl<B, F: Fn(&mut B)> Drop for UnderWay<B, F> {
@@ -103,7 +104,8 @@ fn headers<const N: usize>(pairs: [(&'static str, String); N]) -> HeaderMap {
     valid.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
 }
 
-/// `Retry-After` in whole seconds, as these vendors write it, rounded up; and the wait that it says.
+/// Adds `Retry-After` in whole seconds, rounded up, as these vendors write it, and returns the wait that it
+/// states.
 fn retry_after(headers: &mut HeaderMap, wait: Duration) -> Duration {
     let secs = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     headers.insert("retry-after", HeaderValue::from(secs));

@@ -25,7 +25,7 @@ mod call;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Who it is in the leases
+    /// The caller's name in its leases
     #[arg(long)]
     name: String,
     /// The vendors
@@ -42,24 +42,24 @@ pub(crate) struct Options {
     stop: i64,
 }
 
-/// What a process reports, a line of JSON each time.
+/// The report of a process, a line of JSON each time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Report {
-    /// Callers that wait for a slot, of each vendor.
+    /// Callers that wait for a slot, by vendor.
     pub(crate) waiting: [u64; 3],
     pub(crate) granted: u64,
     pub(crate) refused: u64,
-    /// Replies after which a bucket was lowered, or took on a lower limit.
+    /// Replies after which a bucket was lowered, or adopted a lower limit.
     pub(crate) lowered: u64,
     pub(crate) errors: u64,
     pub(crate) last_error: Option<String>,
     pub(crate) dynamodb_requests: u64,
-    /// How long DynamoDB took over the slots since the last report, in microseconds.
+    /// How long DynamoDB took for each slot since the last report, in microseconds.
     pub(crate) acquire_micros: Vec<u64>,
 }
 
 const REPORT_EVERY: Duration = Duration::from_millis(200);
-/// Short leases, so that the crash is healed while someone watches; 60 s is the default.
+/// Short leases, so that the crash is healed while somebody watches; the default is 60 s.
 pub(super) const LEASE_TTL: Duration = Duration::from_secs(2);
 
 #[derive(Default)]

@@ -20,8 +20,8 @@ const AT_ONCE: usize = 10;
 /// Write units a second that one item takes, whatever the table's throughput ("Best practices for designing
 /// and using partition keys effectively", Amazon DynamoDB Developer Guide).
 const CEILING: f64 = 1_000.0;
-/// Shares of the ceiling. From the first, callers of a bucket should use it less; from the second, bursts are
-/// throttled.
+/// Shares of the ceiling. From the first on, callers of a bucket should write it less; from the second on,
+/// bursts are throttled.
 const WARM: f64 = 0.5;
 const HOT: f64 = 0.8;
 

@@ -1,4 +1,4 @@
-//! The processes: started, stopped, waited for.
+//! The processes of a stress run: starts them, stops them, collects their reports.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use super::parts::Parts;
 use super::worker::{Figures, Report};
 use crate::failure::Failure;
 
-/// Calls that are under way at the end may take this long: requests that are tried again, and releases.
+/// How long calls that are under way at the end may take: retries of requests, and releases.
 const WIND_DOWN: Duration = Duration::from_secs(30);
 
-/// The processes. Dropped, they are killed.
+/// The processes. Dropping this value kills them.
 pub(crate) struct Crew {
     processes: Vec<Child>,
     late: Instant,
 }
 
 impl Crew {
-    /// Starts them; their first call is at `start`.
+    /// Starts the processes; their first call is at `start`.
     pub(crate) fn spawn(options: &Options, parts: Option<&Parts>, start: Timestamp) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         let length = Duration::from_secs(options.seconds);
         let stop = start.after(length);
-        // Histories of several runs may be judged as one: names must not meet.
+        // Several histories may be judged as one, so names must differ between runs.
         let run = fastrand::u32(..);
         let mut processes = Vec::new();
         for n in 0..options.processes {
@@ -47,16 +47,16 @@ impl Crew {
         Ok(Self { processes, late })
     }
 
-    /// Lets them finish what they are at: their input ends.
+    /// Lets the processes finish what they are doing: closes their input.
     pub(crate) fn stop(&mut self) {
         self.processes.iter_mut().for_each(|process| drop(process.stdin.take()));
         self.late = Instant::now() + WIND_DOWN;
     }
 
-    /// Their reports, when all have ended.
+    /// The reports of the processes, after all have ended.
     ///
-    /// One that ended badly makes an error of the whole run: the releases that it did not write down would look like slots that
-    /// were granted twice.
+    /// If one process fails, the whole run fails: the releases that it did not write would look like slots
+    /// that were granted twice.
     pub(crate) async fn finished(&mut self) -> Result<Vec<Figures>, Failure> {
         let late = self.late;
         let all = async {
@@ -76,7 +76,7 @@ async fn report(n: usize, process: &mut Child) -> Result<Figures, Failure> {
     if let Some(out) = &mut process.stdout {
         out.read_to_string(&mut text).await?;
     }
-    // `wait` closes the input, which would stop the process: by now it has told all.
+    // `wait` closes the input, which would stop the process; by now the process has reported everything.
     let status = process.wait().await?;
     if !status.success() {
         return Err(Failure::new(format!("process {n} ended with {status}, so that nothing is judged")));

@@ -1,4 +1,4 @@
-//! The files of the processes, and the one that is made of them.
+//! The history files of the processes, and the one history that is made of them.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind};
@@ -8,15 +8,15 @@ use sluice_history::{Event, Header, Verdict, Writer, check_files, merge};
 
 use crate::failure::Failure;
 
-/// A file for each process, beside the history. They are deleted in the end.
+/// A file for each process, beside the history. The files are deleted at the end.
 pub(crate) struct Parts {
     history: PathBuf,
     files: Vec<PathBuf>,
 }
 
 impl Parts {
-    /// Names them, and sees to it that the history can be written: better now than after the run. What it holds stays until
-    /// there is something in its stead.
+    /// Names the files, and checks that the history can be written: better now than after the run. The old
+    /// contents of the history stay until new contents replace them.
     pub(crate) fn beside(history: &Path, processes: u32) -> Result<Self, Failure> {
         File::options().append(true).create(true).open(history).map_err(|error| cannot_write(history, &error))?;
         let part = |n: u32| {
@@ -32,8 +32,8 @@ impl Parts {
         self.files.get(n as usize).map(PathBuf::as_path)
     }
 
-    /// Makes one history of them, and judges it. All processes run on this machine and read one clock, so that no error is
-    /// granted.
+    /// Merges the files into one history, and judges it. All processes run on this machine and read one
+    /// clock, so no clock error is allowed for.
     pub(crate) fn merge_and_judge(self, limits: Vec<Event>) -> Result<Verdict, Failure> {
         self.merge(limits).map_err(|error| cannot_write(&self.history, &error))?;
         Ok(check_files(&[&self.history], 0)?)

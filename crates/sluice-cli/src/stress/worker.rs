@@ -1,4 +1,4 @@
-//! One process: a client, and workers that acquire, hold and release until the end.
+//! One process of a stress run: a client, and workers that acquire, hold and release until the end.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -23,7 +23,7 @@ use crate::signals::stop_requested;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Who it is in leases and in the history
+    /// Its name in leases and in the history
     #[arg(long)]
     name: String,
     #[arg(long)]
@@ -41,10 +41,10 @@ pub(crate) struct Options {
     dimensions: Vec<String>,
 }
 
-/// What a process tells in the end.
+/// What a process reports at the end.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
-    /// Why it gave up.
+    /// Why the process gave up.
     pub(crate) failure: Option<String>,
     pub(crate) figures: Figures,
 }
@@ -54,17 +54,17 @@ pub(crate) struct Report {
 pub(crate) struct Figures {
     pub(crate) grants: u64,
     pub(crate) refusals: u64,
-    /// Grants that do not rest on the table, while DynamoDB was out; no promise holds for them.
+    /// Grants that were made without the table, while DynamoDB was unavailable; no promise holds for them.
     pub(crate) without_table: u64,
     pub(crate) errors: u64,
     pub(crate) last_error: Option<String>,
-    /// How long each acquire took that was granted, in microseconds.
+    /// How long each granted acquire took, in microseconds.
     pub(crate) acquire_micros: Vec<u64>,
 }
 
 /// How long a grant is held, in microseconds.
 const HOLD_MICROS: std::ops::RangeInclusive<u64> = 5_000..=15_000;
-/// Between two tries where the first met an error.
+/// The pause after an error.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 struct Crowd {
@@ -78,7 +78,7 @@ struct Crowd {
     next_id: AtomicU64,
 }
 
-/// Whatever goes wrong is told in the report, so that one process says it, for all of them.
+/// Every failure goes into the report, so that one process can print it for all of them.
 pub(crate) async fn run(options: Options) -> Ended {
     let crowd = Arc::new(Crowd::gather(&options).await?);
     sleep(Timestamp::from_micros(options.start).since(now())).await;
@@ -103,7 +103,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Turns true at a signal, and when the input ends: the parent is gone, or wants an end.
+/// Becomes true at a signal, and when the input ends: the parent process has ended, or asks for the end.
 fn stopped() -> watch::Receiver<bool> {
     let (tell, told) = watch::channel(false);
     let tell = Arc::new(tell);
@@ -113,7 +113,7 @@ fn stopped() -> watch::Receiver<bool> {
         stop.await;
         at_signal.send_replace(true);
     });
-    // A thread of its own: such a read cannot be cut off, and the runtime would wait for it.
+    // On a thread of its own: such a read cannot be interrupted, and the runtime would wait for it.
     std::thread::spawn(move || {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         tell.send_replace(true);
@@ -153,7 +153,7 @@ impl Crowd {
                     self.failed(&error);
                     AFTER_ERROR
                 }
-                // No bucket, or a cost that is never to be had: no later try is better.
+                // There is no such bucket, or the cost can never be granted: no later try succeeds.
                 Err(error) => return Err(error.into()),
             };
             tokio::select! {
@@ -177,7 +177,7 @@ impl Crowd {
         let mut released = Vec::new();
         if rests_on_table {
             self.write(&granted(&id, &self.name, &grant, asked_at, granted_at))?;
-            // Rate tokens stay spent: without a lease there is no end to tell.
+            // Rate tokens stay spent: without a lease, the history has no end to record.
             if grant.lease_ends().is_some() {
                 released.extend(grant.dimensions().map(ToString::to_string));
             }
@@ -212,11 +212,11 @@ impl Crowd {
     }
 }
 
-/// A line for each bucket.
+/// The events of a grant, one for each bucket.
 fn granted(id: &str, process: &str, grant: &Grant, asked_at: Timestamp, granted_at: Timestamp) -> Vec<Event> {
     let dimensions: Vec<_> = grant.dimensions().collect();
-    // A transaction's grant starts at its answer, and one over several buckets at the latest of their starts: what each bucket
-    // was asked for lies before.
+    // The start of a transaction's grant is the time of its answer, and the start over several buckets is the
+    // latest of their starts. What each bucket was asked for is earlier than that.
     let is_exact = dimensions.len() == 1 && grant.lease_ends().is_none();
     let line = |dimension: &&sluice_sdk::core::Dimension| {
         Event::Granted(Granted {
@@ -239,7 +239,7 @@ fn now() -> Timestamp {
     Clock::system().now()
 }
 
-/// What is under these locks is changed by single steps, so that a panic elsewhere leaves it whole.
+/// Each change under these locks is a single step, so a panic elsewhere leaves the state whole.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }

@@ -8,7 +8,8 @@ use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, Lease, Limit, Load, Timestam
 use super::number::{per_second, seconds, tokens};
 use super::used::Used;
 
-/// A bucket as a picture shows it. Amounts are tokens (slots, for concurrency), instants seconds since the epoch.
+/// A bucket as a picture shows it. Amounts are tokens (slots, for concurrency); instants are seconds since
+/// the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct BucketView {
     pub(crate) name: String,
@@ -18,39 +19,41 @@ pub(crate) struct BucketView {
     /// Tokens a second; 0 for concurrency.
     pub(crate) refill_rate: f64,
     pub(crate) cost_per_call: f64,
-    /// Below zero where starts are booked ahead; of concurrency the free slots, above the capacity where slots were minted.
+    /// Below zero if starts are booked ahead. For concurrency, the free slots: above the capacity if slots
+    /// were minted.
     pub(crate) level: f64,
-    /// Seconds until the level reaches what a call takes that names no cost: how long one that comes now waits, behind those who are
-    /// booked. 0 where it need not, and for concurrency, where nobody can tell.
+    /// Seconds until the level reaches the cost of a call that names no cost, so how long a call that comes
+    /// now waits behind the booked ones. 0 if it need not wait, and for concurrency, where the wait is
+    /// unknown.
     pub(crate) wait_secs: f64,
-    /// Tokens, or slots, taken a second since the survey before, less what was given back unused; `None` where two surveys do not say
-    /// so.
+    /// Tokens or slots taken per second since the previous survey, minus what was given back unused. `None`
+    /// if two surveys do not show it.
     pub(crate) used_per_sec: Option<f64>,
-    /// Whether it may be more: the bucket was full meanwhile.
+    /// Whether the real figure may be higher, because the bucket was full in between.
     pub(crate) used_is_least: bool,
-    /// What it may be at the most.
+    /// The highest possible value of that figure.
     #[serde(skip)]
     pub(crate) most_per_sec: Option<f64>,
-    /// Time since the survey before, which those figures are of; 0 where there was none.
+    /// The time since the previous survey, which those figures cover; 0 if there was none.
     #[serde(skip)]
     pub(crate) since_before_secs: f64,
-    /// Writes a second since then.
+    /// Writes per second since the previous survey.
     pub(crate) writes_per_sec: Option<f64>,
-    /// The leases that can be read, those that end first in front; at most [`MOST_HOLDERS`].
+    /// The readable leases, those that end first in front; at most [`MOST_HOLDERS`].
     pub(crate) holders: Vec<Holder>,
-    /// Number of them all.
+    /// Number of all leases.
     pub(crate) leases: usize,
-    /// What they hold.
+    /// The total that the leases hold.
     pub(crate) held: f64,
-    /// Number of those that have ended by every clock and are not given back yet; overdue ones are among them.
+    /// Number of leases that have ended by every clock and are not given back yet; includes the overdue ones.
     pub(crate) ended: usize,
-    /// Number of those that are overdue: they ended over two sweeps ago.
+    /// Number of overdue leases: they ended over two sweeps ago.
     pub(crate) overdue: usize,
-    /// What a sweep measured; concurrency alone has it.
+    /// The measurement of a sweep; only for concurrency.
     pub(crate) load: Option<LoadView>,
-    /// Refusals a second that callers reported since the survey before.
+    /// Refusals per second that callers reported since the previous survey.
     pub(crate) refused_per_sec: Option<f64>,
-    /// Nothing is granted before this; `None` where no cool-down holds.
+    /// Nothing is granted before this instant; `None` without a cool-down.
     pub(crate) cooling_until: Option<f64>,
     /// Slots that the last sweep found lost, or minted (below zero).
     pub(crate) drift: Option<f64>,
@@ -60,63 +63,64 @@ pub(crate) struct BucketView {
     pub(crate) version: i64,
 }
 
-/// A lease.
+/// A holder of a lease.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Holder {
     pub(crate) id: String,
-    /// Who holds it; an inline lease does not say, nor since when.
+    /// The caller's name. An inline lease does not state it, nor when it began.
     pub(crate) caller: Option<String>,
     pub(crate) cost: f64,
     pub(crate) since: Option<f64>,
     pub(crate) until: f64,
-    /// It has ended by every clock, and is not given back yet.
+    /// The lease has ended by every clock, and is not given back yet.
     pub(crate) has_ended: bool,
-    /// It was missed by two sweeps of the five-minute rule.
+    /// Two sweeps of the five-minute rule missed the lease.
     pub(crate) is_overdue: bool,
     pub(crate) is_inline: bool,
 }
 
-/// Of a load row.
+/// The contents of a load row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LoadView {
-    /// Cost of the live leases when it was measured.
+    /// The cost of the live leases, when it was measured.
     pub(crate) pending: f64,
-    /// Slots that are taken while nobody has been active for a quarter of an hour.
+    /// Slots that are held although nobody has been active for a quarter of an hour.
     pub(crate) leaked: f64,
-    /// Slots that come free a second; `None` where none came yet.
+    /// Slots that come free per second; `None` if none has come free yet.
     pub(crate) drain_rate: Option<f64>,
-    /// `None` where no sweep measured it yet.
+    /// `None` if no sweep has measured it yet.
     pub(crate) measured_at: Option<f64>,
     pub(crate) sequence: i64,
     pub(crate) pending_since: Option<f64>,
     pub(crate) departed_at: Option<f64>,
-    /// Since when slots are taken and neither granted nor given back.
+    /// Since when slots are held, but none is granted or given back.
     pub(crate) still_since: Option<f64>,
     /// Processes that want slots, as they counted themselves.
     pub(crate) crowd: usize,
     pub(crate) refused: i64,
-    /// Holders found alive after their lease had ended.
+    /// Holders that were found alive after their lease had ended.
     pub(crate) outlived: i64,
 }
 
-/// What a vendor reported.
+/// The limit that a vendor reported.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct VendorLimitView {
     pub(crate) limit: f64,
     /// 0 for concurrency.
     pub(crate) window_secs: f64,
     pub(crate) at: f64,
-    /// Whether the bucket gives more than that.
+    /// Whether the bucket's limit is above the vendor's.
     pub(crate) is_lower: bool,
 }
 
-/// A lease that ended so long ago was missed by two sweeps of the five-minute rule; `sluice.bucket.leases_overdue` counts the same.
+/// Two sweeps of the five-minute rule missed a lease that ended this long ago. `sluice.bucket.leases_overdue`
+/// counts the same.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(11 * 60);
 
-/// Most holders of a bucket that a picture names.
+/// The most holders of a bucket that a picture names.
 pub(crate) const MOST_HOLDERS: usize = 200;
 
-/// What is known of a bucket besides its row.
+/// What the other rows say of a bucket.
 #[derive(Debug, Default)]
 pub(super) struct Beside<'a> {
     pub(super) leases: Vec<(&'a Lease, bool)>,
@@ -124,7 +128,7 @@ pub(super) struct Beside<'a> {
     pub(super) before: Option<Before>,
 }
 
-/// The survey before.
+/// The previous survey.
 #[derive(Clone, Debug)]
 pub(super) struct Before {
     pub(super) at: Timestamp,
@@ -136,7 +140,8 @@ impl BucketView {
     pub(super) fn new(bucket: &Bucket, at: Timestamp, beside: Beside<'_>) -> Self {
         let Beside { mut leases, load, before } = beside;
         let limit = bucket.limit();
-        // Of concurrency as it stands: more free slots than the capacity are worth seeing.
+        // For concurrency the level as stored: the reader should see it if there are more free slots than the
+        // capacity.
         let level = if limit.is_concurrent() { bucket.tokens() } else { bucket.level(at) };
         let rates = before.map(|before| Rates::between(&before, bucket, load, at)).unwrap_or_default();
         leases.sort_by(|(a, _), (b, _)| (a.ends(), a.created_at(), a.key()).cmp(&(b.ends(), b.created_at(), b.key())));
@@ -174,12 +179,12 @@ impl BucketView {
     }
 }
 
-/// What happened in a second since the survey before.
+/// Rates per second since the previous survey.
 #[derive(Debug, Default)]
 struct Rates {
     secs: f64,
     used: Option<f64>,
-    /// As much may have been used.
+    /// The highest possible use.
     most: Option<f64>,
     writes: Option<f64>,
     refused: Option<f64>,
@@ -199,7 +204,7 @@ impl Rates {
             used: used.map(|used| used.least / secs),
             most: used.map(|used| used.most / secs),
             writes: Some(each(bucket.version().saturating_sub(before.bucket.version()))),
-            // A bucket whose first refusals made its load row was not refused anything before.
+            // If a bucket's first refusals created its load row, the bucket had no refusals before.
             refused: load.map(|load| each(load.refused().saturating_sub(before.refused.unwrap_or(0)))),
         }
     }
@@ -209,7 +214,7 @@ fn wait(bucket: &Bucket, at: Timestamp) -> Duration {
     bucket.reaches(bucket.limit().cost_per_call().amount()).map_or(Duration::ZERO, |there| there.since(at))
 }
 
-/// The clock of its holder may be behind.
+/// The holder's clock may be behind.
 pub(crate) fn has_ended(lease: &Lease, at: Timestamp) -> bool {
     lease.ends().after(CLOCK_ERROR) < at
 }

@@ -38,9 +38,9 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 /// survey comes a pause of nine times its length. So surveys take at most a tenth of the time of one
 /// connection and one CPU.
 const TIMES_AS_LONG: u32 = 10;
-/// Read units per second that surveys may use. At $0.125 a million (on demand, us-east-1, since November
-/// 2024) a view that is open all day costs at most $1.08. An eventually consistent scan reads 8 KB for a
-/// unit: about 3,000 leases a second.
+/// Read units per second that surveys may use. At $0.125 a million (on demand, us-east-1, since
+/// November 2024) a view that is open all day costs at most $1.08. An eventually consistent scan reads 8 KB
+/// for a unit: about 3,000 leases a second.
 const MOST_UNITS_PER_SEC: f64 = 100.0;
 /// The time to the next survey if a reply's units do not convert to a time.
 const NONSENSE: Duration = Duration::from_secs(3_600);

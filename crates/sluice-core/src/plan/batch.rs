@@ -97,7 +97,8 @@ impl RateBatch<'_> {
     /// Whether `claim` must be the first of another write.
     ///
     /// A large call that may be booked moves the anchor, so that what was taken before it does not come back
-    /// beside its start (`RateReceipt`). What the same write took for others before it would come back.
+    /// beside its start (`RateReceipt`). But tokens that the same write took for callers before it would come
+    /// back.
     #[must_use]
     pub fn is_closed_to(&self, claim: Claim) -> bool {
         self.total > Amount::ZERO && self.planner.anchor_for(claim) == Anchor::Moves

@@ -5,8 +5,8 @@
 //! | take | `leases.#id` = {c, t}, T -= k, admitted += k, .. | no `leases.#id` yet, T >= k, not blocked |
 //! | release | remove `leases.#id`, T += k | `leases.#id` exists |
 //! | take over | remove `leases.#dead`, T += its cost | `leases.#dead.t` = :seen, and not T > C - H - costs |
-//! | any that frees slots | T += d | capacity = :c and not T > C - d |
-//! | the same without room | T = C (or C - H), capped += rest | capacity = :c, T as seen; dead leases: version |
+//! | any that leaves more free | T += d | capacity = :c and not T > C - d |
+//! | same, without room | T = C (or C - H), capped += rest | capacity = :c, T as seen; dead leases: version |
 //! | first in a row | `leases` = {..} | no `leases` yet |
 //! | renew | `leases.#id.t` | `leases.#id.t` <= :new (so it exists) |
 //!

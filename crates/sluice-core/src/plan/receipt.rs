@@ -20,7 +20,8 @@ const GIVE_BACK: &str = "SET #T = #T + :k, #r = if_not_exists(#r, :0) + :k, #v =
 /// Interleavings that the condition stops:
 /// - A: after a full write by someone else, the tokens have flowed back by themselves.
 /// - T, r: others booked starts behind this one and keep them, and the next caller would be given a start
-///   that is taken. T is not as this grant left it (T), or is so again after a return (r).
+///   that is taken. The condition fails because T is not as this grant left it (T), or because T is so again
+///   after a return (r).
 /// - o: a lot was taken since. The lot may be used as far as there is room above the line that it left, and
 ///   this return would lift that line.
 static GIVE_BACK_TAIL: Statement = Statement::fixed(
@@ -67,7 +68,7 @@ enum Shown {
 }
 
 impl RateReceipt {
-    /// A grant of `cost` by a write for it alone. `after` is the row after the write.
+    /// A grant of `cost` by a write for this caller alone. `after` is the row after the write.
     #[must_use]
     pub fn new(after: Bucket, cost: Cost) -> Self {
         Self::in_batch(Arc::new(after), Amount::ZERO, cost)

@@ -26,7 +26,8 @@ use crate::schema::{
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// The wait that a full concurrency bucket answers with if nothing is known of its holders: a guess.
+/// The wait that a caller of a full concurrency bucket is given if nothing is known of the bucket's holders:
+/// a guess.
 pub const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
 /// Interleavings that the condition stops:
@@ -60,7 +61,7 @@ static GIVE_BACK: Statement = Statement::fixed(
 /// - T: slots were taken or given back since the reading, and the room has changed. Less than a millionth
 ///   counts as none.
 /// - C: the bucket was resized, and the room has changed.
-/// - l: the bucket was removed, or recreated as a rate bucket, and this write would create a row.
+/// - l: the bucket was removed, and this write would create a row; or it was recreated as a rate bucket.
 static FILL: Statement = Statement::fixed(
     "SET #T = :full, #x = if_not_exists(#x, :0) + :over, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
     "#l = :l AND #C = :c AND #T >= :seen AND #T < :above",

@@ -19,7 +19,7 @@ pub struct Census {
     pub(super) possible: Amount,
     /// Cost of the leases that certainly lived at the first reading.
     pub(super) certain: Amount,
-    /// Cost of the leases that have not ended by at least one clock.
+    /// Cost of the leases that some clock may still show as not ended.
     live: Amount,
     pub(super) unreadable: bool,
 }

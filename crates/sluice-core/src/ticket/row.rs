@@ -197,7 +197,7 @@ impl TicketRow {
         Update { key: self.id.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
     }
 
-    /// The ticket, as text carries it.
+    /// The ticket, to be carried as text.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         let mut parts: Vec<&Booked> = self.parts.iter().collect();
@@ -288,7 +288,7 @@ impl Booked {
     }
 
     /// When the line is at zero, rounded up. If a start was booked, this is the start. If the tokens were
-    /// there, it lies before.
+    /// there already, it lies before the take.
     fn start(&self) -> Timestamp {
         self.reaches(Amount::ZERO)
     }

@@ -1,4 +1,4 @@
-//! What a survey tells of the whole table, as metrics.
+//! What a survey reports about the whole table, as metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,22 +11,24 @@ use sluice_table::metric as names;
 use super::{LoadRow, Survey};
 use crate::telemetry::number;
 
-/// A lease that ended so long ago was missed by two sweeps of the five-minute rule.
+/// A lease that ended this long ago was missed by two sweeps of the five-minute rule.
 const OVERDUE: Duration = Duration::from_secs(11 * 60);
 
-/// Buckets that are told, by name: a table that holds more has them made up from input, and no collector should keep them all.
+/// The most buckets that are reported, by name. A table with more buckets has names that were made up from
+/// input, and no collector should keep them all.
 const MOST_TOLD: usize = 1_000;
 
-/// Leases of a bucket, and those of them that are overdue.
+/// For each bucket: its leases, and how many of them are overdue.
 type Leases<'a> = BTreeMap<&'a Dimension, (usize, usize)>;
 
 impl Survey {
-    /// Tells the recorder of this thread, or of the program, what the table holds: the metrics whose source is the table
-    /// ([`MetricSource`](sluice_table::metric::MetricSource)). What is gone since an earlier survey keeps its last value in a recorder that is used
-    /// again.
+    /// Reports to the recorder of this thread, or of the program, what the table contains: the metrics whose
+    /// source is the table ([`MetricSource`](sluice_table::metric::MetricSource)). If a recorder is used
+    /// again, what is gone since an earlier survey keeps its last value there.
     ///
-    /// A survey of a part of the table ([`is_whole`](Survey::is_whole) is false) is told as what was read, with
-    /// `sluice.scrape.whole` at 0 and a warning in the log: its counts are too low, and buckets may be missing.
+    /// A survey of a part of the table ([`is_whole`](Survey::is_whole) is false) reports what was read, with
+    /// `sluice.scrape.whole` at 0 and a warning in the log: its counts are too low, and buckets may be
+    /// missing.
     pub fn publish(&self) {
         let leases = self.leases_by_bucket();
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());

@@ -1,4 +1,4 @@
-//! What a process heals: a page of the table, whichever buckets its leases are of, and the inline leases of
+//! What a process heals: a page of the table, whatever buckets its leases belong to, and the inline leases of
 //! one bucket.
 
 use std::collections::BTreeMap;
@@ -15,36 +15,36 @@ use super::{Deadlines, is_over};
 use crate::ops::Ops;
 use sluice_table::{StoreError, row_key, value_text};
 
-/// Buckets that are given back to at once: fewer disturb callers less.
+/// How many buckets are given back to at once. Fewer disturb callers less.
 const AT_ONCE: usize = 4;
 
-/// An inline lease in its bucket's row, at most: an id of 36 bytes, a cost, an end, and what DynamoDB adds to
-/// them.
+/// The most bytes of an inline lease in its bucket's row: an id of 36 bytes, a cost, an end, and what
+/// DynamoDB adds to them.
 const BYTES_OF_A_LEASE: usize = 60;
 
-/// A page that is to be read.
+/// A page to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct HealPage<'a> {
-    /// The key of the row before it; `None` at the start of the table.
+    /// The key of the row before the page; `None` at the start of the table.
     pub from: Option<&'a str>,
-    /// Its rows at most.
+    /// The most rows of the page.
     pub rows: u32,
-    /// What it may cost at most, in read units. The page itself is read in any case.
+    /// The most that the page may cost, in read units. The page itself is read in any case.
     pub units: u64,
-    /// How long it may take.
+    /// How long the page may take.
     pub time: Duration,
 }
 
-/// What a page came to.
+/// The result of healing a page.
 #[derive(Clone, Debug)]
 pub struct HealedPage {
     /// Leases given back.
     pub restored: usize,
-    /// What was read for it: the page, and the buckets of its leases.
+    /// Read units spent: on the page, and on the buckets of its leases.
     pub read_units: u64,
     /// Where the next page begins.
     pub next: NextPage,
-    /// Why it could not be read, or not be dealt with.
+    /// Why the page could not be read, or could not be finished.
     pub error: Option<StoreError>,
 }
 
@@ -55,17 +55,19 @@ pub enum NextPage {
     After(String),
     /// At the start of the table: this page was the last.
     Start,
-    /// Where this one began: it could not be read, or there was not time for all that had ended.
+    /// Where this page began: the page could not be read, or there was not time for all leases that had
+    /// ended.
     Again,
 }
 
 impl HealPage<'_> {
-    /// Reads the page, and gives back what the leases hold that have ended in it: those with rows of their own, and the inline ones of
-    /// the bucket rows. Those of rate buckets, and of buckets that are gone, are deleted: each of them would cost a reading of its
-    /// bucket with every scan.
+    /// Reads the page, and gives back what its ended leases hold: leases with rows of their own, and inline
+    /// leases in bucket rows. Leases of rate buckets, and of buckets that are gone, are deleted: otherwise
+    /// each of them would cost a read of its bucket in every scan.
     ///
-    /// Only then is the page done: a process that ends before leaves it to the next turn. Conflicts leave a lease to the next scan,
-    /// and so does whatever DynamoDB refuses of one bucket. A page of one row is never read again: it would stop the scan for ever.
+    /// Only then is the page done: if the process ends before, the page is left to the next turn. A lease in
+    /// conflict is left to the next scan, and so is whatever DynamoDB rejects for one bucket. A page of one
+    /// row is never read again: it would stop the scan for ever.
     pub async fn heal(self, ops: &Ops) -> HealedPage {
         let deadlines = Deadlines::of(Some(self.time));
         let now = match ops.store.time().await {
@@ -86,7 +88,8 @@ impl HealPage<'_> {
         let rows = rows.into_iter().map(|(dimension, leases)| (dimension, Ended::Rows(leases)));
         let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, Ended::Inline(leases)));
         let mut ended: Vec<_> = rows.chain(inline).collect();
-        // Of many buckets, a process that is cut off again and again does not always begin with the same.
+        // In random order: with many buckets, a process that is cut off again and again does not always begin
+        // with the same buckets.
         fastrand::shuffle(&mut ended);
         let units = self.units.saturating_sub(page.read_units);
         let given = Giving { ops, now, deadlines, units, given: Given::default() }.give_back(ended).await;
@@ -102,17 +105,17 @@ impl HealPage<'_> {
 }
 
 impl HealedPage {
-    /// What it cost is not known if its reply was lost.
+    /// If the reply was lost, the cost is not known, and counts as that of the largest page.
     fn unread(error: StoreError) -> Self {
         let read_units = if error.is_unavailable() { MOST_UNITS } else { 0 };
-        // The place where it began may be what DynamoDB refuses.
+        // DynamoDB may have rejected the key at which the page began.
         let next = if matches!(error, StoreError::Rejected { .. }) { NextPage::Start } else { NextPage::Again };
         Self { restored: 0, read_units, next, error: Some(error) }
     }
 }
 
 impl Ops {
-    /// Gives back the inline leases of `bucket` that have ended; how many.
+    /// Gives back the inline leases of `bucket` that have ended, and returns how many.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.
@@ -133,25 +136,26 @@ impl Ops {
 struct Given {
     restored: usize,
     read_units: u64,
-    /// Buckets that there was no time for, or no budget.
+    /// Buckets for which there was no time or no budget.
     left: usize,
-    /// DynamoDB is out.
+    /// DynamoDB is unavailable.
     error: Option<StoreError>,
 }
 
-/// Giving back what a page has found.
+/// Gives back what a page contains.
 struct Giving<'a> {
     ops: &'a Ops,
     now: Timestamp,
     deadlines: Deadlines,
-    /// What the buckets may cost.
+    /// Read units that the buckets may cost.
     units: u64,
     given: Given,
 }
 
 impl Giving<'_> {
-    /// A few buckets at once. A table that is out would cost every bucket its retries: it ends the page. What DynamoDB refuses of one
-    /// bucket, such as to a role that may not write its key, keeps nobody from the others.
+    /// Gives back the leases of a few buckets at once. If DynamoDB is unavailable, the page ends: otherwise
+    /// every bucket would cost its retries. What DynamoDB rejects for one bucket, such as a write to a key
+    /// that the role may not write, does not stop the other buckets.
     async fn give_back(mut self, ended: Vec<(Dimension, Ended)>) -> Given {
         let (mut tasks, mut waiting) = (JoinSet::new(), ended.into_iter());
         let mut refused = 0;
@@ -160,7 +164,7 @@ impl Giving<'_> {
                 && self.may_begin()
                 && let Some((dimension, ended)) = waiting.next()
             {
-                // As of the least that its row costs, until it is read.
+                // Until the row is read, it counts as the least that a row costs.
                 self.given.read_units += 1;
                 let sweep = sweep(self.ops, self.now, self.deadlines);
                 tasks.spawn(give_back(sweep, dimension, ended));
@@ -177,7 +181,8 @@ impl Giving<'_> {
                 Ok(leases) => self.given.restored += leases,
                 Err(error) if error.is_unavailable() => self.given.error = Some(error),
                 Err(error) => {
-                    // Said once a page: the others are refused for the same reason, most of the time.
+                    // Logged once a page: most of the time, the other buckets are refused for the same
+                    // reason.
                     if refused == 0 {
                         tracing::warn!(event = "heal.refused", %dimension, %error, "its leases wait for another process");
                     }
@@ -194,7 +199,8 @@ impl Giving<'_> {
     }
 }
 
-/// What one bucket's leases hold. A bucket that became a rate has no slots for those that stand in its row.
+/// Gives back what the leases of one bucket hold. A bucket that became a rate bucket has no slots for the
+/// inline leases in its row.
 async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: Ended) -> Done {
     let known = reclaim::known_of(&sweep.store, &dimension).await;
     let has_slots = |bucket: &Bucket| bucket.limit().is_concurrent();
@@ -203,7 +209,7 @@ async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: Ended) ->
             Done { dimension, known: Some(Known::Bucket(bucket)), tally: Default::default(), result: Ok(()) }
         }
         (Ok(known), ended) => reclaim::reclaim(sweep, dimension, Some(known), ended).await,
-        // Throttled in every try: the next scan's.
+        // Throttled in every try: left to the next scan.
         (Err(StoreError::Contended { .. }), _) => {
             Done { dimension, known: None, tally: Default::default(), result: Ok(()) }
         }
@@ -211,19 +217,21 @@ async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: Ended) ->
     }
 }
 
-/// What the strongly consistent reading of a bucket costs: a unit for each 4 KB, of which inline leases take most.
+/// Read units of the strongly consistent read of a bucket: one for each 4 KB, most of which are inline
+/// leases.
 fn units_of(done: &Done) -> u64 {
     let Some(Known::Bucket(bucket)) = &done.known else { return 1 };
     let leases = bucket.inline().map_or(0, InlineLeases::len);
     1 + u64::try_from(leases * BYTES_OF_A_LEASE / 4_096).unwrap_or(0)
 }
 
-/// As of `now`, before the page was read: what it judges by gets no later while the process is frozen.
+/// A sweep as of `now`, an instant before the page was read: the instant by which leases are judged gets no
+/// later while the process is frozen.
 fn sweep(ops: &Ops, now: Timestamp, deadlines: Deadlines) -> reclaim::Sweep {
     reclaim::Sweep { store: ops.store.clone(), deadlines, cutoff: now.before(CLOCK_ERROR) }
 }
 
-/// Tells those who wait in this process for the slots.
+/// Tells the observer, and with it the callers that wait in this process for the slots.
 fn finish(ops: &Ops, done: Done) -> Result<usize, StoreError> {
     let restored = done.tally.restored;
     if restored > 0 {

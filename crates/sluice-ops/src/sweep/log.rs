@@ -1,4 +1,4 @@
-//! The row of the last sweeps, for those who look.
+//! The row of the last sweeps, for people who look at it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,15 +10,17 @@ use super::GRACE;
 use super::report::SweepReport;
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
-/// Sweeps that end at once try as often to add their lines.
+/// How often a sweep tries to add its line, if other sweeps end at the same moment.
 const TRIES: u32 = 3;
 
-/// How long that may take where the sweep has the time: a read and a write, from however far away. Its caller waits.
+/// How long adding the line may take if the sweep has the time: a read and a write, from however far away.
+/// The caller of the sweep waits for it.
 fn at_most(store: &Store) -> Duration {
     store.attempt().of_rows().saturating_mul(2)
 }
 
-/// Adds a line for a sweep that ended and has so much time `left`. Nothing rests on it: where it fails, that is logged.
+/// Adds a line for a sweep that ended and has this much time `left`. Nothing depends on the line: a failure
+/// is only logged.
 pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Duration>) {
     let record = |at| SweepRecord {
         at,
@@ -30,10 +32,11 @@ pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Durati
         corrected: total(&report.corrected),
         requests: store.requests(),
     };
-    // A sweep that took its time to the end has a moment for what it did.
+    // A sweep that took all of its time still gets a moment to record what it did.
     let longest = at_most(store);
     let at_most = left.map_or(longest, |left| left.clamp(GRACE.min(longest), longest));
-    // Others compare the instant with their own: it is DynamoDB's, or the line is left out.
+    // Other processes compare the instant with their own clock: the instant is DynamoDB's, or the line is
+    // left out.
     let written = async { write(store, record(store.time().await?)).await };
     let failed = match tokio::time::timeout(at_most, written).await {
         Ok(Ok(())) => return,
@@ -43,12 +46,13 @@ pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Durati
     tracing::warn!(event = "reconciler.sweep_log_left", error = failed);
 }
 
-/// The condition asks for the text as it was, so that no sweep takes away another's line.
+/// Adds the line. The condition requires the text that was read, so that no sweep removes another sweep's
+/// line.
 async fn write(store: &Store, record: SweepRecord) -> Result<(), StoreError> {
     for _ in 0..TRIES {
         let row = store.read(SWEEPS_KEY).await?;
         let log = row.map(|row| SweepLog::read(&Attributes(&row))).unwrap_or_default();
-        // Its own, after a lost reply.
+        // The line is already there: a try whose reply was lost has written it.
         if log.records().any(|known| known.at == record.at && known.requests == record.requests) {
             return Ok(());
         }
@@ -63,7 +67,7 @@ fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Lost and minted slots alike.
+/// The sum of lost and minted slots alike.
 fn total(slots: &BTreeMap<Dimension, Amount>) -> Amount {
     slots.values().fold(Amount::ZERO, |sum, slots| sum.plus(slots.abs()))
 }

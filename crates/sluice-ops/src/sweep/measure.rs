@@ -1,4 +1,4 @@
-//! Part 4: measures the load of each concurrency bucket, from what the scan and the two readings around it have shown.
+//! Part 4: measures the load of each concurrency bucket, from the scan and the two readings around it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use sluice_table::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, va
 pub(super) struct Loads(BTreeMap<Dimension, Before>);
 
 impl Loads {
-    /// Those of `buckets` among `rows`.
+    /// The load rows of `buckets` among `rows`.
     pub(super) fn read<'a>(buckets: impl Iterator<Item = &'a Dimension>, rows: &[Item]) -> Self {
         let rows: BTreeMap<String, &Item> = rows.iter().map(|row| (value_text(row, KEY), row)).collect();
         let before = |name: &Dimension| {
@@ -24,7 +24,7 @@ impl Loads {
         Self(buckets.map(before).collect())
     }
 
-    /// Measures the buckets and writes what was found, a few rows at once.
+    /// Measures the buckets and writes the measurements, a few rows at once.
     pub(super) async fn measure<'a>(
         &self,
         store: &Store,
@@ -59,7 +59,7 @@ fn sample(bucket: &Bucket, census: Census, options: &SweepOptions, now: Timestam
     let (cutoff, capacity) = (now.before(CLOCK_ERROR), bucket.limit().capacity());
     let inline = bucket.inline().into_iter().flat_map(|leases| leases.iter());
     let living = inline.filter(|(_, lease)| lease.ends.get() >= cutoff);
-    // One that says more than there is holds no more than that.
+    // A lease that claims more than the capacity counts as the capacity.
     let living = living.map(|(_, lease)| lease.cost.amount().min(capacity));
     Sample {
         pending: living.fold(census.live(), |sum, cost| sum.plus(cost)),
@@ -71,8 +71,8 @@ fn sample(bucket: &Bucket, census: Census, options: &SweepOptions, now: Timestam
     }
 }
 
-/// The measurement as it stands: this one, also where its reply was lost, or that of a sweep that was faster, which tells of
-/// outlived holders itself.
+/// Writes a measurement, and returns the one that the row contains: this measurement, even if the reply was
+/// lost, or that of a sweep that was faster. The faster sweep itself reports the expired holders.
 async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, StoreError> {
     match store.update(&measured.update, IfAmbiguous::SendAgain).await {
         Ok(Written::Applied(_)) => Ok(Some(measured)),
@@ -92,7 +92,7 @@ async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, Sto
     }
 }
 
-/// Takes in what one write came to.
+/// Adds the result of one write to the report.
 async fn take(
     tasks: &mut JoinSet<Result<Option<Measured>, StoreError>>,
     report: &mut SweepReport,

@@ -1,4 +1,5 @@
-//! The sweep's one loop: takes what the scan finds, and hands out what is to be given back, a few buckets at once.
+//! The sweep's one loop: receives what the scan finds, and hands out what is to be given back, a few buckets
+//! at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use super::scan::{self, Found, Page, Query};
 use super::{Deadlines, is_over};
 use sluice_table::{Store, StoreError};
 
-/// Ended leases that wait here before the scan has to: a sweep of any number of leases takes the memory of these (some 8 MB).
+/// The most ended leases that wait here; then the scan has to wait. A sweep of any number of leases takes the
+/// memory of these leases (about 8 MB).
 const MOST_WAITING: usize = 25_000;
 
 /// A sweep between its two readings of the buckets.
@@ -23,20 +25,20 @@ pub(super) struct Pipeline {
     deadlines: Deadlines,
     at_once: usize,
     recount: Recount,
-    /// Dropped, the scan stops.
+    /// If dropped, the scan stops.
     scan: JoinSet<()>,
     found: Option<mpsc::Receiver<Found>>,
     /// Ended leases of each bucket that do not fill a transaction yet.
     groups: BTreeMap<Dimension, Vec<Lease>>,
     /// Full transactions, and buckets with inline leases that have ended.
     ready: VecDeque<(Dimension, Ended)>,
-    /// Leases that ended before this have ended for every clock.
+    /// Leases that ended before this instant have ended by every clock.
     cutoff: Timestamp,
     /// Leases in `groups` and `ready`.
     waiting: usize,
     tasks: JoinSet<Done>,
-    /// Buckets that are being given back to, with how many leases. Transactions of one bucket take turns: side by side they
-    /// would only conflict.
+    /// Buckets that are being given back to, with the number of leases. Transactions of one bucket run one
+    /// after the other: side by side they would only conflict.
     busy: BTreeMap<Dimension, usize>,
     /// What is known of each bucket.
     known: BTreeMap<Dimension, Known>,
@@ -119,7 +121,7 @@ impl Pipeline {
         self.recount
     }
 
-    /// A panic in the scan is the sweep's.
+    /// Waits for the end of the scan. A panic in the scan is a panic of the sweep.
     async fn scan_is_over(&mut self) {
         if let Some(Err(error)) = self.scan.join_next().await
             && error.is_panic()
@@ -128,7 +130,8 @@ impl Pipeline {
         }
     }
 
-    /// After a failure of the table, or the end of the time, only what is under way is waited for.
+    /// Whether the loop continues. After a failure of the table, or after the end of the time, it waits only
+    /// for what is under way.
     fn is_going_on(&self) -> bool {
         let begins_more = self.given_back.is_ok() && !is_over(self.deadlines.work);
         begins_more || !self.tasks.is_empty()
@@ -138,7 +141,7 @@ impl Pipeline {
         match found {
             Some(Found::Page(page)) => self.take_page(page, report),
             Some(Found::SegmentDone) => report.segments_unscanned -= 1,
-            // What was found is given back all the same.
+            // What was found before is still given back.
             Some(Found::Failed(error)) => {
                 self.scanned = Err(error);
                 self.end_scan();
@@ -176,10 +179,10 @@ impl Pipeline {
         }
     }
 
-    /// Begins as many groups as there are places, of buckets that are not busy.
+    /// Begins as many groups as there are free places, of buckets that are not busy.
     fn hand_out(&mut self) {
         if self.waiting >= MOST_WAITING && self.ready.is_empty() {
-            // Too many buckets to wait until one has leases for a transaction.
+            // There are too many buckets to wait until one of them has leases for a transaction.
             let groups = std::mem::take(&mut self.groups).into_iter();
             self.ready.extend(groups.map(|(dimension, leases)| (dimension, Ended::Rows(leases))));
         }
@@ -206,7 +209,8 @@ impl Pipeline {
             self.known.insert(done.dimension.clone(), known);
         }
         if let Err(error) = done.result {
-            // The first failure ends the sweep: a table that is out would cost every bucket its retries.
+            // The first failure ends the sweep: if the table is unavailable, every bucket would cost its
+            // retries.
             self.found = None;
             self.given_back = std::mem::replace(&mut self.given_back, Ok(())).and(Err(error));
         }

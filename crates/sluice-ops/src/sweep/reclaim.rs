@@ -1,4 +1,5 @@
-//! Part 2: gives back what the ended leases of one bucket hold, a transaction's worth at a time; inline leases, a write's worth.
+//! Part 2: gives back what the ended leases of one bucket hold, one transaction at a time; for inline leases,
+//! one write at a time.
 
 use std::sync::Arc;
 
@@ -8,13 +9,15 @@ use super::{Deadlines, is_over};
 use crate::chunk::{Tally, carry_out};
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
-/// Conflicts that a lease is waited for before it is left to the next sweep: at most half a second.
+/// How many conflicts of a lease are waited out before it is left to the next sweep: at most half a second.
 const TRIES: u32 = 5;
 
-/// Plans made again for a bucket that others keep moving, before it is left to the next sweep.
+/// How often a plan is made again for a bucket that others keep changing, before the bucket is left to the
+/// next sweep.
 const REPLANS: u32 = 20;
 
-/// What the sweep has read of a bucket. It may be old: the conditions say whether it still holds.
+/// What the sweep has read of a bucket. The reading may be old: the conditions of the writes check whether it
+/// still holds.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     Bucket(Arc<Bucket>),
@@ -24,9 +27,9 @@ pub(super) enum Known {
 
 /// Leases of one bucket that have ended.
 pub(super) enum Ended {
-    /// With a row of their own.
+    /// Leases with a row of their own.
     Rows(Vec<Lease>),
-    /// So many in the bucket's row, when the scan saw it.
+    /// The number of inline leases in the bucket's row, when the scan saw the row.
     Inline(usize),
 }
 
@@ -39,7 +42,7 @@ impl Ended {
     }
 }
 
-/// What became of a group of leases.
+/// The result of giving back a group of leases.
 pub(super) struct Done {
     pub(super) dimension: Dimension,
     pub(super) known: Option<Known>,
@@ -51,11 +54,11 @@ pub(super) struct Done {
 pub(super) struct Sweep {
     pub(super) store: Store,
     pub(super) deadlines: Deadlines,
-    /// Leases that ended before this have ended for every clock.
+    /// Leases that ended before this instant have ended by every clock.
     pub(super) cutoff: Timestamp,
 }
 
-/// Gives back what the leases hold, all of them of `dimension`.
+/// Gives back what the leases hold. All of them are leases of `dimension`.
 pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Known>, ended: Ended) -> Done {
     let mut tally = Tally::default();
     let known = match known {
@@ -66,7 +69,7 @@ pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Kn
         Ok(known) => known,
         Err(error) => {
             tally.left += ended.len();
-            // Throttled in every try: the next sweep's.
+            // Throttled in every try: left to the next sweep.
             let result = if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
             return Done { dimension, known: None, tally, result };
         }
@@ -107,8 +110,9 @@ impl Sweep {
         Ok(())
     }
 
-    /// The leases come from the reading and not from the scan: those that ended before the sweep began are in either. A write
-    /// that DynamoDB refuses brings the row to plan from again; others took over or renewed what is not in it any more.
+    /// Gives back inline leases. The leases come from the reading and not from the scan: leases that ended
+    /// before the sweep began are in both. The reply of a rejected write contains the row, from which the
+    /// next plan is made. Leases that are no longer in that row were taken over or renewed by others.
     async fn inline(
         &self,
         dimension: &Dimension,
@@ -153,20 +157,20 @@ impl Sweep {
         Ok(())
     }
 
-    /// Whether the write was applied, and the bucket as it is now. Sent twice, the second finds none of the leases, which its
-    /// condition asks for.
+    /// Sends the write. Returns whether it was applied, and the bucket as it is now. If the write is sent
+    /// twice, the second send finds none of the leases, which its condition requires.
     async fn send(&self, dimension: &Dimension, reclaim: &InlineReclaim) -> Result<(bool, Known), StoreError> {
         Ok(match self.store.update(&reclaim.update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => (true, parsed(dimension, &Attributes(&row))),
             Written::ConditionFailed(Some(row)) => (false, parsed(dimension, &Attributes(&row))),
-            // A bucket counts as gone only when a read says so.
+            // A bucket counts as gone only if a read shows so.
             Written::ConditionFailed(None) => (false, known_of(&self.store, dimension).await?),
         })
     }
 }
 
-/// Takes in a write that was applied; the leases that it removed. What it did to slots stands in the bucket's row, where the
-/// recount reads it.
+/// Counts a write that was applied, and returns the number of leases that it removed. What the write did to
+/// slots is in the bucket's row, where the recount reads it.
 fn count(reclaim: &InlineReclaim, tally: &mut Tally) -> usize {
     let leases = reclaim.leases.len();
     let restored = leases - reclaim.already_capped;

@@ -1,5 +1,5 @@
-//! Part 3: recounts the concurrency buckets. Reads them before the scan and after it, and puts right what two sweeps found; what it
-//! read serves the measurement of their loads besides.
+//! Part 3: recounts the concurrency buckets. Reads them before and after the scan, and corrects what two
+//! sweeps found. The readings also serve the measurement of the loads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,14 @@ pub(super) struct Recount {
     census: BTreeMap<Dimension, Census>,
     /// What this sweep did to the leases that it had scanned.
     returned: BTreeMap<Dimension, Returned>,
-    /// Concurrency buckets that the scan met.
+    /// Concurrency buckets that the scan found.
     found: BTreeSet<Dimension>,
     loads: Loads,
 }
 
 impl Recount {
-    /// Reads the concurrency buckets that the directory names, before the scan. While the table is throttled, none.
+    /// Reads the concurrency buckets that the directory names, before the scan. Reads none while the table is
+    /// throttled.
     pub(super) async fn begin(store: &Store) -> Result<Self, StoreError> {
         // Nothing is judged by a clock that may be wrong: a live lease would seem to have ended.
         let begun = store.time().await?;
@@ -51,7 +52,7 @@ impl Recount {
         self.first.iter()
     }
 
-    /// Takes in what a page of the scan held.
+    /// Adds what a page of the scan contained.
     pub(super) fn count(&mut self, census: BTreeMap<Dimension, Census>, buckets: Vec<Dimension>) {
         for (dimension, seen) in census {
             self.census.entry(dimension).or_default().add(seen);
@@ -63,7 +64,8 @@ impl Recount {
         self.returned.entry(dimension.clone()).or_default().add(returned);
     }
 
-    /// Reads the buckets again, after a scan that saw every lease and after all that was given back, judges, and measures.
+    /// Reads the buckets again, judges and measures. Called after a scan that saw every lease, and after
+    /// everything was given back.
     pub(super) async fn end(
         self,
         store: &Store,
@@ -109,7 +111,7 @@ impl Recount {
                 tracing::warn!(event = "reconciler.drift", %dimension, %slots);
             }
             match write(store, dimension, Correction::plan(first, last, drift, now), report).await {
-                // A hot bucket must not keep the others from being put right.
+                // A hot bucket must not keep the other buckets from being corrected.
                 Err(StoreError::Contended { message, .. }) => {
                     tracing::warn!(event = "reconciler.drift_left", %dimension, message);
                 }
@@ -126,7 +128,7 @@ impl Recount {
     }
 }
 
-/// Each write takes away what its condition asks for, so that a second application of it fails.
+/// Writes the correction. Each write removes what its condition requires, so that a second application fails.
 async fn write(
     store: &Store,
     dimension: &Dimension,
@@ -157,7 +159,8 @@ async fn read_directory(store: &Store) -> Result<(Directory, BTreeMap<Dimension,
     Ok((directory, first, loads))
 }
 
-/// Reads rows: concurrency buckets, and what is none. A bucket that cannot be read is left out.
+/// Reads rows, and returns the concurrency buckets and the load rows. A bucket that cannot be read is left
+/// out.
 async fn read_buckets(
     store: &Store,
     keys: Vec<String>,

@@ -1,4 +1,4 @@
-//! How a sweep goes about it, and what it says of what it did.
+//! The options of a sweep, and its report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,34 +14,39 @@ use crate::chunk::Tally;
 /// The target of the event `reconciler.complete` in `tracing`, for programs that print the report themselves.
 pub const REPORT_TARGET: &str = "sluice_ops::sweep_report";
 
-/// How a sweep goes about it.
+/// The options of a sweep.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SweepOptions {
-    /// Parts that the table is scanned in, in random order, so that a sweep that is always cut off does not always miss the
-    /// same rows; 16 by default. Each costs a request at least.
+    /// Segments that the table is scanned in; 16 by default. They are scanned in random order, so that a
+    /// sweep that is always cut off does not always miss the same rows. Each segment costs at least one
+    /// request.
     pub segments: u16,
-    /// Parts scanned at once, and buckets given back to at once; 4 by default. More finish sooner; fewer disturb callers less.
+    /// Segments scanned at once, and buckets given back to at once; 4 by default. More finish sooner; fewer
+    /// disturb callers less.
     pub concurrency: u16,
-    /// Time after which nothing new is begun; none by default. What is left is the next sweep's.
+    /// Time after which nothing new begins; none by default. The next sweep does the rest.
     pub budget: Option<Duration>,
-    /// The longest that a call may take; 15 minutes by default, which is how long a Lambda function may run. A drain rate is never
-    /// taken to be below each slot once in that time, so that a bucket in which nothing departs does not shed for ever. Longer lets
-    /// a rate fall lower, for calls that do last longer; shorter never sheds for longer than that time.
+    /// The longest that a call may take; 15 minutes by default, which is how long a Lambda function may run.
+    /// A drain rate is never taken to be below one departure from each slot in that time, so that a bucket in
+    /// which nothing departs does not shed for ever. A longer time lets a rate fall lower, for calls that do
+    /// last longer. With a shorter time, a bucket never sheds for longer than that time.
     pub slowest_call: Duration,
 }
 
-/// The floor of a drain rate rests on the longest call: below a second it would be no floor but a fast vendor.
+/// The shortest `slowest_call`. The floor of a drain rate is computed from the longest call: below a second,
+/// it would not be a floor but the rate of a fast vendor.
 const SHORTEST_CALL: Duration = Duration::from_secs(1);
 
-/// 15 minutes.
+/// The default of `slowest_call`: 15 minutes.
 const SLOWEST_CALL: Duration = Duration::from_secs(15 * 60);
 
 impl SweepOptions {
-    /// The defaults, and what the environment says: `SLUICE_SLOWEST_CALL`, as in `15m`, is [`slowest_call`](Self::slowest_call).
+    /// The defaults, and what the environment sets: `SLUICE_SLOWEST_CALL`, as in `15m`, is
+    /// [`slowest_call`](Self::slowest_call).
     ///
     /// # Errors
-    /// [`ConfigError::BadValue`] if the variable is no time from 1 s to a year.
+    /// [`ConfigError::BadValue`] if the variable is not a time from 1 s to a year.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
@@ -71,40 +76,43 @@ pub struct SweepReport {
     pub restored: usize,
     /// Of those, leases of a concurrency bucket, whose slots came back.
     pub restored_slots: usize,
-    /// Dimensions with a lease given back, and how many.
+    /// Dimensions with leases that were given back, and how many leases.
     pub dimensions: BTreeMap<Dimension, Restored>,
-    /// Leases deleted without all of their slots, since their bucket had no room for them.
+    /// Leases deleted without all of their slots, because their bucket had no room for the slots.
     pub already_capped: usize,
     /// Leases that were given back or renewed between the scan and the write.
     pub lost_races: usize,
-    /// Conflicts and throttlings that were waited out.
+    /// Conflicts and throttlings that the sweep waited out.
     pub conflicts_retried: usize,
-    /// Rows that cannot be read, left alone.
+    /// Rows that cannot be read. They are left alone.
     pub unparsable: usize,
-    /// Leases left for the next sweep, by conflicts or the end of the budget. What was under way at the very end is among them,
-    /// though it may have been given back.
+    /// Leases left to the next sweep, because of conflicts or the end of the budget. They include leases that
+    /// were under way at the very end, although these may have been given back.
     pub left: usize,
-    /// Leases whose transaction DynamoDB will never accept, left alone.
+    /// Leases whose transaction DynamoDB will never accept. They are left alone.
     pub refused: usize,
     /// Concurrency buckets that the recount could judge.
     pub recounted: usize,
-    /// Slots that the recount found lost (above zero) or minted (below), by bucket. See `docs/operations.md`.
+    /// Slots that the recount found lost (above zero) or minted (below zero), by bucket. See
+    /// `docs/operations.md`.
     pub drift: BTreeMap<Dimension, Amount>,
-    /// Slots that it gave back or took away, after two sweeps running had found them.
+    /// Slots that the recount gave back or took away, after two consecutive sweeps had found them.
     pub corrected: BTreeMap<Dimension, Amount>,
-    /// The loads of the concurrency buckets, as they were measured.
+    /// The loads of the concurrency buckets, as measured.
     pub loads: BTreeMap<Dimension, Load>,
-    /// Holders that were found to have outlived their leases since the last sweep, by bucket.
+    /// Expired holders (holders whose lease ended while their call went on) found since the last sweep, by
+    /// bucket.
     pub outlived: BTreeMap<Dimension, u64>,
-    /// Segments of the table that the budget or throttling left for the next sweep, whole or in part.
+    /// Segments of the table that the budget or throttling left to the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
     pub deadline_hit: bool,
-    /// Requests sent to DynamoDB, the repeated ones among them.
+    /// Requests sent to DynamoDB, including repeated ones.
     pub requests: u64,
-    /// How long it took.
+    /// How long the sweep took.
     pub duration: Duration,
-    /// DynamoDB's clock less this process's; `None` where no reply told it, as of some local engines.
+    /// DynamoDB's clock minus this process's clock; `None` if no reply stated DynamoDB's time, as with some
+    /// local engines.
     pub clock_offset: Option<ClockOffset>,
 }
 
@@ -112,9 +120,9 @@ pub struct SweepReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
-    /// All of them.
+    /// All leases.
     pub leases: usize,
-    /// Those of a slot.
+    /// Leases of a slot.
     pub slots: usize,
 }
 
@@ -125,7 +133,7 @@ impl SweepReport {
         self.loads.values().fold(Amount::ZERO, |sum, load| sum.plus(load.pending()))
     }
 
-    /// Slots that are taken in buckets where nobody has been active for a quarter of an hour.
+    /// Slots that are taken in buckets where nobody has been active for 15 minutes.
     #[must_use]
     pub fn leaked(&self) -> BTreeMap<Dimension, Amount> {
         let leaked = self.loads.iter().map(|(name, load)| (name.clone(), load.leaked()));
@@ -164,7 +172,7 @@ impl SweepReport {
         );
     }
 
-    /// Adds what became of leases of `dimension`.
+    /// Adds the result for leases of `dimension`.
     pub(super) fn count(&mut self, dimension: &Dimension, tally: &Tally) {
         self.restored += tally.restored;
         self.restored_slots += tally.restored_slots;
@@ -185,8 +193,8 @@ impl SweepReport {
     }
 }
 
-/// The names of `reconciler.complete`, for programs that print it: in this order, dimensions as an array, drift, corrections and
-/// leaks as objects.
+/// Has the names of `reconciler.complete`, for programs that print the report: in this order, with dimensions
+/// as an array, and drift, corrections and leaks as objects.
 impl Serialize for SweepReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let slots = |map: &BTreeMap<Dimension, Amount>| -> BTreeMap<String, f64> {
@@ -220,7 +228,7 @@ impl Serialize for SweepReport {
     }
 }
 
-/// For those who read it as JSON: exact below 2^53 millionths.
+/// An amount for JSON: exact below 2^53 millionths.
 fn number(slots: Amount) -> f64 {
     slots.to_string().parse().unwrap_or(f64::MAX)
 }

@@ -1,4 +1,5 @@
-//! Part 1: the scan, in parallel segments and random order. It passes on the leases that have ended, and a census of all.
+//! Part 1: the scan, in parallel segments and random order. Passes on the leases that have ended, and a
+//! census of all leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,18 +25,20 @@ const NAMES: &[(&str, &str)] = &[
     ("#L", LEASES),
 ];
 
-/// DynamoDB takes no name that is not used.
+/// DynamoDB rejects a name that the expression does not use.
 const NAMES_OF_ENDED: &[(&str, &str)] =
     &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT), ("#L", LEASES)];
 
-/// DynamoDB takes 100 in an `IN`, and 4 KB and 300 operators in an expression, of which each name takes two and some 30 bytes.
+/// The most buckets that the filter names. DynamoDB takes 100 values in an `IN`, and 4 KB and 300 operators
+/// in an expression. Each bucket takes two operators and about 30 bytes.
 const MOST_NAMED: usize = 100;
 
-/// Rows of a page: half of what a megabyte holds of leases. Smaller pages take less memory, of which a small function has
-/// little (some 3 MB a page, of which a few are read at once); larger ones take fewer requests.
+/// Rows of a page: half the leases that a megabyte holds. Smaller pages take less memory, of which a small
+/// function has little (about 3 MB a page, and a few pages are read at once). Larger pages take fewer
+/// requests.
 pub const ROWS_PER_PAGE: u32 = 2_500;
 
-/// Read units of the largest page, read eventually consistent.
+/// Read units of the largest page, with an eventually consistent read.
 pub const MOST_UNITS: u64 = 128;
 
 /// What a scan looks for.
@@ -43,9 +46,9 @@ pub const MOST_UNITS: u64 = 128;
 pub(super) struct Query {
     /// When the buckets were read.
     pub(super) read_at: ReadAt,
-    /// Leases that ended before this have ended for every clock.
+    /// Leases that ended before this instant have ended by every clock.
     pub(super) cutoff: Timestamp,
-    /// The concurrency buckets that are recounted: their leases are wanted, ended or not.
+    /// The concurrency buckets that are recounted: the scan passes on their leases, ended or not.
     pub(super) recounted: Arc<BTreeSet<Dimension>>,
     /// Rows that could not be read so far.
     pub(super) unparsable: Arc<AtomicUsize>,
@@ -59,22 +62,23 @@ pub(super) enum Found {
     Failed(StoreError),
 }
 
-/// What a page held.
+/// What a page contained.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) rows_scanned: usize,
-    /// Rounded up; those of a megabyte where the reply does not say, as of some local engines.
+    /// Rounded up. If the reply does not state the units, as with some local engines: the units of a
+    /// megabyte.
     pub(super) read_units: u64,
     pub(super) unparsable: usize,
     pub(super) ended: Vec<Lease>,
     pub(super) census: BTreeMap<Dimension, Census>,
-    /// Concurrency buckets that the page held.
+    /// Concurrency buckets in the page.
     pub(super) buckets: Vec<Dimension>,
-    /// Those with inline leases that have ended, and how many.
+    /// Buckets with inline leases that have ended, and how many leases.
     pub(super) ended_inline: Vec<(Dimension, usize)>,
 }
 
-/// Scans all segments, a few at once; dropped, it stops. The receiver's pace is the scan's.
+/// Scans all segments, a few at once. If dropped, the scan stops. The receiver sets the pace of the scan.
 pub(super) async fn scan(
     store: Store,
     options: SweepOptions,
@@ -106,10 +110,10 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
     while !is_over(deadlines.scan) {
         let page = match store.scan(&scan).await {
             Ok(page) => page,
-            // Throttled in every try: the next sweep reads it.
+            // Throttled in every try: left to the next sweep.
             Err(StoreError::Contended { .. }) => return,
             Err(error) => {
-                // Nobody listens any more where the sweep has ended.
+                // If the sweep has ended, nobody receives.
                 let _ = found.send(Found::Failed(error)).await;
                 return;
             }
@@ -127,8 +131,8 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
 }
 
 impl Query {
-    /// For the leases that have ended by `now`, and nothing else. What cannot be read is not logged: the sweeps say so, and each 8 s is too
-    /// often.
+    /// A query for the leases that have ended by `now`, and nothing else. A row that cannot be read is not
+    /// logged: the sweeps log it, and every 8 s would be too often.
     pub(super) fn of_ended(now: Timestamp) -> Self {
         Self {
             read_at: ReadAt { begun: now, done: now },
@@ -138,9 +142,9 @@ impl Query {
         }
     }
 
-    /// Leases that have ended, that are recounted, or whose end or bucket cannot be read (a lease without `ttl` would
-    /// otherwise never be seen by anyone); and concurrency buckets. Reads are strong: a lease that a late replica does not
-    /// show yet would look like a lost slot.
+    /// Finds leases that have ended, leases that are recounted, leases whose end or bucket cannot be read
+    /// (otherwise nobody would ever see a lease without `ttl`), and concurrency buckets. Reads are strongly
+    /// consistent: a lease that a late replica does not show yet would look like a lost slot.
     fn scan(&self, segment: i32, segments: i32) -> Scan {
         let mut values = vec![
             (":lease".into(), text(LEASE_PREFIX)),
@@ -156,7 +160,7 @@ impl Query {
         } else {
             let named = self.recounted.iter().enumerate().map(|(at, name)| (format!(":d{at}").into(), text(name)));
             values.extend(named);
-            // By the key too: a lease whose `dimension` is spoiled holds a slot of its bucket all the same.
+            // By the key too: a lease whose `dimension` is corrupt still holds a slot of its bucket.
             let keys = self.recounted.iter().enumerate();
             values.extend(keys.map(|(at, name)| (format!(":k{at}").into(), text(format!("{LEASE_PREFIX}{name}#")))));
             let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":d{at}")).collect();
@@ -179,8 +183,9 @@ impl Query {
         }
     }
 
-    /// A page of the leases that have ended, and of the buckets with inline leases: `rows` at most, after the row `from`. Reads are eventual, at half the
-    /// price: a lease that has ended for every clock was written seconds ago, and what a late replica shows of it is in the condition of
+    /// A page of the leases that have ended, and of the buckets with inline leases: at most `rows` rows,
+    /// after the row `from`. Reads are eventually consistent, at half the price. A lease that has ended by
+    /// every clock was written seconds ago, and what a late replica shows of it is part of the condition of
     /// the write that gives it back.
     pub(super) fn ended(&self, from: Option<Item>, rows: u32) -> Scan {
         Scan {
@@ -268,7 +273,8 @@ fn whole(read_units: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// 4 KB and 300 operators, says the Developer Guide ("Service, account, and table quotas"); the engines here do not enforce it.
+    /// The limits are 4 KB and 300 operators, according to the Developer Guide ("Service, account, and table
+    /// quotas"). The engines here do not enforce them.
     #[test]
     fn the_filter_stays_within_what_dynamodb_takes() {
         let names = (0..MOST_NAMED).map(|at| Dimension::new(&format!("vendor{at}#concurrent")).unwrap());

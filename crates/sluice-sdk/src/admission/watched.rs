@@ -1,9 +1,9 @@
 //! What a process sees of a bucket over time: when something last departed, and since when work has been
 //! pending.
 //!
-//! If more slots were granted between two readings than the number of taken slots rose by, something departed.
-//! The departure counts at the later reading: late rather than early, since a vendor that works must not be
-//! taken for one that is down.
+//! If more slots were granted between two readings than the number of taken slots rose by, something
+//! departed. The departure counts at the later reading: late rather than early, since a vendor that works
+//! must not be taken for one that is down.
 
 use std::sync::Arc;
 use std::time::Duration;

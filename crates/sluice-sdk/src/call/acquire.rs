@@ -1,4 +1,4 @@
-//! Acquire: take what a call needs, or say when to come back.
+//! Acquire: takes what a call needs, or says when to come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +18,22 @@ use crate::lane::{attempt, prefetch};
 use crate::telemetry::span;
 
 impl Client {
-    /// Takes what `request` names from all of its buckets, or from none; never waits for quota.
+    /// Takes what `request` names from all of its buckets or from none; never waits for quota.
     ///
-    /// One dimension of a rate limit is one conditional write, shared by all callers of the process that ask meanwhile; several
-    /// dimensions are written in parallel, and what was granted is given back if any refuses. With a concurrency limit among
-    /// them it is one transaction. A refusal that the process remembers costs no request.
+    /// One rate dimension takes one conditional write, shared by all callers of the process that ask
+    /// meanwhile. Several dimensions are written in parallel; if one refuses, what the others granted is
+    /// given back. With a concurrency limit among them, they take one transaction, unless leases are inline
+    /// (`SLUICE_LEASES`). A refusal that the process remembers costs no request.
     ///
-    /// Takes at most twice the time of a request (4.2 s) while DynamoDB does not answer: the writes that are under way, and its own. With
-    /// several dimensions of which one answers, a second comes on top, for the return of what was granted. With
-    /// [`ticket_within`](Request::ticket_within) and a start to book it may take two requests more, for the ticket's row. If every try is answered late
-    /// and with a conflict, it takes at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
+    /// Takes at most the time of two requests (4.2 s each) while DynamoDB does not answer: the writes that
+    /// are under way, and its own. With several dimensions of which one answers, one second comes on top, to
+    /// give back what was granted. With [`ticket_within`](Request::ticket_within) and a start to book, two
+    /// requests may come on top, for the ticket's row. If every try is answered late and with a conflict, it
+    /// takes at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that cannot be read, a
-    /// table that does not answer. A refusal is no error but [`Outcome::RetryIn`].
+    /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
+    /// cannot be read, or a table that does not answer. A refusal is not an error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request, began) = (&self.inner, request.into(), Instant::now());
         let span = span::acquire(request.dimensions());
@@ -56,7 +58,7 @@ impl Client {
                 let taken = attempt::submit(inner, &request.parse()?, terms).instrument(span.clone()).await;
                 taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
             }
-            // On the heap: a request that asks for none pays nothing for it.
+            // On the heap: a request without a ticket pays nothing for it.
             (None, Some(within)) => {
                 Box::pin(ticket::book(inner, request.parse()?, within)).instrument(span.clone()).await
             }
@@ -68,20 +70,25 @@ impl Client {
 }
 
 impl Client {
-    /// The longest that [`acquire`](Self::acquire) keeps its caller, whatever hangs: 35.2 s with three retries, and as a rule the time of
-    /// one request.
+    /// The longest time that [`acquire`](Self::acquire) takes, whatever hangs: 35.2 s with three retries. It
+    /// usually takes the time of one request.
     ///
-    /// With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...` (each attempt of 1 s, and the pauses between them), it is
-    /// `attempt + request` for buckets that are not known yet, twice `1 s + attempt + 3 * request` (a write of callers who came before, and its own
-    /// tries), and 1 s for the return of what other dimensions had granted. Each write of the same process that succeeds for callers
-    /// who came before comes on top, and a request each time that this machine's clock is set meanwhile.
+    /// With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...` (each attempt of 1 s, and the
+    /// pauses between them), the longest time is the sum of:
+    ///
+    /// - `attempt + request`, for buckets that are not known yet;
+    /// - twice `1 s + attempt + 3 * request`, for a write of callers that came before, and for its own tries;
+    /// - 1 s, to give back what other dimensions had granted.
+    ///
+    /// Each write of the same process that succeeds for callers that came before comes on top, and a request
+    /// each time that this machine's clock is set meanwhile.
     #[must_use]
     pub fn longest_acquire(&self) -> Duration {
         longest_attempt(&self.inner)
     }
 }
 
-/// Notes the answer to an acquire.
+/// Records the answer to an acquire in its span.
 fn answered(span: &Span, answer: &Result<Outcome, AcquireError>) {
     if span.is_disabled() {
         return;

@@ -1,4 +1,4 @@
-//! What grants and refusals count, each for the buckets that it is of.
+//! Counts grants and refusals, each for its buckets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,8 @@ const fn source_of(part: &Part) -> Source {
     }
 }
 
-/// The handles of a bucket. Made anew they also tell its level: a bucket in use needs no task for that.
+/// The metric handles of a bucket. When they are recreated, the level is reported too: a bucket in use needs
+/// no task for that.
 fn handles(entry: &Entry, at: Instant, now: impl FnOnce() -> Timestamp) -> Arc<Handles> {
     let (handles, are_new) = entry.meters.handles(at, || entry.label());
     if are_new {
@@ -37,7 +38,8 @@ fn handles(entry: &Entry, at: Instant, now: impl FnOnce() -> Timestamp) -> Arc<H
     handles
 }
 
-/// One call was granted out of stock. Nothing is registered and nothing allocated: this is most of what a busy process does.
+/// Counts a call that was granted from stock. Registers and allocates nothing: this is most of what a busy
+/// process does.
 pub(crate) fn granted_from_stock(entry: &Entry, began: Instant, now: Timestamp) {
     granted_in(entry, Source::Stock, (began, Instant::now()), || now);
 }
@@ -48,7 +50,7 @@ fn granted_in(entry: &Entry, source: Source, (began, at): (Instant, Instant), no
     handles.acquired_granted().record(at - began);
 }
 
-/// An acquire was answered: what was asked for, when, and the answer.
+/// Counts the answer to an acquire that began at `began`.
 pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, AcquireError>) {
     let at = Instant::now();
     match answer {
@@ -65,7 +67,7 @@ pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, A
     }
 }
 
-/// A call may be made: counted for each bucket that it took from.
+/// Counts a call that may be made, for each bucket that it took from.
 pub(crate) fn granted(inner: &Inner, grant: &Grant, source: Option<Source>) {
     let at = Instant::now();
     for part in grant.parts() {
@@ -73,25 +75,25 @@ pub(crate) fn granted(inner: &Inner, grant: &Grant, source: Option<Source>) {
     }
 }
 
-/// A caller was told to come back later.
+/// Counts a refusal.
 pub(crate) fn refused(inner: &Inner, retry: &RetryIn) {
     let count = |entry: &Entry| handles(entry, Instant::now(), || inner.now()).refused(retry.reason).increment(1);
     with_entry(inner, &retry.dimension, count);
 }
 
-/// A slot's closure began, so long after it was asked for.
+/// Records how long after the request a slot's closure began.
 pub(crate) fn waited(grant: &Grant, waited: Duration) {
     grant.parts().iter().for_each(|part| telemetry::waited(part.entry.label(), waited));
 }
 
-/// A slot ended by its timeout, its closure begun or not.
+/// Counts a slot that ended by its timeout, whether or not its closure began.
 pub(crate) fn slot_timed_out(inner: &Inner, dimensions: &[Dimension]) {
     for dimension in dimensions {
         with_entry(inner, dimension, |entry| telemetry::slot_timed_out(entry.label()));
     }
 }
 
-/// The bucket of a dimension that was met; nothing if it never was.
+/// Passes the bucket of `dimension` to `then`, if this process has met the bucket.
 fn with_entry(inner: &Inner, dimension: &Dimension, then: impl FnOnce(&Entry)) {
     if let Some(entry) = inner.cache.get(dimension.as_str()) {
         then(&entry);

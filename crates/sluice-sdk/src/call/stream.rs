@@ -13,24 +13,24 @@ use crate::api::request::Quantity;
 use crate::grant::{Grant, Holding};
 use crate::lane::settle;
 
-/// A vendor's reply in pieces, and the grant that it was asked for under: see [`Grant::stream`].
+/// A vendor's reply in pieces, and the grant under which it was requested: see [`Grant::stream`].
 #[must_use = "a stream does nothing before it is read; dropped, it gives back what it held"]
 pub struct GrantedStream<S: TryStream> {
-    /// `None` when it has ended.
+    /// `None` after the end.
     reply: Option<Pin<Box<S>>>,
     meters: Vec<Meter<S::Ok>>,
-    /// Holds the grant, renews it, and gives it back when told of the end: a task of its own, for readers that take their time
-    /// over a piece, and for those that go away. `None` when that is done.
+    /// Holds the grant, renews it, and gives it back when it receives the end: a task of its own, for readers
+    /// that take long over a piece and for readers that go away. `None` when that is done.
     holding: Option<JoinHandle<()>>,
     tell: Option<oneshot::Sender<End>>,
-    /// Kept back until the grant is given back.
+    /// The error of the reply, kept until the grant is given back.
     error: Option<S::Error>,
-    /// Whether a piece came, so that the vendor has worked.
+    /// Whether a piece arrived, so that the vendor has worked.
     has_begun: bool,
     lease_lost: Arc<AtomicBool>,
 }
 
-/// Who knows what the call used of one dimension, and its last word.
+/// Reads what the call used of one dimension, and keeps the last value.
 struct Meter<T> {
     dimension: String,
     read: Read<T>,
@@ -47,15 +47,15 @@ struct End {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// It is over, nobody reads on, or it broke off in the middle.
+    /// The reply is complete, its reader stopped reading, or the reply broke off in the middle.
     Made,
-    /// Before its first piece.
+    /// The reply failed before its first piece.
     Failed,
 }
 
 impl Grant {
-    /// Keeps the grant until `reply`, which the vendor sends in pieces, has ended. [`GrantedStream::used`] says where in the pieces
-    /// the vendor tells what the call used.
+    /// Keeps the grant until `reply`, which the vendor sends in pieces, has ended. [`GrantedStream::used`]
+    /// sets where in the pieces the vendor states what the call used.
     ///
     /// ```
     /// use futures_util::{Stream, TryStreamExt as _};
@@ -79,18 +79,20 @@ impl Grant {
     /// }
     /// ```
     ///
-    /// Meanwhile its leases are renewed at half of their time, as by
-    /// [`SlotBuilder::hold_until_done`](crate::SlotBuilder::hold_until_done). However it ends, what the call used is settled and
-    /// what it held is given back:
+    /// Meanwhile the grant's leases are renewed at half of their time, as by
+    /// [`SlotBuilder::hold_until_done`](crate::SlotBuilder::hold_until_done). However the stream ends, what
+    /// the call used is settled and what the grant held is given back:
     ///
-    /// - At the end of `reply`, before `None` is returned; within 3 s, after which it goes on by itself.
-    /// - At its first error, before the error is returned. `reply` is dropped, and nothing comes after the error: a slot that is
-    ///   given back should not be in use. Where no piece came before, the call ends as by [`Grant::failed`]; else the vendor has
-    ///   been at work, and tokens of a dimension of which nothing was said stay as they were taken.
-    /// - Where it is dropped, on a task of the runtime. Slots come back. Tokens of a dimension of which nothing was said stay as they
-    ///   were taken, since the vendor has been at work.
+    /// - At the end of `reply`, before `None` is returned. This takes at most 3 s, and then goes on by
+    ///   itself.
+    /// - At the first error, before the error is returned. `reply` is dropped, and nothing follows the error:
+    ///   a slot that is given back should not be in use. If no piece arrived before the error, the call ends
+    ///   as by [`Grant::failed`]. Otherwise the vendor has worked, and tokens of a dimension without a stated
+    ///   use stay as they were taken.
+    /// - When the stream is dropped, on a task of the runtime. Slots come back. Tokens of a dimension without
+    ///   a stated use stay as they were taken, since the vendor has worked.
     ///
-    /// A stream of plain pieces is one of `Ok`: `reply.map(Ok::<_, Infallible>)`.
+    /// A stream of plain pieces is turned into one of `Ok`: `reply.map(Ok::<_, Infallible>)`.
     ///
     /// # Panics
     /// Outside of tokio's runtime, which every grant comes from.
@@ -110,10 +112,12 @@ impl Grant {
 }
 
 impl<S: TryStream> GrantedStream<S> {
-    /// Settles `dimension` by what `read` finds in the pieces. The last word counts, so that running totals may be told too; pieces
-    /// that say nothing are `None`. Less than was taken goes back, never more than that; more is taken then.
+    /// Settles `dimension` by what `read` finds in the pieces. `read` returns `None` for a piece that states
+    /// no use. The last value counts, so running totals work too. If the call used less than was taken, at
+    /// most the difference goes back; if it used more, the difference is taken then.
     ///
-    /// A number below zero, and a dimension that the grant holds no tokens of, are logged at the end and change nothing.
+    /// A number below zero, or a dimension of which the grant holds no tokens, is logged at the end and
+    /// changes nothing.
     pub fn used<Q: Into<Quantity>>(
         mut self,
         dimension: impl Into<String>,
@@ -124,8 +128,8 @@ impl<S: TryStream> GrantedStream<S> {
         self
     }
 
-    /// Whether a lease ended under the stream, so that its slot may be in use twice. The stream goes on: a failure of the limiter
-    /// must not kill healthy work.
+    /// Whether a lease ended while the stream ran, so that its slot may be in use twice. The stream goes on:
+    /// a failure of the limiter must not kill healthy work.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
         self.lease_lost.load(Ordering::Relaxed)
@@ -137,7 +141,7 @@ impl<S: TryStream> GrantedStream<S> {
         let said = |meter: Meter<S::Ok>| Some((meter.dimension, meter.said?));
         let used = std::mem::take(&mut self.meters).into_iter().filter_map(said).collect();
         if let Some(tell) = self.tell.take() {
-            // Whoever listens does so until it is told.
+            // The task that holds the grant listens until it receives the end.
             let _ = tell.send(End { call, used });
         }
     }
@@ -145,7 +149,7 @@ impl<S: TryStream> GrantedStream<S> {
     /// Waits until the grant is given back.
     fn poll_given_back(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(holding) = &mut self.holding {
-            // Where the runtime shuts down before, the grant goes with it.
+            // If the runtime shuts down first, the grant goes with it.
             let _ = ready!(Pin::new(holding).poll(context));
             self.holding = None;
         }
@@ -153,7 +157,7 @@ impl<S: TryStream> GrantedStream<S> {
     }
 }
 
-/// Nothing of it is pinned in place.
+/// No field is pinned in place.
 impl<S: TryStream> Unpin for GrantedStream<S> {}
 
 impl<S: TryStream> Stream for GrantedStream<S> {
@@ -202,14 +206,14 @@ impl<S: TryStream> std::fmt::Debug for GrantedStream<S> {
     }
 }
 
-/// Holds the grant until it is told of the end, then settles and gives back.
+/// Holds the grant until it receives the end, then settles and gives back.
 async fn hold(mut grant: Grant, told: oneshot::Receiver<End>, lost: Arc<AtomicBool>) {
     let end = tokio::select! {
         biased;
         end = told => end,
         () = grant.keep_alive(Holding::Renewed, &lost) => return,
     };
-    // A stream that goes away without a word would leave the grant to its own drop.
+    // If the stream goes away without an end, the grant's own drop gives back.
     let Ok(End { call, used }) = end else { return };
     for (dimension, used) in used {
         match settle::parse(&dimension, &used) {

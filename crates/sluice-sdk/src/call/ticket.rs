@@ -1,4 +1,4 @@
-//! Tickets: a start that is booked by one process, carried in a message, and redeemed by any.
+//! Tickets: a start that one process books, that a message carries, and that any process redeems.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::lane::terms::{LeaseTerm, Terms};
 
 pub(crate) mod redeem;
 
-/// Takes what is asked for, or books it up to `within` ahead: a start that is not now becomes a ticket.
+/// Takes what is asked for, or books it up to `within` ahead. A start that is not now becomes a ticket.
 pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
     let lease = LeaseTerm { at_least: inner.config.lease_ttl, until: None };
-    // It is told its start and goes: it does not stay in line.
+    // The caller receives its start and leaves: it does not stay in the queue.
     let terms = Terms { until: Some(Instant::now() + within.min(LONGEST_SETTING)), stays: false, lease };
     let taken = attempt::book(inner, &asks, terms).await?;
     Ok(match Outcome::of(inner, taken, terms.lease.length()) {
@@ -33,19 +33,21 @@ pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -
     })
 }
 
-/// The tokens belong to the ticket's row from now on; where there is none, they are given back, and the refusal is told.
+/// Moves the grant's tokens to the row of a ticket. If the row cannot be written, the tokens are given back,
+/// and the refusal contains no ticket.
 async fn carry(inner: &Arc<Inner>, grant: Grant) -> RetryIn {
     let start = grant.start_at();
     let parts = grant.into_parts();
     let latest: Option<Dimension> =
         parts.iter().max_by_key(|part| part.start_at).map(|part| part.entry.dimension.clone());
     let for_task = Arc::clone(inner);
-    // On its own task: cut off in the middle, nobody would know whether the row has the tokens.
+    // On its own task: if it were cut off half way, nobody would know whether the row has the tokens.
     let ticket = tokio::spawn(async move { put(&for_task, parts).await }).await;
-    // Shut down with its runtime, it has no ticket: its tokens refill.
+    // If the runtime shuts down, there is no ticket: the tokens refill.
     let ticket = finished(ticket).ok().flatten();
     let dimension = latest.unwrap_or_else(|| unreachable!("no grant is empty"));
-    // A clock that was set back since the write tells a ticket's start sooner than the grant's, and the ticket lapses by its own.
+    // If the clock was set back since the write, the ticket's start is earlier than the grant's. The ticket
+    // lapses by its own start.
     let start = ticket.as_ref().map_or(start, Ticket::start_at);
     RetryIn::new(start.since(inner.now()), dimension, RetryReason::Exhausted).with_ticket(ticket)
 }
@@ -60,12 +62,12 @@ async fn put(inner: &Arc<Inner>, parts: Parts) -> Option<Ticket> {
         tracing::debug!(event = "ticket.booked", key = ticket.key(), start_at = %ticket.start_at());
         return Some(ticket);
     }
-    // Should the row be there all the same, after a lost reply: nobody has its ticket.
+    // If the row is there all the same, after a lost reply, nobody has its ticket.
     give_back_unused(inner, parts).await;
     None
 }
 
-/// A lease would end before its ticket is redeemed.
+/// The receipt of a part that a ticket can carry. A lease would end before its ticket is redeemed.
 fn receipt(part: &Part) -> Option<&RateReceipt> {
     match &part.hold {
         Hold::Tokens { receipt, lease: None, .. } => Some(receipt),
@@ -76,7 +78,7 @@ fn receipt(part: &Part) -> Option<&RateReceipt> {
 async fn is_put(inner: &Inner, row: &TicketRow) -> bool {
     match inner.store.put(&row.put()).await {
         Ok(Written::Applied(_)) => true,
-        // Its own, after a lost reply; else an id that was drawn twice.
+        // This ticket's own row, after a lost reply; otherwise an id that was drawn twice.
         Ok(Written::ConditionFailed(seen)) => {
             seen.is_some_and(|seen| TicketRow::read(&Attributes(&seen)).is_ok_and(|seen| seen == *row))
         }

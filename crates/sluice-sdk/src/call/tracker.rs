@@ -44,8 +44,8 @@ pub struct ReservationConfig {
     /// is not [started](ReservationTracker::start), a call that outlasts the lease of its grant loses its
     /// slot to a sweep, whatever this age is.
     pub max_reservation_age: Duration,
-    /// How often the background task looks for such grants; 30 s by default, at least 10 ms. A shorter
-    /// interval gives them back sooner, by at most this time, and costs a look at the oldest grant each time.
+    /// How often the background task looks for such grants; 30 s by default, at least 10 ms. A grant is given
+    /// back late by at most this time. A shorter interval looks at the oldest grant more often.
     pub cleanup_interval: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What an acquire answers.
+//! What an acquire returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Of an attempt that granted or refused; leases are renewed for `lease_for`.
+    /// Creates the outcome of an attempt that granted or refused. Leases are renewed for `lease_for`.
     pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<UnclaimedGrant>, lease_for: Duration) -> Self {
         match taken {
             Taken::Granted(unclaimed) => Self::Granted(Grant::new(Arc::clone(inner), unclaimed, lease_for)),
@@ -28,7 +28,7 @@ impl Outcome {
         }
     }
 
-    /// The grant, if it is one.
+    /// The grant, if there is one.
     #[must_use]
     pub fn granted(self) -> Option<Grant> {
         match self {

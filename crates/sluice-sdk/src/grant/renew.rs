@@ -1,4 +1,4 @@
-//! Renewal: a holder that goes on keeps its lease.
+//! Renewal: a holder whose call goes on keeps its lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,29 +17,31 @@ use crate::telemetry;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenewError {
-    /// It ended and was given back: someone else may hold the slot by now.
+    /// The lease ended and its slot was given back: someone else may hold the slot by now.
     #[error("the lease {key} is gone: it ended, and its slot was given back")]
     LeaseGone {
         /// The lease.
         key: String,
     },
-    /// The table did not answer; the lease still ends when it did.
+    /// The table did not answer; the lease ends when it would have ended without the renewal.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Between two renewals, where they fail.
+/// The pause between two renewals is at least this long, also if they fail.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Grant {
-    /// Lets its leases end one lease time from now, and not earlier than they do. A grant without lease rows has nothing to
-    /// renew.
+    /// Extends the grant's leases to one lease time from now, and never shortens them. A grant without leases
+    /// has nothing to renew.
     ///
-    /// Takes at most the time of a request (4.2 s) for each lease, and of one more if DynamoDB's time is not known.
+    /// Takes at most the time of a request (4.2 s) for each lease, and of one more if DynamoDB's time is not
+    /// known.
     ///
     /// # Errors
-    /// [`RenewError::LeaseGone`] where a lease ended and was given back: the holder should stop calling the vendor, or go on
-    /// knowing that it is not counted. The grant stays usable; what else it holds is still given back by a release.
+    /// [`RenewError::LeaseGone`] if a lease ended and was given back: the holder should stop calling the
+    /// vendor, or go on in the knowledge that its call is not counted. The grant stays usable; a release
+    /// still gives back what else it holds.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
         let renewal = self.renewal().await?;
         let Renewed { mut gone, failure } = renewal.send().await;
@@ -61,20 +63,22 @@ impl Grant {
         Ok(self.renewal_at(self.inner().time().await?))
     }
 
-    /// The writes that renew its leases from `now` on, apart from the grant: a tracker sends them without holding any grant.
+    /// The writes that renew the leases from `now` on, separate from the grant: a tracker sends them without
+    /// holding any grant.
     pub(crate) fn renewal_at(&self, now: Timestamp) -> Renewal {
         let ends = now.after(self.lease_for()).ceil_to_second();
         Renewal { inner: Arc::clone(self.inner()), parts: self.parts().into(), ends }
     }
 
-    /// Takes note of the end that a renewal gave its leases.
+    /// Records the end that a renewal gave the leases.
     pub(crate) fn was_renewed(&mut self, renewal: &Renewal) {
         if let Some(before) = self.lease_ends() {
             self.renewed_until(renewal.ends.max(before));
         }
     }
 
-    /// Takes note of leases that a renewal found gone. Each is counted once, however often it is renewed, and released, afterwards.
+    /// Records leases that a renewal found gone. Each is counted once, even if it is renewed again or
+    /// released afterwards.
     pub(crate) fn found_gone(&mut self, gone: &[String]) {
         let (ends, inner) = (Timestamp::default(), Arc::clone(self.inner()));
         for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
@@ -85,8 +89,9 @@ impl Grant {
         }
     }
 
-    /// Renews the lease at half of its time (at once where that is past), and more often while that fails. Never ends; after the lease is gone it only says
-    /// so in `lost`, since a failure of the limiter must not kill healthy work.
+    /// Renews the lease at half of its time (at once if half has passed), and more often while renewals fail.
+    /// Never returns. After the lease is gone, it only sets `lost`: a failure of the limiter must not kill
+    /// healthy work.
     pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
         let mut has_failed = false;
         while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
@@ -100,7 +105,7 @@ impl Grant {
             has_failed = renewed.is_err();
             match renewed {
                 Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
-                // The others, if it has any, live on.
+                // Other leases of the grant, if it has any, live on.
                 Err(RenewError::LeaseGone { .. }) => lost.store(true, Ordering::Relaxed),
                 Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %self.names(), %error),
             }
@@ -109,39 +114,39 @@ impl Grant {
     }
 }
 
-/// A renewal of what a grant held when it was made.
+/// A renewal of what a grant held when the renewal was created.
 pub(crate) struct Renewal {
     inner: Arc<Inner>,
     parts: Parts,
     ends: Timestamp,
 }
 
-/// What came of a renewal: the leases that were gone, by name, and why others could not be renewed.
+/// The result of a renewal: the names of the leases that were gone, and why others could not be renewed.
 pub(crate) struct Renewed {
     pub(crate) gone: Vec<String>,
     pub(crate) failure: Option<StoreError>,
 }
 
 impl Renewal {
-    /// Leaves out the leases of these names.
+    /// Leaves out the leases with these names.
     pub(crate) fn without(mut self, gone: &[String]) -> Self {
         let ends = self.ends;
         self.parts.retain(|part| renewal(part, ends).is_some_and(|(key, _)| !gone.contains(&key)));
         self
     }
 
-    /// Whether nothing is left to be renewed.
+    /// Whether nothing is left to renew.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// One that fails or is gone does not keep the others from being renewed.
+    /// Sends the renewals. A lease that fails or is gone does not keep the others from being renewed.
     pub(crate) async fn send(&self) -> Renewed {
         let mut renewed = Renewed { gone: Vec::new(), failure: None };
         let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
         for (part, (key, update)) in renewals {
-            // Setting the same end twice is setting it once. A row in the reply of a failed condition shows a lease that ends
-            // later already.
+            // Setting the same end twice equals setting it once. A row in the reply of a failed condition
+            // shows a lease that already ends later.
             let outcome = match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
                 Ok(Written::Applied(_)) => telemetry::Renewal::Renewed,
                 Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
@@ -162,7 +167,7 @@ impl Renewal {
     }
 }
 
-/// The write that renews the lease of `part`, with the lease's name.
+/// The write that renews the lease of `part`, and the lease's name.
 fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
     let dimension = &part.entry.dimension;
     match &part.hold {
@@ -174,8 +179,8 @@ fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
     }
 }
 
-/// Whether the row whose condition failed has the lease all the same. A lease row that is there has; the row of a bucket outlives
-/// its leases.
+/// Whether the row whose condition failed still has the lease. A lease row that exists has it; the row of a
+/// bucket outlives its leases.
 fn still_holds(parts: &[Part], key: &str, row: &Item) -> bool {
     let named =
         |part: &&Part| key.strip_prefix(part.entry.dimension.as_str()).is_some_and(|rest| rest.starts_with('/'));

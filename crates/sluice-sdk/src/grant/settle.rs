@@ -14,19 +14,22 @@ use crate::lane::release::ReleaseError;
 use crate::lane::settle::{SettleError, Settled, parse, settle_part};
 
 impl Grant {
-    /// Says what the call really used of `dimension`, as soon as it is known: what it took too much goes back, what it took too
-    /// little is taken now, into debt if need be, which refill pays before the next call is granted.
+    /// Reports what the call really used of `dimension`; call this as soon as it is known. If the call used
+    /// less than it took, the difference goes back. If it used more, the difference is taken now, if need be
+    /// as a debt, which refill pays before the next call is granted.
     ///
-    /// One write, shared with the other calls that are settled meanwhile; none where the call used what it counts as. May be said
-    /// again (as while a stream runs), and counts from what was said before. The write is never sent twice: where its reply is lost,
-    /// what it gives back may be lost, and refills. So is what has flowed back by itself, or would lift the level above the
-    /// capacity: the longer a call ran, the less of what it took too much is there to be given back.
+    /// Costs one write, shared with the other calls that are settled meanwhile; none if the call used what it
+    /// counts as. It may be called again (as while a stream runs), and then counts from the value settled
+    /// before. The write is never sent twice: if its reply is lost, what it gives back may be lost, and
+    /// refills. Tokens that have flowed back by themselves, or that would lift the level above the capacity,
+    /// are not given back either: the longer a call ran, the less of its surplus is there to be given back.
     ///
-    /// Takes at most twice the time of a request (4.2 s) while DynamoDB does not answer, and six times while others conflict.
+    /// Takes at most the time of two requests (4.2 s each) while DynamoDB does not answer, and of six while
+    /// other writers conflict.
     ///
     /// # Errors
-    /// [`SettleError`]: a dimension that the grant does not hold, or of concurrency; a number below zero; a table that does not
-    /// answer.
+    /// [`SettleError`]: a dimension that the grant does not hold, a concurrency limit, a number below zero,
+    /// or a table that does not answer.
     pub async fn settle(&mut self, dimension: &str, used: impl Into<Quantity>) -> Result<Settled, SettleError> {
         let used = parse(dimension, &used.into())?;
         let inner = Arc::clone(self.inner());
@@ -34,21 +37,22 @@ impl Grant {
         settle_part(&inner, part, used).await
     }
 
-    /// Ends a call that failed: what its vendor does not count of it goes back, and so does what it held.
+    /// Ends a call that failed: what the vendor does not count of the call goes back, and so does what the
+    /// grant held.
     ///
-    /// Most vendors count the request of a failed call and none of its tokens; [`Vendor::profile`] says what each is known to do,
-    /// and on what word. What was settled already stays as it is.
+    /// Most vendors count the request of a failed call and none of its tokens; [`Vendor::profile`] states
+    /// what each vendor is known to do, and the source. What was settled already stays as it is.
     ///
-    /// Takes at most as long as a settlement and a release.
+    /// Takes at most as long as a settle and a release.
     ///
     /// # Errors
-    /// As of [`Grant::release`]. What could not be settled is logged.
+    /// As for [`Grant::release`]. A settle that fails is logged.
     pub async fn failed(mut self) -> Result<Released, ReleaseError> {
         self.charge_failure();
         self.release().await
     }
 
-    /// What is settled when the grant is released.
+    /// Sets what is settled when the grant is released.
     pub(crate) fn charge(&mut self, dimension: &str, used: Amount) {
         if let Some(part) = self.part_mut(dimension) {
             part.used = Some(used);

@@ -13,18 +13,18 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{parse, refresh, unknown};
 
-/// What setting a cool-down did.
+/// The result of setting a cool-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CoolDown {
-    /// Nothing is granted before then.
+    /// Nothing is granted before this time.
     Set(Timestamp),
-    /// The bucket is blocked for longer already, until then.
+    /// The bucket was already blocked for longer, until this time.
     LongerAlready(Timestamp),
 }
 
 impl CoolDown {
-    /// When it is over.
+    /// When the cool-down is over.
     #[must_use]
     pub const fn until(self) -> Timestamp {
         match self {
@@ -34,16 +34,17 @@ impl CoolDown {
 }
 
 impl Client {
-    /// Grants nothing of `dimension` for `pause` from now, to any process: for a vendor that asks for a pause, as with `Retry-After`.
+    /// Stops all grants of `dimension` for `pause` from now, to any process: for a vendor that asks for a
+    /// pause, as with `Retry-After`.
     ///
-    /// One write. It never cuts a longer cool-down short. What was granted before may still be used; a start that was booked into
-    /// the pause is booked anew after it. What a process has in stock ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch))
-    /// it may use for up to a second more, this one excepted.
+    /// Costs one write. A longer cool-down is never cut short. What was granted before may still be used; a
+    /// start that was booked into the pause is booked again after it. Other processes may use what they have
+    /// in stock ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) for up to one second more.
     ///
-    /// Takes at most twice the time of a request (4.2 s), and three times if DynamoDB's time is not known.
+    /// Takes at most the time of two requests (4.2 s each), and of three if DynamoDB's time is not known.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a table that does not answer.
+    /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer.
     pub async fn cool_down(&self, dimension: &str, pause: Duration) -> Result<CoolDown, AcquireError> {
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
         let entry = self.inner.entry(&dimension);
@@ -53,7 +54,7 @@ impl Client {
 
 pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) -> Result<CoolDown, AcquireError> {
     let update = sluice_core::cool_down(&entry.dimension, until);
-    // Setting the same end twice is setting it once.
+    // Setting the same end twice equals setting it once.
     match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
         Written::Applied(row) => {
             entry.apply_write(Arc::new(parse(&entry.dimension, &row)?), inner.now());

@@ -1,4 +1,4 @@
-//! What a call will most likely use, from what calls of its kind used.
+//! Estimates what a call will most likely use, from what calls of its kind used.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,20 @@ use parking_lot::{Mutex, MutexGuard};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EstimatorConfig {
-    /// The share of calls that an estimate covers; 0.95 by default, from 0.5 to 0.999. A larger one reserves more of the limit than
-    /// is used; with a smaller one more calls use more than they reserved, which settling takes from those that follow.
+    /// The share of calls that an estimate covers; 0.95 by default, from 0.5 to 0.999. A larger share
+    /// reserves more of the limit than is used. With a smaller one more calls use more than they reserved,
+    /// and settling takes the difference from the calls that follow.
     pub quantile: f64,
-    /// After so many calls of its kind a call weighs half; 200 by default, from 10 to 100,000. A larger one is steadier, a
-    /// smaller one follows a change sooner: for the p95, a rise shows within 0.08 half-lives (15 calls by default), a fall within
-    /// 4.4 (880 calls), once the calls before it weigh less than a twentieth.
+    /// The number of later calls of its kind after which a call weighs half; 200 by default, from 10 to
+    /// 100,000. A larger number is steadier, a smaller one follows a change sooner. For the p95, a rise shows
+    /// within 0.08 half-lives (15 calls by default), and a fall within 4.4 (880 calls), once the calls before
+    /// the change weigh less than a twentieth.
     ///
-    /// In calls and not in time: a kind that was not called for a night is not forgotten in the morning, when it is needed, and
-    /// a busy one follows a change as fast as there is evidence for it.
+    /// The unit is calls, not time: a kind that was not called for a night is not forgotten in the morning,
+    /// when it is needed, and a busy kind follows a change as fast as there is evidence for it.
     pub half_life_calls: u32,
-    /// The most kinds of call that are known at once; 256 by default, one at least. Each takes up to 10 kB. The one
-    /// that was not used for longest makes room for a new one, and starts over when it comes back.
+    /// The most kinds of call that are known at once; 256 by default, at least 1. Each takes up to 10 kB. A
+    /// new kind replaces the least recently used one, which starts over when it comes back.
     pub max_keys: usize,
 }
 
@@ -34,15 +36,18 @@ impl Default for EstimatorConfig {
     }
 }
 
-/// Estimates what a call will use from what recent calls of its kind used, so that callers reserve close to the truth rather
-/// than `max_tokens`. A kind is whatever the caller names: most often model and prompt kind.
+/// Estimates what a call will use from what recent calls of its kind used, so that callers reserve close to
+/// the real use rather than `max_tokens`. A kind is whatever the caller names: most often model and prompt
+/// kind.
 ///
-/// It answers with a quantile of recent calls, the p95 by default, in which a call weighs less the more calls have followed. The
-/// answer is never below that quantile and above it by less than 1.6 %, up to 16.7 million tokens a call.
+/// The estimate is a quantile of recent calls, the p95 by default. A call weighs less the more calls have
+/// followed it. The estimate is never below that quantile, and above it by less than 1.6 %, up to 16.7
+/// million tokens a call.
 ///
-/// Local to the process, and to be shared by its callers. While it knows nothing, callers reserve `max_tokens`, and many that
-/// start at once book far ahead: a process that starts under load does well to let it learn from a log first. What it is worth on
-/// recorded calls, and in which settings it is worth little, stands in `docs/estimates.md`.
+/// An estimator is local to the process; its callers should share it. While it knows nothing, callers reserve
+/// `max_tokens`, and many that start at once book far ahead: a process that starts under load should let the
+/// estimator learn from a log first. `docs/estimates.md` states what the estimator is worth on recorded
+/// calls, and with which settings it is worth little.
 ///
 /// ```
 /// use sluice_sdk::{EstimatorConfig, TokenEstimator};
@@ -66,7 +71,7 @@ pub struct TokenEstimator {
 #[derive(Debug, Default)]
 struct Kinds {
     by_key: HashMap<Box<str>, Kind>,
-    /// Counts uses, so that it is known which kind was not used for longest.
+    /// Counts uses, to find the least recently used kind.
     uses: u64,
 }
 
@@ -77,7 +82,7 @@ struct Kind {
 }
 
 impl TokenEstimator {
-    /// One that knows of no call yet. A setting out of its range is held to the range.
+    /// Creates an estimator that knows no call yet. A setting out of its range is clamped to the range.
     #[must_use]
     pub fn new(config: &EstimatorConfig) -> Self {
         let quantile = if config.quantile.is_nan() { EstimatorConfig::default().quantile } else { config.quantile };
@@ -89,7 +94,7 @@ impl TokenEstimator {
         }
     }
 
-    /// Learns that a call of this kind used so many tokens.
+    /// Records that a call of this kind used `used` tokens.
     pub fn observe(&self, key: impl AsRef<str>, used: u64) {
         let key = key.as_ref();
         let mut kinds = self.kinds();
@@ -103,29 +108,29 @@ impl TokenEstimator {
         }
     }
 
-    /// What a call of this kind will most likely use at most, one token at least; `None` while too few calls are known for one of
-    /// them to be beyond the quantile (fewer than 20 for the p95).
+    /// The most that a call of this kind will probably use, at least one token; `None` while too few calls
+    /// are known for one of them to be beyond the quantile (fewer than 20 for the p95).
     #[must_use]
     pub fn estimate(&self, key: impl AsRef<str>) -> Option<u64> {
         let mut kinds = self.kinds();
         let quantile = kinds.touch(key.as_ref())?.histogram.quantile(self.quantile)?;
-        // What costs nothing cannot be asked for.
+        // A cost of zero cannot be asked for.
         Some(quantile.max(1))
     }
 
-    /// The same, never above `max_tokens`, and `max_tokens` while too little is known.
+    /// The same as `estimate`, but never above `max_tokens`, and `max_tokens` while too little is known.
     #[must_use]
     pub fn estimate_or(&self, key: impl AsRef<str>, max_tokens: u64) -> u64 {
         self.estimate(key).map_or(max_tokens, |estimate| estimate.min(max_tokens))
     }
 
-    /// Kinds of call that are known.
+    /// Number of kinds of call that are known.
     #[must_use]
     pub fn key_count(&self) -> usize {
         self.kinds().by_key.len()
     }
 
-    /// Nothing under the lock can panic half way.
+    /// No code under the lock can panic half way.
     fn kinds(&self) -> MutexGuard<'_, Kinds> {
         self.kinds.lock()
     }
@@ -145,7 +150,7 @@ impl Kinds {
         Some(kind)
     }
 
-    /// For one more. Goes through all keys, which happens once for each new one where there are too many.
+    /// Makes room for one more kind. Goes through all keys: once for each new kind while there are too many.
     fn make_room(&mut self, most: usize) {
         if self.by_key.len() < most {
             return;

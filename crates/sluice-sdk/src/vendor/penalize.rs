@@ -1,4 +1,4 @@
-//! Penalize: the vendor said 429 although a slot was granted, so the bucket is believed less.
+//! Penalize: the vendor replied 429 although the call was granted, so the bucket's level is lowered.
 
 use sluice_core::{Amount, Dimension, Factor, FactorError, RatePlanner};
 use sluice_table::{IfAmbiguous, StoreError, Written};
@@ -10,13 +10,13 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{apply_read, refresh, unknown};
 
-/// What a penalty left.
+/// The result of a penalty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Penalty {
-    /// The level that is left.
+    /// The level after the penalty.
     Applied(Amount),
-    /// The bucket was empty, or booked ahead: there was nothing to take.
+    /// The bucket was empty or booked ahead, so there was nothing to take. Contains the level.
     NothingToTake(Amount),
 }
 
@@ -24,21 +24,22 @@ pub enum Penalty {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PenalizeError {
-    /// Not a factor.
+    /// The factor is not valid.
     #[error("factor {factor} cannot be used: {source}; 0.8 takes 20 % of the level away")]
     Factor {
-        /// As given.
+        /// The factor as given.
         factor: String,
         /// What is wrong with it.
         source: FactorError,
     },
-    /// Slots come back by release alone: taking free ones away would lose them for ever.
+    /// A concurrency bucket. Its slots come back only by a release: taking free ones away would lose them
+    /// forever.
     #[error(
         "{0} is a concurrency limit, and a penalty would destroy its slots for ever: lower its capacity with \
          `sluice buckets apply`, or requeue the work"
     )]
     Concurrency(Dimension),
-    /// The dimension, its row, or the table.
+    /// An error of the dimension, of its row, or of the table.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// Other writers were faster in every try.
@@ -58,17 +59,19 @@ impl From<StoreError> for PenalizeError {
     }
 }
 
-/// Tries of a penalty on a bucket that others keep moving: each failure means that one of them got on.
+/// Tries of a penalty on a bucket that other writers keep changing: each failed try means that another writer
+/// succeeded.
 const TRIES: u32 = 20;
 
 impl Client {
-    /// Leaves `factor` of the present level of a rate bucket: 0.8 after a first 429, 0.5 where they repeat, 0.3 for a long
-    /// `Retry-After`. Refill heals it within `capacity / refill_rate` seconds.
+    /// Lowers a rate bucket to `factor` of its present level: 0.8 after a first 429, 0.5 if they repeat, 0.3
+    /// for a long `Retry-After`. Refill restores the level within `capacity / refill_rate` seconds.
     ///
-    /// Takes at most three times the time of a request (4.2 s).
+    /// Takes at most the time of three requests (4.2 s each).
     ///
     /// # Errors
-    /// [`PenalizeError`]: a factor outside 0 to 1, a concurrency bucket, an unknown dimension, a table that does not answer.
+    /// [`PenalizeError`]: a factor outside 0 to 1, a concurrency bucket, an unknown dimension, or a table
+    /// that does not answer.
     pub async fn penalize(&self, dimension: &str, factor: f64) -> Result<Penalty, PenalizeError> {
         let text = factor.to_string();
         let factor: Factor = text.parse().map_err(|source| PenalizeError::Factor { factor: text, source })?;
@@ -89,7 +92,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
         let Some(update) = RatePlanner::new(&bucket).penalize(factor, now) else {
             return Ok(Penalty::NothingToTake(bucket.level(now)));
         };
-        // Twice would take more than asked: after a lost reply it is left at that.
+        // Not idempotent: never sent again after an ambiguous reply.
         match inner.store.update(&update, IfAmbiguous::Stop).await? {
             Written::Applied(row) => {
                 let after = apply_read(inner, entry, &row)?;
@@ -98,7 +101,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
                 tracing::info!(event = "penalize.applied", %dimension, %level);
                 return Ok(Penalty::Applied(level));
             }
-            // At once, from the row as it was a moment ago: a pause would only make it old.
+            // Plan again at once, from the row as it was a moment ago: a pause would only make the row older.
             Written::ConditionFailed(Some(row)) => bucket = apply_read(inner, entry, &row)?,
             Written::ConditionFailed(None) => return Err(unknown(inner, entry).into()),
         }

@@ -16,7 +16,7 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
     let mut measures = Vec::new();
     for callers in CALLERS {
         plan.progress.step(format_args!("ample: {callers} callers over loopback"));
-        // One caller's time is compared to a few parts in a hundred: in more rounds.
+        // One caller's time is compared with a precision of a few per cent, so it needs more rounds.
         let rounds = if callers == 1 { 10 } else { 2 };
         measures.extend(case(&world, callers, plan.length, rounds).await?);
     }

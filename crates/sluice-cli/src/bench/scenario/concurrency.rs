@@ -1,4 +1,5 @@
-//! Slots, held for a moment and given back: 100 for 64 callers, so that one is always free; and 10 for 64, which wait for them.
+//! Slots that are held for a moment and given back: 100 for 64 callers, so that one is always free; and 10
+//! for 64 callers, which wait for them.
 
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ fn inline(settings: ClientBuilder) -> ClientBuilder {
     settings.leases(Leases::Inline)
 }
 
-/// Over loopback in one process, whose lanes write together; against the model in as many processes as callers, as Lambdas are.
+/// Over loopback in one process, whose lanes write together. Against the model, each caller is a process, as
+/// in Lambda.
 async fn ample(world: &World, length: Duration) -> Result<Vec<Measure>, Failure> {
     let (processes, callers) = match world.stage {
         Stage::Loopback => (1, CALLERS),
@@ -77,7 +79,7 @@ async fn scarce(world: &World, length: Duration) -> Result<Vec<Measure>, Failure
     let mut contestants = vec![Contestant::new("row leases", in_line("row", |settings| settings))];
     contestants.push(Contestant::new("inline leases", in_line("inline", inline)));
     let mut measures = compare(world, case, &contestants, load, 1).await;
-    // It knows of no waiting in line: whoever is refused comes again after the wait of a retry.
+    // The reference algorithm has no queue: a caller that is refused comes again after the wait of a retry.
     let reference = [Contestant::new("reference", world.reference(processes, &[(&name("reference", SCARCE), 1)]))];
     measures.extend(compare(world, case, &reference, Load { hold: HOLD, ..load }, 1).await);
     Ok(measures)

@@ -1,5 +1,5 @@
-//! What a client keeps: for each bucket that it knows, and for each grant that it was given. In a process of its own, whose memory
-//! nothing else has used.
+//! The memory that a client keeps for each bucket that it knows, and for each grant that it was given.
+//! Measured in a process of its own, whose memory nothing else has used.
 
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::bench::process::resident_kb;
 use crate::bench::world::{ClientAt, Stage, sluice_at};
 use crate::failure::{Ended, Failure};
 
-/// Buckets that one client is made to know.
+/// The number of buckets that the client learns.
 pub(crate) const BUCKETS: usize = 10_000;
-/// Grants that it is given from one of them.
+/// The number of grants from one of them.
 pub(crate) const GRANTS: u64 = 10_000_000;
-/// How many times the time of another scenario the grants may take.
+/// How long the grants may take, as a multiple of the time of another scenario.
 const LONGEST: u32 = 10;
 const CALLERS: usize = 64;
 
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     longest_ms: u64,
 }
 
-/// What the process tells.
+/// The report of the process.
 #[derive(Debug, Deserialize, Serialize)]
 struct Report {
     buckets_kb: Option<i64>,
@@ -76,12 +76,12 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
     ])
 }
 
-/// The process.
+/// The measuring process.
 pub(crate) async fn measure(options: Options) -> Ended {
     let ClientAt { settings, dynamo } = sluice_at(&options.endpoint, &Meter::default());
     let client = settings.dynamodb(dynamo);
     let name = |n: usize| Ok::<_, Failure>(many(n)?.to_string());
-    // Connections and buffers, as every client has them.
+    // Connections and buffers, which every client has.
     ask(&client, std::iter::repeat_n(name(0)?, CALLERS * 10).collect()).await?;
     let (before, began) = (resident_kb(), Instant::now());
     ask(&client, (1..BUCKETS).map(name).collect::<Result<_, _>>()?).await?;
@@ -108,7 +108,7 @@ fn growth(before_kb: Option<u64>) -> Option<i64> {
     resident_kb()?.checked_signed_diff(before_kb?)
 }
 
-/// Acquires each of `names` once, by several callers.
+/// Acquires each of `names` once, with several callers.
 async fn ask(client: &Client, names: Vec<String>) -> Result<(), Failure> {
     let (names, next) = (Arc::new(names), Arc::new(AtomicUsize::new(0)));
     let callers = (0..CALLERS).map(|_| {
@@ -128,7 +128,7 @@ async fn ask(client: &Client, names: Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Grants until there are `most`, or the time is over.
+/// Acquires until there are `most` grants, or the time is over.
 async fn grants(client: &Client, name: String, longest: Duration, most: u64) -> Result<u64, Failure> {
     let end = Instant::now() + longest;
     let each = most.div_ceil(u64::try_from(CALLERS).unwrap_or(1));

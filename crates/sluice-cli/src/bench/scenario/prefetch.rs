@@ -1,4 +1,5 @@
-//! One core: a client that takes tokens before they are asked for, and beside it a limiter that knows of one process alone.
+//! One core: a client that takes tokens before callers ask for them, and for comparison a limiter that knows
+//! only its own process.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,11 +17,12 @@ use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
 
 const CASE: Case<'static> = Case { scenario: "prefetch", name: "1 caller on one core", callers: 1 };
-/// Until demand is known.
+/// The time until the client knows the demand.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// A caller that is never refused would keep the core for itself; one that calls a vendor does not.
+/// A caller that is never refused would not release the core; a caller that calls a vendor does.
 const GRANTS_BETWEEN_YIELDS: u32 = 64;
-/// To look at the clock takes about as long as the whole of an answer from memory: one in so many is timed.
+/// Reading the clock takes about as long as a whole answer from memory, so only one answer in this many is
+/// timed.
 const GRANTS_BETWEEN_TIMED: u32 = 16;
 
 pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
@@ -81,7 +83,7 @@ async fn grants<S: System>(system: &S, length: Duration) -> Result<Used, Failure
     Ok(used)
 }
 
-/// As many a second: more than a core can ask for.
+/// The quota a second: more than a core can ask for.
 const QUOTA: NonZeroU32 = NonZeroU32::new(1_000_000_000).unwrap();
 
 /// The same loop around `governor`.
@@ -112,7 +114,7 @@ fn in_memory(length: Duration) -> Measure {
     used.tally.latencies = latencies;
     used.cpu = processor_time().zip(cpu).map(|(now, cpu)| now.saturating_sub(cpu));
     let mut measure = used.measure(Stage::Loopback, CASE, "governor");
-    // It sends none.
+    // The limiter in memory sends no requests.
     measure.requests_per_grant = None;
     measure.writes_per_grant = None;
     measure.failed_writes_per_grant = None;

@@ -1,4 +1,4 @@
-//! Callers of several processes, each with a client of its own, on one bucket with ample tokens.
+//! Callers of several processes, each process with its own client, on one bucket with ample tokens.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use crate::bench::measure::{Case, Measure, compare};
 use crate::bench::world::World;
 use crate::failure::Failure;
 
-/// Processes, and callers in each.
+/// Numbers of processes, and of callers in each.
 const CASES: [(usize, usize); 3] = [(1, 16), (4, 16), (8, 16)];
-/// Nothing can be written together here: what remains is what DynamoDB takes of single writes.
+/// With one caller in each process, no writes can be combined: the result is DynamoDB's limit for single
+/// writes.
 const ALONE: (usize, usize) = (64, 1);
 
 pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
@@ -56,7 +57,7 @@ async fn case(
     Ok(compare(world, case, &contestants, load, rounds).await)
 }
 
-/// As the table shows it, and targets find it.
+/// The name of the case, in the table and for the targets.
 pub(super) fn case_name(processes: usize, callers: usize) -> String {
     match (processes, callers) {
         (1, _) => format!("1 process, {callers} callers"),

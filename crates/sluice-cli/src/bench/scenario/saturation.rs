@@ -1,8 +1,9 @@
-//! More is asked for than the limit allows, by callers that wait as they are told. In virtual time: limits of a minute need
-//! minutes.
+//! More demand than the limit allows, from callers that wait as told. In virtual time, because limits by the
+//! minute need minutes.
 //!
-//! The bucket begins empty, so that what the limit allows is exact: the n-th grant starts n tokens' refill after the beginning, or
-//! later. Figures are those of the minutes after a warm-up, in which every caller has got in line.
+//! The bucket is empty at the beginning, so what the limit allows is known exactly: the n-th grant starts no
+//! earlier than n tokens' refill after the beginning. Figures are for the minutes after a warm-up, in which
+//! every caller has joined the queue.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::bench::system::{Answer, Sluice, System};
 use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
 
-/// Tokens a minute, processes, callers in each.
+/// Tokens a minute, processes, callers in each process.
 const CASES: [(i32, usize, usize); 5] = [(600, 1, 10), (600, 1, 50), (3_000, 1, 10), (600, 10, 1), (600, 50, 1)];
 const WARM_UP: Duration = Duration::from_secs(15);
 const LENGTH: Duration = Duration::from_secs(120);
@@ -57,14 +58,14 @@ struct Run<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Start {
     asked_at: Instant,
-    /// When its place in the order was known to the caller.
+    /// When the caller knew its place in the order.
     placed_at: Instant,
     at: Timestamp,
 }
 
-/// A limiter that is waited for.
+/// A limiter that lets callers wait.
 trait Waits: System {
-    /// Waits for a start; how long it took until the place in the order was certain.
+    /// Waits for a start. Returns how long it took until the place in the order was certain.
     fn start(&self) -> impl Future<Output = Result<Option<Duration>, Failure>> + Send;
 }
 
@@ -80,7 +81,7 @@ impl Waits for Sluice {
 }
 
 impl Waits for Reference {
-    /// Its place in the order is certain with its grant.
+    /// The place in the order is certain only with the grant.
     async fn start(&self) -> Result<Option<Duration>, Failure> {
         let asked_at = Instant::now();
         loop {
@@ -105,7 +106,7 @@ impl Run<'_> {
         processes: impl FnOnce(&World) -> Vec<S>,
     ) -> Result<Measure, Failure> {
         let world = World::modelled().await?;
-        // A bucket as a vendor's limit makes it: a minute's worth at most.
+        // A bucket as a vendor's limit makes it: at most a minute's worth.
         let limit = per_minute(LimitType::Requests, self.rate, Amount::from_tokens(self.rate))?;
         let (began, empty_at) = (Instant::now(), world.clock.now());
         world.bucket(DIMENSION, &limit, Amount::from_tokens(0)).await?;
@@ -141,7 +142,7 @@ impl Run<'_> {
     }
 }
 
-/// Asks, waits and asks again until the end; what is waited for then is left.
+/// Asks, waits and asks again until the end; a wait under way at the end is abandoned.
 async fn call<S: Waits>(
     system: S,
     clock: sluice_sdk::Clock,
@@ -176,7 +177,8 @@ async fn call<S: Waits>(
     (starts, tally)
 }
 
-/// The n-th start may not be before the time at which n tokens have flowed into the bucket, which was empty.
+/// Starts that come too early. The n-th start may not come before n tokens have flowed into the bucket, which
+/// was empty.
 fn above_bound(starts: &[Start], empty_at: Timestamp, per_minute: i32) -> u64 {
     let mut at: Vec<Timestamp> = starts.iter().map(|start| start.at).collect();
     at.sort_unstable();
@@ -188,16 +190,17 @@ fn above_bound(starts: &[Start], empty_at: Timestamp, per_minute: i32) -> u64 {
     u64::try_from(at.iter().enumerate().filter(|start| early(*start)).count()).unwrap_or(u64::MAX)
 }
 
-/// What tells that one caller was before another.
+/// How it is known that one caller was before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// They are of one process: whoever asked first.
+    /// The callers are of one process: the one that asked first.
     AsAsked,
-    /// They are of several, whose requests pass one another on the network: who had an answer before the other asked.
+    /// The callers are of several processes, and their requests may overtake each other on the network: the
+    /// one that had an answer before the other asked.
     AsPlaced,
 }
 
-/// Starts that come after one that was asked for later.
+/// Starts that come after a start that was asked for later.
 fn out_of_order(starts: &mut [Start], known: Known) -> u64 {
     let known_at = |start: &Start| match known {
         Known::AsAsked => start.asked_at,

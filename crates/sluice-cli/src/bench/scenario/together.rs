@@ -10,7 +10,7 @@ use crate::bench::world::World;
 use crate::failure::Failure;
 
 const CALLERS: usize = 64;
-/// Tokens of a call.
+/// The tokens of a call.
 const TOKENS: u32 = 100;
 
 pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {

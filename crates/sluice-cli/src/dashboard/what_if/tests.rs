@@ -1,4 +1,4 @@
-//! What the answers say of buckets whose use is known.
+//! Tests of the answers for buckets whose use is known.
 
 use std::time::Duration;
 
@@ -135,8 +135,8 @@ fn nothing_is_said_of_what_was_not_seen() {
 
 const RPM: &str = "openai#rpm";
 
-/// A minute's limit of 500 of which 490 are taken at the end of ten minutes in which nobody looked, and those who looked before and
-/// after saw nothing taken.
+/// A limit of 500 a minute. 490 are taken at the end of ten minutes in which nobody looked; before and after
+/// them, pages looked and nothing was taken.
 fn over_a_hole(taken: i64) -> View {
     let full = Row::rate(RPM, 500_000_000, 1).number("refill_rate", "8.333333");
     let last = full.clone().tokens((500 - taken) * 1_000_000).anchor(1_609_000_000).writes(9);
@@ -153,19 +153,19 @@ fn over_a_hole(taken: i64) -> View {
 fn a_reading_over_a_hole_counts_by_its_time_and_is_a_least() {
     let view = over_a_hole(490);
     let minute = view.series(RPM).unwrap().total(1_619.0, 60.0).unwrap();
-    // 51 of the last 60 seconds at 490 in 600 s, nine at none.
+    // 51 of the last 60 seconds at 490 in 600 s, and nine seconds at none.
     assert!((minute.per_sec - 490.0 / 600.0 * 51.0 / 60.0).abs() < 1e-6, "{minute:?}");
     assert!(minute.is_least && minute.secs == 60.0, "{minute:?}");
     let answer = WhatIf::new(&view, &Question::default());
     let [line] = &answer.buckets[..] else { panic!("{answer:?}") };
-    // 291 of 300 seconds at 0.817, twice.
+    // 291 of 300 seconds at 0.817, times two.
     assert_eq!((line.outcome, line.verdict.as_str()), (Outcome::Unknown, "fits by what is known, at least 19 % used"));
     assert_eq!(line.formula, "used a second: at least 0.79 x 2 = 1.58, of 8.33 refilled");
     assert!(line.notes[0].contains("up to 8.86 a second"), "{:?}", line.notes);
     assert!(line.most > Some(16.0), "as much may have flowed back as is refilled: {line:?}");
 }
 
-/// One call a minute of a bucket that is full: what may have flowed back within a second's reading is next to nothing.
+/// One call a minute from a full bucket: almost nothing can have flowed back within the second of a reading.
 #[test]
 fn a_full_bucket_that_is_looked_at_fits_all_the_same() {
     let mut view = View::new("table");

@@ -1,4 +1,4 @@
-//! The vendor that allows a little more than its buckets give.
+//! The vendor that allows a little more than its buckets grant.
 
 use std::time::Duration;
 
@@ -12,22 +12,24 @@ use crate::demo::vendor::Vendors;
 use crate::demo::vendor::anthropic::{Books, Refused};
 use crate::figures::{ratio, rounded};
 
-/// What `--json` prints of it.
+/// What `--json` prints about this vendor.
 #[derive(Debug, Serialize)]
 pub(super) struct Anthropic {
-    /// Calls that arrived, taken or not.
+    /// Calls that arrived, accepted or not.
     vendor_calls: usize,
     vendor_429: u64,
     vendor_429_for: Refused,
-    /// Most calls taken in any window.
+    /// The most calls accepted in any window.
     busiest_window: usize,
-    /// The burst that the calls' starts show beside the bucket's rate, the bucket's, and whether the one is within the other.
+    /// The burst of the calls' starts at the bucket's rate, the bucket's burst, and whether the first is
+    /// within the second.
     burst_of_starts: f64,
     burst_allowed: f64,
     starts_fit: bool,
     /// Calls that arrived before their start.
     called_early: usize,
-    /// The time from a start to its arrival, the median and the longest; and that for which the bucket leaves room in a window.
+    /// The time from a start to its arrival, median and longest; and the time that the bucket leaves room for
+    /// in a window.
     arrival_p50_ms: f64,
     slowest_arrival_ms: f64,
     arrival_room_ms: f64,
@@ -42,7 +44,7 @@ pub(super) struct Anthropic {
     length: Duration,
 }
 
-/// Least share of what the vendor allows that must be used.
+/// The least share of what the vendor allows that must be used.
 const UTILISATION: f64 = 0.97;
 
 impl Anthropic {
@@ -53,7 +55,7 @@ impl Anthropic {
 
     /// `stop`: when the callers stop, in microseconds of Unix time.
     fn of(books: &Books, stop: u64) -> Self {
-        // The vendor's window opens with the first call.
+        // The vendor's window begins with the first call.
         let first = books.first_call().unwrap_or(stop).min(stop);
         let length = Duration::from_micros(stop - first);
         let granted = books.taken_over_time(first, length, 1)[0];
@@ -111,7 +113,8 @@ impl Anthropic {
         ]
     }
 
-    /// With starts as the bucket allows them the vendor has no cause to refuse one for the number of calls while none arrives later.
+    /// If the starts are as the bucket allows, and no call arrives later than there is room for, the vendor
+    /// has no reason to reject a call for the number of calls.
     fn lateness(&self, refused: u64) -> Claim {
         let Self { slowest_arrival_ms, arrival_room_ms, .. } = self;
         let told =
@@ -148,8 +151,8 @@ mod tests {
     use super::*;
     use crate::demo::vendor::anthropic::Arrival;
 
-    /// Calls that all start at once and arrive after this time, beside refused ones. The callers stop when the vendor has taken as
-    /// many as it allows.
+    /// Calls that all start at once and arrive after `millis`, together with rejected ones. The callers stop
+    /// when the vendor has accepted as many as it allows.
     fn claims(refused: Refused, millis: u64, calls: u64) -> [Claim; 5] {
         let micros = millis * 1_000;
         let arrivals = (0..calls).map(|_| Arrival::taken(0, micros)).collect();

@@ -1,4 +1,4 @@
-//! The vendor that takes fewer calls at once than its bucket was given, and is busy for a while.
+//! The vendor that accepts fewer calls at once than its bucket grants, and is busy for a while.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::demo::Run;
 use crate::demo::limits::{ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
 use crate::demo::vendor::Vendors;
 
-/// What `--json` prints of it. Limits are calls at once.
+/// What `--json` prints about this vendor. Limits are calls at once.
 #[derive(Debug, Serialize)]
 pub(super) struct ElevenLabs {
     configured: u32,
     allowed: u32,
-    /// Calls that arrived, taken or not.
+    /// Calls that arrived, accepted or not.
     calls: usize,
     peak: u32,
-    /// 429s for a call too many at once, and those of them that came when the vendor's limit had been told.
+    /// 429s for one call too many at once, and how many of them came after the vendor's limit was known.
     too_many_429: usize,
     too_many_429_later: usize,
-    /// 429s of when the vendor was busy.
+    /// 429s while the vendor was busy.
     busy_429: usize,
-    /// The most that followed one of these within its wait.
+    /// The most 429s that followed one of these within its wait.
     more_429_in_a_wait: usize,
 }
 
-/// By then, the first replies have told its limit.
+/// By then, the first replies have stated the vendor's limit.
 const TOLD: Duration = Duration::from_secs(1);
-/// Most 429s that may follow one within its wait, over all processes.
+/// The most 429s that may follow one within its wait, over all processes.
 const MORE: usize = 1;
 
 impl ElevenLabs {
@@ -63,7 +63,7 @@ impl ElevenLabs {
             ),
             (
                 format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} may)"),
-                // Without a 429 no pause was shown.
+                // Without a 429 the claim about pauses is not shown.
                 *busy_429 > 0 && *more <= MORE,
             ),
         ]

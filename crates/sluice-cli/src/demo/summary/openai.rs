@@ -1,4 +1,4 @@
-//! The vendor that allows less than its bucket was given, and less again later.
+//! The vendor that allows less than its bucket grants, and even less later.
 
 use serde::Serialize;
 
@@ -9,29 +9,30 @@ use crate::demo::vendor::Vendors;
 use crate::demo::vendor::openai::{MINUTE, drop_at};
 use crate::figures::{ratio, rounded};
 
-/// What `--json` prints of it. Limits are calls a minute.
+/// What `--json` prints about this vendor. Limits are calls a minute.
 #[derive(Debug, Serialize)]
 pub(super) struct OpenAi {
     configured: u32,
     allowed_at_first: u32,
     allowed_later: u32,
     dropped_at_secs: f64,
-    /// Calls that arrived, taken or not.
+    /// Calls that arrived, accepted or not.
     calls: usize,
     /// All 429s, each with a `Retry-After`.
     vendor_429: usize,
-    /// The most that followed one within its wait.
+    /// The most 429s that followed one within its wait.
     more_429_in_a_wait: usize,
-    /// From what stands for a minute after the drop, to the end: seconds, calls taken, calls allowed, and the one of the other.
+    /// From one "minute" of the demo after the drop, to the end: seconds, calls accepted, calls allowed, and
+    /// the ratio of the two.
     judged_secs: f64,
     judged_calls: usize,
     judged_allowed: f64,
     utilisation: f64,
 }
 
-/// Least share of what the vendor really allows that must be used, a minute after it dropped.
+/// The least share of what the vendor really allows that must be used, a minute after the drop.
 const UTILISATION: f64 = 0.95;
-/// Most 429s that may follow one within its wait, over all processes.
+/// The most 429s that may follow one within its wait, over all processes.
 const MORE: usize = 1;
 
 impl OpenAi {
@@ -72,7 +73,7 @@ impl OpenAi {
                     "429 to {vendor_429} of {} calls; within one Retry-After at most {more} more ({MORE} may)",
                     self.calls
                 ),
-                // Without a 429 no pause was shown.
+                // Without a 429 the claim about pauses is not shown.
                 *vendor_429 > 0 && *more <= MORE,
             ),
             (

@@ -1,16 +1,18 @@
-//! The starts that Sluice gave to calls that arrived, held against the promise of their bucket; and how long they took to arrive.
+//! Compares the starts of the calls that arrived with the promise of their bucket, and measures how long the
+//! calls took to arrive.
 
 use std::time::Duration;
 
 use crate::demo::vendor::anthropic::Arrival;
 
-/// Starts come in whole microseconds, so that the length of a span is off by less than two: a thousandth of a call at 500 a second.
+/// Starts are in whole microseconds, so the length of a span is off by less than two: a thousandth of a call
+/// at 500 a second.
 const ROUNDING: f64 = 0.001;
 
 #[derive(Debug)]
 pub(super) struct Starts {
-    /// The least burst with which a bucket of the rate lets them all start: over all spans of time, the most calls that start in
-    /// one beyond its length times the rate.
+    /// The smallest burst with which a bucket of this rate allows all the starts: over all spans of time, the
+    /// most calls that start in a span, minus its length times the rate.
     pub(super) burst: f64,
     /// Calls that arrived before their start.
     pub(super) early: usize,
@@ -28,7 +30,8 @@ impl Starts {
         let first = starts.first().copied().unwrap_or(0);
         let (mut burst, mut least) = (0.0_f64, f64::INFINITY);
         for (before, start) in starts.iter().enumerate() {
-            // Calls that started, less what flowed in: the span from any start to this one gives the difference of the two, and one.
+            // Calls that started before this one, minus what was refilled. For the span from any start to
+            // this one, the excess is the difference of the two values, plus one.
             let beyond = before as f64 - rate * (start - first) as f64 / 1e6;
             least = least.min(beyond);
             burst = burst.max(beyond - least + 1.0);

@@ -1,4 +1,5 @@
-//! Like Anthropic: a number of calls and of tokens in any window of time, ending at any moment, and a number of calls at once.
+//! Like Anthropic: limits on calls and tokens in any window of time, ending at any moment, and on calls at
+//! once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use tokio::time::Instant;
 use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes, unix_micros};
 use crate::demo::limits::{AT_ONCE, REQUESTS_PER_WINDOW, TOKENS_PER_WINDOW, WINDOW_SECS};
 
-/// Everything that it knows.
+/// The vendor's state.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
-    /// Calls that were taken, oldest first.
+    /// Calls that were accepted, oldest first.
     taken: VecDeque<Taken>,
     under_way: u32,
     peak: u32,
-    /// Most calls in any window.
+    /// The most calls in any window.
     busiest: usize,
     refused: Refused,
-    /// All that arrived, in their order; for the summary.
+    /// All calls that arrived, in order; for the summary.
     arrivals: Vec<Arrival>,
 }
 
@@ -49,7 +50,7 @@ impl Books {
     }
 }
 
-/// Calls answered 429, by their reason.
+/// Calls answered with 429, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Refused {
     pub(crate) requests: u64,
@@ -63,7 +64,7 @@ struct Taken {
     tokens: u32,
 }
 
-/// Why a call is refused.
+/// Why a call is rejected.
 #[derive(Clone, Copy)]
 enum Over {
     Requests,
@@ -72,7 +73,7 @@ enum Over {
 }
 
 const WINDOW: Duration = Duration::from_secs(WINDOW_SECS as u64);
-/// Shortest and longest time of a call, in milliseconds.
+/// The shortest and the longest time of a call, in milliseconds.
 const CALL_MILLIS: (u64, u64) = (30, 90);
 
 impl Books {
@@ -108,7 +109,8 @@ impl Books {
         self.taken.iter().map(|taken| taken.tokens).sum()
     }
 
-    /// Limits by the minute, of which each window takes its part; what is left of the window; and when it is whole again.
+    /// Headers with the limits by the minute, of which each window has its share; what is left of the window;
+    /// and when it is full again.
     fn headers(&self, now: Instant) -> HeaderMap {
         let windows = 60 / WINDOW_SECS;
         let newest = self.taken.back().map_or(Duration::ZERO, |taken| WINDOW.saturating_sub(now - taken.at));
@@ -125,12 +127,12 @@ impl Books {
         ])
     }
 
-    /// The calls that arrived, taken or not.
+    /// The calls that arrived, accepted or not.
     pub(crate) fn arrivals(&self) -> &[Arrival] {
         &self.arrivals
     }
 
-    /// Calls answered 429.
+    /// Calls answered with 429.
     pub(crate) fn refused(&self) -> Refused {
         self.refused
     }
@@ -140,12 +142,12 @@ impl Books {
         (self.under_way, self.peak)
     }
 
-    /// Most calls in any window.
+    /// The most calls in any window.
     pub(crate) fn busiest_window(&self) -> usize {
         self.busiest
     }
 
-    /// Calls taken so far.
+    /// Calls accepted so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken_at().count()
     }
@@ -159,7 +161,7 @@ impl Books {
         self.arrivals.first().map(|arrival| arrival.at)
     }
 
-    /// Calls taken in each part of `length` after `start` (microseconds of Unix time).
+    /// Calls accepted in each part of `length` after `start` (microseconds of Unix time).
     pub(crate) fn taken_over_time(&self, start: u64, length: Duration, parts: usize) -> Vec<usize> {
         let mut counts = vec![0; parts];
         let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX).max(1);

@@ -1,4 +1,4 @@
-//! Like ElevenLabs: a number of calls at once, and at times it is busy; its 429s say which of the two.
+//! Like ElevenLabs: a limit on calls at once, and a time when it is busy. Its 429s state which of the two.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::waits::Waits;
 use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes};
 use crate::demo::limits::ELEVENLABS_AT_ONCE;
 
-/// When it begins to be busy.
+/// When the vendor becomes busy.
 pub(crate) fn busy_at(begin: Instant, length: Duration) -> Instant {
     begin + length * 3 / 5
 }
 
-/// For how long it is busy.
+/// How long the vendor is busy.
 pub(crate) const BUSY: Duration = Duration::from_millis(1_500);
-/// Shortest and longest time of a call, in milliseconds.
+/// The shortest and the longest time of a call, in milliseconds.
 const CALL_MILLIS: (u64, u64) = (500, 900);
 
-/// Everything that it knows.
+/// The vendor's state.
 #[derive(Debug)]
 pub(crate) struct Books {
     busy_at: Instant,
     under_way: u32,
     peak: u32,
     taken: usize,
-    /// When it refused a call as one too many at once.
+    /// When the vendor rejected a call as one too many at once.
     too_many: Vec<Instant>,
     busy: Waits,
 }
@@ -63,7 +63,7 @@ impl Books {
         ])
     }
 
-    /// Calls taken so far.
+    /// Calls accepted so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
@@ -73,12 +73,12 @@ impl Books {
         (self.under_way, self.peak)
     }
 
-    /// Calls that were one too many at once: all, and those after `since`.
+    /// Calls that were one too many at once: all of them, and those after `since`.
     pub(crate) fn too_many(&self, since: Instant) -> (usize, usize) {
         (self.too_many.len(), self.too_many.iter().filter(|at| **at > since).count())
     }
 
-    /// The 429s of when it was busy.
+    /// The 429s while the vendor was busy.
     pub(crate) fn busy(&self) -> &Waits {
         &self.busy
     }

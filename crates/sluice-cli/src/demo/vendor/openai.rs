@@ -1,4 +1,5 @@
-//! Like OpenAI: limits by the minute that flow back evenly, one of requests and one of tokens. The first drops while it runs.
+//! Like OpenAI: limits by the minute that refill evenly, one on requests and one on tokens. The first drops
+//! during the run.
 
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use super::waits::Waits;
 use super::{Answer, Call, headers, locked, retry_after, takes};
 use crate::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
 
-/// When its limit drops.
+/// When the vendor's limit drops.
 pub(crate) fn drop_at(begin: Instant, length: Duration) -> Instant {
     begin + length * 2 / 5
 }
 
-/// Shortest and longest time of a call, in milliseconds.
+/// The shortest and the longest time of a call, in milliseconds.
 const CALL_MILLIS: (u64, u64) = (30, 90);
-/// What stands for a minute.
+/// The time that stands for a minute.
 pub(crate) const MINUTE: Duration = Duration::from_secs(MINUTE_SECS as u64);
 
-/// Everything that it knows.
+/// The vendor's state.
 #[derive(Debug)]
 pub(crate) struct Books {
     requests: Quota,
@@ -32,16 +33,17 @@ pub(crate) struct Books {
     waits: Waits,
 }
 
-/// A limit by the minute. What is used flows back evenly; what is there gathers up to a short time's worth.
+/// A limit by the minute. It refills evenly, and accumulates at most a short time's worth.
 #[derive(Debug)]
 struct Quota {
     per_minute: u64,
-    /// Below zero after a drop. In parts of which a minute has as many as a call has, so that no division rounds.
+    /// Below zero after a drop. In parts: a call has as many as a minute has microseconds, so that no
+    /// division rounds.
     level: i128,
     at: Instant,
 }
 
-/// Parts of one call: microseconds of a minute.
+/// The parts of one call: the microseconds of a minute.
 const PARTS: i128 = 60_000_000;
 
 impl Quota {
@@ -61,14 +63,14 @@ impl Quota {
         (self.level, self.at) = (self.level.saturating_add(flowed).min(self.brim()), self.at.max(now));
     }
 
-    /// What is used stays used.
+    /// Lowers the limit; what is used stays used.
     fn lower_to(&mut self, per_minute: u32) {
         let used = self.brim() - self.level;
         self.per_minute = per_minute.into();
         self.level = self.brim() - used;
     }
 
-    /// How long until `amount` is there.
+    /// How long until `amount` is available.
     fn wait_for(&self, amount: u32) -> Duration {
         self.wait_until(i128::from(amount) * PARTS)
     }
@@ -82,7 +84,7 @@ impl Quota {
         self.level -= i128::from(amount) * PARTS;
     }
 
-    /// Limit, what is left of what may be used now, and how long until that is whole, as it writes them.
+    /// The header values: the limit, what may be used now, and the time until that is full again.
     fn says(&self) -> [String; 3] {
         let reset = self.wait_until(self.brim());
         [
@@ -116,7 +118,7 @@ impl Books {
         self.tokens.flow(now);
     }
 
-    /// Takes the call, or says how long to wait. One that it refuses counts as a request all the same.
+    /// Accepts the call, or returns how long to wait. A rejected call also counts as a request.
     fn judge(&mut self, call: &Call, now: Instant) -> Result<(), Duration> {
         self.flow(now);
         let wait = |books: &Self| books.requests.wait_for(1).max(books.tokens.wait_for(call.tokens));
@@ -144,17 +146,17 @@ impl Books {
         ])
     }
 
-    /// Calls taken so far.
+    /// Calls accepted so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken.len()
     }
 
-    /// Calls taken between two instants.
+    /// Calls accepted between two instants.
     pub(crate) fn taken_between(&self, from: Instant, to: Instant) -> usize {
         self.taken.iter().filter(|at| (from..to).contains(at)).count()
     }
 
-    /// Its 429s.
+    /// The vendor's 429s.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
@@ -210,7 +212,7 @@ mod tests {
         }
         let (owed, per_sec) = (most - fewer, OPENAI_REQUESTS.later / 60);
         let wait = books.judge(&call, drop_at).unwrap_err();
-        // The refused one counts, and the next needs one.
+        // The rejected call counts too, and the next call needs one more.
         let expected = Duration::from_secs(1) * (owed + 2) / per_sec;
         assert!(wait <= expected && wait > expected - Duration::from_millis(1), "{wait:?}");
         assert!(books.judge(&call, drop_at + wait - Duration::from_millis(1)).is_err());

@@ -1,15 +1,15 @@
-//! The pauses that a vendor asked for, and whether they were kept.
+//! The pauses that a vendor asked for, and whether callers kept them.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Calls that were answered 429 with a `Retry-After`.
+/// Calls that were answered with 429 and a `Retry-After`.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Vec<(Instant, Instant)>);
 
 impl Waits {
-    /// A call that arrived at `now` was asked to come back after `wait`.
+    /// Records that a call that arrived at `now` was asked to come back after `wait`.
     pub(super) fn asked(&mut self, now: Instant, wait: Duration) {
         self.0.push((now, now + wait));
     }
@@ -18,8 +18,7 @@ impl Waits {
         self.0.len()
     }
 
-    /// The most further refusals that arrived, of all processes together, between a refusal and the end of the wait that it
-    /// asked for.
+    /// The most further 429s, over all processes, between a 429 and the end of the wait that it asked for.
     pub(crate) fn most_more(&self) -> usize {
         let more = |n: usize, until: Instant| self.0[n + 1..].iter().filter(|(at, _)| *at < until).count();
         self.0.iter().enumerate().map(|(n, (_, until))| more(n, *until)).max().unwrap_or(0)

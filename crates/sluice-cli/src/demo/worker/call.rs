@@ -1,4 +1,4 @@
-//! One caller: a slot, the call in it, and what the vendor's reply is good for.
+//! One caller: takes a slot, calls the vendor in it, and passes the vendor's reply to Sluice.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::demo::limits::Api;
 use crate::demo::vendor::Call;
 use crate::failure::Failure;
 
-/// The wait for a slot; a caller that finds none asks again.
+/// How long a caller waits for a slot; if it gets none, it asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// How a call that was made can fail.
 enum CallError {
-    /// The vendor said 429, and this is what Sluice says to do.
+    /// The vendor answered with 429, and Sluice decided this.
     Refused(Decision),
     Failed(Failure),
 }
@@ -64,7 +64,8 @@ impl Worker {
                     self.counts.refused.fetch_add(1, Relaxed);
                     sleep(retry.wait()).await;
                 }
-                // There is no queue here for the work to go back to: the caller waits, and takes other work.
+                // The demo has no queue to put the work back into: the caller waits, and then takes other
+                // work.
                 Err(SlotError::Call(CallError::Refused(
                     Decision::RetryInline { wait } | Decision::Requeue { wait, .. },
                 ))) => sleep(wait).await,
@@ -85,7 +86,7 @@ impl Worker {
         sleep(AFTER_ERROR).await;
     }
 
-    /// Calls the vendor, and lets Sluice know what its reply says.
+    /// Calls the vendor, and passes its reply to Sluice.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
         let start_at = match api.starts_by {
             Some(limit) => slot.start_in(limit).ok_or_else(|| Failure::new(format!("no start in {limit} was told")))?,
@@ -104,7 +105,7 @@ impl Worker {
             slot.used(tokens.limit, if is_refused { 0 } else { used })?;
         }
         for limit in api.limits {
-            // Trouble of the limiter is none of the call's.
+            // A failure of the limiter does not make the call fail.
             let Ok(observed) = slot.observe(limit, &headers).await else { continue };
             let is_lowered = matches!(observed.level, ObservedLevel::Lowered(_));
             if is_lowered || matches!(observed.limit, ObservedLimit::Adopted(_)) {

@@ -184,8 +184,8 @@ impl Draft<'_, '_> {
     /// - `attribute_not_exists(#L)`: another process created the map since the reading, and its leases would
     ///   be lost.
     /// - `attribute_exists(#L)`: the bucket was recreated, and there is no map to put a lease into. DynamoDB
-    ///   answers that with an error and not with the row. A write that removes a lease has this condition
-    ///   already.
+    ///   answers that with an error and not with the row. If the write removes a lease, the condition on that
+    ///   lease checks this already.
     fn leases(&self, wording: &mut Wording) {
         wording.name("#L", LEASES);
         for released in &self.released {

@@ -1,4 +1,4 @@
-//! What metrics and spans cost a grant, measured. `sluice-table` measures what they cost its request.
+//! Measures what metrics and spans cost a grant. `sluice-table` measures what they cost its request.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::lane::release::name_of;
 use crate::telemetry;
 use crate::telemetry::{Source, span};
 
-/// The most that a grant, or its release, may pay for being counted where nobody listens, in nanoseconds.
+/// The most that a grant, or its release, may pay for being counted without a recorder and a subscriber, in
+/// nanoseconds.
 const MOST_NANOS: u128 = 150;
 const GRANTS: u32 = 50_000;
 
@@ -29,12 +30,12 @@ fn entry(now: Timestamp) -> Arc<Entry> {
     entry
 }
 
-/// The shortest of two hundred runs, in nanoseconds a turn: other processes are seldom at work in all of them.
+/// The shortest of two hundred runs, in nanoseconds a turn: other processes rarely disturb all of them.
 fn shortest(turn: impl Fn(Timestamp)) -> u128 {
     let start = Timestamp::from_secs(1_709_550_000);
     let run = |_| {
         let begun = std::time::Instant::now();
-        // A turn each microsecond: handles are made again as often as they would be.
+        // One turn each microsecond: handles are recreated as often as in real use.
         (0..GRANTS).for_each(|n| turn(Timestamp::from_micros(start.micros() + i64::from(n))));
         begun.elapsed().as_nanos() / u128::from(GRANTS)
     };
@@ -43,12 +44,13 @@ fn shortest(turn: impl Fn(Timestamp)) -> u128 {
 
 fn assert_little(what: &str, nanos: u128) {
     println!("{what}, no recorder, no subscriber: {nanos} ns");
-    // Without optimisation it says nothing.
+    // Without optimisation the figure says nothing.
     assert!(cfg!(debug_assertions) || nanos < MOST_NANOS, "{what}: {nanos} ns");
 }
 
-/// All that `Client::acquire` does for a grant out of stock besides granting it: two readings of the clock, a counter and a
-/// histogram by handles that are kept, and a span that nobody wants. `docs/metrics.md` tells how it is run.
+/// All that `Client::acquire` does for a grant from stock, except granting it: two readings of the clock, a
+/// counter and a histogram with kept handles, and a span without a subscriber. `docs/metrics.md` says how to
+/// run it.
 #[test]
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_grant_from_stock_pays_little_where_nobody_listens() {
@@ -63,7 +65,7 @@ fn a_grant_from_stock_pays_little_where_nobody_listens() {
     assert_little("metrics and span of a grant from stock", nanos);
 }
 
-/// All that one acquire by the table counts, but for its request.
+/// All that one acquire by the table counts, except its request.
 #[test]
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_grant_by_the_table_pays_little_where_nobody_listens() {
@@ -78,7 +80,7 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
     assert_little("metrics and span of a grant by the table", nanos);
 }
 
-/// All that its release counts, but for its request.
+/// All that its release counts, except its request.
 #[test]
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_release_pays_little_where_nobody_listens() {
@@ -86,7 +88,7 @@ fn a_release_pays_little_where_nobody_listens() {
     let request = Request::from("openai#rpm");
     let given_back: Result<Released, ()> = Ok(Released::GivenBack);
     let nanos = shortest(|_| {
-        // Its own span, which takes a grant, is as this one where nobody wants it.
+        // The release's own span needs a grant. Without a subscriber, this span costs the same.
         let span = span::acquire(black_box(&request).dimensions());
         telemetry::released(black_box(&entry).label(), name_of(&given_back));
         drop(black_box(span));

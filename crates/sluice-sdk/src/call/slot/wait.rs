@@ -205,7 +205,7 @@ impl<'a> Waiting<'a> {
         let early = held.split_earlier_than(KEPT_AT_MOST);
         let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
         let again = early.iter().map(ask).collect();
-        // On its own task: the tokens are given back even if this is dropped.
+        // On its own task: the tokens are given back even if the caller is dropped.
         let inner = Arc::clone(self.inner);
         let _ = tokio::spawn(async move { give_back_unused(&inner, early).await }).await;
         again

@@ -74,8 +74,8 @@ impl Client {
     /// that it is too early or too late, makes no request.
     ///
     /// However often a ticket is redeemed, and by however many at once, it is granted once. A ticket is good
-    /// from its start until the tokens that it holds would overflow its bucket, at most `(capacity - cost) /
-    /// refill_rate` later: see [`Ticket::use_by`].
+    /// from its start until the tokens that it holds would overflow its bucket, at most
+    /// `(capacity - cost) / refill_rate` later: see [`Ticket::use_by`].
     ///
     /// ```no_run
     /// # async fn work(sluice: sluice_sdk::Client, carried: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -237,7 +237,7 @@ async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreEr
     let is_mine = |seen: &Item| TicketRow::read(&Attributes(seen)).is_ok_and(|seen| seen.is_redeemed_by(by));
     Ok(match inner.store.update(&row.redeem(by, inner.time().await?), IfAmbiguous::SendAgain).await? {
         Written::Applied(_) => true,
-        // It is ours if an earlier send of this request was applied and its reply was lost.
+        // True if an earlier send of this request was applied and its reply was lost.
         Written::ConditionFailed(seen) => seen.is_some_and(|seen| is_mine(&seen)),
     })
 }

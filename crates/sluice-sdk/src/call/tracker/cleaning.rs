@@ -1,4 +1,4 @@
-//! The background task: started and stopped any number of times, one at a time.
+//! The background task of a tracker: started and stopped any number of times, one at a time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,29 +8,29 @@ use tokio::sync::watch;
 
 use crate::call::tracker::{Shared, renewing, stale};
 
-/// Between two looks at the oldest grant, at least.
+/// The shortest time between two looks at the oldest grant.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Nothing is ever sent through these: one end learns that the other is gone.
+/// Nothing is ever sent through these channels: one end learns that the other is gone.
 type Alive = watch::Sender<()>;
 type Gone = watch::Receiver<()>;
 
-/// Whether the task runs, and what to wait for where it is ending.
+/// Whether the task runs, and what to wait for while it is ending.
 #[derive(Debug, Default)]
 pub(super) struct Cleaning(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The task ends when this is dropped: by a stop, or with the tracker.
+    /// The task ends when this is dropped, by a stop or with the tracker.
     keep_running: Option<Alive>,
-    /// The last task that was started has ended once this says so.
+    /// When this channel closes, the last task that was started has ended.
     ended: Option<Gone>,
 }
 
 impl Cleaning {
     pub(super) fn start(&self, shared: &Arc<Shared>) {
         let mut state = self.state();
-        // A task that went down with its runtime does not count.
+        // A task that ended with its runtime does not count.
         if state.keep_running.as_ref().is_some_and(|running| !running.is_closed()) {
             return;
         }
@@ -40,15 +40,15 @@ impl Cleaning {
         state.keep_running = Some(keep_running);
         let interval = shared.config.cleanup_interval.max(SHORTEST_INTERVAL);
         let cleaning = clean(Arc::downgrade(shared), interval, stopped.clone());
-        // Side by side: neither waits for requests of the other.
+        // Side by side: neither waits for the requests of the other.
         let renewing = renewing::run(Arc::downgrade(shared), shared.lease_ttl, stopped);
         tokio::spawn(async move {
-            // A stop that was given up leaves a task that is still releasing: a later stop waits for both.
+            // If a stop was given up, its task may still be releasing: a later stop waits for both tasks.
             if let Some(before) = before {
                 gone(before).await;
             }
             tokio::join!(cleaning, renewing);
-            // It goes when this does, however it ends.
+            // Dropped when the task ends, however it ends.
             drop(alive);
         });
     }
@@ -59,7 +59,7 @@ impl Cleaning {
             state.keep_running = None;
             state.ended.clone()
         };
-        // Every stop waits, also the second of two at once.
+        // Every stop waits, including the second of two at once.
         if let Some(ended) = ended {
             gone(ended).await;
         }
@@ -77,7 +77,8 @@ async fn clean(shared: Weak<Shared>, interval: Duration, mut stopped: Gone) {
             _ = stopped.changed() => break,
             () = tokio::time::sleep(interval) => {}
         }
-        // Not held while it releases: the grants of a tracker that is dropped meanwhile go with it, at once.
+        // The tracker is not held during the release: if it is dropped meanwhile, its grants are dropped with
+        // it, at once.
         let Some((counts, stale)) = shared.upgrade().map(|shared| (Arc::clone(&shared.counts), shared.take_stale()))
         else {
             break;

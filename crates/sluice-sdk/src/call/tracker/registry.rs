@@ -1,4 +1,4 @@
-//! The trackers of a client, for gauges of what they hold together.
+//! The trackers of a client, for gauges of what they hold in total.
 
 use std::sync::{Arc, Weak};
 
@@ -6,17 +6,17 @@ use parking_lot::Mutex;
 
 use crate::call::tracker::Shared;
 
-/// The trackers that a client made, as long as they live.
+/// The trackers that a client created and that still exist.
 #[derive(Default)]
 pub(crate) struct Trackers(Mutex<Vec<Weak<Shared>>>);
 
-/// What they hold together.
+/// What all trackers hold in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) trackers: usize,
     pub(crate) reservations: usize,
     pub(crate) capacity: usize,
-    /// Entries of their heaps of ages, and those whose grants were taken.
+    /// Entries of the heaps of ages. `stale_entries` counts those whose grants were taken.
     pub(crate) entries: usize,
     pub(crate) stale_entries: usize,
 }

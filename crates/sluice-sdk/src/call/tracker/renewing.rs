@@ -1,4 +1,4 @@
-//! The renewal of leases under the grants that are held, by the background task.
+//! The background task renews the leases of the grants that are held.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::grant::Grant;
 use crate::grant::renew::{Renewal, Renewed};
 use crate::lane::parallel::in_parallel;
 
-/// Looks for leases to be renewed, in the time that one lasts: so much of it a renewal may come late. More would cost more looks
-/// through all that is held.
+/// How many times in one lease time the task looks for leases to renew. A renewal may be late by one such
+/// interval. A larger number costs more passes over all held grants.
 const LOOKS: u32 = 16;
-/// Renewals that are sent side by side.
+/// How many renewals are sent side by side.
 const AT_ONCE: usize = 64;
 
-/// A grant that is held, and its leases that were found to be gone.
+/// A held grant, and its leases that were found gone.
 pub(super) struct Kept {
     pub(super) grant: Grant,
     gone: Vec<String>,
@@ -35,7 +35,7 @@ impl Kept {
         Self { grant, gone: Vec::new() }
     }
 
-    /// The renewal of its leases, once half of their time is past.
+    /// The renewal of the grant's leases, once half of their time has passed.
     fn due(&self, now: Timestamp) -> Option<Renewal> {
         let left = self.grant.lease_ends()?.since(now);
         (left <= self.grant.lease_for() / 2).then(|| self.grant.renewal_at(now).without(&self.gone))
@@ -52,7 +52,8 @@ impl Due {
     }
 }
 
-/// Renews until the tracker is stopped or gone. Between two looks, and while it sends, it keeps neither the lock nor the tracker.
+/// Renews until the tracker is stopped or dropped. Between two looks, and while it sends, it holds neither
+/// the lock nor the tracker.
 pub(super) async fn run(shared: Weak<Shared>, lease_ttl: Duration, mut stopped: watch::Receiver<()>) {
     loop {
         tokio::select! {
@@ -65,7 +66,7 @@ pub(super) async fn run(shared: Weak<Shared>, lease_ttl: Duration, mut stopped: 
             Some(shared) if shared.index().len() == 0 => continue,
             Some(shared) => shared.store.clone(),
         };
-        // A table that does not tell the time would not take a renewal either: the next look is soon.
+        // A table that does not return the time would not accept a renewal either: the next look is soon.
         let Ok(now) = store.time().await else { continue };
         let Some(mut due) = shared.upgrade().map(|shared| shared.due(now)) else { break };
         while !due.is_empty() {
@@ -83,8 +84,8 @@ async fn send(due: Due) -> (Due, Renewed) {
     (due, renewed)
 }
 
-/// What was taken in the meantime has nothing to note: it may have been released before its renewal came, and its lease be gone
-/// for that.
+/// Records the result of a renewal, unless the grant was taken in the meantime. Such a grant may have been
+/// released before its renewal arrived, and its lease is then gone for that reason.
 fn take_note(shared: &Shared, due: &Due, Renewed { gone, failure }: Renewed) {
     let mut index = shared.index();
     let Some(kept) = index.payload_mut(due.id) else { return };
@@ -95,7 +96,7 @@ fn take_note(shared: &Shared, due: &Due, Renewed { gone, failure }: Renewed) {
     kept.gone.extend_from_slice(&gone);
     let dimensions = kept.grant.names();
     drop(index);
-    // Once for each: it is not renewed again.
+    // Once for each lease: a gone lease is not renewed again.
     gone.iter().for_each(|lease| tracing::warn!(event = "lease.gone", lease));
     match failure {
         None => tracing::debug!(event = "lease.renewed", dimensions),

@@ -1,4 +1,4 @@
-//! The release of grants that nobody took.
+//! Releases grants that nobody took.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use crate::call::tracker::Tracked;
 use crate::lane::parallel::in_parallel;
 use crate::telemetry;
 
-/// What became of stale grants that were released.
+/// How the releases of stale grants ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StaleReport {
-    /// What they held is back.
+    /// What the grants held is back.
     pub given_back: u64,
-    /// Someone else had given it back before: their leases had ended, and a sweep was faster.
+    /// What the grants held was given back before: their leases had ended, and a sweep was faster.
     pub late: u64,
-    /// The release failed. What they held comes back when their leases end.
+    /// The release failed. What the grants held comes back when their leases end.
     pub failed: u64,
 }
 
-/// The same, counted by many tasks.
+/// A `StaleReport` that many tasks count.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     given_back: AtomicU64,
@@ -42,7 +42,7 @@ impl Counts {
     }
 }
 
-/// Releases all of them at once, those of one bucket in common writes.
+/// Releases all grants at once. Grants of one bucket share writes.
 pub(super) async fn release(counts: Arc<Counts>, stale: Vec<Tracked>) -> StaleReport {
     if stale.is_empty() {
         return StaleReport::default();

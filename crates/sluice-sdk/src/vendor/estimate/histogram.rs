@@ -1,22 +1,23 @@
-//! Counts of calls by the tokens that they used, in which old calls weigh less.
+//! Counts calls by the tokens that they used. Old calls weigh less.
 
 use std::f64::consts::LN_2;
 
-/// Buckets to each doubling: `2^6`. A bucket is at most 1/64 as wide as its smallest value, and answers with its largest: an
-/// estimate is never below the truth, and above it by less than 1.6 %.
+/// Buckets for each doubling: `2^6`. A bucket is at most 1/64 as wide as its smallest value, and is reported
+/// as its largest value: an estimate is never below the truth, and above it by less than 1.6 %.
 const SUB_BITS: u32 = 6;
 const SUB: usize = 1 << SUB_BITS;
 
-/// Calls that use more count as using this: 16.7 million tokens, several times the largest context there is.
+/// Calls that use more count as this many: 16.7 million tokens, several times the largest context there is.
 const LARGEST: u64 = (1 << 24) - 1;
 
-/// Weights above are scaled down: far from where a double ends, so that no sum gets there.
+/// If a weight exceeds this, all weights are scaled down. It is far below the largest double, so that no sum
+/// reaches the largest double.
 const HEAVIEST: f64 = 1e100;
 
-/// A histogram with buckets of growing width (as in `HdrHistogram`: exact up to 127, then 64 to each doubling), at most 1,216 of
-/// them, as many as the largest value so far needs.
+/// A histogram with buckets of growing width, as in `HdrHistogram`: exact up to 127, then 64 buckets for each
+/// doubling. It has at most 1,216 buckets, and only as many as the largest value so far needs.
 ///
-/// Rather than let all old calls lose weight at each new one, each new one weighs more than the one before.
+/// Old calls do not lose weight at each new call. Instead, each new call weighs more than the one before.
 #[derive(Debug)]
 pub(super) struct Histogram {
     weights: Vec<f64>,
@@ -27,7 +28,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// One in which a call weighs half as much as one that is `half_life` calls younger.
+    /// Creates a histogram in which a call weighs half as much as one that is `half_life` calls younger.
     pub(super) fn new(half_life: u32) -> Self {
         let growth = (LN_2 / f64::from(half_life)).exp();
         Self { weights: Vec::new(), total: 0.0, newest: 1.0, growth, calls: 0.0 }
@@ -49,10 +50,10 @@ impl Histogram {
         }
     }
 
-    /// What this share of calls used at most, rounded up to the end of its bucket; `None` before as many calls as it takes for
-    /// one of them to be beyond it (20 for 0.95).
+    /// The most that this share of calls used, rounded up to the end of its bucket; `None` until there are
+    /// enough calls for one of them to be beyond the quantile (20 for 0.95).
     pub(super) fn quantile(&self, share: f64) -> Option<u64> {
-        // Less a hair, since 1 - 0.95 is not a twentieth.
+        // A small tolerance, since 1 - 0.95 is not exactly a twentieth.
         if self.calls * (1.0 - share) < 1.0 - 1e-9 {
             return None;
         }
@@ -69,7 +70,7 @@ impl Histogram {
 
 fn bucket_of(tokens: u64) -> usize {
     let tokens = tokens.min(LARGEST);
-    // How often to halve it until it is below 128: then its leading seven bits are left.
+    // How often to halve the value until it is below 128: its leading seven bits are then left.
     let halvings = (tokens | 1).ilog2().saturating_sub(SUB_BITS);
     let leading = usize::try_from(tokens >> halvings).unwrap_or(usize::MAX);
     usize::try_from(halvings).map_or(0, |halvings| halvings * SUB + leading)
@@ -85,7 +86,7 @@ fn largest_in(bucket: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// The share's quantile of the same calls with the same weights, by sorting.
+    /// The quantile of the same calls with the same weights, by sorting.
     fn exact(calls: &[u64], half_life: u32, share: f64) -> u64 {
         let mut age = 0.0;
         let mut weighed: Vec<(u64, f64)> = Vec::new();
@@ -124,12 +125,12 @@ mod tests {
             let share = [0.5, 0.9, 0.95, 0.99][random.usize(..4)];
             let mut histogram = Histogram::new(half_life);
             let length = random.usize(100..2_000);
-            // From one token to a million, each order of magnitude as often as the others, drifting.
+            // From one token to a million, each order of magnitude equally often, drifting.
             let draw = |at: usize| 2_u64.pow(random.u32(0..20)) + random.u64(..=u64::try_from(at).unwrap());
             let calls: Vec<u64> = (0..length).map(draw).collect();
             calls.iter().for_each(|tokens| histogram.add(*tokens));
             let told = histogram.quantile(share).unwrap();
-            // Sums in another order may tip where a share falls between two calls.
+            // Sums in another order may differ if the share falls between two calls.
             let (low, high) = (exact(&calls, half_life, share - 1e-9), exact(&calls, half_life, share + 1e-9));
             assert!(low <= told && told <= high + high / 64, "seed {seed}: {low} to {high}, told {told}");
         }
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn weights_that_are_scaled_down_change_no_quantile() {
         let mut histogram = Histogram::new(10);
-        // The weight passes the heaviest after 3,322 calls.
+        // The weight exceeds `HEAVIEST` after 3,322 calls.
         let calls: Vec<u64> = (0..3_400).map(|at| 100 + at % 97 * 10).collect();
         for (at, tokens) in calls.iter().enumerate() {
             histogram.add(*tokens);

@@ -52,7 +52,7 @@ fn all_of_a_request_and_nothing_of_another_is_taken() {
 #[test]
 fn what_is_older_than_the_largest_age_is_taken_oldest_first_and_what_is_as_old_stays() {
     let mut index = index(10);
-    // A clock that went back: younger ids may be older.
+    // The clock went back: younger ids may be older.
     for (request, at) in [("r1", 2), ("r2", 0), ("r3", 1), ("r4", 3)] {
         index.store(&new(request, "a", at), u64::from(at)).unwrap();
     }
@@ -118,7 +118,8 @@ fn compacting_takes_stale_entries_alone() {
     assert_eq!(payloads(index.take_stale(Timestamp::from_secs(1_000))), (30..40).collect::<Vec<_>>());
 }
 
-/// One long stream under way all the time keeps the heap's top alive, so that nothing but compaction takes the stale entries out.
+/// One long stream stays under way and keeps the heap's top alive, so that only compaction removes the stale
+/// entries.
 #[test]
 fn ten_million_stores_and_takes_keep_the_size() {
     let mut index = index(1_000);
