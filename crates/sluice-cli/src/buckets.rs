@@ -96,7 +96,7 @@ async fn create_table(client: &Client) -> Result<(), Failure> {
              http://127.0.0.1:4566; in AWS, `task infra:apply` makes the table"
         )));
     }
-    if sluice_sdk::create_table(client.dynamodb(), client.table()).await? {
+    if sluice_table::create_table(client.dynamodb(), client.table()).await? {
         anstream::eprintln!("made table {}", client.table());
     }
     Ok(())

@@ -30,7 +30,7 @@ pub(crate) async fn client() -> Result<Client, Failure> {
 pub(crate) fn log(asked_for: Option<&'static str>) {
     use std::io::IsTerminal as _;
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();
-    let level = level.as_deref().and_then(sluice_sdk::log_level).and_then(|level| level.parse().ok());
+    let level = level.as_deref().and_then(sluice_table::log_level).and_then(|level| level.parse().ok());
     let silent = asked_for.filter(|_| level.is_none()).map(|target| (target, LevelFilter::ERROR));
     let level = level.unwrap_or(LevelFilter::WARN);
     let targets = Targets::new()

@@ -67,8 +67,7 @@ pub use crate::vendor::observe::{Observed, ObservedLevel, ObservedLimit};
 pub use crate::vendor::penalize::{PenalizeError, Penalty};
 pub use crate::vendor::rate_limited::{Decision, Reply};
 
-pub use sluice_table::metric::{METRICS, Metric, MetricKind, MetricSource, describe_metrics};
-pub use sluice_table::{Clock, ConfigError, CreateTableError, StoreError, create_table, log_level};
+pub use sluice_table::{Clock, ConfigError, StoreError};
 
 pub use sluice_ops as ops;
 pub use sluice_ops::Released;

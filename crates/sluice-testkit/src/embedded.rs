@@ -12,7 +12,8 @@ use aws_smithy_async::time::TimeSource;
 use dynoxide::Database;
 use sluice_sdk::core::Put;
 use sluice_sdk::core::schema::KEY;
-use sluice_sdk::{Client, ClientBuilder, Clock, CreateTableError};
+use sluice_sdk::{Client, ClientBuilder, Clock};
+use sluice_table::CreateTableError;
 
 use crate::clock::TestClock;
 use crate::engine;
@@ -110,7 +111,7 @@ impl EmbeddedDynamo {
     /// # Errors
     /// [`EngineError`] if the engine rejects the name.
     pub async fn create_table(&self, table: &str) -> Result<bool, EngineError> {
-        Ok(sluice_sdk::create_table(&self.dynamodb(), table).await?)
+        Ok(sluice_table::create_table(&self.dynamodb(), table).await?)
     }
 
     /// Writes rows into `table` directly, without conditions, meter and faults: for tests and benchmarks that

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use sluice_ops::Survey;
-use sluice_sdk::describe_metrics;
+use sluice_table::metric::describe_metrics;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
@@ -102,7 +102,7 @@ mod tests {
     use crate::view::sample::{self, Row};
     use aws_sdk_dynamodb::types::AttributeValue;
     use sluice_sdk::core::schema;
-    use sluice_sdk::{METRICS, MetricSource};
+    use sluice_table::metric::{METRICS, MetricSource};
     use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
     use tokio::time::sleep;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use sluice_sdk::{METRICS, MetricKind, describe_metrics};
+use sluice_table::metric::{METRICS, MetricKind, describe_metrics};
 
 fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring/prometheus").join(file);

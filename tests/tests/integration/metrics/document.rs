@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sluice_sdk::{METRICS, MetricKind, MetricSource};
+use sluice_table::metric::{METRICS, MetricKind, MetricSource};
 
 const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
 
