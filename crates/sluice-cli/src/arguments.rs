@@ -2,9 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "lab")]
+use crate::lab::{bench, demo, sandbox, stress};
 use crate::{
-    acquire, bench, buckets, cool_down, dashboard, demo, doctor, history, leases, metrics, penalize, reconcile, redeem,
-    run, sandbox, stress, watch,
+    acquire, buckets, cool_down, dashboard, doctor, history, leases, metrics, penalize, reconcile, redeem, run, watch,
 };
 
 /// Share one vendor's quota between many products, with a DynamoDB table between them and no server.
@@ -23,8 +24,10 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[cfg(feature = "lab")]
     /// Run processes against three local vendors, kill one, judge the result; exits with 1 if a claim fails
     Demo(demo::Options),
+    #[cfg(feature = "lab")]
     /// Serve an embedded DynamoDB with table and buckets, for development
     Sandbox(sandbox::Options),
     /// Declare, list and remove buckets
@@ -51,21 +54,27 @@ pub(crate) enum Command {
     Watch(watch::Options),
     /// Give back what crashed callers held
     Reconcile(reconcile::Options),
+    #[cfg(feature = "lab")]
     /// Acquire and release from many workers at once, and check the result (with --history)
     Stress(stress::Options),
+    #[cfg(feature = "lab")]
     /// Compare the client with other ways to share a limit
     Bench(bench::Options),
     /// Read histories, and check whether every promise was kept
     History(history::Options),
+    #[cfg(feature = "lab")]
     /// One caller process of the demo
     #[command(hide = true)]
     DemoWorker(demo::worker::Options),
+    #[cfg(feature = "lab")]
     /// The engine of a bench
     #[command(hide = true)]
     BenchEngine(bench::engine::Options),
+    #[cfg(feature = "lab")]
     /// The process whose memory a bench measures
     #[command(hide = true)]
     BenchMemory(bench::scenario::memory::Options),
+    #[cfg(feature = "lab")]
     /// One process of a stress run
     #[command(hide = true)]
     StressWorker(stress::worker::Options),

@@ -103,6 +103,7 @@ async fn create_table(client: &Client) -> Result<(), Failure> {
 }
 
 /// Applies a file and shows what changed.
+#[cfg(feature = "lab")]
 pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(), Failure> {
     print_changes(&apply_all(client, declared).await?);
     Ok(())

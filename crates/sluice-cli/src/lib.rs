@@ -3,17 +3,16 @@
 
 mod acquire;
 mod arguments;
-mod bench;
 mod buckets;
 mod connect;
 mod cool_down;
 mod dashboard;
-mod demo;
 mod doctor;
 mod duration;
 mod failure;
-mod figures;
 mod history;
+#[cfg(feature = "lab")]
+mod lab;
 mod leases;
 mod loopback;
 mod metrics;
@@ -22,9 +21,7 @@ mod penalize;
 mod reconcile;
 mod redeem;
 mod run;
-mod sandbox;
 mod signals;
-mod stress;
 mod view;
 mod watch;
 
@@ -44,7 +41,8 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         });
     }
     let result = match arguments.command {
-        Command::Sandbox(options) => sandbox::run(options).await,
+        #[cfg(feature = "lab")]
+        Command::Sandbox(options) => lab::sandbox::run(options).await,
         Command::Buckets(options) => buckets::run(options).await,
         Command::Leases(options) => leases::run(options).await,
         Command::Acquire(options) => acquire::run(options).await,
@@ -57,14 +55,21 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         Command::Doctor(options) => doctor::run(options).await,
         Command::Watch(options) => watch::run(options).await,
         Command::Reconcile(options) => reconcile::run(options).await,
-        Command::Demo(options) => demo::run(options).await,
-        Command::Stress(options) => stress::run(options).await,
-        Command::Bench(options) => bench::run(options).await,
-        Command::BenchEngine(options) => bench::engine::serve(options).await,
-        Command::BenchMemory(options) => bench::scenario::memory::measure(options).await,
+        #[cfg(feature = "lab")]
+        Command::Demo(options) => lab::demo::run(options).await,
+        #[cfg(feature = "lab")]
+        Command::Stress(options) => lab::stress::run(options).await,
+        #[cfg(feature = "lab")]
+        Command::Bench(options) => lab::bench::run(options).await,
+        #[cfg(feature = "lab")]
+        Command::BenchEngine(options) => lab::bench::engine::serve(options).await,
+        #[cfg(feature = "lab")]
+        Command::BenchMemory(options) => lab::bench::scenario::memory::measure(options).await,
         Command::History(options) => history::run(&options),
-        Command::DemoWorker(options) => demo::worker::run(options).await,
-        Command::StressWorker(options) => stress::worker::run(options).await,
+        #[cfg(feature = "lab")]
+        Command::DemoWorker(options) => lab::demo::worker::run(options).await,
+        #[cfg(feature = "lab")]
+        Command::StressWorker(options) => lab::stress::worker::run(options).await,
     };
     result.unwrap_or_else(|failure| {
         output::print_error(failure);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::waits::Waits;
 use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes};
-use crate::demo::limits::ELEVENLABS_AT_ONCE;
+use crate::lab::demo::limits::ELEVENLABS_AT_ONCE;
 
 /// When the vendor becomes busy.
 pub(crate) fn busy_at(begin: Instant, length: Duration) -> Instant {

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::Claim;
-use crate::demo::Run;
-use crate::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS};
-use crate::demo::vendor::Vendors;
-use crate::demo::vendor::openai::{MINUTE, drop_at};
-use crate::figures::{ratio, rounded};
+use crate::lab::demo::Run;
+use crate::lab::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS};
+use crate::lab::demo::vendor::Vendors;
+use crate::lab::demo::vendor::openai::{MINUTE, drop_at};
+use crate::lab::figures::{ratio, rounded};
 
 /// What `--json` prints about this vendor. Limits are calls a minute.
 #[derive(Debug, Serialize)]

@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use super::starts::Starts;
 use super::{Claim, chart};
-use crate::demo::Run;
-use crate::demo::limits::{ARRIVES_WITHIN, AT_ONCE, REQUEST_BURST, REQUEST_RATE, REQUESTS_PER_WINDOW, WINDOW_SECS};
-use crate::demo::vendor::Vendors;
-use crate::demo::vendor::anthropic::{Books, Refused};
-use crate::figures::{ratio, rounded};
+use crate::lab::demo::Run;
+use crate::lab::demo::limits::{
+    ARRIVES_WITHIN, AT_ONCE, REQUEST_BURST, REQUEST_RATE, REQUESTS_PER_WINDOW, WINDOW_SECS,
+};
+use crate::lab::demo::vendor::Vendors;
+use crate::lab::demo::vendor::anthropic::{Books, Refused};
+use crate::lab::figures::{ratio, rounded};
 
 /// What `--json` prints about this vendor.
 #[derive(Debug, Serialize)]
@@ -149,7 +151,7 @@ fn millis(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::vendor::anthropic::Arrival;
+    use crate::lab::demo::vendor::anthropic::Arrival;
 
     /// Calls that all start at once and arrive after `millis`, together with rejected ones. The callers stop
     /// when the vendor has accepted as many as it allows.

@@ -6,7 +6,7 @@ use super::chart;
 use super::crew::Tally;
 use super::vendor::Vendors;
 use super::{Recovery, Run};
-use crate::figures::{percentile_ms, ratio, rounded};
+use crate::lab::figures::{percentile_ms, ratio, rounded};
 use crate::output::{BOLD, GREEN, RED};
 
 mod anthropic;

@@ -29,7 +29,7 @@ pub(crate) struct Options {
 /// How long connections that are still open may take to finish.
 const GRACE: Duration = Duration::from_secs(2);
 
-const SAMPLE: &str = include_str!("buckets/sample.toml");
+const SAMPLE: &str = include_str!("../buckets/sample.toml");
 
 pub(crate) async fn run(options: Options) -> Ended {
     let stop = stop_requested();

@@ -14,12 +14,12 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::Plan;
-use crate::bench::buckets::many;
-use crate::bench::engine::Engine;
-use crate::bench::measure::{Case, Measure, Used};
-use crate::bench::process::resident_kb;
-use crate::bench::world::{ClientAt, Stage, sluice_at};
 use crate::failure::{Ended, Failure};
+use crate::lab::bench::buckets::many;
+use crate::lab::bench::engine::Engine;
+use crate::lab::bench::measure::{Case, Measure, Used};
+use crate::lab::bench::process::resident_kb;
+use crate::lab::bench::world::{ClientAt, Stage, sluice_at};
 
 /// The number of buckets that the client learns.
 pub(crate) const BUCKETS: usize = 10_000;

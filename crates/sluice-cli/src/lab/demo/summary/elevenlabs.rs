@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Claim;
-use crate::demo::Run;
-use crate::demo::limits::{ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
-use crate::demo::vendor::Vendors;
+use crate::lab::demo::Run;
+use crate::lab::demo::limits::{ELEVENLABS_AT_ONCE, ELEVENLABS_CONFIGURED};
+use crate::lab::demo::vendor::Vendors;
 
 /// What `--json` prints about this vendor. Limits are calls at once.
 #[derive(Debug, Serialize)]

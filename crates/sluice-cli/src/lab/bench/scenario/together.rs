@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{Plan, in_virtual_time};
-use crate::bench::buckets::{PLENTY, plenty};
-use crate::bench::load::{Contestant, Load, WhenRefused};
-use crate::bench::measure::{Case, Measure, compare};
-use crate::bench::world::World;
 use crate::failure::Failure;
+use crate::lab::bench::buckets::{PLENTY, plenty};
+use crate::lab::bench::load::{Contestant, Load, WhenRefused};
+use crate::lab::bench::measure::{Case, Measure, compare};
+use crate::lab::bench::world::World;
 
 const CALLERS: usize = 64;
 /// The tokens of a call.

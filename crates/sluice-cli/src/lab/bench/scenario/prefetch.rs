@@ -8,13 +8,13 @@ use governor::{Quota, RateLimiter};
 use tokio::time::Instant;
 
 use super::{Plan, on_one_thread};
-use crate::bench::buckets::{PLENTY, plenty};
-use crate::bench::histogram::Histogram;
-use crate::bench::measure::{Case, Measure, Used};
-use crate::bench::process::processor_time;
-use crate::bench::system::{Answer, System};
-use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
+use crate::lab::bench::buckets::{PLENTY, plenty};
+use crate::lab::bench::histogram::Histogram;
+use crate::lab::bench::measure::{Case, Measure, Used};
+use crate::lab::bench::process::processor_time;
+use crate::lab::bench::system::{Answer, System};
+use crate::lab::bench::world::{Stage, World};
 
 const CASE: Case<'static> = Case { scenario: "prefetch", name: "1 caller on one core", callers: 1 };
 /// The time until the client knows the demand.

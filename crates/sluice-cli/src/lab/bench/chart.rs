@@ -152,7 +152,7 @@ impl ValueFormatter<f64> for Callers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::measure::{Case, Used};
+    use crate::lab::bench::measure::{Case, Used};
 
     fn measure(stage: Stage, callers: usize, system: &'static str, grants: u64) -> Measure {
         let mut used = Used { seconds: 1.0, ..Used::default() };

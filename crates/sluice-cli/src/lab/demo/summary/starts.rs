@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::demo::vendor::anthropic::Arrival;
+use crate::lab::demo::vendor::anthropic::Arrival;
 
 /// Starts are in whole microseconds, so the length of a span is off by less than two: a thousandth of a call
 /// at 500 a second.

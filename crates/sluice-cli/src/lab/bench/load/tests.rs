@@ -1,7 +1,7 @@
 use super::*;
-use crate::bench::buckets::{PLENTY, plenty, slots};
-use crate::bench::measure::{Case, compare};
-use crate::bench::world::World;
+use crate::lab::bench::buckets::{PLENTY, plenty, slots};
+use crate::lab::bench::measure::{Case, compare};
+use crate::lab::bench::world::World;
 
 const LENGTH: Duration = Duration::from_millis(1_500);
 

@@ -11,13 +11,13 @@ use sluice_sdk::core::{Amount, LimitType, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::{Plan, in_virtual_time};
-use crate::bench::buckets::per_minute;
-use crate::bench::load::Tally;
-use crate::bench::measure::{Case, Measure, Used};
-use crate::bench::reference::Reference;
-use crate::bench::system::{Answer, Sluice, System};
-use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
+use crate::lab::bench::buckets::per_minute;
+use crate::lab::bench::load::Tally;
+use crate::lab::bench::measure::{Case, Measure, Used};
+use crate::lab::bench::reference::Reference;
+use crate::lab::bench::system::{Answer, Sluice, System};
+use crate::lab::bench::world::{Stage, World};
 
 /// Tokens a minute, processes, callers in each process.
 const CASES: [(i32, usize, usize); 5] = [(600, 1, 10), (600, 1, 50), (3_000, 1, 10), (600, 10, 1), (600, 50, 1)];

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes, unix_micros};
-use crate::demo::limits::{AT_ONCE, REQUESTS_PER_WINDOW, TOKENS_PER_WINDOW, WINDOW_SECS};
+use crate::lab::demo::limits::{AT_ONCE, REQUESTS_PER_WINDOW, TOKENS_PER_WINDOW, WINDOW_SECS};
 
 /// The vendor's state.
 #[derive(Debug, Default)]

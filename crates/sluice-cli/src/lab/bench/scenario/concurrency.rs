@@ -7,12 +7,12 @@ use sluice_sdk::{ClientBuilder, Leases};
 
 use super::processes::case_name;
 use super::{Plan, in_virtual_time};
-use crate::bench::buckets::slots;
-use crate::bench::load::{Contestant, Load, WhenRefused};
-use crate::bench::measure::{Case, Measure, compare};
-use crate::bench::system::{InLine, Sluice};
-use crate::bench::world::{Stage, World};
 use crate::failure::Failure;
+use crate::lab::bench::buckets::slots;
+use crate::lab::bench::load::{Contestant, Load, WhenRefused};
+use crate::lab::bench::measure::{Case, Measure, compare};
+use crate::lab::bench::system::{InLine, Sluice};
+use crate::lab::bench::world::{Stage, World};
 
 const CALLERS: usize = 64;
 const HOLD: Duration = Duration::from_millis(5);

@@ -8,8 +8,8 @@ use sluice_history::Verdict;
 
 use super::Options;
 use super::worker::Figures;
-use crate::figures::{percentile_ms, ratio, rounded};
 use crate::history;
+use crate::lab::figures::{percentile_ms, ratio, rounded};
 use crate::output::{BOLD, DIM, RED, YELLOW};
 
 /// What `--json` prints.

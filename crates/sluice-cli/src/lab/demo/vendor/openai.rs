@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::waits::Waits;
 use super::{Answer, Call, headers, locked, retry_after, takes};
-use crate::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
+use crate::lab::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
 
 /// When the vendor's limit drops.
 pub(crate) fn drop_at(begin: Instant, length: Duration) -> Instant {

@@ -10,9 +10,9 @@ use sluice_sdk::{Clock, Decision, ObservedLevel, ObservedLimit, Reply, Slot, Slo
 use tokio::time::sleep;
 
 use super::Worker;
-use crate::demo::limits::Api;
-use crate::demo::vendor::Call;
 use crate::failure::Failure;
+use crate::lab::demo::limits::Api;
+use crate::lab::demo::vendor::Call;
 
 /// How long a caller waits for a slot; if it gets none, it asks again.
 const PATIENCE: Duration = Duration::from_secs(10);
