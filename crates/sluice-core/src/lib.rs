@@ -2,7 +2,7 @@
 //! of this is stored in DynamoDB.
 //!
 //! This crate does no I/O, reads no clock, draws no random number and knows no AWS type: `now` is always an
-//! argument, and a plan is a value ([`Write`]) that `sluice-sdk` commits. The safety of every plan is in its
+//! argument, and a plan is a value ([`Write`]) that `sluice-table` commits. The safety of every plan is in its
 //! condition, never in the order in which code happens to run; `docs/semantics.md` states what follows from
 //! this.
 //!

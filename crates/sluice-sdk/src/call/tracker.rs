@@ -96,7 +96,6 @@ pub enum ReservationError {
 
 impl ReservationError {
     /// The grant that was not stored.
-    #[must_use]
     pub fn into_grant(self) -> Grant {
         match self {
             Self::AtCapacity { grant, .. } | Self::Taken { grant, .. } => *grant,
