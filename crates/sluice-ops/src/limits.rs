@@ -258,15 +258,19 @@ impl Ops {
     pub async fn on_lower_limit(&self, dimension: &Dimension, then: OnLowerLimit) -> Result<bool, BucketError> {
         let unknown = || BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() };
         let bucket = self.bucket(dimension).await?.ok_or_else(unknown)?;
+        self.observer.read(&bucket);
         if bucket.adopts_limit() == (then == OnLowerLimit::Adopt) {
             return Ok(false);
         }
         match self.store.update(&on_lower_limit(dimension, then), IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => {
-                self.observer.changed(dimension);
-                parse(dimension, &row).map(|_| true)
+                self.observer.read(&parse(dimension, &row)?);
+                Ok(true)
             }
-            Written::ConditionFailed(_) => Err(unknown()),
+            Written::ConditionFailed(_) => {
+                self.observer.removed(dimension);
+                Err(unknown())
+            }
         }
     }
 

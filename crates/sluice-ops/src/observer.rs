@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use sluice_core::{Dimension, Load};
+use sluice_core::{Bucket, Dimension, Load};
 
 /// Learns what operations of this process do to buckets, so that the process corrects at once what it
 /// remembers of them. Other processes learn it from the table.
@@ -25,6 +25,11 @@ pub trait Observer: Debug + Send + Sync {
     /// The row of the bucket was written: its limits, its anchor or its settings.
     fn changed(&self, dimension: &Dimension) {
         let _ = dimension;
+    }
+
+    /// A reply showed the bucket.
+    fn read(&self, bucket: &Bucket) {
+        let _ = bucket;
     }
 
     /// The bucket was removed.

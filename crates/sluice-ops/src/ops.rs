@@ -40,7 +40,9 @@ impl Ops {
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
     pub async fn from_env() -> Result<Self, ConfigError> {
-        Ok(Self::new(Settings::from_env()?.connect().await))
+        let store = Settings::from_env()?.connect().await;
+        let has_inline_leases = std::env::var("SLUICE_LEASES").is_ok_and(|leases| leases == "inline");
+        Ok(Self::new(store).with_inline_leases(has_inline_leases))
     }
 
     /// Tells `observer` what is done from now on.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Dimension, Load};
+use sluice_core::{Bucket, Dimension, Load};
 use sluice_ops::{Observer, Ops};
 
 use crate::client::Client;
@@ -49,6 +49,10 @@ impl Observer for Remembered {
         let entry = self.0.entry(dimension);
         entry.forget();
         entry.is_made();
+    }
+
+    fn read(&self, bucket: &Bucket) {
+        self.0.entry(bucket.dimension()).apply_read(Arc::new(bucket.clone()), self.0.now());
     }
 
     fn removed(&self, dimension: &Dimension) {

@@ -153,7 +153,9 @@ impl Variable {
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
     let seconds = || text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds().or_else(|| humantime::parse_duration(text).ok()).filter(|time| *time <= LONGEST_SETTING)
+    // To humantime `M` is a month; somebody who writes `15M` means minutes.
+    let with_unit = || humantime::parse_duration(text).ok().filter(|_| !text.contains('M'));
+    seconds().or_else(with_unit).filter(|time| *time <= LONGEST_SETTING)
 }
 
 /// The level in `SLUICE_LOG_LEVEL`, as `tracing` spells it, for programs that install a subscriber. `None` if
@@ -178,7 +180,7 @@ mod tests {
         for (text, millis) in cases {
             assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "-5", "NaN", "1e300", "soon", "5 parsecs", "400d"] {
+        for text in ["", "-5", "NaN", "1e300", "soon", "5 parsecs", "15M", "400d"] {
             assert_eq!(duration(text), None, "{text}");
         }
     }

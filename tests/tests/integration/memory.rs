@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_ops::Applied;
+use sluice_sdk::core::OnLowerLimit;
 use sluice_sdk::{AcquireError, Client, PenalizeError, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
@@ -248,4 +249,21 @@ async fn what_another_gives_back_is_seen_within_a_second_beside_transactions_too
     assert_eq!(world.whole_level(TPM).await, "639");
     let granted = here.acquire(asks(500)).await.unwrap().granted();
     assert!(granted.is_some(), "they gave back 1.6 s ago");
+}
+
+/// What an operator sets beside the limits changes nothing that is known of the bucket.
+#[tokio::test(start_paused = true)]
+async fn what_is_done_about_lower_limits_takes_no_stock_away() {
+    let world = World::with_rate(RPM, 100, 60).await;
+    let client = world.client_with(|settings| settings.prefetch([RPM]));
+    for _ in 0..20 {
+        drop(take(&client, RPM).await);
+    }
+    let before = world.dynamo.meter().of(Operation::UpdateItem).requests;
+    assert!(client.ops().on_lower_limit(&dimension(RPM), OnLowerLimit::Adopt).await.unwrap());
+    let reads = reads(&world);
+    drop(take(&client, RPM).await);
+    let writes = world.dynamo.meter().of(Operation::UpdateItem).requests - before;
+    assert!(writes <= 2, "its own, and a lot at most: {writes}");
+    assert_eq!(self::reads(&world), reads, "the bucket is known");
 }
