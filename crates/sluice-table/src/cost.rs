@@ -13,7 +13,7 @@ use crate::span;
 use crate::table_clock::TableClock;
 
 /// The most that the metrics of a request may cost without a recorder, in nanoseconds.
-const MOST_FOR_METRICS: u128 = 150;
+const MOST_FOR_METRICS: u128 = 300;
 
 /// The most that learning the time from a reply may cost, in nanoseconds.
 const MOST_FOR_TIME: u128 = 300;

@@ -17,7 +17,7 @@ use crate::telemetry::{Source, span};
 
 /// The most that a grant, or its release, may pay for being counted without a recorder and a subscriber, in
 /// nanoseconds.
-const MOST_NANOS: u128 = 150;
+const MOST_NANOS: u128 = 300;
 const GRANTS: u32 = 50_000;
 
 fn entry(now: Timestamp) -> Arc<Entry> {
