@@ -272,8 +272,8 @@ impl<Q, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Lane<Q, A> {
-    /// Stands in the queue until the answer comes or the caller's own deadline passes: for a caller that takes. `stays` says which
-    /// setbacks the caller waits for.
+    /// Stands in the queue until the answer comes or the caller's own deadline passes: for a caller that takes.
+    /// `stays` says which setbacks the caller waits for.
     ///
     /// `ask` and `serve` are called again if a leader ends before it has reached the caller.
     pub(crate) async fn take(

@@ -55,8 +55,8 @@ pub(super) trait Batch {
     /// The bucket that a refusal names if no other is known.
     fn dimension(&self) -> &Dimension;
 
-    /// Drops callers that have left, and returns whether a caller is still to be served.
-    fn has_callers(&mut self) -> bool;
+    /// The callers that are still to be served, and those of them that have left.
+    fn waiters(&mut self) -> &mut Vec<Waiter<Self::Ask, Self::Answer>>;
 
     /// Makes one plan and its write, or one read of what is not known, or gives the answers that need
     /// neither. Each of its requests ends.
@@ -93,7 +93,7 @@ pub(super) async fn lead<B: Batch>(
 /// Serves the callers of `batch` until each has its answer or stays in the queue.
 async fn serve(inner: &Inner, batch: &mut impl Batch) {
     let (began, mut tries, mut has_read) = (Instant::now(), 0, false);
-    while batch.has_callers() {
+    while has_callers(batch) {
         match batch.step(has_read).await {
             Ok(Step::Served) => continue,
             // A reading that was fetched for this round counts, however long the read took.
@@ -113,6 +113,13 @@ async fn serve(inner: &Inner, batch: &mut impl Batch) {
             return batch.set_back(&setback);
         }
     }
+}
+
+/// Drops callers that have left, and returns whether a caller is still to be served.
+fn has_callers(batch: &mut impl Batch) -> bool {
+    let waiters = batch.waiters();
+    waiters.retain(|waiter| !waiter.is_left());
+    !waiters.is_empty()
 }
 
 /// Waits before the `tries`th new plan, once the plans without a pause are used up. Returns false if it is

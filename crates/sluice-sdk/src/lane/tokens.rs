@@ -121,9 +121,8 @@ impl round::Batch for Batch<'_> {
         &self.entry.dimension
     }
 
-    fn has_callers(&mut self) -> bool {
-        self.waiters.retain(|waiter| !waiter.is_left());
-        !self.waiters.is_empty()
+    fn waiters(&mut self) -> &mut Vec<TokenWaiter> {
+        &mut self.waiters
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {

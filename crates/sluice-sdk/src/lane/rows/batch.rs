@@ -50,9 +50,8 @@ impl round::Batch for Batch<'_> {
         &self.entries[0].dimension
     }
 
-    fn has_callers(&mut self) -> bool {
-        self.waiters.retain(|waiter| !waiter.is_left());
-        !self.waiters.is_empty()
+    fn waiters(&mut self) -> &mut Vec<RowWaiter> {
+        &mut self.waiters
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
