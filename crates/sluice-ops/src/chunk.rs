@@ -79,7 +79,7 @@ impl Tally {
 /// Whether every send of a chunk's leases so far is known not to have been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sends {
-    Known,
+    BucketRead,
     /// One send was not answered. If the chunk is sent again under the same token, the two sends are one
     /// transaction. If it is planned again, it is another transaction, and finds what the first one did.
     Doubted,
@@ -106,7 +106,7 @@ struct Sender<'a> {
 /// # Errors
 /// [`StoreError`] if DynamoDB is unavailable or rejects a request. Throttling is not an error: what it leaves
 /// is counted in `tally`.
-pub async fn carry_out(
+pub async fn send_chunk(
     store: &Store,
     chunk: Chunk,
     tries: u32,
@@ -114,7 +114,7 @@ pub async fn carry_out(
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
     let mut sender =
-        Sender { store, tries, queue: vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::Known }], tally };
+        Sender { store, tries, queue: vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::BucketRead }], tally };
     while let Some(next) = sender.queue.pop() {
         if !more_time() {
             sender.tally.left += next.chunk.leases().len();

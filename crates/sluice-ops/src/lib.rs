@@ -14,7 +14,7 @@ mod survey;
 mod sweep;
 mod telemetry;
 
-pub use chunk::{Tally, carry_out};
+pub use chunk::{Tally, send_chunk};
 pub use leases::LeaseRow;
 pub use limits::{Applied, BucketError, BucketFault, BucketRow, LimitsError};
 pub use observer::Observer;

@@ -32,8 +32,8 @@ mod note;
 mod turn;
 pub(crate) mod wanted;
 
-use crate::heal::due::Dues;
-use crate::heal::turn::Turn;
+use crate::heal::due::PendingTries;
+use crate::heal::turn::ScanTurn;
 use crate::heal::wanted::Next;
 
 /// How long a caller counts as wanting slots after its last try, or after the time at which it was told to
@@ -55,7 +55,7 @@ pub(crate) struct Healing {
     notes_denied: Denied,
     scans_denied: Denied,
     /// Tries that are due or under way, for callers that wait for them.
-    dues: Dues,
+    dues: PendingTries,
 }
 
 /// The healing state of this client.
@@ -69,7 +69,7 @@ struct Denied(AtomicI64);
 
 /// What a task does.
 #[derive(Clone, Debug)]
-enum Duty {
+enum HealTask {
     /// The note of one bucket, and its inline leases.
     Bucket(Arc<Entry>, Arc<Wanted>),
     /// The scan of the table.
@@ -127,12 +127,12 @@ fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32)
         state.refusals = state.refusals.saturating_add(refusals);
         state.is_asked = true;
     }
-    tend(inner, Duty::Bucket(Arc::clone(entry), wanted), now.after(wait + COMES_BACK));
+    ensure_running(inner, HealTask::Bucket(Arc::clone(entry), wanted), now.after(wait + COMES_BACK));
 }
 
-/// Ensures that a task does `duty` until `until`.
-fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
-    let wanted = duty.wanted();
+/// Ensures that a task does `task` until `until`.
+fn ensure_running(inner: &Arc<Inner>, task: HealTask, until: Timestamp) {
+    let wanted = task.wanted();
     let mut state = wanted.state();
     state.until = state.until.max(until);
     let runtime = match (state.is_tended, Handle::try_current()) {
@@ -150,7 +150,7 @@ fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
     drop(state);
     match runtime {
         Some(runtime) => {
-            runtime.spawn(Tended { inner: Arc::downgrade(inner), duty, is_left: false }.run());
+            runtime.spawn(RunningTask { inner: Arc::downgrade(inner), task, is_left: false }.run());
         }
         // The task's timer may stand still while the process is frozen. The clock does not.
         None if is_due => wanted.woken.notify_one(),
@@ -158,7 +158,7 @@ fn tend(inner: &Arc<Inner>, duty: Duty, until: Timestamp) {
     }
 }
 
-impl Duty {
+impl HealTask {
     fn wanted(&self) -> &Wanted {
         match self {
             Self::Bucket(_, wanted) => wanted,
@@ -175,40 +175,40 @@ impl Duty {
     }
 }
 
-/// The task of one duty. If the task is dropped, for example with its runtime, the next refusal creates
+/// The task of one task. If the task is dropped, for example with its runtime, the next refusal creates
 /// another.
-struct Tended {
+struct RunningTask {
     inner: Weak<Inner>,
-    duty: Duty,
+    task: HealTask,
     is_left: bool,
 }
 
-impl Drop for Tended {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         if !self.is_left {
-            let mut state = self.duty.wanted().state();
+            let mut state = self.task.wanted().state();
             state.is_tended = false;
             state.due = None;
         }
     }
 }
 
-impl Tended {
+impl RunningTask {
     async fn run(mut self) {
         loop {
             let pause = {
                 let Some(inner) = self.inner.upgrade() else { return };
-                match self.duty.wanted().next(&inner) {
+                match self.task.wanted().next(&inner) {
                     Next::Leave => {
                         self.is_left = true;
                         return;
                     }
-                    Next::Try if self.duty.try_once(&inner).await => continue,
+                    Next::Try if self.task.try_once(&inner).await => continue,
                     Next::Try => return,
                     Next::Wait(pause) => pause,
                 }
             };
-            let _ = timeout(pause, self.duty.wanted().woken.notified()).await;
+            let _ = timeout(pause, self.task.wanted().woken.notified()).await;
         }
     }
 }
@@ -254,7 +254,7 @@ async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result
     let may_scan = !inner.config.heal_budget.is_none() && !healing(inner).scans_denied.is_denied(inner.now());
     if may_scan && may_have_rows(&bucket) {
         let until = wanted.state().until;
-        tend(inner, Duty::Table(Arc::clone(&healing(inner).table)), until);
+        ensure_running(inner, HealTask::Table(Arc::clone(&healing(inner).table)), until);
     }
     ops(inner).heal_inline(bucket).await?;
     Ok(())
@@ -272,7 +272,7 @@ fn may_have_rows(bucket: &Bucket) -> bool {
 /// Scans the table, or a part of it, unless another process does. Returns false if this process lacks the
 /// right.
 async fn scan_table(inner: &Arc<Inner>) -> bool {
-    let mut turn = match Turn::take(inner).await {
+    let mut turn = match ScanTurn::take(inner).await {
         Ok(Some(turn)) => turn,
         Ok(None) => return true,
         Err(error) => return is_allowed(inner, &error),

@@ -9,7 +9,7 @@ use sluice_core::schema::KEY;
 use sluice_core::{Bucket, CLOCK_ERROR, Dimension, HEAL_EVERY, InlineLeases, Lease, Timestamp};
 use tokio::task::JoinSet;
 
-use super::reclaim::{self, Done, Ended, Known};
+use super::reclaim::{self, BucketRead, EndedLeases, Reclaimed};
 use super::scan::{MOST_UNITS, Query};
 use super::{Deadlines, is_over};
 use crate::ops::Ops;
@@ -85,14 +85,14 @@ impl HealPage<'_> {
         for lease in page.ended {
             rows.entry(lease.dimension().clone()).or_default().push(lease);
         }
-        let rows = rows.into_iter().map(|(dimension, leases)| (dimension, Ended::Rows(leases)));
-        let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, Ended::Inline(leases)));
+        let rows = rows.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Rows(leases)));
+        let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Inline(leases)));
         let mut ended: Vec<_> = rows.chain(inline).collect();
         // In random order: with many buckets, a process that is cut off again and again does not always begin
         // with the same buckets.
         fastrand::shuffle(&mut ended);
         let units = self.units.saturating_sub(page.read_units);
-        let given = Giving { ops, now, deadlines, units, given: Given::default() }.give_back(ended).await;
+        let given = PageRun { ops, now, deadlines, units, given: PageTotals::default() }.give_back(ended).await;
         let is_done = given.left == 0 || self.rows <= 1;
         let next = match read.next.as_ref().map(|key| value_text(key, KEY)) {
             _ if !is_done => NextPage::Again,
@@ -127,13 +127,16 @@ impl Ops {
             return Ok(0);
         }
         let (sweep, dimension) = (sweep(self, now, Deadlines::of(Some(HEAL_EVERY))), bucket.dimension().clone());
-        finish(self, reclaim::reclaim(sweep, dimension, Some(Known::Bucket(bucket)), Ended::Inline(ended)).await)
+        finish(
+            self,
+            reclaim::reclaim(sweep, dimension, Some(BucketRead::Bucket(bucket)), EndedLeases::Inline(ended)).await,
+        )
     }
 }
 
 /// What was given back of a page so far.
 #[derive(Debug, Default)]
-struct Given {
+struct PageTotals {
     restored: usize,
     read_units: u64,
     /// Buckets for which there was no time or no budget.
@@ -143,20 +146,20 @@ struct Given {
 }
 
 /// Gives back what a page contains.
-struct Giving<'a> {
+struct PageRun<'a> {
     ops: &'a Ops,
     now: Timestamp,
     deadlines: Deadlines,
     /// Read units that the buckets may cost.
     units: u64,
-    given: Given,
+    given: PageTotals,
 }
 
-impl Giving<'_> {
+impl PageRun<'_> {
     /// Gives back the leases of a few buckets at once. If DynamoDB is unavailable, the page ends: otherwise
     /// every bucket would cost its retries. What DynamoDB rejects for one bucket, such as a write to a key
     /// that the role may not write, does not stop the other buckets.
-    async fn give_back(mut self, ended: Vec<(Dimension, Ended)>) -> Given {
+    async fn give_back(mut self, ended: Vec<(Dimension, EndedLeases)>) -> PageTotals {
         let (mut tasks, mut waiting) = (JoinSet::new(), ended.into_iter());
         let mut refused = 0;
         loop {
@@ -201,26 +204,26 @@ impl Giving<'_> {
 
 /// Gives back what the leases of one bucket hold. A bucket that became a rate bucket has no slots for the
 /// inline leases in its row.
-async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: Ended) -> Done {
+async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: EndedLeases) -> Reclaimed {
     let known = reclaim::known_of(&sweep.store, &dimension).await;
     let has_slots = |bucket: &Bucket| bucket.limit().is_concurrent();
     match (known, ended) {
-        (Ok(Known::Bucket(bucket)), Ended::Inline(_)) if !has_slots(&bucket) => {
-            Done { dimension, known: Some(Known::Bucket(bucket)), tally: Default::default(), result: Ok(()) }
+        (Ok(BucketRead::Bucket(bucket)), EndedLeases::Inline(_)) if !has_slots(&bucket) => {
+            Reclaimed { dimension, known: Some(BucketRead::Bucket(bucket)), tally: Default::default(), result: Ok(()) }
         }
         (Ok(known), ended) => reclaim::reclaim(sweep, dimension, Some(known), ended).await,
         // Throttled in every try: left to the next scan.
         (Err(StoreError::Contended { .. }), _) => {
-            Done { dimension, known: None, tally: Default::default(), result: Ok(()) }
+            Reclaimed { dimension, known: None, tally: Default::default(), result: Ok(()) }
         }
-        (Err(error), _) => Done { dimension, known: None, tally: Default::default(), result: Err(error) },
+        (Err(error), _) => Reclaimed { dimension, known: None, tally: Default::default(), result: Err(error) },
     }
 }
 
 /// Read units of the strongly consistent read of a bucket: one for each 4 KB, most of which are inline
 /// leases.
-fn units_of(done: &Done) -> u64 {
-    let Some(Known::Bucket(bucket)) = &done.known else { return 1 };
+fn units_of(done: &Reclaimed) -> u64 {
+    let Some(BucketRead::Bucket(bucket)) = &done.known else { return 1 };
     let leases = bucket.inline().map_or(0, InlineLeases::len);
     1 + u64::try_from(leases * BYTES_OF_A_LEASE / 4_096).unwrap_or(0)
 }
@@ -232,7 +235,7 @@ fn sweep(ops: &Ops, now: Timestamp, deadlines: Deadlines) -> reclaim::Sweep {
 }
 
 /// Tells the observer, and with it the callers that wait in this process for the slots.
-fn finish(ops: &Ops, done: Done) -> Result<usize, StoreError> {
+fn finish(ops: &Ops, done: Reclaimed) -> Result<usize, StoreError> {
     let restored = done.tally.restored;
     if restored > 0 {
         ops.observer.restored(&done.dimension, restored);

@@ -8,7 +8,7 @@ use sluice_core::{CLOCK_ERROR, Dimension, Lease, MAX_LEASES_PER_TRANSACTION, Tim
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::reclaim::{self, Done, Ended, Known};
+use super::reclaim::{self, BucketRead, EndedLeases, Reclaimed};
 use super::recount::Recount;
 use super::report::{SweepOptions, SweepReport};
 use super::scan::{self, Found, Page, Query};
@@ -28,20 +28,20 @@ pub(super) struct Pipeline {
     /// If dropped, the scan stops.
     scan: JoinSet<()>,
     found: Option<mpsc::Receiver<Found>>,
-    /// Ended leases of each bucket that do not fill a transaction yet.
+    /// EndedLeases leases of each bucket that do not fill a transaction yet.
     groups: BTreeMap<Dimension, Vec<Lease>>,
     /// Full transactions, and buckets with inline leases that have ended.
-    ready: VecDeque<(Dimension, Ended)>,
+    ready: VecDeque<(Dimension, EndedLeases)>,
     /// Leases that ended before this instant have ended by every clock.
     cutoff: Timestamp,
     /// Leases in `groups` and `ready`.
     waiting: usize,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<Reclaimed>,
     /// Buckets that are being given back to, with the number of leases. Transactions of one bucket run one
     /// after the other: side by side they would only conflict.
     busy: BTreeMap<Dimension, usize>,
     /// What is known of each bucket.
-    known: BTreeMap<Dimension, Known>,
+    known: BTreeMap<Dimension, BucketRead>,
     scanned: Result<(), StoreError>,
     given_back: Result<(), StoreError>,
 }
@@ -56,8 +56,10 @@ impl Pipeline {
         let (sender, found) = mpsc::channel(at_once);
         let mut scan = JoinSet::new();
         scan.spawn(scan::scan(store.clone(), options.clone(), deadlines, query, sender));
-        let known =
-            recount.readings().map(|(name, bucket)| (name.clone(), Known::Bucket(Arc::new(bucket.clone())))).collect();
+        let known = recount
+            .readings()
+            .map(|(name, bucket)| (name.clone(), BucketRead::Bucket(Arc::new(bucket.clone()))))
+            .collect();
         Self {
             store: store.clone(),
             deadlines,
@@ -154,7 +156,7 @@ impl Pipeline {
         self.found = None;
         let mut rest: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
         fastrand::shuffle(&mut rest);
-        self.ready.extend(rest.into_iter().map(|(dimension, leases)| (dimension, Ended::Rows(leases))));
+        self.ready.extend(rest.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Rows(leases))));
     }
 
     fn take_page(&mut self, page: Page, report: &mut SweepReport) {
@@ -169,13 +171,13 @@ impl Pipeline {
             group.push(lease);
             if group.len() == MAX_LEASES_PER_TRANSACTION {
                 let full = std::mem::take(group);
-                self.ready.push_back((dimension, Ended::Rows(full)));
+                self.ready.push_back((dimension, EndedLeases::Rows(full)));
             }
         }
         for (dimension, leases) in page.ended_inline {
             report.expired += leases;
             self.waiting += leases;
-            self.ready.push_back((dimension, Ended::Inline(leases)));
+            self.ready.push_back((dimension, EndedLeases::Inline(leases)));
         }
     }
 
@@ -184,10 +186,10 @@ impl Pipeline {
         if self.waiting >= MOST_WAITING && self.ready.is_empty() {
             // There are too many buckets to wait until one of them has leases for a transaction.
             let groups = std::mem::take(&mut self.groups).into_iter();
-            self.ready.extend(groups.map(|(dimension, leases)| (dimension, Ended::Rows(leases))));
+            self.ready.extend(groups.map(|(dimension, leases)| (dimension, EndedLeases::Rows(leases))));
         }
         while self.tasks.len() < self.at_once && self.given_back.is_ok() && !is_over(self.deadlines.work) {
-            let is_free = |(dimension, _): &(Dimension, Ended)| !self.busy.contains_key(dimension);
+            let is_free = |(dimension, _): &(Dimension, EndedLeases)| !self.busy.contains_key(dimension);
             let Some(at) = self.ready.iter().position(is_free) else { return };
             let Some((dimension, ended)) = self.ready.remove(at) else { return };
             self.waiting -= ended.len();
@@ -201,7 +203,7 @@ impl Pipeline {
         }
     }
 
-    fn finish(&mut self, done: Done, report: &mut SweepReport) {
+    fn finish(&mut self, done: Reclaimed, report: &mut SweepReport) {
         self.busy.remove(&done.dimension);
         report.count(&done.dimension, &done.tally);
         self.recount.gave_back(&done.dimension, done.tally.returned);

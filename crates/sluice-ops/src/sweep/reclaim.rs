@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease, Timestamp};
 
 use super::{Deadlines, is_over};
-use crate::chunk::{Tally, carry_out};
+use crate::chunk::{Tally, send_chunk};
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
 /// How many conflicts of a lease are waited out before it is left to the next sweep: at most half a second.
@@ -19,21 +19,21 @@ const REPLANS: u32 = 20;
 /// What the sweep has read of a bucket. The reading may be old: the conditions of the writes check whether it
 /// still holds.
 #[derive(Clone, Debug)]
-pub(super) enum Known {
+pub(super) enum BucketRead {
     Bucket(Arc<Bucket>),
     Gone,
     Unreadable(String),
 }
 
 /// Leases of one bucket that have ended.
-pub(super) enum Ended {
+pub(super) enum EndedLeases {
     /// Leases with a row of their own.
     Rows(Vec<Lease>),
     /// The number of inline leases in the bucket's row, when the scan saw the row.
     Inline(usize),
 }
 
-impl Ended {
+impl EndedLeases {
     pub(super) const fn len(&self) -> usize {
         match self {
             Self::Rows(leases) => leases.len(),
@@ -43,9 +43,9 @@ impl Ended {
 }
 
 /// The result of giving back a group of leases.
-pub(super) struct Done {
+pub(super) struct Reclaimed {
     pub(super) dimension: Dimension,
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<BucketRead>,
     pub(super) tally: Tally,
     pub(super) result: Result<(), StoreError>,
 }
@@ -59,7 +59,12 @@ pub(super) struct Sweep {
 }
 
 /// Gives back what the leases hold. All of them are leases of `dimension`.
-pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Known>, ended: Ended) -> Done {
+pub(super) async fn reclaim(
+    sweep: Sweep,
+    dimension: Dimension,
+    known: Option<BucketRead>,
+    ended: EndedLeases,
+) -> Reclaimed {
     let mut tally = Tally::default();
     let known = match known {
         Some(known) => Ok(known),
@@ -71,41 +76,41 @@ pub(super) async fn reclaim(sweep: Sweep, dimension: Dimension, known: Option<Kn
             tally.left += ended.len();
             // Throttled in every try: left to the next sweep.
             let result = if matches!(error, StoreError::Contended { .. }) { Ok(()) } else { Err(error) };
-            return Done { dimension, known: None, tally, result };
+            return Reclaimed { dimension, known: None, tally, result };
         }
     };
     let result = match ended {
-        Ended::Rows(leases) => sweep.rows(&known, leases, &mut tally).await,
-        Ended::Inline(leases) => sweep.inline(&dimension, &mut known, leases, &mut tally).await,
+        EndedLeases::Rows(leases) => sweep.rows(&known, leases, &mut tally).await,
+        EndedLeases::Inline(leases) => sweep.inline(&dimension, &mut known, leases, &mut tally).await,
     };
-    Done { dimension, known: Some(known), tally, result }
+    Reclaimed { dimension, known: Some(known), tally, result }
 }
 
 /// Reads the bucket.
-pub(super) async fn known_of(store: &Store, dimension: &Dimension) -> Result<Known, StoreError> {
-    let Some(row) = store.read(dimension.as_str()).await? else { return Ok(Known::Gone) };
+pub(super) async fn known_of(store: &Store, dimension: &Dimension) -> Result<BucketRead, StoreError> {
+    let Some(row) = store.read(dimension.as_str()).await? else { return Ok(BucketRead::Gone) };
     Ok(parsed(dimension, &Attributes(&row)))
 }
 
-fn parsed(dimension: &Dimension, row: &Attributes<'_>) -> Known {
+fn parsed(dimension: &Dimension, row: &Attributes<'_>) -> BucketRead {
     match Bucket::read(dimension, row) {
-        Ok(bucket) => Known::Bucket(Arc::new(bucket)),
-        Err(error) => Known::Unreadable(error.to_string()),
+        Ok(bucket) => BucketRead::Bucket(Arc::new(bucket)),
+        Err(error) => BucketRead::Unreadable(error.to_string()),
     }
 }
 
 impl Sweep {
-    async fn rows(&self, known: &Known, leases: Vec<Lease>, tally: &mut Tally) -> Result<(), StoreError> {
+    async fn rows(&self, known: &BucketRead, leases: Vec<Lease>, tally: &mut Tally) -> Result<(), StoreError> {
         let bucket = match known {
-            Known::Bucket(bucket) => Some(bucket.as_ref()),
-            Known::Gone => None,
-            Known::Unreadable(error) => {
+            BucketRead::Bucket(bucket) => Some(bucket.as_ref()),
+            BucketRead::Gone => None,
+            BucketRead::Unreadable(error) => {
                 tally.failed.extend(leases.iter().map(|lease| (lease.key().to_owned(), error.clone())));
                 return Ok(());
             }
         };
         for chunk in Chunk::reclaim(bucket, leases) {
-            carry_out(&self.store, chunk, TRIES, || !is_over(self.deadlines.work), tally).await?;
+            send_chunk(&self.store, chunk, TRIES, || !is_over(self.deadlines.work), tally).await?;
         }
         Ok(())
     }
@@ -116,16 +121,16 @@ impl Sweep {
     async fn inline(
         &self,
         dimension: &Dimension,
-        known: &mut Known,
+        known: &mut BucketRead,
         found: usize,
         tally: &mut Tally,
     ) -> Result<(), StoreError> {
         let (mut done, mut replans) = (0, 0);
         loop {
             let bucket = match &*known {
-                Known::Bucket(bucket) => Arc::clone(bucket),
-                Known::Gone => break,
-                Known::Unreadable(error) => {
+                BucketRead::Bucket(bucket) => Arc::clone(bucket),
+                BucketRead::Gone => break,
+                BucketRead::Unreadable(error) => {
                     tally.failed.extend(std::iter::repeat_n(
                         (dimension.to_string(), error.clone()),
                         found.saturating_sub(done),
@@ -159,7 +164,7 @@ impl Sweep {
 
     /// Sends the write. Returns whether it was applied, and the bucket as it is now. If the write is sent
     /// twice, the second send finds none of the leases, which its condition requires.
-    async fn send(&self, dimension: &Dimension, reclaim: &InlineReclaim) -> Result<(bool, Known), StoreError> {
+    async fn send(&self, dimension: &Dimension, reclaim: &InlineReclaim) -> Result<(bool, BucketRead), StoreError> {
         Ok(match self.store.update(&reclaim.update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => (true, parsed(dimension, &Attributes(&row))),
             Written::ConditionFailed(Some(row)) => (false, parsed(dimension, &Attributes(&row))),

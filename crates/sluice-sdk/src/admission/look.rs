@@ -68,7 +68,7 @@ async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError
     let row = |key: &str| rows.iter().find(|row| value_text(row, KEY) == key);
     // First, since the first reading of the bucket is compared with the load row. If there is no load row, no
     // sweep has measured yet.
-    let _ = entry.saw_load(row(&load_key).unwrap_or(&Item::new()), inner.now());
+    let _ = entry.apply_load(row(&load_key).unwrap_or(&Item::new()), inner.now());
     match row(entry.dimension.as_str()) {
         Some(row) => drop(apply_read(inner, entry, row)?),
         // The bucket is gone, or throttling kept its row out of the reply.

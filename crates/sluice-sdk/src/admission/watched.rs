@@ -43,7 +43,7 @@ struct Seen {
 
 /// What is known of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct Completions {
     pub(super) last_completion: Option<Timestamp>,
     pub(super) nonempty_since: Option<Timestamp>,
 }
@@ -104,12 +104,12 @@ impl Watched {
     /// What is known now, from the readings of this process and from what sweeps measured. Sweeps may have
     /// seen pending work earlier than this process did. Their instant does not count if the bucket was seen
     /// wholly free since.
-    pub(super) fn known(&self, load: Option<&Load>) -> Known {
+    pub(super) fn known(&self, load: Option<&Load>) -> Completions {
         let seen = self.seen();
         let measured =
             load.and_then(Load::pending_since).filter(|since| seen.free_at.is_none_or(|free_at| free_at < *since));
         let last_completion = seen.last_completion.max(load.and_then(Load::departed_at));
-        Known {
+        Completions {
             last_completion,
             nonempty_since: seen.pending_from.map(|from| measured.map_or(from, |since| since.min(from))),
         }

@@ -45,7 +45,7 @@ impl LoadSeen {
     }
 
     /// Stores the crowd that a note of this process found.
-    pub(crate) fn saw_crowd(&self, crowd: u32) {
+    pub(crate) fn apply_crowd(&self, crowd: u32) {
         *self.crowd.lock() = Some((crowd, Instant::now()));
     }
 
@@ -73,7 +73,7 @@ mod tests {
     async fn a_crowd_that_was_seen_long_ago_is_not_known() {
         let load = LoadSeen::default();
         assert_eq!(load.crowd(), None);
-        load.saw_crowd(7);
+        load.apply_crowd(7);
         tokio::time::advance(CROWD_KNOWN_FOR).await;
         assert_eq!(load.crowd(), Some(7));
         tokio::time::advance(Duration::from_millis(1)).await;

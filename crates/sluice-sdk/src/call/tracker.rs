@@ -26,7 +26,7 @@ pub(crate) mod stale;
 
 use crate::call::tracker::cleaning::Cleaning;
 use crate::call::tracker::index::{Held, Index, New, Refused};
-use crate::call::tracker::renewing::{Due, Kept};
+use crate::call::tracker::renewing::{Kept, PendingTry};
 use crate::call::tracker::stale::Counts;
 
 /// Settings of a [`ReservationTracker`].
@@ -317,12 +317,12 @@ impl Shared {
 
     /// The renewals that are due, the oldest grant's first. In a map's order, one seed of the simulation
     /// would run in two ways.
-    fn due(&self, now: Timestamp) -> Vec<Due> {
+    fn due(&self, now: Timestamp) -> Vec<PendingTry> {
         let index = self.index();
-        let due = |held: &Held<Kept>| Due::of(held.reservation.id(), &held.payload, now);
-        let mut due: Vec<Due> = index.young(self.now()).filter_map(due).collect();
+        let due = |held: &Held<Kept>| PendingTry::of(held.reservation.id(), &held.payload, now);
+        let mut due: Vec<PendingTry> = index.young(self.now()).filter_map(due).collect();
         drop(index);
-        due.sort_unstable_by_key(Due::id);
+        due.sort_unstable_by_key(PendingTry::id);
         due
     }
 

@@ -12,21 +12,21 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// How many tries of a client's buckets are due or under way.
 #[derive(Debug, Default)]
-pub(super) struct Dues(watch::Sender<usize>);
+pub(super) struct PendingTries(watch::Sender<usize>);
 
-impl Dues {
-    pub(super) fn one(&self) -> Due {
+impl PendingTries {
+    pub(super) fn one(&self) -> PendingTry {
         self.0.send_modify(|dues| *dues += 1);
-        Due(self.0.clone())
+        PendingTry(self.0.clone())
     }
 }
 
 /// One of the tries. If it is dropped, for example with the runtime of its task, nobody waits for it any
 /// more.
 #[derive(Debug)]
-pub(super) struct Due(watch::Sender<usize>);
+pub(super) struct PendingTry(watch::Sender<usize>);
 
-impl Drop for Due {
+impl Drop for PendingTry {
     fn drop(&mut self) {
         self.0.send_modify(|dues| *dues -= 1);
     }

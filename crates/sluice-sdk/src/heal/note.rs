@@ -21,7 +21,7 @@ pub(super) async fn write(inner: &Inner, entry: &Entry, wanted: &Wanted) -> Resu
     match noted {
         Ok(Some(row)) => {
             let now = inner.now();
-            entry.load.saw_crowd(entry.saw_load(&row, now).crowd(now));
+            entry.load.apply_crowd(entry.apply_load(&row, now).crowd(now));
             tracing::debug!(event = "heal.noted", dimension = %entry.dimension, crowd = entry.load.crowd());
             Ok(())
         }

@@ -35,7 +35,7 @@ const SMALLER: u32 = 4;
 
 /// A turn of this process, identified by its mark.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct ScanTurn {
     /// The id of this turn alone: another process may have marked the table in the same microsecond.
     id: String,
     at: Timestamp,
@@ -56,7 +56,7 @@ pub(super) struct Healed {
     pub(super) is_at_end: bool,
 }
 
-impl Turn {
+impl ScanTurn {
     /// Marks the table, unless another process has marked it recently. The row is read first, which costs
     /// less than a mark that fails: of the processes that want slots, all but one find another's mark. A mark
     /// that is sent again after a lost reply finds itself.
@@ -167,7 +167,7 @@ fn read(row: &Item) -> HealMark {
 
 /// Leaves the turn to another process. The next try is due right after the other turn's time is over, not a
 /// whole period after this try.
-fn leave_to_other(inner: &Inner, row: &Item, now: Timestamp) -> Option<Turn> {
+fn leave_to_other(inner: &Inner, row: &Item, now: Timestamp) -> Option<ScanTurn> {
     telemetry::healed("left");
     let left = read(row).may_be_made_at(now).since(now);
     let apart = Duration::from_millis(fastrand::u64(0..APART_MS));

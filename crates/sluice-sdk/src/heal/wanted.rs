@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_core::Timestamp;
 use tokio::sync::Notify;
 
-use crate::heal::due::Due;
+use crate::heal::due::PendingTry;
 use crate::heal::{COMES_BACK, LONGEST_RETURN, healing};
 use crate::lane::inner::Inner;
 
@@ -30,7 +30,7 @@ pub(super) struct State {
     tried: Option<(Timestamp, Duration)>,
     pub(super) is_tended: bool,
     /// Set while a try is due or under way.
-    pub(super) due: Option<Due>,
+    pub(super) due: Option<PendingTry>,
 }
 
 /// What the task does next.

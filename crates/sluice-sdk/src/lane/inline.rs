@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::late::{behind, too_late};
-use crate::lane::load::InLine;
+use crate::lane::load::WaitingForSlot;
 use crate::lane::parallel::stopped;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
@@ -27,8 +27,8 @@ mod batch;
 
 use crate::lane::inline::batch::Batch;
 
-pub(crate) type InlineLane = Lane<InlineAsk, Reply>;
-type InlineWaiter = Waiter<InlineAsk, Reply>;
+pub(crate) type InlineLane = Lane<InlineAsk, InlineOutcome>;
+type InlineWaiter = Waiter<InlineAsk, InlineOutcome>;
 
 /// What one caller wants.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Drop for Trace {
 
 /// The answer to a take or a release.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum InlineOutcome {
     Taken(Answer),
     Released(Result<Released, ReleaseError>),
 }
@@ -102,7 +102,7 @@ impl InlineAsk {
     /// How long the caller stays in the queue.
     fn patience(&self, inner: &Inner) -> Patience {
         match self {
-            Self::Take { terms, .. } => terms.in_line(inner),
+            Self::Take { terms, .. } => terms.queue_patience(inner),
             // A release is never answered locally: what the table holds is given back to the table.
             Self::Release { until, .. } => {
                 Patience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
@@ -127,13 +127,13 @@ impl Patient for InlineAsk {
 /// Takes slots. The caller waits for them in the queue if `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
-    let in_line = terms.stays.then(|| InLine::join(&want.entry, want.cost));
+    let in_line = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;
     let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
-    let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
-        Left::Answered(Reply::Taken(answer)) => answer,
-        Left::Answered(Reply::Released(_)) | Left::Lost => Err(stopped("UpdateItem").into()),
+        Left::Answered(InlineOutcome::Taken(answer)) => answer,
+        Left::Answered(InlineOutcome::Released(_)) | Left::Lost => Err(stopped("UpdateItem").into()),
         Left::Behind(setback) => behind(inner, std::slice::from_ref(want), setback),
         Left::Late => {
             drop(in_line);
@@ -151,17 +151,20 @@ pub(crate) async fn release(
     let until = Instant::now() + RELEASE_PATIENCE;
     let ask = || InlineAsk::Release { lease: lease.clone(), until, is_doubted: false };
     match entry.inline.give(ask, service(inner, entry)).await {
-        Some(Reply::Released(released)) => released,
-        Some(Reply::Taken(_)) | None => Err(stopped("UpdateItem").into()),
+        Some(InlineOutcome::Released(released)) => released,
+        Some(InlineOutcome::Taken(_)) | None => Err(stopped("UpdateItem").into()),
     }
 }
 
-fn service<'a>(inner: &'a Arc<Inner>, entry: &'a Arc<Entry>) -> impl Fn(Leader<InlineAsk, Reply>) -> Service + 'a {
+fn service<'a>(
+    inner: &'a Arc<Inner>,
+    entry: &'a Arc<Entry>,
+) -> impl Fn(Leader<InlineAsk, InlineOutcome>) -> Service + 'a {
     move |leader| Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader))
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, Reply>) {
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, InlineOutcome>) {
     let (inner, entry) = (&inner, &entry);
-    let batch = |waiters| Batch { inner, entry, waiters, waiting: None, orphans: Vec::new() };
+    let batch = |waiters| Batch { inner, entry, waiters, waiting: None, unclaimed_grants: Vec::new() };
     round::lead(inner, leader, Poll::default(), batch, || entry.load.crowd(), || entry.doubt()).await;
 }

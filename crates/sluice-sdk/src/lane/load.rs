@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A caller that waits for slots of a bucket, until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct InLine {
+pub(crate) struct WaitingForSlot {
     entry: Arc<Entry>,
     cost: Amount,
 }
@@ -31,7 +31,7 @@ impl Entry {
     /// Stores the load row as a reply showed it. A row that cannot be read counts as missing: the next sweep
     /// replaces it. No gauge is set: the gauge of a bucket that nobody asks for any more would keep its last
     /// value.
-    pub(crate) fn saw_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
+    pub(crate) fn apply_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
         let load =
             Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
         self.load.apply_read(Arc::clone(&load), now);
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-impl InLine {
+impl WaitingForSlot {
     /// Joins the callers that wait, with `cost`.
     pub(crate) fn join(entry: &Arc<Entry>, cost: Cost) -> Self {
         let cost = cost.amount();
@@ -48,7 +48,7 @@ impl InLine {
     }
 }
 
-impl Drop for InLine {
+impl Drop for WaitingForSlot {
     fn drop(&mut self) {
         self.entry.load.wants(Amount::ZERO.minus(self.cost));
     }

@@ -11,7 +11,7 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest, refused};
 use crate::lane::inner::Inner;
 use crate::lane::late::too_late;
-use crate::lane::poll::{Company, Poll};
+use crate::lane::poll::{Poll, WaitContext};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
@@ -79,11 +79,11 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
                 return Ok(Taken::Granted(held));
             };
             drop(held);
-            if !setback.is_waited_out(terms.in_line(inner)) {
+            if !setback.is_waited_out(terms.queue_patience(inner)) {
                 return setback.answer();
             }
             let crowd = wants[at].entry.load.crowd();
-            let pause = poll.next(&setback, Company { crowd, until: Some(until), gives_back: false });
+            let pause = poll.next(&setback, WaitContext { crowd, until: Some(until), gives_back: false });
             (first, why) = (at, Some(setback));
             sleep(pause).await;
         }

@@ -59,7 +59,7 @@ pub(crate) struct Poll {
 
 /// The callers that a pause keeps waiting.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct WaitContext {
     /// How many processes wait for the bucket, as far as it is known.
     pub(crate) crowd: Option<u32>,
     /// The earliest deadline in the queue.
@@ -84,17 +84,17 @@ impl Poll {
     /// Returns the next pause of callers that wait for `why`. The pause ends early enough for a last look
     /// before the earliest deadline, if that look is at least half of the longest pause away. If pauses ended
     /// earlier than that, crowds would look more than a third more often.
-    pub(crate) fn next(&mut self, why: &Setback, company: Company) -> Duration {
-        let longest = self.longest(why, company);
+    pub(crate) fn next(&mut self, why: &Setback, context: WaitContext) -> Duration {
+        let longest = self.longest(why, context);
         let drawn = match why {
             // All processes know when a cool-down ends. They spread their looks after the end as they do at a
             // full bucket.
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => {
-                retry.wait.min(longest).saturating_add(drawn_up_to(for_crowd(company.crowd).max(SPREAD)))
+                retry.wait.min(longest).saturating_add(drawn_up_to(for_crowd(context.crowd).max(SPREAD)))
             }
             _ => drawn_up_to(longest),
         };
-        let left = company.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = context.until.map(|until| until.saturating_duration_since(Instant::now()));
         let last_look = left.map(|left| left.saturating_sub(LAST_LOOK)).filter(|at| *at >= longest / 2);
         last_look.map_or(drawn, |at| drawn.min(at)).max(SHORTEST)
     }
@@ -106,7 +106,7 @@ impl Poll {
     }
 
     /// Returns the longest that the pause may be. The mean pause is half of that.
-    fn longest(&mut self, why: &Setback, company: Company) -> Duration {
+    fn longest(&mut self, why: &Setback, context: WaitContext) -> Duration {
         let (looks, setbacks) = (self.looks, self.setbacks);
         let is_contended = matches!(why, Setback::Refused(retry) if retry.reason == RetryReason::Contended);
         self.looks = looks.saturating_add(1);
@@ -122,9 +122,9 @@ impl Poll {
             Setback::Out(_) | Setback::Final(_) => Backoff::CROWD.ceiling(setbacks),
             Setback::Refused(_) | Setback::Throttled(_) => Backoff::POLL.ceiling(looks),
         };
-        match company.gives_back {
+        match context.gives_back {
             true => uncrowded,
-            false => (uncrowded.max(for_crowd(company.crowd)) * self.stretch / AS_IT_IS).min(LONGEST_STRETCHED),
+            false => (uncrowded.max(for_crowd(context.crowd)) * self.stretch / AS_IT_IS).min(LONGEST_STRETCHED),
         }
     }
 

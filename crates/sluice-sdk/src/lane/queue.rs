@@ -25,14 +25,14 @@ use crate::lane::queue::solo::SoloLeader;
 /// A queue of callers. Each caller asks `Q` and is answered `A`.
 #[derive(Debug)]
 pub(crate) struct Lane<Q, A> {
-    line: Mutex<Line<Q, A>>,
+    line: Mutex<Queue<Q, A>>,
     is_served: AtomicBool,
     /// Tells the leader of the lane that the callers that wait may look again.
     wake: Notify,
 }
 
 #[derive(Debug)]
-struct Line<Q, A> {
+struct Queue<Q, A> {
     waiting: VecDeque<Waiter<Q, A>>,
     /// Why the head of the queue waits; `None` once nobody waits.
     why: Option<Setback>,
@@ -55,11 +55,11 @@ pub(crate) type Service = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Debug)]
 pub(crate) struct Waiter<Q, A> {
     pub(crate) ask: Q,
-    reply: oneshot::Sender<Reply<A>>,
+    reply: oneshot::Sender<QueueReply<A>>,
 }
 
 #[derive(Debug)]
-enum Reply<A> {
+enum QueueReply<A> {
     Answer(A),
     /// The queue is paused for this setback, and the caller does not wait.
     Behind(Setback),
@@ -71,7 +71,7 @@ enum Reply<A> {
 /// A caller's place in the queue: waits for the answer. A caller whose handle is dropped leaves the queue.
 #[derive(Debug)]
 pub(crate) struct WaitHandle<A> {
-    reply: oneshot::Receiver<Reply<A>>,
+    reply: oneshot::Receiver<QueueReply<A>>,
     solo: Option<Arc<SoloLeader>>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn stay<Q, A>(waiting: &mut Waiting<Q, A>, waiter: Waiter<Q, A>, why:
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line = Line {
+        let line = Queue {
             waiting: VecDeque::new(),
             why: None,
             looks_since: None,
@@ -137,7 +137,7 @@ impl<Q, A> Default for Lane<Q, A> {
 impl<Q, A> Waiter<Q, A> {
     /// Answers the caller. If the caller has gone away, the answer is dropped.
     pub(crate) fn answer(self, answer: A) {
-        let _ = self.reply.send(Reply::Answer(answer));
+        let _ = self.reply.send(QueueReply::Answer(answer));
     }
 
     /// Whether the caller has gone away.
@@ -166,9 +166,9 @@ impl<A> WaitHandle<A> {
             Pin::new(&mut self.reply).poll(context)
         });
         match answer.await {
-            Ok(Reply::Answer(answer)) => Ok(answer),
-            Ok(Reply::Again) => Err(NoAnswer::NotServed),
-            Ok(Reply::Behind(why)) => Err(NoAnswer::Behind(why)),
+            Ok(QueueReply::Answer(answer)) => Ok(answer),
+            Ok(QueueReply::Again) => Err(NoAnswer::NotServed),
+            Ok(QueueReply::Behind(why)) => Err(NoAnswer::Behind(why)),
             Err(_) => Err(NoAnswer::Lost),
         }
     }
@@ -210,7 +210,7 @@ impl<Q, A> Lane<Q, A> {
 
     fn enter(
         self: &Arc<Self>,
-        mut line: MutexGuard<'_, Line<Q, A>>,
+        mut line: MutexGuard<'_, Queue<Q, A>>,
         ask: Q,
         serve: impl FnOnce(Leader<Q, A>) -> Service,
     ) -> WaitHandle<A> {
@@ -266,7 +266,7 @@ impl<Q, A> Lane<Q, A> {
     }
 
     /// A panic while the lock is held leaves nothing half done.
-    fn line(&self) -> MutexGuard<'_, Line<Q, A>> {
+    fn line(&self) -> MutexGuard<'_, Queue<Q, A>> {
         self.line.lock()
     }
 }
@@ -320,7 +320,7 @@ impl<Q: Patient, A> Lane<Q, A> {
     }
 }
 
-impl<Q: Patient, A> Line<Q, A> {
+impl<Q: Patient, A> Queue<Q, A> {
     /// Whether a caller that must not be passed is in the queue. A caller that takes but does not wait is not
     /// counted: it has just come and is being served. Because of it, no other caller may receive the setback
     /// that releases wait for.
@@ -330,7 +330,7 @@ impl<Q: Patient, A> Line<Q, A> {
     }
 }
 
-impl<Q, A> Line<Q, A> {
+impl<Q, A> Queue<Q, A> {
     fn forget_the_gone(&mut self) {
         while self.waiting.front().is_some_and(Waiter::is_left) {
             self.waiting.pop_front();

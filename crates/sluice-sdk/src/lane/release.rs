@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
-use sluice_ops::{Released, Tally, carry_out};
+use sluice_ops::{Released, Tally, send_chunk};
 use sluice_table::{Attributes, IfAmbiguous, StoreError, Written};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -150,7 +150,7 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     let leases = chunk.leases().to_vec();
     let began = Instant::now();
     let in_time = || began.elapsed() < RELEASE_PATIENCE;
-    let carried_out = carry_out(&inner.store, chunk, RELEASE_TRIES, in_time, &mut tally).await;
+    let sent = send_chunk(&inner.store, chunk, RELEASE_TRIES, in_time, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.completed(|| inner.now());
         entry.slot_freed(slots);
@@ -158,7 +158,7 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     let ends = tally.ends.take().unwrap_or_default();
     let released = leases.iter().map(|lease| {
         let key = lease.key().to_owned();
-        match (ends.get(&key), &carried_out) {
+        match (ends.get(&key), &sent) {
             (Some(released), _) => Ok(*released),
             (None, Err(error)) => Err(ReleaseError::Store(error.clone())),
             (None, Ok(())) => Err(match tally.failed.iter().find(|(of, _)| *of == key) {

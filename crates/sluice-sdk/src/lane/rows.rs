@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::late::{behind, too_late};
-use crate::lane::load::InLine;
+use crate::lane::load::WaitingForSlot;
 use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
 use crate::lane::poll::Poll;
@@ -67,9 +67,9 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         terms,
     };
     let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
-    let in_line: Vec<_> = slots.map(|want| InLine::join(&want.entry, want.cost)).collect();
+    let in_line: Vec<_> = slots.map(|want| WaitingForSlot::join(&want.entry, want.cost)).collect();
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
-    let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(|| ask.clone(), stays, serve).await {
         Left::Answered(answer) => answer,
         Left::Behind(setback) => behind(inner, wants, setback),
@@ -83,7 +83,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
 
 async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, Answer>) {
     let (inner, entries, lane) = (&inner, &entries, &lane);
-    let batch = |waiters| Batch { inner, entries, lane, waiters, waiting: None, orphans: Vec::new() };
+    let batch = |waiters| Batch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
     let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
     round::lead(inner, leader, Poll::default(), batch, crowd, || entries.iter().for_each(|entry| entry.doubt())).await;
 }

@@ -70,7 +70,7 @@ impl SettleError {
 
 /// The lane of settlements: calls of one bucket that a process settles at the same time share a write.
 pub(crate) type SettleLane = Lane<Settle, Result<Amount, SettleError>>;
-type SettleTurn = Waiter<Settle, Result<Amount, SettleError>>;
+type SettleWaiter = Waiter<Settle, Result<Amount, SettleError>>;
 
 /// The most calls in one write.
 const MOST_AT_ONCE: usize = 256;
@@ -169,7 +169,7 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Settle, 
 }
 
 /// Answers all `waiters`. Returns the error if DynamoDB is out.
-async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleTurn>) -> Result<(), StoreError> {
+async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleWaiter>) -> Result<(), StoreError> {
     let calls: Vec<Settle> = waiters.iter().map(|waiter| waiter.ask.clone()).collect();
     let error = match write(inner, entry, &calls).await {
         Ok(changes) => {

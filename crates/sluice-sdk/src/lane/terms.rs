@@ -46,7 +46,7 @@ impl Terms {
     }
 
     /// How long the caller stays in the queue, from now.
-    pub(crate) fn in_line(self, inner: &Inner) -> Patience {
+    pub(crate) fn queue_patience(self, inner: &Inner) -> Patience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
         Patience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
     }

@@ -63,7 +63,7 @@ impl Patient for TokenAsk {
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let lane = &*want.entry.tokens;
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
-    let stays = |why: &Setback| why.is_waited_out(terms.in_line(inner));
+    let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(|| TokenAsk { cost: want.cost, terms }, stays, serve).await {
         Left::Answered(answer) => answer,
         Left::Behind(setback) => setback.answer(),
@@ -75,8 +75,8 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, Answer>) {
     let (inner, entry) = (&inner, &entry);
     let batch = |waiters| {
-        let (waiting, orphans) = (None, Vec::new());
-        Batch { inner, entry, waiters, waiting, orphans, lot: None, has_tried_repair: false }
+        let (waiting, unclaimed_grants) = (None, Vec::new());
+        Batch { inner, entry, waiters, waiting, unclaimed_grants, lot: None, has_tried_repair: false }
     };
     round::lead(inner, leader, Poll::uncounted(), batch, || entry.load.crowd(), || ()).await;
 }
@@ -89,7 +89,7 @@ struct Batch<'a> {
     /// Callers that stay in the queue.
     waiting: Waiting<TokenAsk, Answer>,
     /// What was granted to callers that had gone away, for the next callers.
-    orphans: Vec<UnclaimedGrant>,
+    unclaimed_grants: Vec<UnclaimedGrant>,
     /// The tokens to take ahead in addition. Measured once, however often the batch is planned again.
     lot: Option<Amount>,
     /// Whether a write was sent that takes nothing and repairs the anchor. The write may fail beside a busy
@@ -114,7 +114,7 @@ impl round::Batch for Batch<'_> {
     type Answer = Answer;
 
     fn rest(self) -> round::Rest<TokenAsk, Answer> {
-        (self.waiting, self.orphans)
+        (self.waiting, self.unclaimed_grants)
     }
 
     fn dimension(&self) -> &Dimension {
@@ -156,7 +156,7 @@ impl round::Batch for Batch<'_> {
 
     fn set_back(&mut self, setback: &Setback) {
         for waiter in std::mem::take(&mut self.waiters) {
-            match setback.is_waited_out(waiter.ask.terms.in_line(self.inner)) {
+            match setback.is_waited_out(waiter.ask.terms.queue_patience(self.inner)) {
                 true => stay(&mut self.waiting, waiter, setback),
                 false => waiter.answer(setback.clone().answer()),
             }
@@ -168,7 +168,7 @@ impl Batch<'_> {
     /// Serves callers from stock, and with starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let has_abandoned = self.entry.has_abandoned();
-        if !has_abandoned && self.entry.stock.is_none() && self.orphans.is_empty() {
+        if !has_abandoned && self.entry.stock.is_none() && self.unclaimed_grants.is_empty() {
             return;
         }
         let waiters = std::mem::take(&mut self.waiters);
@@ -180,8 +180,8 @@ impl Batch<'_> {
             }
             // What a caller that came before left.
             let fits = |unclaimed: &UnclaimedGrant| waiter.ask.would_take(unclaimed);
-            if let Some(at) = self.orphans.iter().position(fits) {
-                let unclaimed = self.orphans.swap_remove(at).renewed(now);
+            if let Some(at) = self.unclaimed_grants.iter().position(fits) {
+                let unclaimed = self.unclaimed_grants.swap_remove(at).renewed(now);
                 waiter.answer(Ok(Taken::Granted(unclaimed)));
                 continue;
             }
@@ -273,7 +273,7 @@ impl Batch<'_> {
     fn grant(&mut self, waiter: TokenWaiter, part: Part, at: Timestamp, took: Duration) {
         let unclaimed = self.unclaimed(part, at, took);
         if waiter.is_left() {
-            self.orphans.push(unclaimed);
+            self.unclaimed_grants.push(unclaimed);
         } else {
             waiter.answer(Ok(Taken::Granted(unclaimed)));
         }

@@ -109,7 +109,7 @@ impl UnclaimedGrant {
                 None => return Some(self),
             },
             Via::Inline(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
-                Some(waiter) => waiter.answer(inline::Reply::Taken(Ok(Taken::Granted(self)))),
+                Some(waiter) => waiter.answer(inline::InlineOutcome::Taken(Ok(Taken::Granted(self)))),
                 None => return Some(self),
             },
             Via::Rows(lane) => match lane.head_if(|ask| ask.would_take(&self)) {

@@ -11,7 +11,7 @@ use crate::config::Leases;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
-use crate::lane::poll::{Company, Poll};
+use crate::lane::poll::{Poll, WaitContext};
 use crate::lane::reading::known;
 use crate::lane::setback::Setback;
 use crate::lane::terms::Terms;
@@ -57,11 +57,11 @@ pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
             Err(error) => error,
         };
         why = Setback::of(error, first).following(Some(&why));
-        if !why.is_waited_out(terms.in_line(inner)) {
+        if !why.is_waited_out(terms.queue_patience(inner)) {
             return Err(why);
         }
-        let company = Company { until: Some(until), ..Company::default() };
-        sleep(poll.next(&why, company).min(terms.patience())).await;
+        let context = WaitContext { until: Some(until), ..WaitContext::default() };
+        sleep(poll.next(&why, context).min(terms.patience())).await;
     }
 }
 

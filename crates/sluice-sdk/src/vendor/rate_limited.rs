@@ -84,14 +84,14 @@ struct Asked {
 
 /// How far a refusal lowers a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
+enum Reduction {
     First,
     Repeated,
     /// The vendor asks for a long wait.
     Long,
 }
 
-impl Blow {
+impl Reduction {
     /// The share of the level that remains: a fifth is taken away, then half, then 70 %. The factors of the
     /// guide for 429s.
     fn factor(self) -> Option<Factor> {
@@ -222,7 +222,7 @@ async fn lower_by_long(inner: &Inner, asked: &[&Asked], now: Timestamp, wait: Du
     for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
         if asked.entry.extensions.of::<RateLimited>().count(Kind::Long, now, Some(wait)).before.is_some() {
             // If there is nothing to take, the cool-down is enough.
-            let _ = lower(inner, &asked.entry, Blow::Long).await?;
+            let _ = lower(inner, &asked.entry, Reduction::Long).await?;
         }
     }
     Ok(())
@@ -270,8 +270,8 @@ async fn lower_all(
 async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Counted) -> Result<(), AcquireError> {
     let blow = match counted.before {
         None => return Ok(()),
-        Some(0) => Blow::First,
-        Some(_) => Blow::Repeated,
+        Some(0) => Reduction::First,
+        Some(_) => Reduction::Repeated,
     };
     if let Some(Penalty::NothingToTake(_)) = lower(inner, entry, blow).await? {
         // The bucket is used as fast as it fills, and that is too fast: only a pause lets the vendor recover.
@@ -304,7 +304,7 @@ fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
 }
 
 /// Returns `None` if other writers were faster in every try.
-async fn lower(inner: &Inner, entry: &Entry, blow: Blow) -> Result<Option<Penalty>, AcquireError> {
+async fn lower(inner: &Inner, entry: &Entry, blow: Reduction) -> Result<Option<Penalty>, AcquireError> {
     let Some(factor) = blow.factor() else { return Ok(None) };
     match penalize(inner, entry, factor).await {
         Ok(penalty) => Ok(Some(penalty)),

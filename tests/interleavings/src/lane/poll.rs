@@ -9,14 +9,14 @@ use crate::lane::sync::Instant;
 pub(crate) struct Poll;
 
 /// Those whom a pause keeps waiting.
-pub(crate) struct Company {
+pub(crate) struct WaitContext {
     pub(crate) crowd: Option<u32>,
     pub(crate) until: Option<Instant>,
     pub(crate) gives_back: bool,
 }
 
 impl Poll {
-    pub(crate) fn next(&mut self, _: &Setback, _: Company) -> Duration {
+    pub(crate) fn next(&mut self, _: &Setback, _: WaitContext) -> Duration {
         Duration::MAX
     }
 

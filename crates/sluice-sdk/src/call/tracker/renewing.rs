@@ -25,7 +25,7 @@ pub(super) struct Kept {
 }
 
 /// A renewal that is due.
-pub(super) struct Due {
+pub(super) struct PendingTry {
     id: ReservationId,
     renewal: Renewal,
 }
@@ -42,7 +42,7 @@ impl Kept {
     }
 }
 
-impl Due {
+impl PendingTry {
     pub(super) const fn id(&self) -> ReservationId {
         self.id
     }
@@ -79,14 +79,14 @@ pub(super) async fn run(shared: Weak<Shared>, lease_ttl: Duration, mut stopped: 
     }
 }
 
-async fn send(due: Due) -> (Due, Renewed) {
+async fn send(due: PendingTry) -> (PendingTry, Renewed) {
     let renewed = due.renewal.send().await;
     (due, renewed)
 }
 
 /// Records the result of a renewal, unless the grant was taken in the meantime. Such a grant may have been
 /// released before its renewal arrived, and its lease is then gone for that reason.
-fn take_note(shared: &Shared, due: &Due, Renewed { gone, failure }: Renewed) {
+fn take_note(shared: &Shared, due: &PendingTry, Renewed { gone, failure }: Renewed) {
     let mut index = shared.index();
     let Some(kept) = index.payload_mut(due.id) else { return };
     if failure.is_none() {

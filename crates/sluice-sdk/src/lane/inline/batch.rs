@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, contended, refused};
 use crate::lane::entry::Entry;
-use crate::lane::inline::{InlineAsk, InlineWaiter, Reply, Trace};
+use crate::lane::inline::{InlineAsk, InlineOutcome, InlineWaiter, Trace};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
 use crate::lane::queue::{Waiting, stay};
@@ -31,9 +31,9 @@ pub(super) struct Batch<'a> {
     pub(super) entry: &'a Arc<Entry>,
     pub(super) waiters: Vec<InlineWaiter>,
     /// Callers that stay in the queue.
-    pub(super) waiting: Waiting<InlineAsk, Reply>,
+    pub(super) waiting: Waiting<InlineAsk, InlineOutcome>,
     /// What was granted to callers that had gone away.
-    pub(super) orphans: Vec<UnclaimedGrant>,
+    pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
 }
 
 /// A plan, with the positions of the callers that it is for.
@@ -52,10 +52,10 @@ impl Draft {
 
 impl round::Batch for Batch<'_> {
     type Ask = InlineAsk;
-    type Answer = Reply;
+    type Answer = InlineOutcome;
 
-    fn rest(self) -> round::Rest<InlineAsk, Reply> {
-        (self.waiting, self.orphans)
+    fn rest(self) -> round::Rest<InlineAsk, InlineOutcome> {
+        (self.waiting, self.unclaimed_grants)
     }
 
     fn dimension(&self) -> &Dimension {
@@ -169,7 +169,7 @@ impl Batch<'_> {
             };
             if let Some(waiter) = waiters[*at].take() {
                 told(&self.entry.dimension, &waiter.ask, released);
-                waiter.answer(Reply::Released(Ok(released)));
+                waiter.answer(InlineOutcome::Released(Ok(released)));
             }
         }
         for (at, answer) in draft.takes.iter().zip(&draft.plan.takes) {
@@ -198,7 +198,7 @@ impl Batch<'_> {
                     let InlineAsk::Take { cost, .. } = &waiter.ask else { continue };
                     let (dimension, cost) = (self.entry.dimension.clone(), *cost);
                     let error = AcquireError::NeverSatisfiable { dimension, cost, capacity: *capacity };
-                    waiter.answer(Reply::Taken(Err(error)));
+                    waiter.answer(InlineOutcome::Taken(Err(error)));
                 }
                 _ => waiters[*at] = Some(waiter),
             }
@@ -220,8 +220,8 @@ impl Batch<'_> {
         let lane = Via::Inline(Arc::clone(&self.entry.inline));
         let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
         match waiter.is_left() {
-            true => self.orphans.push(unclaimed),
-            false => waiter.answer(Reply::Taken(Ok(Taken::Granted(unclaimed)))),
+            true => self.unclaimed_grants.push(unclaimed),
+            false => waiter.answer(InlineOutcome::Taken(Ok(Taken::Granted(unclaimed)))),
         }
     }
 
@@ -292,9 +292,9 @@ impl Batch<'_> {
             return stay(&mut self.waiting, waiter, why);
         }
         let reply = match &waiter.ask {
-            InlineAsk::Take { .. } => Reply::Taken(why.clone().answer()),
+            InlineAsk::Take { .. } => InlineOutcome::Taken(why.clone().answer()),
             InlineAsk::Release { lease, .. } => {
-                Reply::Released(Err(release_error(why, &self.entry.dimension, &lease.id)))
+                InlineOutcome::Released(Err(release_error(why, &self.entry.dimension, &lease.id)))
             }
         };
         waiter.answer(reply);
@@ -304,8 +304,8 @@ impl Batch<'_> {
     fn no_bucket(&mut self, takes: &Result<RetryIn, AcquireError>) {
         for waiter in std::mem::take(&mut self.waiters) {
             let reply = match waiter.ask {
-                InlineAsk::Take { .. } => Reply::Taken(takes.clone().map(Taken::Refused)),
-                InlineAsk::Release { .. } => Reply::Released(Ok(Released::LeaseGone)),
+                InlineAsk::Take { .. } => InlineOutcome::Taken(takes.clone().map(Taken::Refused)),
+                InlineAsk::Release { .. } => InlineOutcome::Released(Ok(Released::LeaseGone)),
             };
             waiter.answer(reply);
         }

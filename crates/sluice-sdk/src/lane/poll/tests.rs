@@ -20,8 +20,8 @@ fn longest(poll: &mut Poll, why: &Setback, crowd: Option<u32>) -> u128 {
     poll.longest(why, of(crowd)).as_millis()
 }
 
-fn of(crowd: Option<u32>) -> Company {
-    Company { crowd, ..Company::default() }
+fn of(crowd: Option<u32>) -> WaitContext {
+    WaitContext { crowd, ..WaitContext::default() }
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn throttled_looks_at_a_bucket_that_counts_nobody_are_two_seconds_apart_at_most(
 /// A slot that is not given back keeps all callers waiting.
 #[test]
 fn what_gives_back_pauses_as_one_alone_does() {
-    let gives_back = Company { crowd: Some(500), gives_back: true, ..Company::default() };
+    let gives_back = WaitContext { crowd: Some(500), gives_back: true, ..WaitContext::default() };
     let mut poll = Poll::default();
     let pauses = [0; 4].map(|_| poll.longest(&throttled(), gives_back).as_millis());
     assert_eq!(pauses, [25, 50, 100, 100]);
@@ -85,14 +85,14 @@ async fn who_has_the_earliest_deadline_in_line_has_a_last_look_before_it() {
     let (mut poll, throttled) = (Poll::default(), throttled());
     for left_ms in [3_000, 4_000] {
         let until = Some(Instant::now() + Duration::from_millis(left_ms));
-        let company = Company { crowd: Some(500), until, gives_back: false };
-        let latest = (0..1_000).map(|_| poll.next(&throttled, company)).max().unwrap();
+        let context = WaitContext { crowd: Some(500), until, gives_back: false };
+        let latest = (0..1_000).map(|_| poll.next(&throttled, context)).max().unwrap();
         assert!(latest <= Duration::from_millis(left_ms) - LAST_LOOK, "{latest:?}");
     }
     // A caller with a nearer deadline has had its looks. Otherwise the deadlines of many callers would make
     // the crowd look without a pause.
-    let company = Company { crowd: Some(500), until: Some(Instant::now()), gives_back: false };
-    let mean = (0..1_000).map(|_| poll.next(&throttled, company)).sum::<Duration>() / 1_000;
+    let context = WaitContext { crowd: Some(500), until: Some(Instant::now()), gives_back: false };
+    let mean = (0..1_000).map(|_| poll.next(&throttled, context)).sum::<Duration>() / 1_000;
     assert!(mean >= Duration::from_millis(1_500), "{mean:?}");
 }
 
@@ -101,7 +101,7 @@ fn a_cool_down_is_waited_for_a_second_at_a_time() {
     let mut retry = refused(RetryReason::CoolingDown);
     retry.wait = Duration::from_millis(30);
     let why = Setback::Refused(retry);
-    let pause = Poll::default().next(&why, Company::default());
+    let pause = Poll::default().next(&why, WaitContext::default());
     assert!((30..=40).contains(&pause.as_millis()), "{pause:?}");
     assert_eq!(longest(&mut Poll::default(), &why, None), 1_000);
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::lane::poll::{Company, Poll};
-use crate::lane::queue::{Lane, Patient, Reply, Waiter, Waiting};
+use crate::lane::poll::{Poll, WaitContext};
+use crate::lane::queue::{Lane, Patient, QueueReply, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, Instant, Ordering, sleep, yield_now};
 
@@ -107,7 +107,7 @@ impl<Q: Patient, A> Leader<Q, A> {
             poll.succeeded();
         }
         self.pause(waiting, why, |why, until, gives_back| {
-            poll.next(why, Company { crowd: crowd(), until, gives_back })
+            poll.next(why, WaitContext { crowd: crowd(), until, gives_back })
         })
         .await;
         true
@@ -133,7 +133,7 @@ impl<Q: Patient, A> Leader<Q, A> {
             }
             for waiter in came {
                 match is_blocked && waiter.ask.stays_until().is_none() {
-                    true => drop(waiter.reply.send(Reply::Behind(why.clone().unsent()))),
+                    true => drop(waiter.reply.send(QueueReply::Behind(why.clone().unsent()))),
                     false => line.waiting.push_back(waiter),
                 }
             }
@@ -164,7 +164,7 @@ impl<Q, A> Drop for Leader<Q, A> {
         self.lane.is_served.store(false, Ordering::Release);
         drop(line);
         for waiter in waiting {
-            let _ = waiter.reply.send(Reply::Again);
+            let _ = waiter.reply.send(QueueReply::Again);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Batch<'a> {
     /// Callers that stay in the queue.
     pub(super) waiting: Waiting<RowAsk, Answer>,
     /// What was granted to callers that had gone away.
-    pub(super) orphans: Vec<UnclaimedGrant>,
+    pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
 }
 
 impl round::Batch for Batch<'_> {
@@ -43,7 +43,7 @@ impl round::Batch for Batch<'_> {
     type Answer = Answer;
 
     fn rest(self) -> round::Rest<RowAsk, Answer> {
-        (self.waiting, self.orphans)
+        (self.waiting, self.unclaimed_grants)
     }
 
     fn dimension(&self) -> &Dimension {
@@ -134,7 +134,7 @@ impl Batch<'_> {
                 }
                 Err(no) => {
                     let retry = self.retry(&no, &waiter.ask);
-                    if retry.is_some_and(|retry| waiter.ask.terms.in_line(self.inner).waits_for(&retry)) {
+                    if retry.is_some_and(|retry| waiter.ask.terms.queue_patience(self.inner).waits_for(&retry)) {
                         break;
                     }
                 }
@@ -203,7 +203,7 @@ impl Batch<'_> {
     fn tell_of_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
         for retry in retries {
             let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
-            match waiter.ask.terms.in_line(self.inner).waits_for(retry) {
+            match waiter.ask.terms.queue_patience(self.inner).waits_for(retry) {
                 true => self.inner.waits(entry, retry),
                 false => self.inner.refused(entry, retry),
             }
@@ -221,7 +221,7 @@ impl Batch<'_> {
     }
 
     fn refuse(&mut self, waiter: RowWaiter, why: &Setback) {
-        match why.is_waited_out(waiter.ask.terms.in_line(self.inner)) {
+        match why.is_waited_out(waiter.ask.terms.queue_patience(self.inner)) {
             true => stay(&mut self.waiting, waiter, why),
             false => waiter.answer(why.clone().answer()),
         }
@@ -264,7 +264,7 @@ impl Batch<'_> {
                 continue;
             }
             match waiter.is_left() {
-                true => self.orphans.push(unclaimed),
+                true => self.unclaimed_grants.push(unclaimed),
                 false => waiter.answer(Ok(Taken::Granted(unclaimed))),
             }
         }

@@ -32,15 +32,15 @@ pub(crate) struct RateLimited(Mutex<Troubles>);
 
 #[derive(Debug, Default)]
 struct Troubles {
-    rate: Option<Trouble>,
-    long: Option<Trouble>,
-    busy: Option<Trouble>,
-    concurrency: Option<Trouble>,
+    rate: Option<RefusalStreak>,
+    long: Option<RefusalStreak>,
+    busy: Option<RefusalStreak>,
+    concurrency: Option<RefusalStreak>,
 }
 
 /// One or more refusals of a kind that came before the end of the pause that the first of them set.
 #[derive(Clone, Copy, Debug)]
-struct Trouble {
+struct RefusalStreak {
     pause: Duration,
     until: Timestamp,
     /// This trouble, and those that it followed in succession.
@@ -65,18 +65,18 @@ impl RateLimited {
         let trouble = troubles.of(kind);
         if let Some(last) = trouble.filter(|last| last.holds(now)) {
             let until = named.map_or(last.until, |named| last.until.max(now.after(named)));
-            *trouble = Some(Trouble { until, pause: last.pause.max(until.since(now)), ..last });
+            *trouble = Some(RefusalStreak { until, pause: last.pause.max(until.since(now)), ..last });
             return Counted { before: None, pause: named.unwrap_or(until.since(now)) };
         }
         let before = trouble.filter(|last| now.since(last.until) <= IN_SUCCESSION).map_or(0, |last| last.count);
         let pause = named.unwrap_or(FIRST_PAUSE.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE));
-        *trouble = Some(Trouble { pause, until: now.after(pause), count: before.saturating_add(1) });
+        *trouble = Some(RefusalStreak { pause, until: now.after(pause), count: before.saturating_add(1) });
         Counted { before: Some(before), pause }
     }
 }
 
 impl Troubles {
-    const fn of(&mut self, kind: Kind) -> &mut Option<Trouble> {
+    const fn of(&mut self, kind: Kind) -> &mut Option<RefusalStreak> {
         match kind {
             Kind::Rate => &mut self.rate,
             Kind::Long => &mut self.long,
@@ -86,7 +86,7 @@ impl Troubles {
     }
 }
 
-impl Trouble {
+impl RefusalStreak {
     /// Whether the pause is not over. A pause that began after `now` was set by a clock that has been put
     /// back since, and does not count.
     fn holds(&self, now: Timestamp) -> bool {
