@@ -221,7 +221,7 @@ fn what_cannot_be_stressed_or_read_is_told() {
         (["stress", "openai#tpm"], "sluice buckets apply"),
         (["stress", "openai#rpm=6"], "capacity is 5"),
         (["history", "/no/such/history"], "/no/such/history cannot be read"),
-        (["history", "/dev/null"], "is no history"),
+        (["history", "/dev/null"], "is not a history"),
     ] {
         let output = sandbox.command(&arguments).output().unwrap();
         let error = text(&output.stderr);

@@ -107,10 +107,10 @@ pub struct Cost(Amount);
 #[non_exhaustive]
 pub enum CostError {
     /// The amount is zero or less.
-    #[error("it takes a number above 0")]
+    #[error("it must be a number above 0")]
     NotPositive,
     /// The text is not a number.
-    #[error("it takes a number above 0, and this is {0}")]
+    #[error("it must be a number above 0, and is {0}")]
     Malformed(#[from] DecimalError),
 }
 

@@ -18,9 +18,7 @@ const MAX_BYTES: usize = 1_024;
 
 /// Why a text is not the name of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "malformed dimension {name:?}: {reason}; it takes the form vendor#metric or vendor#model#metric, as in openai#rpm"
-)]
+#[error("malformed dimension {name:?}: {reason}; use the form vendor#metric or vendor#model#metric, as in openai#rpm")]
 pub struct DimensionError {
     /// The text as it was given.
     pub name: String,
@@ -59,7 +57,7 @@ fn fault(name: &str) -> Option<&'static str> {
         return Some("the vendors \"lease\", \"load\" and \"ticket\" are reserved");
     }
     if !matches!(name.split('#').count(), 2 | 3) {
-        return Some("it has not two or three parts");
+        return Some("it does not have two or three parts");
     }
     if name.split('#').any(str::is_empty) {
         return Some("a part is empty");

@@ -66,7 +66,7 @@ pub struct Limit {
 #[non_exhaustive]
 pub enum LimitError {
     /// The type is not one of the three.
-    #[error("unknown limit type {0:?}: it takes requests, tokens or concurrent")]
+    #[error("unknown limit type {0:?}: use requests, tokens or concurrent")]
     UnknownType(String),
     /// The capacity is zero or less, so nothing could ever be granted.
     #[error("capacity {0} must be above 0")]
@@ -75,7 +75,7 @@ pub enum LimitError {
     #[error("a limit of type {0} needs a refill rate above 0")]
     NoRefill(LimitType),
     /// A concurrency bucket refills by releases alone.
-    #[error("a limit of type concurrent takes no refill rate or window")]
+    #[error("a limit of type concurrent has no refill rate and no window: leave them out")]
     Refill,
     /// A call of the default cost could never be granted.
     #[error("cost_per_call {cost} is above the capacity {capacity}, so no call could ever be granted")]
@@ -86,7 +86,7 @@ pub enum LimitError {
         capacity: Amount,
     },
     /// The kind cannot change while the row is in use: slots come back by release, tokens by time.
-    #[error("a bucket cannot change from {from} to {to}: remove it and apply it again when nobody uses it")]
+    #[error("a bucket cannot change from {from} to {to}: while nobody uses the bucket, remove it and apply it again")]
     KindChange {
         /// The type in the table.
         from: LimitType,

@@ -91,10 +91,10 @@ pub struct Factor(u32);
 #[non_exhaustive]
 pub enum FactorError {
     /// Below 0 or above 1.
-    #[error("a factor lies between 0 and 1")]
+    #[error("a factor must be between 0 and 1")]
     OutOfRange,
     /// Not a number.
-    #[error("a factor is a decimal number between 0 and 1: {0}")]
+    #[error("a factor must be a decimal number between 0 and 1, and this is {0}")]
     Malformed(#[from] DecimalError),
 }
 

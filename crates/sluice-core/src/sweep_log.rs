@@ -111,7 +111,7 @@ impl fmt::Display for SweepRecord {
 
 /// The error for a text that is not a line of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no line of a sweep")]
+#[error("not a line of a sweep")]
 pub struct SweepRecordError;
 
 impl FromStr for SweepRecord {

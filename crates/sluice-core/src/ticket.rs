@@ -128,13 +128,15 @@ fn parse(text: &str) -> Result<Ticket, &'static str> {
     let mut parts = text.split('.');
     match parts.next() {
         Some(VERSION) => {}
-        _ => return Err("it begins with no version that is known here, as in \"1.\""),
+        _ => return Err("it does not begin with a known version, as in \"1.\""),
     }
-    let mut next = || parts.next().ok_or("it ends early: it takes an id, a start, a span and a dimension");
+    let mut next = || parts.next().ok_or("it ends early: it must have an id, a start, a span and a dimension");
     let id = next()?.to_string();
     let id = TicketId::new(id).ok_or("its id is not 1 to 64 letters, digits, - and _")?;
-    let start = parse_base36(next()?).ok_or("its start is no number to base 36 within range, without leading zeros")?;
-    let span = parse_base36(next()?).ok_or("its span is no number to base 36 within range, without leading zeros")?;
+    let start =
+        parse_base36(next()?).ok_or("its start is not a base 36 number within range and without leading zeros")?;
+    let span =
+        parse_base36(next()?).ok_or("its span is not a base 36 number within range and without leading zeros")?;
     let use_by = start.checked_add(span).ok_or("its span ends beyond the range of instants")?;
     let mut dimensions = alloc::vec![read_name(next()?)?];
     for part in parts {
@@ -166,7 +168,7 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
 /// Reads a name. One name has one text: a byte that needs no escape has none.
 fn read_name(text: &str) -> Result<Dimension, &'static str> {
     const ESCAPE: &str =
-        "a name in it has something other than letters, digits, -, _, and ~ with two digits to base 16";
+        "a name in it has something other than letters, digits, -, _, and ~ with two digits in base 16";
     let mut bytes = text.bytes();
     let mut name = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
@@ -178,11 +180,11 @@ fn read_name(text: &str) -> Result<Dimension, &'static str> {
         let (b'~', Some(high), Some(low)) = (byte, digit(), digit()) else { return Err(ESCAPE) };
         let escaped = u8::try_from(high * 16 + low).map_err(|_| ESCAPE)?;
         if is_plain(escaped) {
-            return Err("a name in it escapes what needs no escape");
+            return Err("a name in it escapes a character that needs no escape");
         }
         name.push(escaped);
     }
-    let name = String::from_utf8(name).map_err(|_| "a name in it is no UTF-8")?;
+    let name = String::from_utf8(name).map_err(|_| "a name in it is not UTF-8")?;
     Dimension::new(&name).map_err(|error| error.reason)
 }
 

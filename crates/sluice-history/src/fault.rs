@@ -75,7 +75,7 @@ pub enum FaultKind {
         dimension: String,
     },
     /// A bucket of one kind that is recorded as another.
-    #[error("{dimension} turns from a limit over time into one on calls at once, or back")]
+    #[error("{dimension} changes from a rate limit to a concurrency limit, or back")]
     KindChange {
         /// The bucket.
         dimension: String,

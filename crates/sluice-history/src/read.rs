@@ -32,7 +32,7 @@ pub enum ReadError {
     },
     /// The first line is not `{"event":"history",..}`.
     #[error(
-        "{file} does not begin with a line {{\"event\":\"history\",\"version\":1}}: it is no history, or one without its beginning"
+        "{file} does not begin with a line {{\"event\":\"history\",\"version\":1}}: it is not a history, or its beginning is missing"
     )]
     NoHeader {
         /// The file, or "the history".

@@ -18,21 +18,21 @@ pub enum Fault {
     #[error("it is not text")]
     NotText,
     /// The text is not a number that an amount can hold.
-    #[error("it takes a number, as in 60")]
+    #[error("it must be a number, as in 60")]
     NotANumber,
     /// The number is below zero.
     #[error("it is below zero")]
     Negative,
     /// The text is not a span of time.
-    #[error("it takes a span of time, as in 6m0s")]
+    #[error("it must be a span of time, as in 6m0s")]
     NotASpan,
     /// The text is not a point in time.
-    #[error("it takes a point in time, as in 2026-01-31T12:00:00Z")]
+    #[error("it must be a point in time, as in 2026-01-31T12:00:00Z")]
     NotAnInstant,
     /// The text is neither seconds nor a date.
-    #[error("it takes seconds or an HTTP date")]
+    #[error("it must be seconds or an HTTP date")]
     NeitherSecondsNorDate,
     /// The span of time, or the text, is longer than is believed.
-    #[error("it is longer than is believed")]
+    #[error("it is too long to be plausible")]
     TooLong,
 }

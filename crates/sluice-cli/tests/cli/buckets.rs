@@ -63,7 +63,7 @@ fn a_bucket_that_fills_before_clocks_agree_is_applied_with_a_warning() {
         let applied = sandbox.run(&[&["buckets", "apply", limits.to_str().unwrap()], options].concat());
         let said = text(&applied.stderr);
         assert!(applied.status.success(), "{said}");
-        assert!(said.contains("a#rpm: capacity 1 has room for one call and is back after 20 ms"), "{said}");
+        assert!(said.contains("a#rpm: capacity 1 has room for one call and is full again after 20 ms"), "{said}");
         assert!(!said.contains("b#rpm"), "{said}");
     }
     let again = sandbox.json(&["buckets", "apply", "--json", limits.to_str().unwrap()]);

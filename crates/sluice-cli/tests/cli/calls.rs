@@ -48,7 +48,7 @@ fn a_ticket_is_printed_and_redeemed_once() {
     assert_eq!((again.status.code(), text(&again.stdout).contains("spent")), (Some(1), true));
     let bad = sandbox.run(&["redeem", "1.a.1.1.openai#rpm"]);
     assert_eq!(bad.status.code(), Some(2));
-    assert!(text(&bad.stderr).contains("two digits to base 16"), "{}", text(&bad.stderr));
+    assert!(text(&bad.stderr).contains("two digits in base 16"), "{}", text(&bad.stderr));
 }
 
 #[test]

@@ -12,8 +12,9 @@ use crate::timestamp::CORRECTED_CLOCK_ERROR;
 pub enum LimitWarning {
     /// A rate bucket has room for one call, and is full again before clocks agree.
     #[error(
-        "capacity {capacity} has room for one call and is back after {} ms, and clocks may differ by {} ms: beside a caller whose clock \
-         is ahead, one whose clock lags may be refused again and again. Give it the capacity of two calls",
+        "capacity {capacity} has room for one call and is full again after {} ms, but clocks may differ by {} ms: while a caller whose \
+         clock is ahead uses the bucket, a caller whose clock is behind may be refused each time; give the bucket the capacity of \
+         two calls",
         fills_in.as_millis(), CORRECTED_CLOCK_ERROR.as_millis()
     )]
     TighterThanClocks {
@@ -55,8 +56,9 @@ mod tests {
         let warning = requests(1, "20").warning().unwrap();
         assert_eq!(
             std::format!("{warning}"),
-            "capacity 1 has room for one call and is back after 50 ms, and clocks may differ by 100 ms: beside a caller whose clock \
-             is ahead, one whose clock lags may be refused again and again. Give it the capacity of two calls"
+            "capacity 1 has room for one call and is full again after 50 ms, but clocks may differ by 100 ms: while a caller whose \
+             clock is ahead uses the bucket, a caller whose clock is behind may be refused each time; give the bucket the capacity of \
+             two calls"
         );
         assert_eq!(requests(1, "10").warning(), None, "100 ms");
         assert_eq!(requests(2, "1000").warning(), None, "room for two");

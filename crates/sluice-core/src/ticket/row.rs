@@ -146,7 +146,7 @@ impl TicketRow {
     pub fn read(row: &impl Row) -> Result<Self, RowError> {
         let key = schema::text(row, KEY)?;
         let id = key.strip_prefix(TICKET_PREFIX).and_then(|id| TicketId::new(id.to_owned()));
-        let id = id.ok_or_else(|| RowError::bad(KEY, key, "it is no ticket's key"))?;
+        let id = id.ok_or_else(|| RowError::bad(KEY, key, "it is not the key of a ticket"))?;
         let (mut parts, mut fault) = (BTreeMap::new(), None);
         let is_map = row.entries(BOOKED, &mut |name, entry| match read_part(name, entry) {
             Ok(part) => drop(parts.insert(part.dimension.clone(), part)),
@@ -156,7 +156,7 @@ impl TicketRow {
             return Err(error);
         }
         if !is_map || parts.is_empty() {
-            return Err(RowError::bad(BOOKED, "", "it takes a map of each dimension to what is booked of it"));
+            return Err(RowError::bad(BOOKED, "", "it must be a map from each dimension to what is booked of it"));
         }
         let redeemed_by = match row.field(REDEEMED_BY) {
             None => None,
@@ -346,7 +346,7 @@ impl Booked {
 fn read_part(name: &str, entry: Option<&dyn Row>) -> Result<Booked, RowError> {
     let bad = |reason: String| RowError::bad(BOOKED, name, reason);
     let dimension = Dimension::new(name).map_err(|error| bad(error.reason.to_owned()))?;
-    let entry = entry.ok_or_else(|| bad("it is no map".to_owned()))?;
+    let entry = entry.ok_or_else(|| bad("it is not a map".to_owned()))?;
     let read = || {
         let cost = schema::amount(entry, COST)?.get();
         Ok(Booked {
