@@ -184,19 +184,19 @@ metrics! {
     WAIT: Process Histogram "sluice.wait" Seconds ["dimension"]
         "From asking for a slot to the start of its closure";
     SLOT_TIMEOUTS: Process Counter "sluice.slot.timeouts" Count ["dimension"]
-        "Slots that their timeout ended, the closure begun or not";
+        "Slots that their timeout ended, whether or not the closure had begun";
     RELEASES: Process Counter "sluice.releases" Count ["dimension", "outcome"]
         "Parts of grants that were given back";
     RENEWALS: Process Counter "sluice.lease.renewals" Count ["dimension", "outcome"]
         "Renewals of leases";
     EXPIRED_BUT_ALIVE: Process Counter "sluice.lease.expired_but_alive" Count ["dimension"]
-        "Holders that were alive when they found their lease ended and given back";
+        "Expired holders: holders that were alive when they found their lease ended and given back";
     SETTLES: Process Counter "sluice.settles" Count ["dimension", "outcome"]
         "Calls that were charged what they used";
     COOL_DOWNS: Process Counter "sluice.cool_downs" Count ["dimension"]
-        "Cool-downs that this process set or heard of";
+        "Cool-downs that this process set or learned of";
     UNAVAILABLE: Process Counter "sluice.unavailable" Count ["outcome"]
-        "Acquires that met DynamoDB out";
+        "Acquires while DynamoDB was out";
     VENDOR_REFUSALS: Process Counter "sluice.vendor.refusals" Count ["dimension", "reason"]
         "Calls that the vendor refused although they were granted";
     VENDOR_LOWERED: Process Counter "sluice.vendor.lowered" Count ["dimension"]
@@ -204,7 +204,7 @@ metrics! {
     VENDOR_LIMIT_LOWER: Process Counter "sluice.vendor.limit_lower" Count ["dimension"]
         "Times that a vendor's limit was found below its bucket's";
     VENDOR_UNREADABLE: Process Counter "sluice.vendor.unreadable_headers" Count ["dimension"]
-        "Headers of a vendor's that could not be read";
+        "Headers of a vendor that could not be read";
     ADMISSION: Process Counter "sluice.admission" Count ["dimension", "decision", "mode"]
         "Decisions of admission control";
     HEALS: Process Counter "sluice.heals" Count ["outcome"]
@@ -212,27 +212,27 @@ metrics! {
     REQUEST_DURATION: Process Histogram "sluice.request.duration" Seconds ["operation", "outcome"]
         "From sending a request to DynamoDB to its reply";
     CONFLICTS: Process Counter "sluice.conflicts" Count ["operation", "reason"]
-        "Writes that changed nothing, since other writers were in the way or the row was not as planned";
+        "Writes that changed nothing, because other writers interfered or the row was not as planned";
     CAPACITY_UNITS: Process Counter "sluice.capacity_units" CapacityUnits ["operation", "kind"]
-        "Read and write units that DynamoDB's replies tell";
+        "Read and write units that DynamoDB's replies state";
     RETRIES: Process Counter "sluice.request.retries" Count ["operation"]
         "Requests that were sent again";
     BUCKET_LEVEL: Both Gauge "sluice.bucket.level" Tokens ["dimension"]
-        "What a bucket holds: tokens, or free slots; below zero where calls are booked";
+        "What a bucket holds: tokens, or free slots; below zero if calls are booked";
     BUCKET_CAPACITY: Both Gauge "sluice.bucket.capacity" Tokens ["dimension"]
-        "What a bucket holds at most";
+        "The most that a bucket holds";
     LOAD_PENDING: Both Gauge "sluice.load.pending" Tokens ["dimension"]
         "Slots in use at the last sweep";
     LOAD_DRAIN_RATE: Both Gauge "sluice.load.drain_rate" TokensPerSecond ["dimension"]
         "Slots that calls leave in a second, as the sweeps measure it while there is work";
     CLOCK_OFFSET: Process Gauge "sluice.clock.offset" Seconds []
-        "DynamoDB's clock less this process's, at least so far from zero";
+        "DynamoDB's clock less this process's: a lower bound of the distance from zero";
     TRACKER_RESERVATIONS: Process Gauge "sluice.tracker.reservations" Count []
         "Grants that the process's trackers hold";
     TRACKER_CAPACITY: Process Gauge "sluice.tracker.capacity" Count []
-        "Grants that they may hold";
+        "The most grants that the process's trackers may hold";
     TRACKER_STALE_RATIO: Process Gauge "sluice.tracker.stale_ratio" Ratio []
-        "The share of entries in their heaps of ages whose grants were taken";
+        "The share of entries in the trackers' heaps of ages whose grants were taken";
     TRACKER_RELEASES: Process Counter "sluice.tracker.releases" Count ["outcome"]
         "Stale grants that a tracker released";
     SWEEP_DURATION: Process Histogram "sluice.sweep.duration" Seconds ["outcome"]
@@ -240,31 +240,31 @@ metrics! {
     SWEEP_RESTORED: Process Counter "sluice.sweep.restored" Count ["dimension"]
         "Leases that a sweep or a healing scan of this process gave back";
     BUCKET_LEASES: Table Gauge "sluice.bucket.leases" Count ["dimension"]
-        "Leases that hold slots of a bucket, ended ones among them";
+        "Leases that hold slots of a bucket, including ended ones";
     BUCKET_OVERDUE: Table Gauge "sluice.bucket.leases_overdue" Count ["dimension"]
-        "Of those, the ones that ended over two sweeps ago";
+        "Leases of a bucket that ended over two sweeps ago and still hold their slots";
     BUCKET_COOL_DOWN: Table Gauge "sluice.bucket.cool_down" Seconds ["dimension"]
-        "How long nothing is granted of a bucket from now";
+        "Time from now for which a bucket grants nothing";
     BUCKET_DRIFT: Table Gauge "sluice.bucket.drift" Tokens ["dimension"]
-        "Slots that the last sweep found lost; minted ones below zero";
+        "Slots that the last sweep found lost; minted slots are below zero";
     LOAD_LEAKED: Table Gauge "sluice.load.leaked" Tokens ["dimension"]
-        "Slots in use though nothing was granted or given back for 15 minutes";
+        "Slots in use although nothing was granted or given back for 15 minutes";
     LOAD_REFUSED: Table Counter "sluice.load.refused" Count ["dimension"]
-        "Refusals, and requests shed, that callers reported in the load row";
+        "Refusals and shed requests that callers reported in the load row";
     LOAD_OUTLIVED: Table Counter "sluice.load.outlived" Count ["dimension"]
-        "Holders of the fleet that were found alive after their lease had ended";
+        "Expired holders of the fleet: found alive after their lease had ended";
     LOAD_AGE: Table Gauge "sluice.load.age" Seconds ["dimension"]
-        "Since when the load is as it is told: the last sweep's measurement";
+        "Age of the load: time since the last sweep's measurement";
     SWEEP_AGE: Table Gauge "sluice.sweep.age" Seconds []
-        "Since the last sweep that came to its end";
+        "Time since the last sweep that came to its end";
     TABLE_UNREADABLE: Table Gauge "sluice.table.unreadable" Count []
         "Rows that cannot be read";
     SCRAPE_DURATION: Table Gauge "sluice.scrape.duration" Seconds []
-        "How long the scan took that all of this is from";
+        "How long the scan took that all table metrics are from";
     SCRAPE_WHOLE: Table Gauge "sluice.scrape.whole" Count []
-        "1 where it read the whole table, 0 where the table is too large for it: then all of this is of a part";
+        "1 if the scan read the whole table; 0 if the table is too large: then all table metrics describe a part";
     SCRAPE_ROWS: Table Gauge "sluice.scrape.rows" Count []
-        "Rows that it read";
+        "Rows that the scan read";
     SCRAPE_UNITS: Table Gauge "sluice.scrape.capacity_units" CapacityUnits []
-        "Read units that it cost, where DynamoDB tells";
+        "Read units that the scan cost, if DynamoDB states them";
 }
