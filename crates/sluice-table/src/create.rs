@@ -12,7 +12,7 @@ use sluice_core::schema::{KEY, PURGE_AT};
 
 /// Why the table could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("table {table:?} cannot be made ({step}): {message}")]
+#[error("table {table:?} cannot be created ({step}): {message}")]
 pub struct CreateTableError {
     /// The table's name.
     pub table: String,
@@ -79,7 +79,7 @@ async fn create(
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
-    Err(failed("DescribeTable", "it did not become active".into()))
+    Err(failed("DescribeTable", "the table did not become active within half a minute".into()))
 }
 
 fn message<E: std::error::Error + 'static>(error: &SdkError<E>) -> String

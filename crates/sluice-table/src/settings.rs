@@ -16,7 +16,7 @@ pub enum ConfigError {
     #[error("no table is named: set SLUICE_TABLE_NAME, or SLUICE_ENV to one of sandbox, pre, prod")]
     NoTable,
     /// A variable has a value that it does not accept.
-    #[error("{variable}={value:?} cannot be used: it takes {takes}")]
+    #[error("{variable}={value:?} cannot be used: it must be {takes}")]
     BadValue {
         /// The variable.
         variable: &'static str,

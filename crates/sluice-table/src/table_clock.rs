@@ -244,7 +244,7 @@ impl TableClock {
             tracing::warn!(
                 event = "clock.offset",
                 offset_ms,
-                "this machine's clock is off: set it (chrony, NTP); Sluice corrects it by DynamoDB's, other programs do not"
+                "this machine's clock is off: set it by NTP (chrony); Sluice corrects its own time by DynamoDB's clock, other programs do not"
             );
         }
     }

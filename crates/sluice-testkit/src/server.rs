@@ -26,7 +26,7 @@ pub enum ServerError {
         address: SocketAddr,
     },
     /// The address cannot be listened on.
-    #[error("{address} cannot be listened on: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,

@@ -31,7 +31,7 @@ fn shut_down_under<T: Send + 'static>(gate: &Gate, call: impl Future<Output = T>
 }
 
 fn is_stopped(error: &StoreError) -> bool {
-    error.to_string().contains("the runtime that sent it was shut down")
+    error.to_string().contains("the runtime that sent the request was shut down")
 }
 
 #[test]

@@ -167,9 +167,9 @@ async fn an_error_says_at_which_stage_it_hangs_and_what_to_check() {
     let cases = [
         (Stage::NoHead, vec!["no answer within 0.25 s", "SLUICE_ATTEMPT_TIMEOUT"]),
         (Stage::NoBody, vec!["HTTP status ", "not complete within 0.25 s"]),
-        (Stage::Garbage, vec!["not HTTP", "SLUICE_ENDPOINT_URL"]),
+        (Stage::Garbage, vec!["does not speak HTTP", "SLUICE_ENDPOINT_URL"]),
         (Stage::Truncated, vec!["HTTP status ", "broke off"]),
-        (Stage::Html, vec!["HTTP status 200", "not an answer of DynamoDB's", "SLUICE_ENDPOINT_URL"]),
+        (Stage::Html, vec!["HTTP status 200", "the reply is not DynamoDB's", "SLUICE_ENDPOINT_URL"]),
     ];
     for (stage, says) in cases {
         network.proxy.set(stage).await;

@@ -56,7 +56,7 @@ const TOLD_EVERY: u64 = 100;
 
 fn variable(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value:?} cannot be used: it takes a whole number")))
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value:?} cannot be used: it must be a whole number")))
 }
 
 #[test]

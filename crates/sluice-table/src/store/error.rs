@@ -14,7 +14,7 @@ use crate::retry::{Fate, classify_answer};
 pub enum StoreError {
     /// There is no such table in this Region, or at this endpoint.
     #[error(
-        "there is no table {table:?}: create it (Terraform; `sluice sandbox`, or `sluice buckets apply --create-table` at a local endpoint), or point SLUICE_TABLE_NAME at the one that is there"
+        "there is no table {table:?}: create it (Terraform; `sluice sandbox`, or `sluice buckets apply --create-table` at a local endpoint), or set SLUICE_TABLE_NAME to a table that exists"
     )]
     NoTable {
         /// The table's name.
@@ -22,8 +22,8 @@ pub enum StoreError {
     },
     /// The AWS SDK found no credentials, or the service did not accept them.
     #[error(
-        "no valid AWS credentials for {operation}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run under a \
-         role ({message})"
+        "no valid AWS credentials for {operation}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+         AWS_PROFILE, or run under a role ({message})"
     )]
     Credentials {
         /// The API operation.
@@ -64,7 +64,7 @@ pub enum StoreError {
         message: String,
     },
     /// DynamoDB rejected the request itself.
-    #[error("DynamoDB refused {operation} on table {table:?}: {message}")]
+    #[error("DynamoDB rejected {operation} on table {table:?}: {message}")]
     Rejected {
         /// The API operation.
         operation: &'static str,
@@ -181,7 +181,7 @@ where
         // An answer without a code comes from a proxy, or from something that is not DynamoDB.
         let told = if code.is_empty() {
             let begins = beginning(context.raw());
-            format!("HTTP status {status}, not an answer of DynamoDB's but {begins}: a proxy may have sent it")
+            format!("HTTP status {status}, and the reply is not DynamoDB's ({begins}): a proxy may have sent it")
         } else {
             format!("{code}: {message}")
         };
@@ -198,7 +198,7 @@ where
     }
     let mut message = chain(&error);
     if NOT_HTTP.iter().any(|part| message.contains(part)) {
-        message.push_str(": what answers is not HTTP, or HTTPS where HTTP was asked for");
+        message.push_str(": the server does not speak HTTP, or it speaks HTTPS and the URL says http");
     }
     match &error {
         SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) if credentials_fault(&error) => {

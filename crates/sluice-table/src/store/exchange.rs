@@ -162,19 +162,19 @@ async fn whole(mut reply: HttpResponse, until: Instant, allowed: Duration) -> Re
 #[derive(Debug, thiserror::Error)]
 enum TooSlow {
     #[error(
-        "no answer within {} s, connecting included (SLUICE_ATTEMPT_TIMEOUT): what listens there does not answer, or a network or \
-         proxy between holds it up", .0.as_secs_f64()
+        "no answer within {} s, including the time to connect (SLUICE_ATTEMPT_TIMEOUT): the server does not answer, or a network or proxy \
+         on the way delays the reply", .0.as_secs_f64()
     )]
     Head(Duration),
     #[error(
-        "HTTP status {status}, and its body was not complete within {} s (SLUICE_ATTEMPT_TIMEOUT): a network or proxy between \
-         holds it up", .allowed.as_secs_f64()
+        "HTTP status {status}, but the body was not complete within {} s (SLUICE_ATTEMPT_TIMEOUT): a network or proxy on the way \
+         delays the reply", .allowed.as_secs_f64()
     )]
     Body { status: u16, allowed: Duration },
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("HTTP status {status}, and its body broke off, or is no reply of DynamoDB's: {source}")]
+#[error("HTTP status {status}, but the body broke off or is not a reply of DynamoDB's: {source}")]
 struct BrokenBody {
     status: u16,
     source: BoxError,
@@ -214,5 +214,5 @@ impl ResolveCachedIdentity for BoundedIdentity {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the provider of credentials did not answer within {} s", CREDENTIALS_TIMEOUT.as_secs())]
+#[error("the credentials provider did not answer within {} s", CREDENTIALS_TIMEOUT.as_secs())]
 struct NoCredentials;

@@ -48,7 +48,7 @@ impl Store {
         }
         self.clock.known_since(asked_at).ok_or_else(|| StoreError::Unavailable {
             operation: "GetItem",
-            message: String::from("DynamoDB's time cannot be told: its replies take over 3 s"),
+            message: String::from("DynamoDB's time is not known: its replies take over 3 s"),
             maybe_applied: false,
         })
     }
