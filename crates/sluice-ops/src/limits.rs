@@ -65,7 +65,7 @@ pub enum BucketError {
     },
     /// The row of the bucket cannot be read.
     #[error(
-        "the row of {dimension} cannot be read: {source}; mend the attribute, or, if a full bucket does no harm, remove it with `sluice buckets rm` and apply it again"
+        "the row of {dimension} cannot be read: {source}; repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again"
     )]
     Corrupt {
         /// The dimension.
@@ -95,7 +95,7 @@ pub enum LimitsError {
     },
     /// Callers write their leases inline, in the bucket's row, and the row would grow too large.
     #[error(
-        "{dimension}: {calls} calls at once are too many for inline leases, which share the bucket's row and may be {most} at \
+        "{dimension}: {calls} calls at once are too many for inline leases, which share the bucket's row; a row holds {most} at \
          most: lower the capacity, raise the cost of a call, split the bucket, or use lease rows (SLUICE_LEASES=concurrent)"
     )]
     TooLargeForInline {
@@ -107,7 +107,7 @@ pub enum LimitsError {
         most: usize,
     },
     /// The row changed in every try.
-    #[error("the row of {0} changed under every try; nothing was applied: try again")]
+    #[error("the row of {0} changed during every try; nothing was applied: try again")]
     Contended(Dimension),
 }
 

@@ -23,7 +23,7 @@ use crate::admission::judge::{Asked, Verdict};
 
 /// The answer of [`Client::admit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a request that is shed should not be begun"]
+#[must_use = "a request that is shed should not be started"]
 pub enum Admission {
     /// The request may begin, and acquires as usual: nothing was taken.
     Admitted(Admitted),

@@ -106,7 +106,7 @@ impl Config {
                 .unwrap_or(defaults.inline_retry_threshold),
             leases: var("SLUICE_LEASES").parse("concurrent, all or inline", leases)?.unwrap_or(defaults.leases),
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
-                .parse("error, allow, or share: and a factor between 0 and 1, as in share:0.1", on_unavailable)?
+                .parse("error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1", on_unavailable)?
                 .unwrap_or(defaults.on_unavailable),
             max_buckets: var("SLUICE_MAX_BUCKETS")
                 .parse("a whole number, at least 1, as in 10000", |v| v.parse().ok().filter(|most| *most > 0))?

@@ -21,7 +21,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Keeps a client's gauges up to date while this guard lives: see [`Client::publish_gauges`].
 #[derive(Debug)]
-#[must_use = "dropped, it ends"]
+#[must_use = "if this value is dropped, the process stops publishing gauges"]
 pub struct Gauges {
     _task: Arc<Task>,
 }
@@ -75,7 +75,7 @@ async fn publish(client: Weak<Inner>, every: Duration) {
             && !is_told
         {
             is_told = true;
-            tracing::warn!(event = "gauges.unread", %error, "gauges tell what this process saw last");
+            tracing::warn!(event = "gauges.unread", %error, "gauges show what this process saw last");
         }
         drop(inner);
         tokio::time::sleep(every).await;

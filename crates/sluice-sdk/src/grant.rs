@@ -31,7 +31,7 @@ use crate::lane::part::{Hold, Part, Parts};
 /// task of the runtime. If the runtime no longer runs (a crash, a frozen Lambda), the lease ends and a sweep
 /// gives the slot back. Rate tokens stay spent, however the call went.
 #[derive(Debug)]
-#[must_use = "dropped, it gives back its slots without saying how that ended: release it"]
+#[must_use = "a grant that is dropped gives back its slots and reports no result: release it"]
 pub struct Grant {
     inner: Arc<Inner>,
     parts: Parts,

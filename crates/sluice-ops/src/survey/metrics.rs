@@ -38,7 +38,7 @@ impl Survey {
             tracing::warn!(
                 event = "metrics.untold",
                 buckets = self.buckets.len() - MOST_TOLD,
-                "more buckets than are told"
+                "too many buckets: the metrics leave this number of buckets out"
             );
         }
         let faults = self.buckets.iter().filter(|row| row.bucket.is_err()).count()
@@ -55,7 +55,7 @@ impl Survey {
                 event = "metrics.partial",
                 rows = self.rows,
                 pages = self.pages,
-                "the table is too large to be told whole"
+                "the table is too large for one scan: the metrics describe a part of it"
             );
         }
         names::SCRAPE_ROWS.gauge([]).set(number(self.rows));

@@ -187,7 +187,7 @@ impl PageRun<'_> {
                     // Logged once a page: most of the time, the other buckets are refused for the same
                     // reason.
                     if refused == 0 {
-                        tracing::warn!(event = "heal.refused", %dimension, %error, "its leases wait for another process");
+                        tracing::warn!(event = "heal.refused", %dimension, %error, "the ended leases of this bucket wait for another process");
                     }
                     refused += 1;
                 }

@@ -34,7 +34,7 @@ pub enum AcquireError {
     },
     /// The bucket has more slots than its row has room for leases.
     #[error(
-        "{dimension} may be held {leases} times at once, and inline leases take {most} at most: use lease rows for it (SLUICE_LEASES=concurrent), or lower its capacity"
+        "{dimension} allows {leases} leases at once, and a row holds {most} inline leases at most: use lease rows (SLUICE_LEASES=concurrent), or lower the capacity"
     )]
     TooLargeForInline {
         /// The dimension.
@@ -46,7 +46,7 @@ pub enum AcquireError {
     },
     /// The bucket's row cannot be read.
     #[error(
-        "the row of {dimension} cannot be read: {source}; mend the attribute, or, where a full bucket does no harm, remove it with `sluice buckets rm` and apply it again"
+        "the row of {dimension} cannot be read: {source}; repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again"
     )]
     CorruptRow {
         /// The dimension.

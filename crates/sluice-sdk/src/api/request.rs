@@ -60,10 +60,10 @@ pub enum RequestError {
         source: CostError,
     },
     /// A cost for a dimension that is not acquired: most likely a misspelled name.
-    #[error("a cost is given for {0:?}, which is not among the dimensions to acquire")]
+    #[error("a cost is given for {0:?}, which is not one of the dimensions to acquire")]
     CostWithoutDimension(String),
     /// DynamoDB takes 100 actions in a transaction, and each dimension needs two.
-    #[error("{0} dimensions are more than the 50 that one transaction can hold")]
+    #[error("{0} dimensions are more than the 50 that one transaction can hold: name fewer")]
     TooMany(usize),
 }
 

@@ -47,7 +47,7 @@ pub enum SlotError<E> {
     Refused(RetryIn),
     /// The closure was still running at the timeout, or DynamoDB had not answered by then. The closure was
     /// cancelled, or did not run; what the slot held is given back.
-    #[error("the slot timed out after {} s: what it held is given back", .0.as_secs_f64())]
+    #[error("the slot timed out after {} s: its grant is given back", .0.as_secs_f64())]
     SlotTimeout(Duration),
     /// An error of the table or of the request.
     #[error(transparent)]
@@ -59,7 +59,7 @@ pub enum SlotError<E> {
 
 /// A slot that is not requested yet: see [`Client::slot`].
 #[derive(Clone, Debug)]
-#[must_use = "nothing happens before `run`"]
+#[must_use = "nothing happens until `run` is called"]
 pub struct SlotBuilder {
     client: Client,
     request: Request<'static>,

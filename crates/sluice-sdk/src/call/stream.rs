@@ -14,7 +14,7 @@ use crate::grant::{Grant, Holding};
 use crate::lane::settle;
 
 /// A vendor's reply in pieces, and the grant under which it was requested: see [`Grant::stream`].
-#[must_use = "a stream does nothing before it is read; dropped, it gives back what it held"]
+#[must_use = "a stream does nothing until it is read; if dropped, it gives back its grant"]
 pub struct GrantedStream<S: TryStream> {
     /// `None` after the end.
     reply: Option<Pin<Box<S>>>,

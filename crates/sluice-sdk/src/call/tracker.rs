@@ -83,7 +83,7 @@ pub enum ReservationError {
     },
     /// The tracker holds a grant of the same request and bucket that is not stale. That grant stays: its call
     /// may be under way.
-    #[error("request {request} holds a reservation of {bucket} already: take it first")]
+    #[error("request {request} already holds a reservation of {bucket}: take that reservation first")]
     Taken {
         /// The request.
         request: String,

@@ -11,7 +11,7 @@ use crate::lane::unclaimed::UnclaimedGrant;
 
 /// The answer to an acquire.
 #[derive(Debug)]
-#[must_use = "a grant that is not used should be released, and a refusal waited for"]
+#[must_use = "release a grant that is not used; after a refusal, wait as long as it says"]
 pub enum Outcome {
     /// Call the vendor.
     Granted(Grant),

@@ -10,7 +10,7 @@ pub(crate) struct Stopped;
 
 /// Returns the error for a caller whose request was under way when the task that sent it ended.
 pub(crate) fn stopped(operation: &'static str) -> StoreError {
-    let message = String::from("the runtime that sent it was shut down");
+    let message = String::from("the runtime that sent the request was shut down");
     StoreError::Unavailable { operation, message, maybe_applied: true }
 }
 

@@ -52,7 +52,8 @@ async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Read
 }
 
 fn not_read(entry: &Entry) -> AcquireError {
-    let message = format!("the row of {} was asked for by callers who left, and not read in time", entry.dimension);
+    let message =
+        format!("the row of {} was not read in time: the callers that began to read it left", entry.dimension);
     StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }.into()
 }
 

@@ -35,13 +35,13 @@ pub enum Settled {
 #[non_exhaustive]
 pub enum SettleError {
     /// The grant took nothing from the dimension.
-    #[error("the grant holds nothing of {0:?}, so that nothing of it can be settled")]
+    #[error("the grant holds nothing of {0:?}: there is nothing to settle")]
     NotHeld(String),
     /// Slots come back by a release, whatever the call used.
-    #[error("{0} is a concurrency limit: its slots come back by a release, and there is nothing to settle")]
+    #[error("{0} is a concurrency limit, and there is nothing to settle: release the grant")]
     Concurrency(Dimension),
     /// The amount is below zero, or not a number.
-    #[error("{used} cannot be what a call used of {dimension}: it takes zero or a number above it ({source})")]
+    #[error("{used} cannot be what a call used of {dimension}: it must be 0 or a number above 0 ({source})")]
     Used {
         /// The dimension.
         dimension: Dimension,

@@ -25,7 +25,7 @@ pub enum Penalty {
 #[non_exhaustive]
 pub enum PenalizeError {
     /// The factor is not valid.
-    #[error("factor {factor} cannot be used: {source}; 0.8 takes 20 % of the level away")]
+    #[error("factor {factor} cannot be used: {source}; 0.8 takes away 20 % of the level")]
     Factor {
         /// The factor as given.
         factor: String,

@@ -20,7 +20,7 @@ use crate::telemetry::Source;
 
 /// The outcome of redeeming a ticket.
 #[derive(Debug)]
-#[must_use = "a grant that is not used should be released, and a refusal waited for"]
+#[must_use = "release a grant that is not used; after a refusal, wait as long as it says"]
 #[non_exhaustive]
 pub enum Redeemed {
     /// Call the vendor. The ticket is spent.
@@ -42,7 +42,7 @@ pub enum Redeemed {
 #[non_exhaustive]
 pub enum RedeemError {
     /// The ticket's row cannot be read.
-    #[error("the ticket's row {key} cannot be read: {source}; acquire anew")]
+    #[error("the ticket's row {key} cannot be read: {source}; acquire again without the ticket")]
     CorruptTicket {
         /// The row.
         key: String,
@@ -50,7 +50,7 @@ pub enum RedeemError {
         source: RowError,
     },
     /// The text of the ticket names other dimensions than its row: the text was changed on the way.
-    #[error("the ticket names other dimensions than its row {key} holds tokens of; acquire anew")]
+    #[error("the ticket and its row {key} name different dimensions; acquire again without the ticket")]
     Altered {
         /// The row.
         key: String,
