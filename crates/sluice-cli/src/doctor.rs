@@ -105,15 +105,16 @@ fn of_survey(survey: &Survey, table: &str, place: Place) -> Vec<Finding> {
         match &row.load {
             Ok(load) => findings.extend(load::of_load(load)),
             Err(fault) => {
-                let (key, what) = (Load::key(&row.dimension), format!("what sweeps measured cannot be read: {fault}"));
-                let todo = "nothing: the next sweep writes it anew; if it comes back, find who writes it";
+                let (key, what) = (Load::key(&row.dimension), format!("the load cannot be read: {fault}"));
+                let todo =
+                    "nothing: the next sweep replaces it; if the finding comes back, find the client that writes it";
                 findings.push(Finding::note(Check::Rows, key, what, todo));
             }
         }
     }
     for key in &survey.unknown {
-        let todo = "nothing, if a later version of Sluice wrote it; else remove it, or give it a table of its own";
-        findings.push(Finding::note(Check::Rows, key, "no row of Sluice's has such a key", todo));
+        let todo = "nothing, if a later version of Sluice wrote the row; otherwise remove it, or move it to a table of its own";
+        findings.push(Finding::note(Check::Rows, key, "this version of Sluice knows no such key", todo));
     }
     findings
 }
@@ -122,11 +123,11 @@ fn of_survey(survey: &Survey, table: &str, place: Place) -> Vec<Finding> {
 fn in_part(survey: &Survey, table: &str) -> Option<Finding> {
     let Survey { rows, pages, is_whole, .. } = survey;
     let what = format!(
-        "it is too large to be looked at whole: {rows} rows were read, in {pages} pages of a megabyte at most; of the other buckets, \
-         leases and loads nothing is said here"
+        "the table is too large to be read whole: {rows} rows were read, in {pages} pages of a megabyte at most; the other \
+         buckets, leases and loads are not checked"
     );
-    let todo = "find what fills it: leases of every grant (SLUICE_LEASES=all), tickets that are never deleted (see TTL), rows of \
-                others; `sluice buckets list` and `sluice leases` read all of it";
+    let todo = "find what fills the table: leases of every grant (SLUICE_LEASES=all), tickets that are never deleted (see TTL), \
+                rows that are not Sluice's; `sluice buckets list` and `sluice leases` read the whole table";
     (!is_whole).then(|| Finding::note(Check::Rows, table, what, todo))
 }
 
@@ -141,15 +142,15 @@ enum Unread {
 fn unread(table: &str, error: &StoreError) -> Unread {
     match error {
         StoreError::AccessDenied { .. } => {
-            let todo = "run it as someone who may";
-            let what = "cannot look at the rows: needs dynamodb:Scan";
+            let todo = "run `sluice doctor` with a role that has this right";
+            let what = "cannot read the rows: needs dynamodb:Scan";
             Unread::Rows(Finding::note(Check::Rows, table, what, todo))
         }
         StoreError::Contended { .. } | StoreError::Rejected { .. } => {
-            let todo = "run it again; if it stays, no sweep gets through either";
-            Unread::Rows(Finding::problem(Check::Rows, table, format!("its rows cannot be read: {error}"), todo))
+            let todo = "run `sluice doctor` again; if the finding stays, no sweep can read the table either";
+            Unread::Rows(Finding::problem(Check::Rows, table, format!("the rows cannot be read: {error}"), todo))
         }
         // The error itself says what to do.
-        _ => Unread::All(Finding::problem(Check::Table, table, error.to_string(), "then run it again")),
+        _ => Unread::All(Finding::problem(Check::Table, table, error.to_string(), "then run `sluice doctor` again")),
     }
 }

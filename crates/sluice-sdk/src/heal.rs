@@ -222,7 +222,7 @@ impl Denied {
     fn deny(&self, error: &StoreError, now: Timestamp) {
         telemetry::healed("denied");
         if self.0.swap(now.after(DENIED_FOR).micros(), Ordering::Relaxed) == 0 {
-            tracing::warn!(event = "heal.denied", %error, "this process heals no buckets; slots of crashed holders wait for the reconciler");
+            tracing::warn!(event = "heal.denied", %error, "for ten minutes this process heals no buckets; slots of crashed holders wait for the reconciler, or for a process that has the right");
         }
     }
 }

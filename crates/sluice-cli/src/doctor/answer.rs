@@ -27,7 +27,7 @@ impl<T> Answer<T> {
         match error.code() {
             Some("AccessDeniedException") => Self::Denied,
             Some("UnknownOperationException" | "SerializationException" | "InvalidAction") => Self::Unknown,
-            Some(code) => Self::Failed(format!("{code}: {}", error.message().unwrap_or("no more is known"))),
+            Some(code) => Self::Failed(format!("{code}: {}", error.message().unwrap_or("no message"))),
             None => Self::Failed(DisplayErrorContext(&error).to_string()),
         }
     }
@@ -39,14 +39,14 @@ impl<T> Answer<T> {
             Self::Given(reply) => Ok(reply),
             Self::Denied => Err(cannot_tell(
                 format!("cannot tell: needs dynamodb:{operation}"),
-                "run it as someone who may, or allow this role to; callers do without that right",
+                "run `sluice doctor` with a role that has this right, or give it to this role; callers do not need it",
             )),
             Self::Unknown => Err(cannot_tell(
                 format!("cannot tell: this endpoint has no {operation}"),
-                "nothing: it is an engine for development",
+                "nothing: this is an engine for development",
             )),
             Self::Failed(message) => {
-                Err(cannot_tell(format!("cannot tell: {operation} failed: {message}"), "run it again"))
+                Err(cannot_tell(format!("cannot tell: {operation} failed: {message}"), "run `sluice doctor` again"))
             }
         }
     }

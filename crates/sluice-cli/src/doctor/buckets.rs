@@ -18,11 +18,11 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
                 findings.extend(of_slots(bucket));
             }
             Err(fault) => {
-                let todo = "mend the attribute, or, where a full bucket does no harm, remove it with `sluice buckets rm` and apply it again";
+                let todo = "repair the attribute, or, if a full bucket does no harm, remove the bucket with `sluice buckets rm` and apply it again";
                 findings.push(Finding::problem(
                     Check::Rows,
                     &row.key,
-                    format!("its row cannot be read: {fault}"),
+                    format!("the row cannot be read: {fault}"),
                     todo,
                 ));
             }
@@ -32,8 +32,8 @@ pub(super) fn examine(survey: &Survey, table: &str, now: Timestamp) -> Vec<Findi
         // The buckets may be in the part that was not read.
         0 if !survey.is_whole => {}
         0 => {
-            let todo = "declare some with `sluice buckets apply FILE`";
-            findings.push(Finding::problem(Check::Rows, table, "it has no buckets", todo));
+            let todo = "declare buckets with `sluice buckets apply FILE`";
+            findings.push(Finding::problem(Check::Rows, table, "the table has no buckets", todo));
         }
         1 => findings.push(Finding::fine(Check::Rows, table, "1 bucket")),
         count => findings.push(Finding::fine(Check::Rows, table, format!("{count} buckets"))),
@@ -56,15 +56,15 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     Some(Finding::problem(
         Check::Limits,
         bucket.dimension(),
-        format!("its vendor reported a limit of {reported}{per} {when}, and it gives {ours}"),
-        "lower it in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
+        format!("the vendor reported a limit of {reported}{per} {when}, and the bucket allows {ours}"),
+        "lower the limit in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
     ))
 }
 
 fn of_cool_down(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     let until = bucket.blocked_until().filter(|until| *until > now)?;
-    let what = format!("a cool-down holds: it ends {}", output::relative(until, now));
-    let todo = "nothing: callers come back then; to end it sooner, remove blocked_until from the row";
+    let what = format!("a cool-down is set: it ends {}", output::relative(until, now));
+    let todo = "nothing: callers go on after its end; to end it sooner, remove blocked_until from the row";
     Some(Finding::note(Check::CoolDown, bucket.dimension(), what, todo))
 }
 
@@ -72,11 +72,12 @@ fn of_slots(bucket: &Bucket) -> Option<Finding> {
     let (name, limit) = (bucket.dimension(), bucket.limit());
     if limit.is_concurrent() && bucket.tokens() > limit.capacity() {
         let what = format!("{} slots are free, of {}", bucket.tokens(), limit.capacity());
-        let todo = "run `sluice reconcile` twice: the second takes away what was minted";
+        let todo = "run `sluice reconcile --once` twice: the second sweep takes away what was minted";
         return Some(Finding::problem(Check::Slots, name, what, todo));
     }
     let drift = bucket.noted_drift()?;
     let kind = if drift < Amount::ZERO { "too many" } else { "lost" };
-    let todo = "nothing: the next sweep that finds them too puts them right; find out who edits rows or restores twice";
+    let todo =
+        "nothing: the next sweep that finds them too corrects the bucket; find out who edits rows or restores twice";
     Some(Finding::note(Check::Slots, name, format!("slots {kind}: {}", drift.abs()), todo))
 }

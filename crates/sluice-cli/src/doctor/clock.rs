@@ -11,8 +11,7 @@ const TOO_FAR: Duration = Duration::from_secs(1);
 
 pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
     let Some(offset) = offset else {
-        let todo =
-            "nothing for an engine for development; else find what takes the header Date out of DynamoDB's replies";
+        let todo = "nothing, if this is an engine for development; otherwise find what removes the header Date from DynamoDB's replies";
         let what = "no reply had a Date: this machine's clock counts as DynamoDB's";
         return Finding::note(Check::Clock, table, what, todo);
     };
@@ -26,7 +25,8 @@ pub(super) fn examine(offset: Option<ClockOffset>, table: &str) -> Finding {
     let by = seconds(offset.micros().saturating_abs());
     let way = if offset.micros() > 0 { "behind" } else { "ahead of" };
     let what = format!("this machine's clock is at least {by} s {way} DynamoDB's");
-    let todo = "set it by NTP (chrony): Sluice corrects it by each reply, other programs and the AWS SDK's first request do not";
+    let todo = "set the clock by NTP (chrony): Sluice corrects its own time by each reply; other programs and the AWS SDK's first request \
+                do not";
     Finding::problem(Check::Clock, table, what, todo)
 }
 

@@ -17,10 +17,12 @@ pub(super) fn examine(rows: &[LeaseRow], table: &str, place: Place, now: Timesta
     if count > 0 {
         let minutes = OVERDUE.as_secs() / 60;
         let leases = if count == 1 { "1 lease" } else { &format!("{count} leases") };
-        let what = format!("{leases} ended over {minutes} minutes ago and no sweep came");
+        let what = format!("{leases} ended over {minutes} minutes ago, and no sweep has given back what they held");
         let todo = match place.is_sandbox {
             true => SANDBOX_IS_NOT_SWEPT,
-            false => "see that the reconciler runs (its alarms, its rule), or run `sluice reconcile`",
+            false => {
+                "check that the reconciler runs (its alarms, its rule), or run `sluice reconcile --once`, which says what it leaves"
+            }
         };
         findings.push(Finding::problem(Check::Leases, table, what, todo));
     }
@@ -30,12 +32,12 @@ pub(super) fn examine(rows: &[LeaseRow], table: &str, place: Place, now: Timesta
             1 => format!("1 lease ended {when}"),
             count => format!("{count} leases have ended, the first {when}"),
         };
-        let todo = "nothing: a sweep, or a caller that is refused, gives it back";
+        let todo = "nothing: a sweep, or a caller that is refused, gives back what ended leases held";
         findings.push(Finding::note(Check::Leases, table, what, todo));
     }
     for (row, fault) in rows.iter().filter_map(|row| row.lease.as_ref().err().map(|fault| (row, fault))) {
-        let what = format!("the lease cannot be read, and what it holds is not given back: {fault}");
-        let todo = "mend the attribute, or remove the row; the recount finds its slot";
+        let what = format!("the lease cannot be read, so nobody gives back what it holds: {fault}");
+        let todo = "repair the attribute, or remove the row: the recount then finds its slot";
         findings.push(Finding::problem(Check::Rows, &row.key, what, todo));
     }
     findings

@@ -57,7 +57,8 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     }
     for (action, on) in &heals {
         let what = format!(
-            "this role may not {action} on {on}: what crashed callers held comes back with the reconciler's next sweep, and no sooner"
+            "this role may not {action} on {on}: what crashed callers held comes back with the reconciler's next sweep, unless a \
+             process with another role is sooner"
         );
         findings.push(Finding::note(Check::Rights, table, what, todo(action, on)));
     }
@@ -76,8 +77,8 @@ fn of_transactions(table: &str, probed: Probed) -> Finding {
         Probed::MayNot => Finding::problem(
             Check::Rights,
             table,
-            "this role may do each write of a transaction, and not TransactWriteItems: slots cannot be acquired",
-            "look for a Deny in its policies, its boundary, the organisation's or the VPC endpoint's policy",
+            "this role may do each write of a transaction, but not TransactWriteItems: slots cannot be acquired",
+            "look for a Deny in the role's policies or boundary, or in the policy of the organisation or the VPC endpoint",
         ),
         Probed::Failed(why) => failed(table, "TransactWriteItems", &why),
     }
@@ -85,13 +86,13 @@ fn of_transactions(table: &str, probed: Probed) -> Finding {
 
 fn todo(action: &str, on: &str) -> String {
     format!(
-        "attach the policy sluice-caller-{{env}} to roles of callers, or allow {action} on {on} (docs/operations.md, Rights); fine for a \
-         person who only looks"
+        "attach the policy sluice-caller-{{env}} to roles of callers, or allow {action} on {on} (docs/operations.md, Rights); nothing, if \
+         this is the role of a person who only reads"
     )
 }
 
 fn failed(table: &str, action: &str, why: &str) -> Finding {
-    let todo = "run it again; if it stays, callers meet the same";
+    let todo = "run `sluice doctor` again; if the finding stays, callers get the same error";
     Finding::note(Check::Rights, table, format!("cannot tell whether this role may {action}: {why}"), todo)
 }
 
@@ -225,7 +226,7 @@ where
     match error.code() {
         Some("ConditionalCheckFailedException" | "TransactionCanceledException") => Probed::May,
         Some("AccessDeniedException") => Probed::MayNot,
-        Some(code) => Probed::Failed(format!("{code}: {}", error.message().unwrap_or("no more is known"))),
+        Some(code) => Probed::Failed(format!("{code}: {}", error.message().unwrap_or("no message"))),
         None => Probed::Failed(DisplayErrorContext(&error).to_string()),
     }
 }

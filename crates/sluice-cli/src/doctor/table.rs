@@ -52,11 +52,11 @@ fn of_state(table: &str, described: &TableDescription) -> Finding {
     match described.table_status() {
         Some(TableStatus::Active) => Finding::fine(Check::Table, table, "active"),
         Some(TableStatus::Updating) => {
-            Finding::note(Check::Table, table, "being changed (UPDATING)", "nothing: it answers meanwhile")
+            Finding::note(Check::Table, table, "being changed (UPDATING)", "nothing: the table answers meanwhile")
         }
         status => {
             let status = status.map_or("unknown", TableStatus::as_str);
-            let todo = "nobody can acquire: see in the console or the account's events what becomes of it";
+            let todo = "nobody can acquire: check the table's state in the console or in the account's events";
             Finding::problem(Check::Table, table, format!("not active: {status}"), todo)
         }
     }
@@ -77,7 +77,7 @@ fn of_billing(table: &str, described: &TableDescription) -> Finding {
         return Finding::fine(Check::Table, table, "billed on demand");
     }
     let what = format!("provisioned, {writes} write and {reads} read units a second for all buckets together");
-    let todo = "set it to on demand (PAY_PER_REQUEST), as Terraform does: throttled writes are late grants";
+    let todo = "set the table to on demand (PAY_PER_REQUEST), as Terraform does: throttled writes delay grants";
     if writes < LITTLE {
         Finding::problem(Check::Table, table, what, todo)
     } else {
@@ -97,8 +97,10 @@ fn of_key(table: &str, described: &TableDescription) -> Finding {
     let partition = partition.unwrap_or("none");
     let kind = kind.map_or(String::new(), |kind| format!(" ({})", kind.as_str()));
     let sort = sort.map_or(String::new(), |sort| format!(", sort key {sort}"));
-    let todo = format!("a key cannot be changed: make another table, with {KEY} (S) alone, and name that one");
-    Finding::problem(Check::Key, table, format!("its partition key is {partition}{kind}{sort}"), todo)
+    let todo = format!(
+        "a key cannot be changed: create another table with the key {KEY} (S) alone, and set SLUICE_TABLE_NAME to its name"
+    );
+    Finding::problem(Check::Key, table, format!("the partition key is {partition}{kind}{sort}"), todo)
 }
 
 fn of_protection(table: &str, described: &TableDescription) -> Finding {
@@ -118,11 +120,11 @@ fn of_ttl(table: &str, described: Option<&TimeToLiveDescription>) -> Finding {
             Check::Ttl,
             table,
             format!(
-                "TTL IS ON THE ATTRIBUTE {TTL}: DynamoDB deletes leases when they end, and with each the only trace of a slot \
-                 that a crashed caller held; that slot is then lost until two sweeps have recounted its bucket"
+                "TTL IS ON THE ATTRIBUTE {TTL}: DynamoDB deletes leases when they end, and with each lease the only trace of a slot that a \
+                 crashed caller held; the slot is then lost until two sweeps have recounted its bucket"
             ),
             format!(
-                "turn it off now (aws dynamodb update-time-to-live), then on for {PURGE_AT}, which Terraform sets; DynamoDB may \
+                "turn TTL off now (aws dynamodb update-time-to-live), then on for {PURGE_AT}, which Terraform sets; DynamoDB may \
                  take an hour between the two"
             ),
         ),
@@ -133,15 +135,15 @@ fn of_ttl(table: &str, described: Option<&TimeToLiveDescription>) -> Finding {
             Check::Ttl,
             table,
             format!(
-                "TTL is on the attribute {other}, which no row of Sluice has: rows that are over are never deleted"
+                "TTL is on the attribute {other}, which no row of Sluice has: DynamoDB never deletes rows that are not needed any more"
             ),
-            format!("set it to {PURGE_AT}, as Terraform does"),
+            format!("set TTL to {PURGE_AT}, as Terraform does"),
         ),
         _ => Finding::problem(
             Check::Ttl,
             table,
             "TTL is off: tickets that were redeemed and leases without a bucket stay for ever, and every sweep reads them",
-            format!("turn it on for {PURGE_AT} (never for {TTL}), as Terraform does"),
+            format!("turn TTL on for {PURGE_AT} (never for {TTL}), as Terraform does"),
         ),
     }
 }
@@ -150,6 +152,6 @@ fn of_backups(table: &str, status: Option<&PointInTimeRecoveryStatus>) -> Findin
     if status == Some(&PointInTimeRecoveryStatus::Enabled) {
         return Finding::fine(Check::Backups, table, "can be restored to a point in time");
     }
-    let todo = "turn point-in-time recovery on, as Terraform does; limits are in the files of buckets, levels are nowhere else";
+    let todo = "turn point-in-time recovery on, as Terraform does; the files of buckets hold limits, but only the table holds levels";
     Finding::problem(Check::Backups, table, "no continuous backups", todo)
 }

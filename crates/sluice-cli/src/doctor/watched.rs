@@ -61,7 +61,8 @@ pub(super) async fn examine(client: &Client, buckets: &[&Bucket], watch_for: Dur
         findings.extend(of_heat(name, units));
     }
     if !second.is_empty() && findings.iter().all(|finding| finding.check != Check::HotBuckets) {
-        let what = format!("none: the busiest takes {fastest:.0} write units a second, and a row can {CEILING}");
+        let what =
+            format!("none: the busiest row takes {fastest:.0} write units a second, and a row can take {CEILING}");
         findings.push(Finding::fine(Check::HotBuckets, client.table(), what));
     }
     findings
@@ -97,7 +98,7 @@ fn of_heat(name: &str, units: f64) -> Option<Finding> {
     if units < CEILING * WARM {
         return None;
     }
-    let what = format!("written at {units:.0} write units a second at the least; one row takes {CEILING}");
+    let what = format!("written at {units:.0} write units a second or more; a row takes {CEILING} at most");
     let todo = "let its callers share lanes in fewer, longer-lived processes, turn prefetch on for a rate, or split the limit into \
                 several buckets";
     Some(if units < CEILING * HOT {
@@ -111,16 +112,17 @@ fn of_inline(bucket: &Bucket, bytes: u64) -> Option<Finding> {
     let leases = bucket.inline().filter(|leases| !leases.is_empty())?;
     let (name, count, kilobytes) = (bucket.dimension(), leases.len(), bytes.div_ceil(WRITE_UNIT));
     let units = bytes.div_ceil(WRITE_UNIT).max(1);
-    let what = format!("{count} inline leases in a row of {kilobytes} KB: each write of it costs {units} units");
+    let what = format!("{count} inline leases in a row of {kilobytes} KB: each write of the row costs {units} units");
     let todo = "set its callers to lease rows (SLUICE_LEASES=concurrent), or split the limit into several buckets";
     if count > MOST_INLINE_LEASES || bytes > LARGEST_ROW / 2 {
-        let what =
-            format!("{what}; {MOST_INLINE_LEASES} are the most that Sluice puts into one, and DynamoDB takes 400 KB");
+        let what = format!(
+            "{what}; {MOST_INLINE_LEASES} are the most that Sluice puts into a row, and 400 KB the most that DynamoDB takes"
+        );
         return Some(Finding::problem(Check::InlineLeases, name, what, todo));
     }
     if !bucket.limit().fits_inline() {
         let what = format!(
-            "{what}, and its limit lets in {} calls at once, above {MOST_INLINE_LEASES}",
+            "{what}, and the limit allows {} calls at once, above {MOST_INLINE_LEASES}",
             bucket.limit().calls_at_once()
         );
         return Some(Finding::problem(Check::InlineLeases, name, what, todo));
@@ -132,7 +134,7 @@ fn of_inline(bucket: &Bucket, bytes: u64) -> Option<Finding> {
             Check::InlineLeases,
             name,
             what,
-            format!("{todo}, unless it is fast enough and its cost no matter"),
+            format!("{todo}; nothing, if the bucket is fast enough and its cost does not matter"),
         )
     })
 }

@@ -84,7 +84,7 @@ async fn inline_leases_that_cost_more_than_rows_or_are_too_many_are_told() {
     assert_amiss(&too_many, Check::InlineLeases, Weight::Problem, &["201 inline leases", "200 are the most"]);
     let dynamo = with_inline_leases(2).await;
     set(&dynamo, SLOTS, &[("capacity", number(300))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::InlineLeases, Weight::Problem, &["lets in 300 calls at once"]);
+    assert_amiss(&findings(&dynamo).await, Check::InlineLeases, Weight::Problem, &["allows 300 calls at once"]);
 }
 
 fn key_of_load() -> String {
@@ -143,7 +143,7 @@ async fn a_load_row_that_cannot_be_read_is_named() {
 #[tokio::test(start_paused = true)]
 async fn sweeps_that_no_longer_come_are_told() {
     let dynamo = healthy().await;
-    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Note, &["no sweep has been written down"]);
+    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Note, &["no sweep is on record"]);
     let record = SweepRecord { at: dynamo.clock().now(), ..SweepRecord::default() };
     set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(record.to_string()))]).await;
     assert_eq!(amiss(&findings(&dynamo).await, Check::Sweeps), None);
