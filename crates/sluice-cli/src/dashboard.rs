@@ -42,7 +42,7 @@ pub(crate) struct Options {
 fn address(text: &str) -> Result<SocketAddr, String> {
     let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let parsed = named.as_deref().unwrap_or(text).parse();
-    parsed.map_err(|_| "it takes an address and a port, as in 127.0.0.1:8080 or [::1]:8080".into())
+    parsed.map_err(|_| "it must be an address and a port, as in 127.0.0.1:8080 or [::1]:8080".into())
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
@@ -80,9 +80,9 @@ fn announce(table: &str, address: SocketAddr, access: &Access) {
     println!("sluice dashboard of {table}: http://{address}");
     if access.needs_token() {
         println!(
-            "Open it once with ?token=... at the end, in each browser. It is plain HTTP: put TLS in front of it outside a trusted"
+            "In each browser, open the page once with ?token=... at the end. It is plain HTTP: outside a trusted network, put TLS in"
         );
-        println!("network.");
+        println!("front of it.");
     }
     println!("Ctrl-C stops it.");
 }
@@ -92,6 +92,6 @@ fn cannot(address: SocketAddr, error: &std::io::Error) -> Failure {
         std::io::ErrorKind::AddrInUse => {
             format!("{address} is in use: stop what listens there, or choose another port with --listen")
         }
-        _ => format!("{address} cannot be listened on: {error}"),
+        _ => format!("cannot listen on {address}: {error}"),
     })
 }

@@ -31,9 +31,9 @@ impl FromStr for Token {
         // Only characters that an address and a cookie carry unchanged.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if text.len() < SHORTEST {
-            Err(format!("a token takes {SHORTEST} characters at least, as `openssl rand -hex 16` makes them"))
+            Err(format!("a token must have {SHORTEST} characters at least; `openssl rand -hex 16` makes one"))
         } else if !text.bytes().all(is_plain) {
-            Err("a token takes letters, digits and - . _ ~ alone, as `openssl rand -hex 16` makes them".into())
+            Err("a token may contain only letters, digits and - . _ ~; `openssl rand -hex 16` makes one".into())
         } else {
             Ok(Self(text.to_owned()))
         }

@@ -65,7 +65,7 @@ fn token(uri: &Uri) -> Option<String> {
 
 async fn root() -> Response {
     let Ok(nonce) = nonce() else {
-        return (StatusCode::INTERNAL_SERVER_ERROR, "there are no random numbers\n").into_response();
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the operating system gave no random numbers\n").into_response();
     };
     let mut response = Html(page(&nonce)).into_response();
     if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
@@ -120,11 +120,11 @@ const MINUTE_SECS: f64 = 60.0;
 
 async fn what_if(State(watcher): State<Arc<Watcher>>, Query(question): Query<Question>) -> Response {
     if !question.makes_sense() {
-        return (StatusCode::BAD_REQUEST, "a factor is a number from 0 to 1000\n").into_response();
+        return (StatusCode::BAD_REQUEST, "the factor must be a number from 0 to 1000\n").into_response();
     }
     let view = watcher.look().await;
     if !question.is_of_somebody(&view) {
-        return (StatusCode::NOT_FOUND, "no such caller: no lease names one of that name\n").into_response();
+        return (StatusCode::NOT_FOUND, "no such caller: no lease names this caller\n").into_response();
     }
     Json(WhatIf::new(&view, &question)).into_response()
 }

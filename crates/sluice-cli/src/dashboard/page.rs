@@ -10,7 +10,7 @@ const NONCE: &str = "{nonce}";
 /// that came by a link on another site did not send its cookie.
 pub(super) const NEEDS_TOKEN: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
     content=\"width=device-width, initial-scale=1\"><title>Sluice</title><p>This dashboard needs its token: add ?token=... to the \
-    address, once. If this browser has shown it before: <a href=\"/\">open it again</a>.";
+    address once. If this browser has opened the dashboard before: <a href=\"/\">open it again</a>.";
 
 /// The page with a nonce of 128 random bits. A browser runs only scripts that carry the nonce, so injected
 /// scripts do not run.

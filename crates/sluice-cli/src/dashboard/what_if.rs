@@ -243,29 +243,32 @@ fn notes(bucket: &BucketView, seen: &Use, limit: f64, outcome: Outcome, in_part:
     let mut notes = Vec::new();
     if let Some(most) = seen.most.filter(|_| seen.is_least()) {
         notes.push(format!(
-            "It was full between readings, and what is used then flows back unseen: up to {} a second may have been used.",
+            "The bucket was full between readings, and use of a full bucket refills unseen: up to {} a second may have been used.",
             number(most)
         ));
     }
     if in_part && bucket.leases == 0 {
         notes.push(
-            "Nobody writes down who calls: rate buckets name their callers where SLUICE_LEASES=all is set.".to_owned(),
+            "The callers are not known: leases name the callers of a rate bucket only if SLUICE_LEASES=all is set."
+                .to_owned(),
         );
     } else if in_part {
-        notes.push("Some of the leases do not say whose they are.".to_owned());
+        notes.push("Some leases do not name their caller.".to_owned());
     }
     if outcome == Outcome::Over && !bucket.is_concurrent() && bucket.level > 0.0 {
-        notes.push(format!("What is left, {}, is used up first.", number(bucket.level)));
+        notes.push(format!("The {} that are left are used up first.", number(bucket.level)));
     }
     if outcome == Outcome::Tight {
-        notes.push("That is an average: peaks wait.".to_owned());
+        notes.push("This is an average: peaks wait.".to_owned());
     }
     if seen.mean >= Some(limit * TIGHT) || bucket.wait_secs > 0.0 {
-        notes
-            .push("It is at its limit as it is: callers may want more than they get, which is not counted.".to_owned());
+        notes.push(
+            "The bucket is at its limit already: callers may want more than they get, and that is not counted."
+                .to_owned(),
+        );
     }
     if seen.secs < WINDOW_SECS / 2.0 {
-        notes.push(format!("Seen over {} s alone.", number(seen.secs.round())));
+        notes.push(format!("Measured over {} s only.", number(seen.secs.round())));
     }
     notes
 }

@@ -56,7 +56,7 @@ const LONGEST_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Parses a time between surveys: one second at least.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        interval if interval < SHORTEST_INTERVAL => Err("it takes one second at least, as in 5s".into()),
+        interval if interval < SHORTEST_INTERVAL => Err("it must be one second at least, as in 5s".into()),
         interval => Ok(interval),
     }
 }

@@ -63,7 +63,7 @@ fn amiss(picture: &Picture) -> Vec<String> {
     }
     text.extend(unreadable(&picture.faults));
     if picture.stray_leases > 0 {
-        text.push(format!("{} on buckets that are gone", count(picture.stray_leases, "lease")));
+        text.push(format!("{} of buckets that are gone", count(picture.stray_leases, "lease")));
     }
     if let [key, rest @ ..] = &picture.unknown[..] {
         let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };

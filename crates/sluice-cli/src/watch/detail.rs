@@ -83,7 +83,7 @@ fn standing(bucket: &BucketView) -> Line<'static> {
         Span::styled(format!("  {share:.0} %"), FAINT),
     ];
     if bucket.wait_secs > 0.0 {
-        let why = if bucket.level < 0.0 { "booked ahead: the next start" } else { "less than a call takes: the next" };
+        let why = if bucket.level < 0.0 { "booked ahead: the next start" } else { "less than a call costs: the next" };
         let wait = format!("  {why} is in {}", words::wait(bucket.wait_secs));
         spans.push(Span::styled(wait, Style::new().fg(BAD)));
     }
@@ -119,7 +119,7 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
     }
     if let Some(drift) = bucket.drift {
         let what = if drift < 0.0 { "too many" } else { "lost" };
-        let then = "put right when the next sweep finds it too";
+        let then = "corrected if the next sweep finds it too";
         fact("drift", format!("slots {what}: {}; {then}", amount(drift.abs())), scarce);
     }
     if let Some(reported) = &bucket.vendor_limit {
@@ -138,7 +138,7 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
             fact("leak", format!("{} slots are taken, and nobody has been active{since}", amount(load.leaked)), bad);
         }
     } else if bucket.is_concurrent() {
-        fact("load", "not measured yet: the next sweep does".into(), FAINT);
+        fact("load", "not measured yet: the next sweep measures it".into(), FAINT);
     }
     if !facts.is_empty() {
         facts.insert(0, Line::default());
@@ -147,27 +147,23 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
 }
 
 fn measured(load: &LoadView, now: f64) -> String {
-    let Some(at) = load.measured_at else { return "not measured yet: the next sweep does".into() };
+    let Some(at) = load.measured_at else { return "not measured yet: the next sweep measures it".into() };
     let drain =
         load.drain_rate.map_or_else(|| "drain rate not known yet".into(), |drain| format!("{}/s drain", rate(drain)));
     let since = load.pending_since.map_or_else(String::new, |since| format!(" since {}", span(now - since)));
-    format!(
-        "{} pending{since}, {drain}; measured {}, number {}",
-        amount(load.pending),
-        relative(at, now),
-        load.sequence
-    )
+    format!("{} pending{since}, {drain}; measurement {} was {}", amount(load.pending), load.sequence, relative(at, now))
 }
 
 fn told(load: &LoadView, bucket: &BucketView) -> String {
     let lately = bucket.refused_per_sec.map_or_else(String::new, |refused| format!(" ({}/s)", rate(refused)));
-    let crowd = if load.crowd > 0 { format!(", {} in the crowd", count(load.crowd, "process")) } else { String::new() };
-    format!("{}{lately} so far{crowd}; {} outlived their lease", load.refused, load.outlived)
+    let crowd =
+        if load.crowd > 0 { format!(", slots wanted by {}", count(load.crowd, "process")) } else { String::new() };
+    format!("{}{lately} so far{crowd}; expired holders: {}", load.refused, load.outlived)
 }
 
 fn draw_holders(buffer: &mut Buffer, area: Rect, bucket: &BucketView, scrolled: usize, now: f64) {
     let head = match (bucket.leases, bucket.is_concurrent()) {
-        (0, false) => Line::styled(" no leases: what was taken of it flows back by itself", FAINT),
+        (0, false) => Line::styled(" no leases: tokens refill by themselves", FAINT),
         (0, true) => Line::styled(" nobody holds a slot", FAINT),
         (leases, _) => Line::from_iter([
             Span::styled(format!(" {}", count(leases, "holder")), STRONG),

@@ -97,9 +97,9 @@ fn below(area: Rect) -> Rect {
 
 fn empty(picture: &Picture, filter: &str) -> String {
     if picture.buckets.is_empty() {
-        " the table has no buckets; `sluice buckets apply FILE` declares some".into()
+        " the table has no buckets; declare buckets with `sluice buckets apply FILE`".into()
     } else {
-        format!(" no name holds {filter:?}")
+        format!(" no name contains {filter:?}")
     }
 }
 

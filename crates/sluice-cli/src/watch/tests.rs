@@ -185,7 +185,7 @@ fn a_filter_is_typed_kept_and_dropped() {
     press(&mut screen, &view, &[KeyCode::Enter]);
     assert_eq!(press(&mut screen, &view, &letters("/q")), Then::GoOn, "a letter of the filter");
     press(&mut screen, &view, &[KeyCode::Enter]);
-    assert!(frame(&screen, &view, 80, 24).contains("no name holds \"OPENAIq\""));
+    assert!(frame(&screen, &view, 80, 24).contains("no name contains \"OPENAIq\""));
     press(&mut screen, &view, &[KeyCode::Esc]);
     assert!(frame(&screen, &view, 80, 24).contains("anthropic"));
     assert_eq!(press(&mut screen, &view, &letters("q")), Then::Quit);

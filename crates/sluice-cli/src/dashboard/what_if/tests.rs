@@ -76,7 +76,7 @@ fn above_the_limit_the_line_grows_by_what_is_over() {
     let line = ask(&rate, 5.0, "", 2.0);
     assert_eq!(line.verdict, "over by 2 a second: each minute of it adds about 15 s of waiting");
     assert_eq!(line.formula, "used a second: 5 x 2 = 10, of 8 refilled");
-    assert_eq!(line.notes, ["What is left, 30, is used up first."]);
+    assert_eq!(line.notes, ["The 30 that are left are used up first."]);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_nobody_wrote_down_is_not_made_up() {
     let inline = held("concurrent", 10.0, &[(None, 2.0), (Some("search"), 2.0)]);
     let line = ask(&inline, 4.0, "search", 3.0);
     assert_eq!((line.least, line.most), (Some(8.0), Some(12.0)));
-    assert!(line.notes[0].contains("do not say whose"), "{:?}", line.notes);
+    assert!(line.notes[0].contains("do not name their caller"), "{:?}", line.notes);
     let line = ask(&inline, 4.0, "search", 0.5);
     assert_eq!((line.least, line.most), (Some(2.0), Some(3.0)), "fewer calls: the ends change sides");
     assert_eq!(line.formula, "slots in use: from 0 + 4 x 0.5 = 2 to 2 + 2 x 0.5 = 3, of 10".replace("0 + 4", "4"));
@@ -130,7 +130,7 @@ fn nothing_is_said_of_what_was_not_seen() {
     assert_eq!((line.outcome, line.now, line.most), (Outcome::Unknown, None, None));
     let short = Use { mean: Some(1.0), most: Some(1.0), secs: 12.0 };
     let line = super::line(&bucket("requests", 8.0), &short, &Question::default());
-    assert_eq!(line.notes, ["Seen over 12 s alone."]);
+    assert_eq!(line.notes, ["Measured over 12 s only."]);
 }
 
 const RPM: &str = "openai#rpm";
