@@ -25,7 +25,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[cfg(feature = "lab")]
-    /// Run processes against three local vendors, kill one, judge the result; exits with 1 if a claim fails
+    /// Run processes against three local vendors, kill one process, check the result; exits with 1 if a claim fails
     Demo(demo::Options),
     #[cfg(feature = "lab")]
     /// Serve an embedded DynamoDB with table and buckets, for development
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Penalize(penalize::Options),
     /// Grant nothing from a bucket for a while, as a vendor's Retry-After asks
     CoolDown(cool_down::Options),
-    /// Serve the table's figures to Prometheus, at /metrics
+    /// Serve metrics of the table to Prometheus, at /metrics
     Metrics(metrics::Options),
     /// Show the table as a web page: levels and use over the last hour, holders, load, sweeps
     Dashboard(dashboard::Options),

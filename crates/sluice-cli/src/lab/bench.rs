@@ -72,7 +72,7 @@ const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 pub(crate) async fn run(options: Options) -> Ended {
     if BUILD == "debug" {
         anstream::eprintln!(
-            "{}the figures of a debug build say little:{} cargo run --release -p sluice-cli -- bench",
+            "{}figures of a debug build mean little:{} cargo run --release -p sluice-cli -- bench",
             crate::output::YELLOW.render(),
             crate::output::YELLOW.render_reset()
         );

@@ -125,7 +125,7 @@ async fn play(
         recovery.slots_restored = recovery.crashed_holders.saturating_sub(held_by_crashed(dynamo).await?);
         if recovery.slots_restored == recovery.crashed_holders {
             recovery.time = Some(crashed_at.elapsed());
-            announcer.say("a caller that was refused a slot found them, and gave them back");
+            announcer.say("a caller that was refused a slot found these slots and gave them back");
         }
     }
     sleep_until(end).await;
@@ -155,7 +155,9 @@ async fn crash(dynamo: &EmbeddedDynamo, crew: &mut Crew, callers: u32) -> Result
             if held > 0 {
                 return Ok(held);
             }
-            return Err(Failure::new("the killed process released its last slot a moment before; run the demo again"));
+            return Err(Failure::new(
+                "the process released its last slot a moment before it was killed; run the demo again",
+            ));
         }
         sleep(Duration::from_millis(10)).await;
     }

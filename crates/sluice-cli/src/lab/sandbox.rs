@@ -39,7 +39,10 @@ pub(crate) async fn run(options: Options) -> Ended {
     };
     let dynamo = match &options.data {
         Some(file) => EmbeddedDynamo::open(file).map_err(|error| {
-            Failure::new(format!("{}: {error}; name a file that `sluice sandbox` made, or a new one", file.display()))
+            Failure::new(format!(
+                "{}: {error}; name a file that `sluice sandbox` created, or a new file",
+                file.display()
+            ))
         })?,
         None => EmbeddedDynamo::new()?,
     };
@@ -49,14 +52,14 @@ pub(crate) async fn run(options: Options) -> Ended {
     println!("sluice sandbox: an embedded DynamoDB at {}", server.endpoint_url());
     match &options.data {
         Some(file) => println!("data in {}", file.display()),
-        None => println!("data in memory, gone when it stops"),
+        None => println!("data in memory, lost when the sandbox stops"),
     }
     println!();
     // In a table that is kept, changes by hand stay; a named file is applied every time.
     if is_new || options.buckets.is_some() {
         buckets::apply(&dynamo.client(&table), &declared).await?;
     } else {
-        println!("buckets as they were left; `sluice buckets list` shows them");
+        println!("buckets as the data file has them; `sluice buckets list` shows them");
     }
     println!();
     println!("In another shell:");

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Buckets, as in openai#rpm; openai#tpm=1200 takes 1200 from it
     #[arg(required = true, value_name = "DIM")]
     dimensions: Vec<String>,
-    /// Workers in each process: each acquires, holds 5 to 15 ms and releases, or waits as told
+    /// Workers in each process: each acquires, holds 5 to 15 ms and releases; if refused, it waits
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
     /// Processes, each with a client of its own

@@ -23,7 +23,7 @@ pub(crate) enum Scenario {
     Ample,
     /// 1, 4 and 8 processes of 16 callers, 64 processes of one
     Processes,
-    /// More demand than the limit allows, from callers that wait as told
+    /// More demand than the limit allows, from callers that wait as long as a refusal says
     Saturation,
     /// Requests and tokens per minute in one answer
     Together,

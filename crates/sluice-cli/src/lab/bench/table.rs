@@ -30,11 +30,11 @@ pub(crate) fn measures(measures: &[Measure]) -> Vec<String> {
 }
 
 const LEGEND: [&str; 5] = [
-    "req, failed, writes, units: requests, writes without effect, writes, write and",
-    "read units of a grant; p50 to p99.9: of an acquire, or until a start that is",
-    "waited for; cpu: us of a grant, of the clients alone",
+    "req, failed, writes, units: requests, writes without effect, writes, and write",
+    "and read units, each for one grant; p50 to p99.9: time of an acquire, or until",
+    "a booked start; cpu: time of the clients alone, for one grant, in us",
     "false: refused although there was quota; above: grants above the bound;",
-    "passed: grants that a later caller's went before",
+    "passed: grants that started after the grant of a later caller",
 ];
 
 fn scenario(measures: &[Measure]) -> Vec<String> {
@@ -130,7 +130,7 @@ pub(crate) fn targets(targets: &[Target]) -> Vec<String> {
         }
     }
     if targets.iter().any(|target| target.met.is_none()) {
-        lines.push(dim("none: this client does not have what the target is about"));
+        lines.push(dim("none: this client does not have the feature that the target measures"));
     }
     lines
 }

@@ -61,7 +61,7 @@ impl Progress {
     pub(crate) fn opening(&self, endpoint: &str, vendor: &str) {
         if !self.quiet {
             println!("DynamoDB (embedded) at {endpoint}");
-            println!("Three vendors that judge for themselves at {vendor}");
+            println!("Three local vendors, each with limits of its own, at {vendor}");
             println!("{}", self.intro);
             println!();
         }

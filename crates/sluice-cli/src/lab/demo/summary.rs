@@ -75,17 +75,17 @@ impl Summary {
 
     /// Claims about the crash and the table.
     fn aftermath(&self) -> [Claim; 2] {
-        let recovery = self.recovery_secs.map_or_else(|| "not at all".into(), |secs| format!("in {secs:.1} s"));
+        let recovery = self.recovery_secs.map_or_else(|| "not all".into(), |secs| format!("in {secs:.1} s"));
         [
             (
                 format!(
-                    "{} slots were held; {} given back {recovery} by callers that were refused",
+                    "{} slots were held; refused callers gave back {} of them, {recovery}",
                     self.crashed_holders, self.slots_restored
                 ),
                 self.crashed_holders > 0 && self.crashed_holders == self.slots_restored && self.recovery_secs.is_some(),
             ),
             (
-                format!("{} errors; after a last sweep {} leases left", self.errors, self.leases_left),
+                format!("{} errors; {} leases left after a last sweep", self.errors, self.leases_left),
                 self.leases_left == 0 && self.errors == 0,
             ),
         ]
@@ -127,9 +127,9 @@ impl Summary {
         }
         let (all, failed) = (self.sections().iter().flat_map(|(_, claims)| claims).count(), self.failed.len());
         if failed == 0 {
-            anstream::println!("{}all {all} hold{}", GREEN.render(), GREEN.render_reset());
+            anstream::println!("{}all {all} claims hold{}", GREEN.render(), GREEN.render_reset());
         } else {
-            anstream::println!("{}{failed} of {all} did not hold{}", RED.render(), RED.render_reset());
+            anstream::println!("{}{failed} of {all} claims do not hold{}", RED.render(), RED.render_reset());
         }
     }
 }

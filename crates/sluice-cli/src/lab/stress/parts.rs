@@ -55,7 +55,7 @@ impl Drop for Parts {
             if let Err(error) = std::fs::remove_file(file)
                 && error.kind() != ErrorKind::NotFound
             {
-                eprintln!("{} is left: {error}", file.display());
+                eprintln!("{} cannot be removed: {error}", file.display());
             }
         }
     }

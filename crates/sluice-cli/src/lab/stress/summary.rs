@@ -65,7 +65,7 @@ impl Summary {
         anstream::println!("{bold}grants{plain}   {grants} in {seconds:.1} s, {grants_per_second:.1} a second");
         anstream::println!("{bold}refusals{plain} {refusals}; errors {errors}");
         anstream::println!(
-            "{bold}acquire{plain}  p50 {:.1} ms, p99 {:.1} ms (where granted)",
+            "{bold}acquire{plain}  p50 {:.1} ms, p99 {:.1} ms (of granted acquires)",
             self.acquire_p50_ms,
             self.acquire_p99_ms
         );

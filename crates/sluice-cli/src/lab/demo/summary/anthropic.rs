@@ -97,12 +97,13 @@ impl Anthropic {
         let Refused { requests, tokens, concurrency } = self.vendor_429_for;
         let reasons = format!(" (requests {requests}, tokens {tokens}, at once {concurrency})");
         let reasons = if *vendor_429 > 0 { reasons } else { String::new() };
-        let early = if *called_early > 0 { format!("; {called_early} came early") } else { String::new() };
+        let early =
+            if *called_early > 0 { format!("; calls before their start: {called_early}") } else { String::new() };
         [
             (format!("429 to {vendor_429} of {vendor_calls} calls{reasons}"), *vendor_429 == 0),
             (
                 format!(
-                    "starts: a burst of {burst_of_starts:.3} beside {REQUEST_RATE} a second; its bucket allows {REQUEST_BURST}{early}"
+                    "starts: {REQUEST_RATE} a second and a burst of {burst_of_starts:.3}; the bucket allows a burst of {REQUEST_BURST}{early}"
                 ),
                 self.starts_fit && *called_early == 0,
             ),
@@ -124,7 +125,7 @@ impl Anthropic {
         match (slowest_arrival_ms > arrival_room_ms, refused) {
             (false, _) => (told, true),
             (true, 0) => (told + "; no harm done", true),
-            (true, _) => (told + ": why it refused", false),
+            (true, _) => (told + ": that is why the vendor refused", false),
         }
     }
 
@@ -171,7 +172,10 @@ mod tests {
         assert_eq!((none[0].0.as_str(), holds(&none)), ("429 to 0 of 2 calls", [true; 5]), "late, and no harm done");
         assert_eq!(none[2].0, "slowest arrival 1712 ms after its start (room for 170 ms); no harm done");
         let late = claims(Refused { requests: 1, ..Refused::default() }, 1_712, 2);
-        assert_eq!(late[2].0, "slowest arrival 1712 ms after its start (room for 170 ms): why it refused");
+        assert_eq!(
+            late[2].0,
+            "slowest arrival 1712 ms after its start (room for 170 ms): that is why the vendor refused"
+        );
         assert_eq!(holds(&late), [false, true, false, true, true]);
         let in_time = claims(Refused { requests: 1, ..Refused::default() }, 169, 2);
         assert_eq!(holds(&in_time), [false, true, true, true, true]);
@@ -184,7 +188,10 @@ mod tests {
     fn a_call_before_its_start_does_not_hold_and_nor_does_a_quota_that_is_not_used() {
         let early = Books::after(vec![Arrival::taken(1_000_000, 999_999)], Refused::default());
         let early = Anthropic::of(&early, 999_999 + 2 * 16_667).claims();
-        assert_eq!(early[1].0, "starts: a burst of 1.000 beside 58.8 a second; its bucket allows 2; 1 came early");
+        assert_eq!(
+            early[1].0,
+            "starts: 58.8 a second and a burst of 1.000; the bucket allows a burst of 2; calls before their start: 1"
+        );
         assert_eq!(early[4].0, "50.0 % used (1 of 2 calls), 97 wanted; half took over 0 ms to arrive");
         assert_eq!(holds(&early), [true, false, true, true, false]);
     }
@@ -192,7 +199,7 @@ mod tests {
     #[test]
     fn a_start_too_many_does_not_hold_however_late_the_calls() {
         let many = claims(Refused::default(), 1_712, 3);
-        assert_eq!(many[1].0, "starts: a burst of 3.000 beside 58.8 a second; its bucket allows 2");
+        assert_eq!(many[1].0, "starts: 58.8 a second and a burst of 3.000; the bucket allows a burst of 2");
         assert_eq!(holds(&many), [true, false, true, true, true]);
     }
 }

@@ -48,7 +48,7 @@ impl ElevenLabs {
     }
 
     pub(super) fn title(&self) -> String {
-        format!("{} calls at once configured; it takes {}", self.configured, self.allowed)
+        format!("configured {} calls at once; the vendor takes {}", self.configured, self.allowed)
     }
 
     pub(super) fn claims(&self) -> [Claim; 2] {
@@ -56,13 +56,13 @@ impl ElevenLabs {
         [
             (
                 format!(
-                    "429 to {too_many_429} of {} calls: too many at once; after the first second to {later}",
+                    "429 to {too_many_429} of {} calls for too many at once; to {later} after the first second",
                     self.calls
                 ),
                 *later == 0,
             ),
             (
-                format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} may)"),
+                format!("429 to {busy_429} while busy; within one Retry-After at most {more} more ({MORE} allowed)"),
                 // Without a 429 the claim about pauses is not shown.
                 *busy_429 > 0 && *more <= MORE,
             ),

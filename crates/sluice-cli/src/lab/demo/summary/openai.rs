@@ -61,7 +61,7 @@ impl OpenAi {
     pub(super) fn title(&self) -> String {
         let Self { configured, allowed_at_first, allowed_later, dropped_at_secs, .. } = self;
         format!(
-            "{configured} calls a minute configured; it takes {allowed_at_first}, {allowed_later} after {dropped_at_secs:.0} s"
+            "configured {configured} calls a minute; the vendor takes {allowed_at_first}, and {allowed_later} after {dropped_at_secs:.0} s"
         )
     }
 
@@ -70,7 +70,7 @@ impl OpenAi {
         [
             (
                 format!(
-                    "429 to {vendor_429} of {} calls; within one Retry-After at most {more} more ({MORE} may)",
+                    "429 to {vendor_429} of {} calls; within one Retry-After at most {more} more ({MORE} allowed)",
                     self.calls
                 ),
                 // Without a 429 the claim about pauses is not shown.
@@ -78,7 +78,7 @@ impl OpenAi {
             ),
             (
                 format!(
-                    "{:.1} % used ({judged_calls} calls; {judged_allowed:.0} flowed back) from {MINUTE_SECS} s after the drop",
+                    "{:.1} % used ({judged_calls} calls; {judged_allowed:.0} refilled) from {MINUTE_SECS} s after the drop",
                     utilisation * 100.0
                 ),
                 *utilisation >= UTILISATION,

@@ -70,7 +70,7 @@ impl Worker {
                     Decision::RetryInline { wait } | Decision::Requeue { wait, .. },
                 ))) => sleep(wait).await,
                 Err(SlotError::Call(CallError::Refused(decision))) => {
-                    self.failed(&format!("a 429 came to {decision:?}")).await;
+                    self.failed(&format!("after a 429 the decision was {decision:?}")).await;
                 }
                 Err(SlotError::Call(CallError::Failed(error))) => self.failed(&error).await,
                 Err(SlotError::SlotTimeout(after)) => self.failed(&format!("a slot timed out after {after:?}")).await,
@@ -89,7 +89,9 @@ impl Worker {
     /// Calls the vendor, and passes its reply to Sluice.
     async fn call_in(&self, slot: &Slot, api: &Api, used: u32) -> Result<(), CallError> {
         let start_at = match api.starts_by {
-            Some(limit) => slot.start_in(limit).ok_or_else(|| Failure::new(format!("no start in {limit} was told")))?,
+            Some(limit) => {
+                slot.start_in(limit).ok_or_else(|| Failure::new(format!("the slot has no start in {limit}")))?
+            }
             None => slot.start_at(),
         };
         let start_at = u64::try_from(start_at.micros())?;
