@@ -70,7 +70,7 @@ fuzz_target!(|text: &str| {
         Err(failure) => {
             let message = failure.to_string();
             let place = message.strip_prefix("limits.toml:").unwrap_or_else(|| panic!("{message:?} names no file"));
-            if place != " it declares no bucket; one begins with [[bucket]]" {
+            if place != " it declares no bucket; a bucket begins with [[bucket]]" {
                 let line: usize = place.split(':').next().and_then(|line| line.parse().ok()).unwrap();
                 assert!((1..=text.split('\n').count()).contains(&line), "{message:?} names no line of the file");
             }

@@ -92,12 +92,12 @@ async fn create_table(client: &Client) -> Result<(), Failure> {
     let endpoint = std::env::var("SLUICE_ENDPOINT_URL").unwrap_or_default();
     if endpoint.is_empty() || endpoint.contains("amazonaws.com") {
         return Err(Failure::new(format!(
-            "--create-table is for a local endpoint, and SLUICE_ENDPOINT_URL is {endpoint:?}: set it to one, as in \
-             http://127.0.0.1:4566; in AWS, `task infra:apply` makes the table"
+            "--create-table needs a local endpoint, and SLUICE_ENDPOINT_URL is {endpoint:?}: set it to a local one, as in \
+             http://127.0.0.1:4566; in AWS, `task infra:apply` creates the table"
         )));
     }
     if sluice_table::create_table(client.dynamodb(), client.table()).await? {
-        anstream::eprintln!("made table {}", client.table());
+        anstream::eprintln!("created table {}", client.table());
     }
     Ok(())
 }
@@ -217,12 +217,12 @@ fn print_changes(changes: &[ChangeLine]) {
             }
         }
         match adopt_lower_limit {
-            Some(true) => anstream::println!("  {:<28} takes on a lower limit that the vendor reports", ""),
+            Some(true) => anstream::println!("  {:<28} adopts a lower limit that the vendor reports", ""),
             Some(false) => anstream::println!("  {:<28} keeps its limit, whatever the vendor reports", ""),
             None => {}
         }
         if *change == "repaired" {
-            anstream::println!("  {:<28} its anchor lay in the future, and was moved back", "");
+            anstream::println!("  {:<28} its anchor was in the future, and was moved back", "");
         }
         if let Some(warning) = warning {
             anstream::eprintln!("{}warning:{} {dimension}: {warning}", YELLOW.render(), YELLOW.render_reset());
@@ -278,7 +278,7 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
         return output::json(&output::with_unreadable(&lines, &faults)?);
     }
     if lines.is_empty() && faults.is_empty() {
-        println!("table {} has no buckets; declare some with `sluice buckets apply FILE`", client.table());
+        println!("table {} has no buckets; declare buckets with `sluice buckets apply FILE`", client.table());
     } else {
         let row = |line: BucketLine| {
             let LimitLine { limit_type, capacity, refill_rate, cost_per_call } = line.limit;
@@ -321,7 +321,7 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     }
     if let Some(slots) = bucket.noted_drift() {
         let what = if slots < Amount::ZERO { "too many" } else { "lost" };
-        println!("  drift     slots {what}: {}; put right when the next sweep finds it too", slots.abs());
+        println!("  drift     slots {what}: {}; corrected if the next sweep finds it too", slots.abs());
     }
     println!("  version   {}", line.version);
     Ok(())
@@ -329,7 +329,7 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
 
 fn unknown(client: &Client, dimension: &Dimension) -> Failure {
     Failure::new(format!(
-        "table {} has no bucket {dimension}; `sluice buckets list` shows those that it has",
+        "table {} has no bucket {dimension}; `sluice buckets list` shows the buckets that it has",
         client.table()
     ))
 }

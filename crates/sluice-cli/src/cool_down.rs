@@ -24,8 +24,8 @@ pub(crate) struct Options {
 fn pause(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
-            Err("it takes more than nothing, as in 30s: no cool-down is cut short, each ends by itself, and \
-                               `sluice buckets show NAME` says when"
+            Err("it must be above 0, as in 30s: a cool-down cannot be cut short, it ends by itself, and `sluice buckets show \
+                 NAME` says when"
                 .into())
         }
         pause => Ok(pause),
@@ -38,7 +38,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let set = client.cool_down(name, options.pause).await?;
     let ends = output::relative(set.until(), client.now());
     match set {
-        CoolDown::LongerAlready(_) => println!("{name} cools down for longer already: it ends {ends}"),
+        CoolDown::LongerAlready(_) => println!("{name} has a longer cool-down already, which ends {ends}"),
         _ => println!("{name} grants nothing: its cool-down ends {ends}"),
     }
     Ok(ExitCode::SUCCESS)

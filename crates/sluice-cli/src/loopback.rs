@@ -26,7 +26,7 @@ pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
 
 /// The answer to a request that used another name.
 pub(crate) fn refusal() -> Response {
-    (StatusCode::FORBIDDEN, "ask by the name localhost, or by a loopback address\n").into_response()
+    (StatusCode::FORBIDDEN, "use the name localhost or a loopback address\n").into_response()
 }
 
 /// Guards the routes that are served on the loopback interface.

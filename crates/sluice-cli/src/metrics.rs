@@ -76,6 +76,6 @@ fn cannot(address: SocketAddr, error: &std::io::Error) -> Failure {
         ErrorKind::AddrInUse => {
             format!("{address} is in use: stop what listens there, or choose another port with --listen")
         }
-        _ => format!("{address} cannot be listened on: {error}"),
+        _ => format!("cannot listen on {address}: {error}"),
     })
 }

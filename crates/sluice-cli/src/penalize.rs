@@ -19,7 +19,7 @@ pub(crate) struct Options {
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "it takes a number between 0 and 1, as in 0.8".to_owned())
+    text.parse().map_err(|_| "it must be a number between 0 and 1, as in 0.8".to_owned())
 }
 
 pub(crate) async fn run(options: Options) -> Ended {

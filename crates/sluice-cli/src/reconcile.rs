@@ -34,7 +34,7 @@ pub(crate) struct Options {
 /// no floor.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        interval if interval < Duration::from_secs(1) => Err("it takes one second at least, as in 5m".into()),
+        interval if interval < Duration::from_secs(1) => Err("it must be one second at least, as in 5m".into()),
         interval => Ok(interval),
     }
 }
@@ -87,15 +87,15 @@ fn print(report: &SweepReport, json: bool) -> Result<(), Failure> {
         (*already_capped, "deleted without all of their slots: the bucket was full"),
         (*lost_races, "released or renewed meanwhile"),
         (*left, "left for the next sweep"),
-        (*refused, "refused by DynamoDB, or of a bucket that cannot be read; the log says why"),
-        (*unparsable, "not readable: mend or delete what the log names"),
+        (*refused, "rejected by DynamoDB, or of a bucket that cannot be read; the log says why"),
+        (*unparsable, "not readable: repair or delete the rows that the log names"),
     ];
     for (leases, what) in rest.iter().filter(|(leases, _)| *leases > 0) {
         println!("  {} {what}", count(*leases, "lease"));
     }
     if report.segments_unscanned > 0 {
         let segments = count(report.segments_unscanned, "segment");
-        println!("  {segments} of the table not scanned to the end, by throttling");
+        println!("  {segments} of the table not scanned to the end, because of throttling");
     }
     Ok(())
 }
@@ -108,8 +108,8 @@ fn count(number: usize, what: &str) -> String {
 fn drift(slots: Amount, corrected: Option<&Amount>) -> String {
     let what = if slots < Amount::ZERO { "too many" } else { "lost" };
     let next = match corrected {
-        Some(corrected) => format!("{} put right", corrected.abs()),
-        None => "put right once two sweeps running find it".into(),
+        Some(corrected) => format!("{} corrected", corrected.abs()),
+        None => "corrected if the next sweep finds it too".into(),
     };
     format!("slots {what}: {}; {next}", slots.abs())
 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         Redeemed::Granted(grant) => return hold_and_release(&client, grant, options.hold, options.json).await,
         Redeemed::RetryIn(retry) => return refuse(&client, &retry, options.json).await,
         Redeemed::Spent => ("spent", "it was redeemed before, or its row is gone"),
-        _ => ("lapsed", "it came too late, or the limits were changed: acquire anew"),
+        _ => ("lapsed", "it came too late, or the limits were changed: acquire again"),
     };
     if options.json {
         output::json(&json!({ "outcome": outcome }))?;

@@ -25,7 +25,7 @@ pub enum ServerError {
         /// The address.
         address: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Bind {
         /// The address.

@@ -77,7 +77,7 @@ impl BucketsFile {
             Failure::new(format!("{name}:{line}: {}", error.message()))
         })?;
         if document.bucket.is_empty() {
-            return Err(Failure::new(format!("{name}: it declares no bucket; one begins with [[bucket]]")));
+            return Err(Failure::new(format!("{name}: it declares no bucket; a bucket begins with [[bucket]]")));
         }
         let (mut limits, mut adopting) = (Vec::new(), BTreeSet::new());
         let mut lines = BTreeMap::new();
@@ -89,7 +89,7 @@ impl BucketsFile {
                 place.fault(
                     written,
                     "dimension",
-                    format!("{}; it takes vendor#metric or vendor#model#metric", error.reason),
+                    format!("{}; use the form vendor#metric or vendor#model#metric", error.reason),
                 )
             })?;
             let line = place.line(written.span().start);
@@ -122,10 +122,10 @@ fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
     let limit_type: LimitType = written
         .as_ref()
         .parse()
-        .map_err(|_| place.fault(written, "type", "it takes \"requests\", \"tokens\" or \"concurrent\""))?;
+        .map_err(|_| place.fault(written, "type", "it must be \"requests\", \"tokens\" or \"concurrent\""))?;
     let capacity: Amount = number(place, &declared.capacity, "capacity", "a number above 0")?;
     if capacity <= Amount::ZERO {
-        return Err(place.fault(&declared.capacity, "capacity", "it takes a number above 0"));
+        return Err(place.fault(&declared.capacity, "capacity", "it must be a number above 0"));
     }
     let cost: Cost = match &declared.cost_per_call {
         Some(written) => number(place, written, "cost_per_call", "a number above 0")?,
@@ -136,7 +136,7 @@ fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
         return Err(place.fault(
             written,
             "cost_per_call",
-            format!("above the capacity {capacity}, no call could ever be granted"),
+            format!("it is above the capacity {capacity}, so no call could ever be granted"),
         ));
     }
     let made = if limit_type == LimitType::Concurrent {
@@ -153,7 +153,8 @@ fn concurrent(
     capacity: Amount,
     cost: Cost,
 ) -> Result<Result<Limit, LimitError>, Failure> {
-    let reason = "a concurrent limit takes no window and no refill_rate: slots come back by release";
+    let reason =
+        "leave it out: a concurrent limit has no window and no refill_rate, because slots come back by release";
     if let Some(window) = &declared.window {
         return Err(place.fault(window, "window", reason));
     }
@@ -161,7 +162,7 @@ fn concurrent(
         return Err(place.fault(rate, "refill_rate", reason));
     }
     if !capacity.is_whole() {
-        return Err(place.fault(&declared.capacity, "capacity", "it takes a whole number of slots"));
+        return Err(place.fault(&declared.capacity, "capacity", "it must be a whole number of slots"));
     }
     Ok(Limit::concurrent(capacity, cost))
 }
@@ -169,16 +170,16 @@ fn concurrent(
 fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Failure> {
     match (&declared.window, &declared.refill_rate) {
         (Some(window), None) => {
-            let takes = "it takes a time above 0, as in \"1m\" or \"24h\"";
+            let takes = "it must be a time above 0, as in \"1m\" or \"24h\"";
             let span: Duration =
                 humantime::parse_duration(window.as_ref()).map_err(|_| place.fault(window, "window", takes))?;
             let rate = Rate::per(capacity, span).filter(|rate| !rate.is_zero());
             rate.ok_or_else(|| place.fault(window, "window", takes))
         }
         (None, Some(written)) => {
-            let rate: Rate = number(place, written, "refill_rate", "tokens a second, above 0")?;
+            let rate: Rate = number(place, written, "refill_rate", "a number of tokens a second, above 0")?;
             if rate.is_zero() {
-                return Err(place.fault(written, "refill_rate", "it takes tokens a second, above 0"));
+                return Err(place.fault(written, "refill_rate", "it must be a number of tokens a second, above 0"));
             }
             Ok(rate)
         }
@@ -186,7 +187,7 @@ fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate
         (None, None) => Err(place.fault(
             &declared.dimension,
             "dimension",
-            "it has no window; a limit over time takes window = \"1m\", or refill_rate = tokens a second",
+            "it has no window: a rate limit needs window = \"1m\", or refill_rate = tokens a second",
         )),
     }
 }

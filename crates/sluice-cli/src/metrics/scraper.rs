@@ -79,7 +79,7 @@ impl Scraper {
         let new = new.ok().and_then(Result::ok).and_then(|scan| scan.clone());
         match new.or(known) {
             Some(scan) => scan.text,
-            None => Err("the scan of the table has not ended yet, and there is no other: try again\n".into()),
+            None => Err("the scan of the table has not ended yet, and there is no earlier scan: try again\n".into()),
         }
     }
 }

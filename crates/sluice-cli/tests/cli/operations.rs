@@ -111,7 +111,7 @@ fn a_doctor_tells_what_is_amiss_and_what_to_do() {
     let none = sandbox.run(&["cool-down", "openai#rpm", "0s"]);
     assert!(!none.status.success() && text(&none.stderr).contains("ends by itself"), "{}", text(&none.stderr));
     let again = sandbox.stdout(&["cool-down", "openai#rpm", "1m"]);
-    assert!(again.contains("for longer already"), "{again}");
+    assert!(again.contains("a longer cool-down already"), "{again}");
     let findings = sandbox.json(&["doctor", "--json", "--for", "0s"]);
     let note = |finding: &&Value| finding["of"] == "openai#rpm" && finding["weight"] == "note";
     assert!(findings.as_array().unwrap().iter().any(|finding| note(&finding)), "{findings}");
