@@ -31,13 +31,13 @@ variable "deletion_protection" {
 }
 
 variable "kms_key_arn" {
-  description = "KMS key for the table. Null leaves it to the key that DynamoDB owns, which costs nothing."
+  description = "KMS key for the table. With null, DynamoDB uses the key that it owns, which costs nothing."
   type        = string
   default     = null
 }
 
 variable "warm_throughput" {
-  description = "Units a second that the table must take at once. Null leaves the 4,000 writes and 12,000 reads of a new on-demand table. It can be raised, never lowered, and is paid for when it is."
+  description = "Units a second that the table must take at once. Null leaves the 4,000 writes and 12,000 reads of a new on-demand table. The number can be raised, never lowered, and each raise is paid for."
   type = object({
     read_units_per_second  = number
     write_units_per_second = number
@@ -64,7 +64,7 @@ variable "architecture" {
 }
 
 variable "schedule_expression" {
-  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often; the alarms expect a run every 15 minutes at the least."
+  description = "When the reconciler runs. A shorter interval brings a crashed caller's slots back sooner and scans more often; the alarms expect a run at least every 15 minutes."
   type        = string
   default     = "rate(5 minutes)"
 }
@@ -82,13 +82,13 @@ variable "log_retention_days" {
 }
 
 variable "slowest_call_seconds" {
-  description = "The longest that a call may take. Sweeps take no bucket to drain slower than each slot once in that time, so that one that hangs does not shed for ever; longer is for calls that do last longer."
+  description = "The longest that a call may take. Sweeps count at least one release of each slot in that time as the drain rate, so that a bucket whose calls hang does not shed requests for ever; raise it for calls that last longer."
   type        = number
   default     = 900
 }
 
 variable "alarm_topic_arns" {
-  description = "SNS topics that hear of each alarm and of its end. Without any, alarms show on the dashboard only."
+  description = "SNS topics that are notified of each alarm and of its end. Without any, alarms show on the dashboard only."
   type        = list(string)
   default     = []
 }
@@ -106,19 +106,19 @@ variable "restored_slots_threshold" {
 }
 
 variable "drift_threshold" {
-  description = "Lost or minted slots that one sweep may find without an alarm. Zero tells of each; more tolerates clients that are known to restore twice."
+  description = "Lost or minted slots that one sweep may find without an alarm. With zero each is an alarm; more tolerates clients that are known to restore twice."
   type        = number
   default     = 0
 }
 
 variable "leak_threshold" {
-  description = "Slots that may stay taken for 15 minutes with nothing granted or given back, without an alarm. Zero tells of each; more tolerates calls that are meant to last longer."
+  description = "Slots that may stay taken for 15 minutes with nothing granted or given back, without an alarm. With zero each is an alarm; more tolerates calls that are meant to last longer."
   type        = number
   default     = 0
 }
 
 variable "expired_but_alive_threshold" {
-  description = "Holders that outlive their leases in 15 minutes, from which it is an alarm. One tells of each; more tolerates callers that are stopped now and then."
+  description = "Holders that outlive their leases in 15 minutes, from which it is an alarm. With one each is an alarm; more tolerates callers that are stopped now and then."
   type        = number
   default     = 1
 }

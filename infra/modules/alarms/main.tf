@@ -25,7 +25,7 @@ locals {
 
     # A run that fails publishes a zero, and one that dies or never begins nothing at all: both are the alarm.
     no-sweep = {
-      description = "No sweep has finished for 15 minutes, so the slots of crashed callers do not come back. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere."
+      description = "No sweep has finished for 15 minutes, so slots of crashed callers come back only if a refused caller finds them. Look for a disabled rule, a throttled function or a failing one; until it runs again, `sluice reconcile --once` does the work from anywhere."
       namespace   = "Sluice"
       metric      = "Sweeps"
       dimensions  = local.of_environment
@@ -40,7 +40,7 @@ locals {
 
     # One finding is enough: a sweep claims no more than is true, and corrects once a second one agrees.
     drift = {
-      description = "A sweep found a concurrency bucket that does not add up: slots were lost or minted in a way that no lease explains. The next sweep that finds it too corrects it (Corrected); find the client behind it with the dashboard's drift by dimension and the reconciler's log."
+      description = "A sweep found a concurrency bucket that does not add up: slots were lost or minted in a way that no lease explains. The next sweep that finds the drift too corrects the bucket (Corrected); find the client that causes it with the dashboard's drift by dimension and the reconciler's log."
       namespace   = "Sluice"
       metric      = "Drift"
       dimensions  = local.of_environment
@@ -55,7 +55,7 @@ locals {
 
     # What a sweep reports has lasted for 15 minutes already, so one finding is enough.
     leak = {
-      description = "Slots of a concurrency bucket are taken, and for 15 minutes nothing was granted or given back there: holders hang and renew their leases, or slots leaked. See on the dashboard which dimension it is and in `sluice leases` who holds it; end those holders. Slots without a lease come back by the recount of two sweeps."
+      description = "Slots of a concurrency bucket are taken, and for 15 minutes nothing was granted or given back there: holders hang and renew their leases, or slots leaked. See on the dashboard which dimension it is and in `sluice leases` who holds it; end the holders that hang. Two sweeps recount slots without a lease and give them back."
       namespace   = "Sluice"
       metric      = "LeakSuspected"
       dimensions  = local.of_environment
@@ -84,7 +84,7 @@ locals {
 
     # A sweep reports the least that its clock is off by, so that one finding is no accident of a slow reply.
     clock-offset = {
-      description = "The reconciler's clock and DynamoDB's differ by more than the threshold. Sluice corrects it, so that limits and leases hold: sweeps allow for two seconds, and what is left of each caller's own offset after the correction widens what a rate bucket may grant. Lambda's clock is AWS's to mend: if it lasts, run `sluice doctor` on the machines of callers, and see that they take their time from NTP (chrony)."
+      description = "The reconciler's clock and DynamoDB's differ by more than the threshold. Sluice corrects its own time, so that limits and leases hold: sweeps allow for two seconds, and what is left of each caller's own offset after the correction widens what a rate bucket may grant. Only AWS can set Lambda's clock. If the offset lasts, run `sluice doctor` on the machines of callers, and see that they take their time from NTP (chrony)."
       namespace   = "Sluice"
       metric      = "ClockOffset"
       dimensions  = local.of_environment
@@ -98,7 +98,7 @@ locals {
     }
 
     already-capped = {
-      description = "For an hour every sweep has met leases whose bucket was full already: callers release, and let their leases end as well. Harmless by itself; look for a client that gives slots back without deleting the lease."
+      description = "For an hour every sweep has met leases whose bucket was full already: callers gave the slots back and let their leases end as well. Harmless by itself; look for a client that gives slots back without deleting the lease."
       namespace   = "Sluice"
       metric      = "AlreadyCapped"
       dimensions  = local.of_environment
@@ -140,7 +140,7 @@ locals {
     }
 
     unfinished-sweeps = {
-      description = "For an hour no sweep has scanned the whole table, by its deadline or by throttling. What one leaves the next may find, but slots come back late and nothing is recounted: see how many rows there are, and whether DynamoDB throttles."
+      description = "For an hour no sweep has scanned the whole table, because of its deadline or throttling. What one sweep leaves the next may find, but slots come back late and nothing is recounted: see how many rows there are, and whether DynamoDB throttles."
       namespace   = "Sluice"
       metric      = "SegmentsUnscanned"
       dimensions  = local.of_environment

@@ -19,7 +19,7 @@ variable "dead_letter_queue_name" {
 }
 
 variable "topic_arns" {
-  description = "SNS topics that hear of each alarm and of its end."
+  description = "SNS topics that are notified of each alarm and of its end."
   type        = list(string)
   default     = []
 
@@ -47,7 +47,7 @@ variable "restored_slots_threshold" {
 }
 
 variable "drift_threshold" {
-  description = "Lost or minted slots that one sweep may find without an alarm. Zero tells of each; more tolerates clients that are known to restore twice."
+  description = "Lost or minted slots that one sweep may find without an alarm. With zero each is an alarm; more tolerates clients that are known to restore twice."
   type        = number
   default     = 0
 
@@ -58,7 +58,7 @@ variable "drift_threshold" {
 }
 
 variable "leak_threshold" {
-  description = "Slots that may stay taken for 15 minutes with nothing granted or given back, without an alarm. Zero tells of each; more tolerates calls that are meant to last longer."
+  description = "Slots that may stay taken for 15 minutes with nothing granted or given back, without an alarm. With zero each is an alarm; more tolerates calls that are meant to last longer."
   type        = number
   default     = 0
 
@@ -69,7 +69,7 @@ variable "leak_threshold" {
 }
 
 variable "expired_but_alive_threshold" {
-  description = "Holders that outlive their leases in 15 minutes, from which it is an alarm. One tells of each; more tolerates callers that are stopped now and then."
+  description = "Holders that outlive their leases in 15 minutes, from which it is an alarm. With one each is an alarm; more tolerates callers that are stopped now and then."
   type        = number
   default     = 1
 

@@ -52,7 +52,7 @@ locals {
         ]
       },
       {
-        title = "Leaks: slots that are taken where nothing has moved for 15 minutes"
+        title = "Leaks: slots that are taken, and nothing granted or given back for 15 minutes"
         yAxis = { left = { label = "Slots", showUnits = false, min = 0 } }
         stat  = "Maximum"
         metrics = [
