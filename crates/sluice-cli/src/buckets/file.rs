@@ -202,9 +202,9 @@ fn number<T: std::str::FromStr>(
     let text = match written.as_ref() {
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
-        _ => return Err(place.fault(written, field, format!("it takes {takes}"))),
+        _ => return Err(place.fault(written, field, format!("it must be {takes}"))),
     };
-    text.parse().map_err(|_| place.fault(written, field, format!("it takes {takes}")))
+    text.parse().map_err(|_| place.fault(written, field, format!("it must be {takes}")))
 }
 
 #[cfg(test)]

@@ -67,5 +67,5 @@ fn amounts_kinds_and_versions_that_cannot_be_are_faults() {
     let header = Header { version: 2, ..Header::new(0) };
     assert_eq!(kind(Event::History(header)), FaultKind::Version { version: 2 });
     assert!(bucket().granted("b", "v#rpm", 1, |b| b.cost_micros = 0).told().contains("b: cost_micros = 0 makes no"));
-    assert!(bucket().slots("v#rpm", 1, 1).told().contains("v#rpm turns from"));
+    assert!(bucket().slots("v#rpm", 1, 1).told().contains("v#rpm changes from"));
 }

@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(with("15m"), Ok(Duration::from_secs(900)));
         for value in ["0", "0.5", "500ms", "-900", "NaN", "1e300"] {
             let text = with(value).unwrap_err().to_string();
-            assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("takes"), "{text}");
+            assert!(text.contains("SLUICE_SLOWEST_CALL") && text.contains(value) && text.contains("must be"), "{text}");
         }
     }
 }

@@ -46,7 +46,7 @@ fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
             pairs.push(("SLUICE_ENV", "sandbox"));
         }
         let text = with(&pairs).unwrap_err().to_string();
-        assert!(text.contains(variable) && text.contains(value) && text.contains("takes"), "{text}");
+        assert!(text.contains(variable) && text.contains(value) && text.contains("must be"), "{text}");
     }
 }
 
