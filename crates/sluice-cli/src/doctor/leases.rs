@@ -17,7 +17,7 @@ pub(super) fn examine(rows: &[LeaseRow], table: &str, place: Place, now: Timesta
     if count > 0 {
         let minutes = OVERDUE.as_secs() / 60;
         let leases = if count == 1 { "1 lease" } else { &format!("{count} leases") };
-        let what = format!("{leases} ended over {minutes} minutes ago, and no sweep has given back what they held");
+        let what = format!("{leases} ended over {minutes} minutes ago, and what was held is not given back");
         let todo = match place.is_sandbox {
             true => SANDBOX_IS_NOT_SWEPT,
             false => {
