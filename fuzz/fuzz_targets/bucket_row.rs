@@ -64,7 +64,8 @@ fn check_sent_back(row: &Item, bucket: &Bucket, now: Timestamp) {
         Limit::rate(bucket.limit().limit_type(), one, Rate::per(one, Duration::from_secs(1)).unwrap(), Cost::ONE)
     };
     let change = Change::plan(bucket, &other.unwrap(), now).unwrap();
-    for (placeholder, attribute) in [(":c", CAPACITY), (":a", LAST_REFILL_AT), (":r", REFILL_RATE)] {
+    let read = [(":read_capacity", CAPACITY), (":read_anchor", LAST_REFILL_AT), (":read_refill_rate", REFILL_RATE)];
+    for (placeholder, attribute) in read {
         for (_, sent) in change.values.iter().filter(|(name, _)| *name == placeholder) {
             let Operand::Number(sent) = sent else { panic!("{change:?}") };
             assert!(is_exactly(sent, row.number(attribute).unwrap()), "{attribute}: {sent} was sent back");
@@ -123,13 +124,13 @@ fn check_rate_plans(bucket: &Bucket, take: Take) {
     {
         let receipt = RateReceipt::new(planned.after, take.cost);
         assert!(receipt.start_at(take.now) >= take.now);
-        let given_back = receipt.give_back(take.now).map(|update| amount(&update.values, ":k"));
+        let given_back = receipt.give_back(take.now).map(|update| amount(&update.values, ":unused"));
         assert!(given_back.is_none_or(|back| back > Amount::ZERO && back <= take.cost.amount()));
     }
     if let Some(update) = planner.penalize("0.3".parse().unwrap(), take.now)
-        && update.values.iter().any(|(name, _)| *name == ":k")
+        && update.values.iter().any(|(name, _)| *name == ":amount")
     {
-        assert!(amount(&update.values, ":k") <= bucket.level(take.now));
+        assert!(amount(&update.values, ":amount") <= bucket.level(take.now));
     }
 }
 
@@ -148,7 +149,7 @@ fn check_recount(first: &Bucket, last: &Bucket, now: Timestamp) {
         (None, Correction::Correct { .. }) => panic!("{drift:?} was corrected"),
         (Some(found), Correction::Correct { slots, update }) => {
             assert!(slots.abs() <= found.abs());
-            assert_eq!(amount(&update.values, ":k"), slots);
+            assert_eq!(amount(&update.values, ":slots"), slots);
         }
         _ => {}
     }

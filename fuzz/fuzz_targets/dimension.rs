@@ -40,7 +40,7 @@ fuzz_target!(|text: &str| {
     let expected: BTreeSet<&str> = text.split_whitespace().filter(|name| is_name(name)).collect();
     assert!(names.iter().map(Dimension::as_str).eq(expected));
     let Some(update) = directory.update(&names) else { return };
-    let Some((_, Operand::Text(list))) = update.values.iter().find(|(name, _)| *name == ":b") else {
+    let Some((_, Operand::Text(list))) = update.values.iter().find(|(name, _)| *name == ":buckets") else {
         panic!("{update:?}")
     };
     let rewritten = Directory::read(&Item::parse("").with_text(BUCKETS, list));

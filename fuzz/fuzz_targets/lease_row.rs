@@ -22,7 +22,7 @@ fn check(row: &Item, lease: &Lease) {
     }
     let delete = lease.delete_expired();
     assert_eq!(delete.key, lease.key());
-    let [(":seen", Operand::Number(seen))] = &delete.values[..] else { panic!("{delete:?}") };
+    let [(":read_ends", Operand::Number(seen))] = &delete.values[..] else { panic!("{delete:?}") };
     assert!(is_exactly(seen, row.number(TTL).unwrap()), "{seen} was sent back");
     let rewritten = Item::made_by(lease.put());
     assert_eq!(Lease::read(&rewritten).as_ref(), Ok(lease), "{rewritten:?}");

@@ -39,7 +39,7 @@ pub(crate) fn directory(buckets: usize) -> Put {
     let names = (0..buckets).map(|at| Dimension::new(&format!("vendor{at:03}#concurrent")).unwrap()).collect();
     let update = Directory::default().update(&names).unwrap();
     let value = |name: &str| update.values.iter().find(|(short, _)| *short == name).unwrap().1.clone();
-    let item = vec![(KEY, Operand::Text(update.key.clone())), (BUCKETS, value(":b"))];
+    let item = vec![(KEY, Operand::Text(update.key.clone())), (BUCKETS, value(":buckets"))];
     Put {
         item,
         ..full(

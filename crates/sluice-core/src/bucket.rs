@@ -65,7 +65,7 @@ pub(crate) struct Moved {
 
 /// Interleaving that the condition stops: two processes create the bucket, and the later one resets a level
 /// in use.
-static CREATE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
+static CREATE: Statement = Statement::guard("attribute_not_exists(#key)", &[KEY]);
 
 impl Bucket {
     /// Returns a full bucket that has no row yet.

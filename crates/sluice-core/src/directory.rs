@@ -26,9 +26,9 @@ const MOST_BYTES: usize = 300_000;
 /// Interleaving that the condition stops: another sweep wrote a newer directory, and this write would bring
 /// back the older one. A directory that cannot be read is replaced.
 static WRITE: Statement = Statement::fixed(
-    "SET #b = :b",
-    "attribute_not_exists(#b) OR NOT attribute_type(#b, :s) OR #b = :seen",
-    &[("#b", BUCKETS)],
+    "SET #buckets = :buckets",
+    "attribute_not_exists(#buckets) OR NOT attribute_type(#buckets, :string) OR #buckets = :read_buckets",
+    &[BUCKETS],
 );
 
 impl Directory {
@@ -60,9 +60,9 @@ impl Directory {
             key: DIRECTORY_KEY.to_string(),
             statement: Cow::Borrowed(&WRITE),
             values: alloc::vec![
-                (":b", Operand::text(names)),
-                (":seen", Operand::text(&self.as_read)),
-                (":s", Operand::text("S")),
+                (":buckets", Operand::text(names)),
+                (":read_buckets", Operand::text(&self.as_read)),
+                (":string", Operand::text("S")),
             ],
         })
     }

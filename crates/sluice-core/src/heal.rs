@@ -32,42 +32,44 @@ pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 pub const LONGEST_HEAL_SPACING: Duration = Duration::from_secs(15 * 60);
 
 /// Interleavings that the condition stops: two processes begin a turn at the same time, or one soon after the
-/// other (h); a process begins a turn before the last one is paid for (a). A mark by a clock that is far
-/// ahead blocks no process (h, and a with it), and neither does a mark that is not a number.
+/// other (`healed_at`); a process begins a turn before the last one is paid for (`heal_after`). A mark by a
+/// clock that is far ahead blocks no process (`healed_at`, and `heal_after` with it), and neither does a mark
+/// that is not a number.
 ///
-/// The mark pays for the turn's first page in advance (a): the process may end, or its page may be lost,
-/// after DynamoDB has read the page and before any process has reported it.
+/// The mark pays for the turn's first page in advance (`heal_after`): the process may end, or its page may be
+/// lost, after DynamoDB has read the page and before any process has reported it.
 static MARK: Statement = Statement::fixed(
-    "SET #h = :now, #m = :me, #a = :until",
-    "#h > :ahead \
-     OR ((attribute_not_exists(#h) OR NOT attribute_type(#h, :t) OR #h <= :before) \
-     AND (attribute_not_exists(#a) OR NOT attribute_type(#a, :t) OR #a <= :now OR #a > :never))",
-    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#m", HEALED_BY)],
+    "SET #healed_at = :now, #healed_by = :turn, #heal_after = :heal_after",
+    "#healed_at > :ahead \
+     OR ((attribute_not_exists(#healed_at) OR NOT attribute_type(#healed_at, :number) OR #healed_at <= :before) \
+     AND (attribute_not_exists(#heal_after) OR NOT attribute_type(#heal_after, :number) \
+     OR #heal_after <= :now OR #heal_after > :never))",
+    &[HEALED_AT, HEAL_AFTER, HEALED_BY],
 );
 
 /// Interleavings that the condition stops: this process was slow or frozen, another process has begun a turn
-/// since, and this write would overwrite the other's progress (h, and m if that turn began in the same
-/// microsecond). Sending this write twice writes the same.
+/// since, and this write would overwrite the other's progress (`healed_at`, and `healed_by` if that turn
+/// began in the same microsecond). Sending this write twice writes the same.
 static GO_ON: Statement = Statement::fixed(
-    "SET #a = :until, #r = :rows, #p = :position",
-    "#h = :by AND #m = :me",
-    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#r", HEAL_ROWS), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
+    "SET #heal_after = :heal_after, #heal_rows = :heal_rows, #heal_position = :heal_position",
+    "#healed_at = :marked_at AND #healed_by = :turn",
+    &[HEALED_AT, HEAL_AFTER, HEAL_ROWS, HEAL_POSITION, HEALED_BY],
 );
 
-/// Interleavings that the condition stops: as for [`GO_ON`] (h, m).
+/// Interleavings that the condition stops: as for [`GO_ON`].
 static FROM_THE_START: Statement = Statement::fixed(
-    "SET #a = :until, #r = :rows REMOVE #p",
-    "#h = :by AND #m = :me",
-    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#r", HEAL_ROWS), ("#p", HEAL_POSITION), ("#m", HEALED_BY)],
+    "SET #heal_after = :heal_after, #heal_rows = :heal_rows REMOVE #heal_position",
+    "#healed_at = :marked_at AND #healed_by = :turn",
+    &[HEALED_AT, HEAL_AFTER, HEAL_ROWS, HEAL_POSITION, HEALED_BY],
 );
 
 /// Interleaving that the condition stops: another process has begun a turn since, and a third process would
-/// begin one at the same time (h, m). If this write is sent again after it was applied, it finds no mark, or
-/// the mark of another process.
+/// begin one at the same time. If this write is sent again after it was applied, it finds no mark, or the
+/// mark of another process.
 static UNMARK: Statement = Statement::fixed(
-    "SET #a = :until REMOVE #h, #m",
-    "#h = :mine AND #m = :me",
-    &[("#h", HEALED_AT), ("#a", HEAL_AFTER), ("#m", HEALED_BY)],
+    "SET #heal_after = :heal_after REMOVE #healed_at, #healed_by",
+    "#healed_at = :marked_at AND #healed_by = :turn",
+    &[HEALED_AT, HEAL_AFTER, HEALED_BY],
 );
 
 /// The table's mark, parsed. An attribute that cannot be read counts as absent: no part of the mark may keep
@@ -144,12 +146,12 @@ fn ahead(now: Timestamp) -> Timestamp {
 pub fn mark(turn: &str, now: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![
         (":now", Operand::number(now)),
-        (":me", Operand::text(turn)),
-        (":until", Operand::number(until(now, spacing))),
+        (":turn", Operand::text(turn)),
+        (":heal_after", Operand::number(until(now, spacing))),
         (":before", Operand::number(now.before(HEAL_EVERY))),
         (":ahead", Operand::number(ahead(now))),
         (":never", Operand::number(ahead(now).after(LONGEST_HEAL_SPACING))),
-        (":t", Operand::text("N")),
+        (":number", Operand::text("N")),
     ];
     update(&MARK, values)
 }
@@ -176,14 +178,14 @@ pub struct HealProgress {
 #[must_use]
 pub fn heal_progress(turn: &str, marked_at: Timestamp, progress: &HealProgress) -> Update {
     let mut values = alloc::vec![
-        (":until", Operand::number(until(marked_at, progress.spacing))),
-        (":by", Operand::number(marked_at)),
-        (":me", Operand::text(turn)),
-        (":rows", Operand::number(progress.rows)),
+        (":heal_after", Operand::number(until(marked_at, progress.spacing))),
+        (":marked_at", Operand::number(marked_at)),
+        (":turn", Operand::text(turn)),
+        (":heal_rows", Operand::number(progress.rows)),
     ];
     match &progress.position {
         Some(position) => {
-            values.push((":position", Operand::text(position)));
+            values.push((":heal_position", Operand::text(position)));
             update(&GO_ON, values)
         }
         None => update(&FROM_THE_START, values),
@@ -197,9 +199,9 @@ pub fn heal_progress(turn: &str, marked_at: Timestamp, progress: &HealProgress) 
 #[must_use]
 pub fn unmark(turn: &str, at: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![
-        (":mine", Operand::number(at)),
-        (":me", Operand::text(turn)),
-        (":until", Operand::number(until(at, spacing))),
+        (":marked_at", Operand::number(at)),
+        (":turn", Operand::text(turn)),
+        (":heal_after", Operand::number(until(at, spacing))),
     ];
     update(&UNMARK, values)
 }

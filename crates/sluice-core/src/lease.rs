@@ -50,14 +50,14 @@ pub struct Lease {
 /// Interleaving that the condition stops: two holders under one key, of which the second would overwrite the
 /// trace of the first. After a lost reply, the condition also keeps a retried acquire from taking a second
 /// slot.
-static WRITE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
+static WRITE: Statement = Statement::guard("attribute_not_exists(#key)", &[KEY]);
 
 /// Interleaving that the condition stops: a lease that was already given back is given back again.
-static DELETE_HELD: Statement = Statement::guard("attribute_exists(#pk)", &[("#pk", KEY)]);
+static DELETE_HELD: Statement = Statement::guard("attribute_exists(#key)", &[KEY]);
 
 /// Interleavings that the condition stops: the one of a held lease's delete (a deleted row has no `ttl` to
 /// compare); a holder renewed the lease after the scan saw it end.
-static DELETE_EXPIRED: Statement = Statement::guard("#e = :seen", &[("#e", TTL)]);
+static DELETE_EXPIRED: Statement = Statement::guard("#ttl = :read_ends", &[TTL]);
 
 impl Lease {
     /// A lease of `cost` on `dimension`, from `now` until `ends`, which is rounded up to a whole second.
@@ -137,7 +137,7 @@ impl Lease {
     /// The delete by a sweep that saw the lease end.
     #[must_use]
     pub fn delete_expired(&self) -> Delete {
-        let values = alloc::vec![(":seen", Operand::number(&self.ends))];
+        let values = alloc::vec![(":read_ends", Operand::number(&self.ends))];
         Delete { key: self.key.clone(), statement: &DELETE_EXPIRED, values }
     }
 

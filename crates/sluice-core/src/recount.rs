@@ -165,63 +165,59 @@ pub enum Correction {
 }
 
 /// Interleavings that the condition stops:
-/// - d, s: another sweep noted first. A note that cannot be read counts as none.
-/// - v, l: the bucket was removed and recreated.
+/// - `drift`, `drift_seen_at`: another sweep noted first. A note that cannot be read counts as none.
+/// - `version`, `limit_type`: the bucket was removed and recreated.
 static NOTE: Statement = Statement::fixed(
-    "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "(NOT attribute_type(#d, :n) OR NOT attribute_type(#s, :n) OR attribute_not_exists(#d) OR attribute_not_exists(#s)) AND #v >= :v AND #l = :l",
-    &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+    "SET #drift = :drift, #drift_seen_at = :now, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+    "(NOT attribute_type(#drift, :number) OR NOT attribute_type(#drift_seen_at, :number) \
+     OR attribute_not_exists(#drift) OR attribute_not_exists(#drift_seen_at)) \
+     AND #version >= :read_version AND #limit_type = :concurrent",
+    &[DRIFT, DRIFT_SEEN_AT, VERSION, COUNTED, LIMIT_TYPE],
 );
 
 /// The same, in place of the note that was read, which is old or states the opposite.
 static NOTE_AGAIN: Statement = Statement::fixed(
-    "SET #d = :d, #s = :now, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#d = :seen AND #s = :at",
-    &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
+    "SET #drift = :drift, #drift_seen_at = :now, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+    "#drift = :read_drift AND #drift_seen_at = :read_drift_seen_at",
+    &[DRIFT, DRIFT_SEEN_AT, VERSION, COUNTED],
 );
 
-/// Interleaving that the condition stops: another sweep wrote a new note, and this write would remove it (d,
-/// s).
+/// Interleaving that the condition stops: another sweep wrote a new note, and this write would remove it.
 static FORGET: Statement = Statement::fixed(
-    "REMOVE #d, #s SET #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#d = :seen AND #s = :at",
-    &[("#d", DRIFT), ("#s", DRIFT_SEEN_AT), ("#v", VERSION), ("#w", COUNTED)],
+    "REMOVE #drift, #drift_seen_at SET #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+    "#drift = :read_drift AND #drift_seen_at = :read_drift_seen_at",
+    &[DRIFT, DRIFT_SEEN_AT, VERSION, COUNTED],
 );
 
 /// What both corrections write.
-const CORRECTED: &str = "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1 REMOVE #d, #s";
+const CORRECTED: &str = "SET #tokens = #tokens + :slots, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1 REMOVE #drift, #drift_seen_at";
 
-const CORRECTED_NAMES: &[(&str, &str)] = &[
-    ("#T", TOKENS),
-    ("#C", CAPACITY),
-    ("#d", DRIFT),
-    ("#s", DRIFT_SEEN_AT),
-    ("#v", VERSION),
-    ("#w", COUNTED),
-    ("#x", CAPPED),
-];
+const CORRECTED_NAMES: &[&str] = &[TOKENS, CAPACITY, DRIFT, DRIFT_SEEN_AT, VERSION, COUNTED, CAPPED];
 
 /// Interleavings that the condition stops:
-/// - d, s: another sweep that agreed corrected first; its write removed the note.
-/// - C: a resize between the reading and this write.
-/// - T: there is no room, so the slots came back in another way.
-/// - x: a lease that was deleted without its slots since the last reading has already made up for a minted
-///   slot.
+/// - `drift`, `drift_seen_at`: another sweep that agreed corrected first; its write removed the note.
+/// - `capacity`: a resize between the reading and this write.
+/// - `tokens`: there is no room, so the slots came back in another way.
+/// - `capped`: a lease that was deleted without its slots since the last reading has already made up for a
+///   minted slot.
 static GIVE_BACK: Statement = Statement::fixed(
     CORRECTED,
-    "#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND (attribute_not_exists(#x) OR #x = :x)",
+    "#drift = :read_drift AND #drift_seen_at = :read_drift_seen_at AND #capacity = :read_capacity \
+     AND #tokens <= :highest AND (attribute_not_exists(#capped) OR #capped = :read_capped)",
     CORRECTED_NAMES,
 );
 
 /// Interleavings that the condition stops: as for `GIVE_BACK`, except the room.
 ///
-/// A write of Sluice that makes up for a minted slot either deletes a lease without its slots (x) or is a
-/// correction (d, s). T says nothing about that. A condition on T would block the correction for good: once
-/// more slots were minted than the first sweep noted, the rest never fits, every sweep plans this same write,
-/// and none of them passes.
+/// A write of Sluice that makes up for a minted slot either deletes a lease without its slots (`capped`) or
+/// is a correction (`drift`). `tokens` says nothing about that. A condition on `tokens` would block the
+/// correction for good: once more slots were minted than the first sweep noted, the rest never fits, every
+/// sweep plans this same write, and none of them passes.
 static TAKE_AWAY: Statement = Statement::fixed(
     CORRECTED,
-    "#d = :seen AND #s = :at AND #C = :c AND (attribute_not_exists(#x) OR #x = :x)",
+    "#drift = :read_drift AND #drift_seen_at = :read_drift_seen_at AND #capacity = :read_capacity \
+     AND (attribute_not_exists(#capped) OR #capped = :read_capped)",
     CORRECTED_NAMES,
 );
 
@@ -238,7 +234,7 @@ impl Correction {
             (Some(note), None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
             (Some(note), Some(found)) if confirms(note, found, now) => Self::correct(first, last, note, found),
             (Some(note), Some(found)) => {
-                let values = alloc::vec![(":d", Operand::number(found)), (":now", Operand::number(now))];
+                let values = alloc::vec![(":drift", Operand::number(found)), (":now", Operand::number(now))];
                 Self::Note(on(first, note, &NOTE_AGAIN, values))
             }
         }
@@ -249,11 +245,11 @@ impl Correction {
             key: first.key(),
             statement: Cow::Borrowed(&NOTE),
             values: alloc::vec![
-                (":d", Operand::number(found)),
+                (":drift", Operand::number(found)),
                 (":now", Operand::number(now)),
-                (":v", Operand::number(first.version())),
-                (":l", Operand::text(LimitType::Concurrent)),
-                (":n", Operand::text("N")),
+                (":read_version", Operand::number(first.version())),
+                (":concurrent", Operand::text(LimitType::Concurrent)),
+                (":number", Operand::text("N")),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
             ],
@@ -269,12 +265,12 @@ impl Correction {
         let slots = if is_minted { found.max(noted) } else { found.min(noted) };
         let capacity = first.capacity_as_read();
         let mut values = alloc::vec![
-            (":k", Operand::number(slots)),
-            (":c", Operand::number(capacity)),
-            (":x", last.capped_as_read().map_or_else(|| Operand::number(0), Operand::number)),
+            (":slots", Operand::number(slots)),
+            (":read_capacity", Operand::number(capacity)),
+            (":read_capped", last.capped_as_read().map_or_else(|| Operand::number(0), Operand::number)),
         ];
         if !is_minted {
-            values.push((":room", Operand::number(capacity.get().minus(slots))));
+            values.push((":highest", Operand::number(capacity.get().minus(slots))));
         }
         let statement = if is_minted { &TAKE_AWAY } else { &GIVE_BACK };
         Self::Correct { update: on(first, note, statement, values), slots }
@@ -284,8 +280,8 @@ impl Correction {
 /// A write on condition that the note is still the one that was read.
 fn on(first: &Bucket, note: &Note, statement: &'static Statement, mut values: Values) -> Update {
     values.extend([
-        (":seen", Operand::number(&note.drift)),
-        (":at", Operand::number(&note.seen_at)),
+        (":read_drift", Operand::number(&note.drift)),
+        (":read_drift_seen_at", Operand::number(&note.seen_at)),
         (":0", Operand::number(0)),
         (":1", Operand::number(1)),
     ]);

@@ -6,61 +6,69 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::schema::{INLINE_ENDS, KEY};
+
 /// The fixed part of a write: expressions, and the attribute names behind their `#` placeholders. Every name
 /// has a placeholder, so that DynamoDB's reserved words never matter. Nearly all statements are constants in
 /// the source; a statement that changes inline leases is built for the leases in it.
+///
+/// A placeholder is the name of its attribute, or of what its value is: `:now`, `:read_version` (as it was
+/// read), `:anchor` (as the write leaves it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The update expression; empty for puts and deletes.
     pub update: Cow<'static, str>,
     /// The condition that carries the safety of the write.
     pub condition: Cow<'static, str>,
-    /// The names behind the placeholders.
+    /// The attributes behind the `#` placeholders.
     pub names: Names,
 }
 
-/// Placeholders and attribute names. Each is used at least once: DynamoDB rejects unused ones.
+/// The attributes in an expression. Each is used at least once: DynamoDB rejects unused ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    fixed: &'static [(&'static str, &'static str)],
-    made: Vec<(&'static str, Cow<'static, str>)>,
+    pub(crate) attributes: Cow<'static, [&'static str]>,
+    /// Inline leases: placeholders and ids.
+    pub(crate) leases: Vec<(&'static str, String)>,
 }
 
 impl Names {
-    /// Names that are known only when the write is made, such as the ids of leases.
-    pub(crate) const fn made(made: Vec<(&'static str, Cow<'static, str>)>) -> Self {
-        Self { fixed: &[], made }
+    /// These attributes.
+    #[must_use]
+    pub const fn of(attributes: &'static [&'static str]) -> Self {
+        Self { attributes: Cow::Borrowed(attributes), leases: Vec::new() }
     }
 
     /// Each placeholder with its name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let made = self.made.iter().map(|(placeholder, name)| (*placeholder, name.as_ref()));
-        self.fixed.iter().copied().chain(made)
+    pub fn iter(&self) -> impl Iterator<Item = (String, &str)> {
+        let attributes = self.attributes.iter().map(|name| (placeholder(name), *name));
+        attributes.chain(self.leases.iter().map(|(placeholder, id)| ((*placeholder).to_string(), id.as_str())))
     }
 
     /// The name behind a placeholder.
     #[must_use]
     pub fn get(&self, placeholder: &str) -> Option<&str> {
-        self.iter().find(|(short, _)| *short == placeholder).map(|(_, name)| name)
+        self.iter().find(|(other, _)| other == placeholder).map(|(_, name)| name)
+    }
+}
+
+/// The placeholder of an attribute: its name, unless the name does not say what the attribute is.
+fn placeholder(attribute: &str) -> String {
+    match attribute {
+        KEY => String::from("#key"),
+        INLINE_ENDS => String::from("#ends"),
+        name => ["#", name].concat(),
     }
 }
 
 impl Statement {
     /// A change: its update and its condition.
-    pub(crate) const fn fixed(
-        update: &'static str,
-        condition: &'static str,
-        names: &'static [(&'static str, &'static str)],
-    ) -> Self {
-        Self {
-            update: Cow::Borrowed(update),
-            condition: Cow::Borrowed(condition),
-            names: Names { fixed: names, made: Vec::new() },
-        }
+    pub(crate) const fn fixed(update: &'static str, condition: &'static str, names: &'static [&'static str]) -> Self {
+        Self { update: Cow::Borrowed(update), condition: Cow::Borrowed(condition), names: Names::of(names) }
     }
 
     /// The condition of a put or a delete.
-    pub(crate) const fn guard(condition: &'static str, names: &'static [(&'static str, &'static str)]) -> Self {
+    pub(crate) const fn guard(condition: &'static str, names: &'static [&'static str]) -> Self {
         Self::fixed("", condition, names)
     }
 }

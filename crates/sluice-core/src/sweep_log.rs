@@ -51,11 +51,11 @@ pub struct SweepLog {
 }
 
 /// Interleaving that the condition stops: another sweep added its line meanwhile, and this write would remove
-/// that line (s). A text that cannot be read is replaced.
+/// that line. A text that cannot be read is replaced.
 static WRITE: Statement = Statement::fixed(
-    "SET #s = :s",
-    "attribute_not_exists(#s) OR NOT attribute_type(#s, :t) OR #s = :seen",
-    &[("#s", SWEEPS)],
+    "SET #sweeps = :sweeps",
+    "attribute_not_exists(#sweeps) OR NOT attribute_type(#sweeps, :string) OR #sweeps = :read_sweeps",
+    &[SWEEPS],
 );
 
 impl SweepLog {
@@ -89,9 +89,9 @@ impl SweepLog {
             key: SWEEPS_KEY.to_string(),
             statement: Cow::Borrowed(&WRITE),
             values: alloc::vec![
-                (":s", Operand::text(lines.join("\n"))),
-                (":seen", Operand::text(&self.as_read)),
-                (":t", Operand::text("S")),
+                (":sweeps", Operand::text(lines.join("\n"))),
+                (":read_sweeps", Operand::text(&self.as_read)),
+                (":string", Operand::text("S")),
             ],
         }
     }
@@ -157,7 +157,7 @@ mod tests {
         for secs in ended {
             let record = SweepRecord { at: Timestamp::from_secs(secs), ..SweepRecord::default() };
             let update = log.add(record);
-            let [(":s", Operand::Text(text)), ..] = &update.values[..] else { panic!("{update:?}") };
+            let [(":sweeps", Operand::Text(text)), ..] = &update.values[..] else { panic!("{update:?}") };
             log = SweepLog::read(&Written(text.clone()));
         }
         log

@@ -1,7 +1,7 @@
 //! Lists leases: who holds what, since when, until when.
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
-use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, Operand, RowError, inline_key};
+use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, Names, Operand, RowError, inline_key};
 
 use crate::ops::Ops;
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
@@ -31,9 +31,9 @@ impl Ops {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "begins_with(#pk, :lease) OR (#l = :concurrent AND attribute_exists(#L))".into(),
+            filter: "begins_with(#key, :lease) OR (#limit_type = :concurrent AND attribute_exists(#leases))".into(),
             consistency: Consistency::Eventual,
-            names: &[("#pk", KEY), ("#l", LIMIT_TYPE), ("#L", LEASES)],
+            names: Names::of(&[KEY, LIMIT_TYPE, LEASES]),
             values: vec![
                 (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
                 (":concurrent".into(), Operand::Text(LimitType::Concurrent.to_string())),

@@ -2,8 +2,8 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
-    Operand, RatePlanner, RowError, on_lower_limit,
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, Names,
+    OnLowerLimit, Operand, RatePlanner, RowError, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, IfAmbiguous, Item, Scan, StoreError, Written, value_text};
@@ -143,9 +143,9 @@ impl Ops {
         let mut scan = Scan {
             segment: 0,
             segments: 1,
-            filter: "NOT (begins_with(#pk, :lease) OR begins_with(#pk, :load) OR begins_with(#pk, :ticket))".into(),
+            filter: "NOT (begins_with(#key, :lease) OR begins_with(#key, :load) OR begins_with(#key, :ticket))".into(),
             consistency: Consistency::Eventual,
-            names: &[("#pk", KEY)],
+            names: Names::of(&[KEY]),
             values: vec![
                 (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
                 (":load".into(), Operand::Text(LOAD_PREFIX.into())),

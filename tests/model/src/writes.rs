@@ -148,7 +148,7 @@ impl Protocol {
             }
     }
 
-    /// capacity = :c, and T <= C - k to give slots back or T = :seen to fill.
+    /// capacity = :read_capacity, and T <= C - k to give slots back or tokens = :read_tokens to fill.
     fn has_room(&self, state: &State, part: Part, slots: i8) -> bool {
         let (same, level) = match part {
             Part::Restore(capacity) => (
@@ -164,7 +164,7 @@ impl Protocol {
         same && level
     }
 
-    /// ttl <= :new, which a row that is gone has not.
+    /// ttl <= :ends, which a row that is gone has not.
     pub(crate) fn renew(&self, state: &mut State, claim: usize, ends: u8) -> Answer {
         let lease = &mut state.claims[claim].ends;
         if *lease == 0 && !self.is(Mutant::RenewWithoutLease) {
@@ -177,7 +177,7 @@ impl Protocol {
         Answer::Applied
     }
 
-    /// capacity = :c, the capacity that the bucket began with.
+    /// capacity = :read_capacity, the capacity that the bucket began with.
     pub(crate) fn resize(&self, state: &mut State, to: i8) -> Answer {
         if state.capacity != CAPACITY && !self.is(Mutant::ResizeFromAnyCapacity) {
             return Answer::BucketFailed;

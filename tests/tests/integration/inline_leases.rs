@@ -70,8 +70,8 @@ pub(crate) async fn apply(world: &World, update: &Update) -> bool {
     let mut request = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(&update.key));
     request = request.update_expression(update.statement.update.as_ref());
     request = request.condition_expression(update.statement.condition.as_ref());
-    for (short, name) in update.statement.names.iter() {
-        request = request.expression_attribute_names(short, name);
+    for (placeholder, name) in update.statement.names.iter() {
+        request = request.expression_attribute_names(placeholder, name);
     }
     for (short, operand) in &update.values {
         request = request.expression_attribute_values(*short, value(operand));

@@ -88,7 +88,7 @@ async fn what_has_no_room_is_removed_without_its_slots() {
     assert_eq!((world.free(SLOTS).await.as_str(), held(&world).await.len()), ("2", 0));
 }
 
-/// The condition of each lease, `leases.#id.t` = :seen.
+/// The condition of each lease, `#leases.#id.#ends = :read_ends`.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_renewed_under_the_sweep_is_kept_and_the_others_come_back() {
     let world = World::with_slots(SLOTS, 3).await;

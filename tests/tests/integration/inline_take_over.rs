@@ -56,7 +56,7 @@ async fn one_write_takes_over_from_as_many_as_it_needs() {
     assert_eq!(held(&world).await, ("0".into(), 3));
 }
 
-/// Condition: `leases.#dead.t` = :seen.
+/// Condition: `#leases.#dead.#ends = :read_ends`.
 #[tokio::test(start_paused = true)]
 async fn two_that_would_take_over_from_one_holder_do_so_once() {
     let world = with_slots(1).await;
@@ -92,7 +92,7 @@ async fn a_holder_whose_lease_runs_is_never_taken_over_from() {
     assert_eq!(holder.release().await.unwrap(), Released::LeaseGone);
 }
 
-/// Condition: `leases.#dead.t` = :seen.
+/// Condition: `#leases.#dead.#ends = :read_ends`.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_under_a_take_over_keeps_the_slot() {
     let world = with_slots(1).await;
@@ -110,7 +110,7 @@ async fn a_renewal_under_a_take_over_keeps_the_slot() {
     assert_eq!(held(&world).await, ("1".into(), 0));
 }
 
-/// Condition: `leases.#id.t` <= :new, so that the lease exists.
+/// Condition: `#leases.#id.#ends <= :ends`, so that the lease exists.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_a_take_over_is_told_and_brings_nothing_back() {
     let world = with_slots(1).await;

@@ -60,7 +60,7 @@ async fn a_ttl_sweep_of_dynamodb_between_scan_and_reclaim_changes_nothing() {
     }
 }
 
-/// Condition: `capacity = :c` on the resize.
+/// Condition: `#capacity = :read_capacity` on the resize.
 #[tokio::test(start_paused = true)]
 async fn two_resizes_from_one_reading_change_the_slots_once() {
     let world = World::with_slots(SLOTS, 2).await;

@@ -38,26 +38,28 @@ impl Purpose {
         let has = |value: &str| values[value].is_object();
         let read = |value: &str, decimals| if has(value) { number(values, value, decimals) } else { None };
         if key == HEAL_KEY {
-            let Some(until) = read(":until", 6) else { return Self::Other };
-            let unmark = read(":mine", 6).map(|at| Self::Unmark { at, until });
-            let progress = read(":by", 6).map(|by| Self::Progress { until, by });
-            let mark = read(":now", 6).map(|now| Self::Mark { now, until });
-            return unmark.or(progress).or(mark).unwrap_or(Self::Other);
+            let Some(until) = read(":heal_after", 6) else { return Self::Other };
+            let of_turn = read(":marked_at", 6).map(|at| match has(":heal_rows") {
+                true => Self::Progress { until, by: at },
+                false => Self::Unmark { at, until },
+            });
+            let mark = || read(":now", 6).map(|now| Self::Mark { now, until });
+            return of_turn.or_else(mark).unwrap_or(Self::Other);
         }
         if key.starts_with(LOAD_PREFIX) {
-            let note = read(":p", 0).zip(read(":n", 0));
-            let note = note.map(|(period, refusals)| Self::Note { period, before: read(":b", 0), refusals });
-            return note.unwrap_or(if has(":q") { Self::Measure } else { Self::Other });
+            let note = read(":crowd_period", 0).zip(read(":refusals", 0));
+            let note = note.map(|(period, refusals)| Self::Note { period, before: read(":crowd_before", 0), refusals });
+            return note.unwrap_or(if has(":sequence") { Self::Measure } else { Self::Other });
         }
-        let line = read(":a", 6);
-        if let (Some(line), true) = (line, has(":most")) {
-            return read(":r", 6)
+        let line = read(":read_anchor", 6);
+        if let (Some(line), true) = (line, has(":most_returned")) {
+            return read(":returned", 6)
                 .map_or(Self::Return { line, left: read(":left", 6) }, |returned| Self::Settle { line, returned });
         }
-        if let (Some(by), Some(version)) = (read(":d", 6), read(":g", 0)) {
-            return Self::Observe { by, version, from_line: !has(":lo") && !has(":hi") };
+        if let (Some(by), Some(version)) = (read(":excess", 6), read(":observed_version", 0)) {
+            return Self::Observe { by, version, from_line: !has(":read_tokens") && !has(":brim") };
         }
-        read(":now", 6).map_or(Self::Other, |now| Self::Take { now, from_line: has(":lo") })
+        read(":now", 6).map_or(Self::Other, |now| Self::Take { now, from_line: has(":lowest") })
     }
 
     /// The anchor of the line to which tokens are given back.
@@ -122,12 +124,12 @@ pub(crate) fn changes(call: Call<'_>) -> Vec<Change> {
 /// The leases of which a part of a request asks that their end is as it was seen: no release does.
 fn reclaims(key: &str, part: &Value) -> Vec<String> {
     if key.starts_with(LEASE_PREFIX) {
-        let is_reclaim = part["ExpressionAttributeValues"][":seen"].is_object();
+        let is_reclaim = part["ExpressionAttributeValues"][":read_ends"].is_object();
         return is_reclaim.then(|| key.to_owned()).into_iter().collect();
     }
     let condition = part["ConditionExpression"].as_str().unwrap_or_default();
     let names = part["ExpressionAttributeNames"].as_object().into_iter().flatten();
-    let dead = names.filter(|(placeholder, _)| condition.contains(&format!("#L.{placeholder}.#t = ")));
+    let dead = names.filter(|(placeholder, _)| condition.contains(&format!("#leases.{placeholder}.#ends = ")));
     dead.filter_map(|(_, id)| Some(id.as_str()?.to_owned())).collect()
 }
 

@@ -52,29 +52,31 @@ pub struct Measured {
     pub update: Update,
 }
 
-const CHANGE: &str =
-    "SET #p = :p, #k = :k, #a = :a, #u = :u, #o = :o, #r = :r, #m = :m, #q = :q, #s = :s, #d = :d, #i = :i";
-const NAMES: &[(&str, &str)] = &[
-    ("#p", PENDING),
-    ("#k", TAKEN),
-    ("#a", ADMITTED),
-    ("#u", UNCOUNTED),
-    ("#o", OUTLIVED_SEEN),
-    ("#r", DRAIN_RATE),
-    ("#m", MEASURED_AT),
-    ("#q", SEQUENCE),
-    ("#s", PENDING_SINCE),
-    ("#d", DEPARTED_AT),
-    ("#i", STILL_SINCE),
+const CHANGE: &str = "SET #pending = :pending, #taken = :taken, #admitted = :admitted, #uncounted = :uncounted, \
+     #outlived_seen = :outlived_seen, #drain_rate = :drain_rate, #measured_at = :measured_at, #sequence = :sequence, \
+     #pending_since = :pending_since, #departed_at = :departed_at, #still_since = :still_since";
+const NAMES: &[&str] = &[
+    PENDING,
+    TAKEN,
+    ADMITTED,
+    UNCOUNTED,
+    OUTLIVED_SEEN,
+    DRAIN_RATE,
+    MEASURED_AT,
+    SEQUENCE,
+    PENDING_SINCE,
+    DEPARTED_AT,
+    STILL_SINCE,
 ];
 
 /// Interleaving that the condition stops: two sweeps measure for the first time, and the later write is not
-/// the first (q). A sequence that cannot be read is replaced.
-static FIRST: Statement = Statement::fixed(CHANGE, "attribute_not_exists(#q) OR NOT attribute_type(#q, :t)", NAMES);
+/// the first. A sequence that cannot be read is replaced.
+static FIRST: Statement =
+    Statement::fixed(CHANGE, "attribute_not_exists(#sequence) OR NOT attribute_type(#sequence, :number)", NAMES);
 
 /// Interleaving that the condition stops: two sweeps measure against the same row, and the later write counts
-/// the time of the earlier sample again in its own (q).
-static NEXT: Statement = Statement::fixed(CHANGE, "#q = :seen", NAMES);
+/// the time of the earlier sample again in its own.
+static NEXT: Statement = Statement::fixed(CHANGE, "#sequence = :read_sequence", NAMES);
 
 impl Before {
     /// Reads the row of `dimension`, if there is one. A row that cannot be read counts as not measured.
@@ -119,25 +121,25 @@ impl Before {
     fn write(&self, measured: &Measurement) -> Update {
         let time = |at: Option<Timestamp>| Operand::number(at.unwrap_or_default());
         let mut values = alloc::vec![
-            (":p", Operand::number(measured.pending)),
-            (":k", Operand::number(measured.taken)),
-            (":a", Operand::number(measured.admitted)),
-            (":u", Operand::number(measured.uncounted)),
-            (":o", Operand::number(measured.outlived)),
-            (":r", Operand::number(measured.drain_rate.unwrap_or_default())),
-            (":m", Operand::number(measured.at)),
-            (":q", Operand::number(measured.sequence)),
-            (":s", time(measured.pending_since)),
-            (":d", time(measured.departed_at)),
-            (":i", time(measured.still_since)),
+            (":pending", Operand::number(measured.pending)),
+            (":taken", Operand::number(measured.taken)),
+            (":admitted", Operand::number(measured.admitted)),
+            (":uncounted", Operand::number(measured.uncounted)),
+            (":outlived_seen", Operand::number(measured.outlived)),
+            (":drain_rate", Operand::number(measured.drain_rate.unwrap_or_default())),
+            (":measured_at", Operand::number(measured.at)),
+            (":sequence", Operand::number(measured.sequence)),
+            (":pending_since", time(measured.pending_since)),
+            (":departed_at", time(measured.departed_at)),
+            (":still_since", time(measured.still_since)),
         ];
         let statement = match &self.sequence {
             Some(seen) => {
-                values.push((":seen", Operand::Number(seen.clone())));
+                values.push((":read_sequence", Operand::Number(seen.clone())));
                 &NEXT
             }
             None => {
-                values.push((":t", Operand::text("N")));
+                values.push((":number", Operand::text("N")));
                 &FIRST
             }
         };

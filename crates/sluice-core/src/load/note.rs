@@ -27,33 +27,39 @@ pub const MOST_NOTED: u32 = 8_000;
 /// Adds a process to the period that the row is in.
 ///
 /// Interleaving that the condition stops: another process begins the next period first, and this process is
-/// counted in the wrong period (p). DynamoDB cannot add to a count that is not a number: it answers with an
-/// error and without the row. Therefore [`TURN`] replaces such a crowd (w), and [`CLEAR`] removes such a
-/// count of refusals (r).
+/// counted in the wrong period. DynamoDB cannot add to a count that is not a number: it answers with an error
+/// and without the row. Therefore [`TURN`] replaces such a crowd, and [`CLEAR`] removes such a count of
+/// refusals.
 static JOIN: Statement = Statement::fixed(
-    "SET #w = #w + :1, #r = if_not_exists(#r, :0) + :n",
-    "#p = :p AND attribute_type(#w, :t) AND (attribute_not_exists(#r) OR attribute_type(#r, :t))",
-    &[("#p", CROWD_PERIOD), ("#w", CROWD), ("#r", REFUSED)],
+    "SET #crowd = #crowd + :1, #refused = if_not_exists(#refused, :0) + :refusals",
+    "#crowd_period = :crowd_period AND attribute_type(#crowd, :number) \
+     AND (attribute_not_exists(#refused) OR attribute_type(#refused, :number))",
+    &[CROWD_PERIOD, CROWD, REFUSED],
 );
 
 /// Begins the writer's period, and keeps the count of the period before.
 ///
 /// Interleaving that the condition stops: two processes begin the same period, and the second removes the
-/// first from the count (p). The second process reads the row in the reply, and joins. A period that is not a
+/// first from the count. The second process reads the row in the reply, and joins. A period that is not a
 /// number is replaced.
 static TURN: Statement = Statement::fixed(
-    "SET #p = :p, #w = :1, #b = :b, #r = if_not_exists(#r, :0) + :n",
-    "(attribute_not_exists(#p) OR NOT attribute_type(#p, :t) OR #p = :seen) \
-     AND (attribute_not_exists(#r) OR attribute_type(#r, :t))",
-    &[("#p", CROWD_PERIOD), ("#w", CROWD), ("#b", CROWD_BEFORE), ("#r", REFUSED)],
+    "SET #crowd_period = :crowd_period, #crowd = :1, #crowd_before = :crowd_before, \
+     #refused = if_not_exists(#refused, :0) + :refusals",
+    "(attribute_not_exists(#crowd_period) OR NOT attribute_type(#crowd_period, :number) \
+     OR #crowd_period = :read_crowd_period) \
+     AND (attribute_not_exists(#refused) OR attribute_type(#refused, :number))",
+    &[CROWD_PERIOD, CROWD, CROWD_BEFORE, REFUSED],
 );
 
 /// Removes a count of refusals that is not a number, so that the next note starts it again.
 ///
 /// Interleaving that the condition stops: another process has started the count again, and what callers
-/// reported since would be lost (r).
-static CLEAR: Statement =
-    Statement::fixed("REMOVE #r", "attribute_exists(#r) AND NOT attribute_type(#r, :t)", &[("#r", REFUSED)]);
+/// reported since would be lost.
+static CLEAR: Statement = Statement::fixed(
+    "REMOVE #refused",
+    "attribute_exists(#refused) AND NOT attribute_type(#refused, :number)",
+    &[REFUSED],
+);
 
 /// The processes that noted themselves in a bucket's load row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,34 +120,33 @@ pub fn note_again(dimension: &Dimension, row: &impl Row, refusals: u32, now: Tim
 /// one, or is absent.
 #[must_use]
 pub fn clear_refusals(dimension: &Dimension, row: &impl Row) -> Option<Update> {
-    let values = || alloc::vec![(":t", Operand::text("N"))];
     is_in_the_way(row, REFUSED).then(|| Update {
         key: Load::key(dimension),
         statement: Cow::Borrowed(&CLEAR),
-        values: values(),
+        values: alloc::vec![(":number", Operand::text("N"))],
     })
 }
 
 fn join(dimension: &Dimension, refusals: u32, period: Operand) -> Update {
     let values = alloc::vec![
-        (":p", period),
+        (":crowd_period", period),
         (":1", Operand::number(1)),
-        (":n", Operand::number(refusals)),
+        (":refusals", Operand::number(refusals)),
         (":0", Operand::number(0)),
-        (":t", Operand::text("N")),
+        (":number", Operand::text("N")),
     ];
     Update { key: Load::key(dimension), statement: Cow::Borrowed(&JOIN), values }
 }
 
 fn turn(dimension: &Dimension, refusals: u32, period: i64, seen: Operand, before: i64) -> Update {
     let values = alloc::vec![
-        (":p", Operand::number(period)),
-        (":b", Operand::number(before)),
-        (":seen", seen),
+        (":crowd_period", Operand::number(period)),
+        (":crowd_before", Operand::number(before)),
+        (":read_crowd_period", seen),
         (":1", Operand::number(1)),
-        (":n", Operand::number(refusals)),
+        (":refusals", Operand::number(refusals)),
         (":0", Operand::number(0)),
-        (":t", Operand::text("N")),
+        (":number", Operand::text("N")),
     ];
     Update { key: Load::key(dimension), statement: Cow::Borrowed(&TURN), values }
 }

@@ -10,16 +10,19 @@ use crate::statement::{Operand, Statement, Update};
 /// Adds to the count. The condition is that the count is a number, or absent: nothing can be added to any
 /// other type. [`OUTLIVE_ANEW`] replaces such a count.
 static OUTLIVE: Statement = Statement::fixed(
-    "SET #o = if_not_exists(#o, :0) + :n",
-    "attribute_not_exists(#o) OR attribute_type(#o, :t)",
-    &[("#o", OUTLIVED)],
+    "SET #outlived = if_not_exists(#outlived, :0) + :holders",
+    "attribute_not_exists(#outlived) OR attribute_type(#outlived, :number)",
+    &[OUTLIVED],
 );
 
 /// As [`OUTLIVE`], for a count that is not a number: nothing else replaces it. Interleaving that the
-/// condition stops: another process has replaced the count since, and what was noted meanwhile would be lost
-/// (o). If this write is sent again after it was applied, it finds a number and changes nothing.
-static OUTLIVE_ANEW: Statement =
-    Statement::fixed("SET #o = :n", "attribute_exists(#o) AND NOT attribute_type(#o, :t)", &[("#o", OUTLIVED)]);
+/// condition stops: another process has replaced the count since, and what was noted meanwhile would be lost.
+/// If this write is sent again after it was applied, it finds a number and changes nothing.
+static OUTLIVE_ANEW: Statement = Statement::fixed(
+    "SET #outlived = :holders",
+    "attribute_exists(#outlived) AND NOT attribute_type(#outlived, :number)",
+    &[OUTLIVED],
+);
 
 /// Notes that `holders` holders of `dimension` were found alive after their lease had ended. A note that is
 /// sent twice counts twice.
@@ -28,7 +31,11 @@ pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
     Update {
         key: Load::key(dimension),
         statement: Cow::Borrowed(&OUTLIVE),
-        values: alloc::vec![(":n", Operand::number(holders)), (":0", Operand::number(0)), (":t", Operand::text("N"))],
+        values: alloc::vec![
+            (":holders", Operand::number(holders)),
+            (":0", Operand::number(0)),
+            (":number", Operand::text("N"))
+        ],
     }
 }
 
@@ -39,7 +46,7 @@ pub fn note_outlived_anew(dimension: &Dimension, row: &impl Row, holders: u32) -
     is_in_the_way(row, OUTLIVED).then(|| Update {
         key: Load::key(dimension),
         statement: Cow::Borrowed(&OUTLIVE_ANEW),
-        values: alloc::vec![(":n", Operand::number(holders)), (":t", Operand::text("N"))],
+        values: alloc::vec![(":holders", Operand::number(holders)), (":number", Operand::text("N"))],
     })
 }
 

@@ -15,36 +15,33 @@ use crate::timestamp::Timestamp;
 /// A spend in between is harmless and must not make the write fail, so the condition does not compare the
 /// version.
 static CHANGE_RATE: Statement = Statement::fixed(
-    "SET #T = #T + :d, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
-    "#A = :a AND #R = :r AND #C = :c AND #T <= :hi",
+    "SET #tokens = #tokens + :step, #last_refill_at = :anchor, #capacity = :capacity, #refill_rate = :refill_rate, \
+     #cost_per_call = :cost_per_call, #limit_type = :limit_type, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND #refill_rate = :read_refill_rate AND #capacity = :read_capacity \
+     AND #tokens <= :brim",
     CHANGE_NAMES,
 );
 
 /// The same for a full bucket: the level is the capacity, whatever the line says.
 static CHANGE_RATE_FULL: Statement = Statement::fixed(
-    "SET #T = :T, #A = :t, #C = :C, #R = :R, #k = :k, #l = :l, #v = #v + :1",
-    "#A = :a AND #R = :r AND #C = :c AND #T > :hi",
+    "SET #tokens = :tokens, #last_refill_at = :anchor, #capacity = :capacity, #refill_rate = :refill_rate, \
+     #cost_per_call = :cost_per_call, #limit_type = :limit_type, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND #refill_rate = :read_refill_rate AND #capacity = :read_capacity \
+     AND #tokens > :brim",
     CHANGE_NAMES,
 );
 
-const CHANGE_NAMES: &[(&str, &str)] = &[
-    ("#T", TOKENS),
-    ("#A", LAST_REFILL_AT),
-    ("#C", CAPACITY),
-    ("#R", REFILL_RATE),
-    ("#k", COST_PER_CALL),
-    ("#l", LIMIT_TYPE),
-    ("#v", VERSION),
-];
+const CHANGE_NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, CAPACITY, REFILL_RATE, COST_PER_CALL, LIMIT_TYPE, VERSION];
 
 /// Interleavings that the condition stops:
-/// - C: two resizes planned from one reading would add the difference twice.
-/// - l: since the reading, the bucket was removed and recreated as a rate bucket of the same capacity, and
-///   would gain tokens.
+/// - `capacity`: two resizes planned from one reading would add the difference twice.
+/// - `limit_type`: since the reading, the bucket was removed and recreated as a rate bucket of the same
+///   capacity, and would gain tokens.
 static RESIZE: Statement = Statement::fixed(
-    "SET #T = #T + :d, #C = :C, #k = :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#l = :l AND #C = :c",
-    &[("#T", TOKENS), ("#C", CAPACITY), ("#k", COST_PER_CALL), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+    "SET #tokens = #tokens + :step, #capacity = :capacity, #cost_per_call = :cost_per_call, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #capacity = :read_capacity",
+    &[TOKENS, CAPACITY, COST_PER_CALL, VERSION, COUNTED, LIMIT_TYPE],
 );
 
 /// A change of a bucket's limits that keeps its level.
@@ -70,11 +67,11 @@ impl Change {
             key: bucket.key(),
             statement: Cow::Borrowed(&RESIZE),
             values: alloc::vec![
-                (":d", Operand::number(to.capacity().minus(bucket.limit().capacity()))),
-                (":C", Operand::number(to.capacity())),
-                (":k", Operand::number(to.cost_per_call())),
-                (":c", Operand::number(bucket.capacity_as_read())),
-                (":l", Operand::text(LimitType::Concurrent)),
+                (":step", Operand::number(to.capacity().minus(bucket.limit().capacity()))),
+                (":capacity", Operand::number(to.capacity())),
+                (":cost_per_call", Operand::number(to.cost_per_call())),
+                (":read_capacity", Operand::number(bucket.capacity_as_read())),
+                (":concurrent", Operand::text(LimitType::Concurrent)),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
             ],
@@ -89,24 +86,24 @@ impl Change {
         let brim = from.capacity().minus(line.accrued_ceil(at));
         let full = bucket.tokens() > brim;
         let tokens = if full {
-            (":T", Operand::number(from.capacity()))
+            (":tokens", Operand::number(from.capacity()))
         } else {
-            (":d", Operand::number(line.accrued_floor(at)))
+            (":step", Operand::number(line.accrued_floor(at)))
         };
         Update {
             key: bucket.key(),
             statement: Cow::Borrowed(if full { &CHANGE_RATE_FULL } else { &CHANGE_RATE }),
             values: alloc::vec![
                 tokens,
-                (":t", Operand::number(at)),
-                (":C", Operand::number(to.capacity())),
-                (":R", Operand::number(to.refill_rate())),
-                (":k", Operand::number(to.cost_per_call())),
-                (":l", Operand::text(to.limit_type())),
-                (":a", Operand::number(bucket.anchor_as_read())),
-                (":r", Operand::number(bucket.rate_as_read())),
-                (":c", Operand::number(bucket.capacity_as_read())),
-                (":hi", Operand::number(brim)),
+                (":anchor", Operand::number(at)),
+                (":capacity", Operand::number(to.capacity())),
+                (":refill_rate", Operand::number(to.refill_rate())),
+                (":cost_per_call", Operand::number(to.cost_per_call())),
+                (":limit_type", Operand::text(to.limit_type())),
+                (":read_anchor", Operand::number(bucket.anchor_as_read())),
+                (":read_refill_rate", Operand::number(bucket.rate_as_read())),
+                (":read_capacity", Operand::number(bucket.capacity_as_read())),
+                (":brim", Operand::number(brim)),
                 (":1", Operand::number(1)),
             ],
         }

@@ -9,15 +9,15 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
 /// Interleavings that the condition stops:
-/// - b: another process set a later end, which an earlier end must not cut short.
-/// - pk: the bucket was removed, and the write would create half a row.
+/// - `blocked_until`: another process set a later end, which an earlier end must not cut short.
+/// - `key`: the bucket was removed, and the write would create half a row.
 ///
 /// The version stays: nothing that other clients read has changed, and a caller that locks by the version
 /// need not fail.
 static COOL_DOWN: Statement = Statement::fixed(
-    "SET #b = :t",
-    "attribute_exists(#pk) AND (attribute_not_exists(#b) OR #b < :t)",
-    &[("#b", BLOCKED_UNTIL), ("#pk", KEY)],
+    "SET #blocked_until = :blocked_until",
+    "attribute_exists(#key) AND (attribute_not_exists(#blocked_until) OR #blocked_until < :blocked_until)",
+    &[BLOCKED_UNTIL, KEY],
 );
 
 /// The write that blocks `dimension` until `until`, unless `dimension` is blocked for longer already.
@@ -26,6 +26,6 @@ pub fn cool_down(dimension: &Dimension, until: Timestamp) -> Update {
     Update {
         key: dimension.to_string(),
         statement: Cow::Borrowed(&COOL_DOWN),
-        values: alloc::vec![(":t", Operand::number(until))],
+        values: alloc::vec![(":blocked_until", Operand::number(until))],
     }
 }

@@ -54,42 +54,34 @@ use crate::schema::{BLOCKED_UNTIL, LAST_REFILL_AT, LOTS, REPAIRED_AT, TOKENS, VE
 use crate::statement::{Operand, Statement, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-const NAMES: &[(&str, &str)] =
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#o", LOTS), ("#p", REPAIRED_AT)];
-
-const NAMES_OF_TAKE: &[(&str, &str)] = &[
-    ("#T", TOKENS),
-    ("#A", LAST_REFILL_AT),
-    ("#v", VERSION),
-    ("#o", LOTS),
-    ("#b", BLOCKED_UNTIL),
-    ("#p", REPAIRED_AT),
-];
-
 /// A repair that takes nothing. It also passes in a cool-down, because nothing is granted.
 ///
 /// Interleavings that the condition stops:
-/// - A: another writer moved the anchor since the reading, and the anchor may be right now.
-/// - T: others took since the reading, and would have their refill a second time.
-/// - p: another client repaired since the reading, and a wrong clock has written again. An instant that no
-///   clock can have shown counts as no repair.
+/// - `last_refill_at`: another writer moved the anchor since the reading, and the anchor may be right now.
+/// - `tokens`: others took since the reading, and would have their refill a second time.
+/// - `repaired_at`: another client repaired since the reading, and a wrong clock has written again. An
+///   instant that no clock can have shown counts as no repair.
 static REPAIR: Statement = Statement::fixed(
-    "SET #A = :t, #p = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-    "#A = :a AND #T >= :lo AND (attribute_not_exists(#p) OR #p <= :since OR #p > :ahead)",
-    NAMES,
+    "SET #last_refill_at = :anchor, #repaired_at = :anchor, #version = #version + :1, \
+     #lots = if_not_exists(#lots, :0) + :1",
+    "#last_refill_at = :read_anchor AND #tokens >= :lowest \
+     AND (attribute_not_exists(#repaired_at) OR #repaired_at <= :since OR #repaired_at > :ahead)",
+    &[TOKENS, LAST_REFILL_AT, VERSION, LOTS, REPAIRED_AT],
 );
 
 /// The same, with starts that are booked on the repaired line.
 ///
 /// Interleavings that the condition stops:
-/// - A, T, p: as above.
-/// - T (upper bound): tokens came back since the reading, above the brim.
-/// - b: a cool-down began.
+/// - `last_refill_at`, `tokens` (lower bound), `repaired_at`: as above.
+/// - `tokens` (upper bound): tokens came back since the reading, above the brim.
+/// - `blocked_until`: a cool-down began.
 static REPAIRING_TAKE: Statement = Statement::fixed(
-    "SET #T = #T + :d, #A = :t, #p = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-    "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now) \
-     AND (attribute_not_exists(#p) OR #p <= :since OR #p > :ahead)",
-    NAMES_OF_TAKE,
+    "SET #tokens = #tokens + :step, #last_refill_at = :anchor, #repaired_at = :anchor, #version = #version + :1, \
+     #lots = if_not_exists(#lots, :0) + :1",
+    "#last_refill_at = :read_anchor AND #tokens >= :lowest AND #tokens <= :brim \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now) \
+     AND (attribute_not_exists(#repaired_at) OR #repaired_at <= :since OR #repaired_at > :ahead)",
+    &[TOKENS, LAST_REFILL_AT, VERSION, LOTS, BLOCKED_UNTIL, REPAIRED_AT],
 );
 
 impl RatePlanner<'_> {
@@ -103,7 +95,7 @@ impl RatePlanner<'_> {
         }
         let tokens: Amount = self.bucket().tokens();
         let mut values = self.repaired_at(now);
-        values.push((":lo", Operand::number(tokens)));
+        values.push((":lowest", Operand::number(tokens)));
         let after = self.bucket().repaired(tokens, now);
         Some(Planned { update: self.update(&REPAIR, values), form: Form::Reanchor, after })
     }
@@ -114,10 +106,10 @@ impl RatePlanner<'_> {
         let tokens = self.bucket().tokens();
         let mut values = self.repaired_at(now);
         values.extend([
-            (":lo", Operand::number(lowest.max(tokens))),
-            (":hi", Operand::number(self.brim(now))),
+            (":lowest", Operand::number(lowest.max(tokens))),
+            (":brim", Operand::number(self.brim(now))),
             (":now", Operand::number(now)),
-            (":d", Operand::number(Amount::ZERO.minus(total))),
+            (":step", Operand::number(Amount::ZERO.minus(total))),
         ]);
         let after = self.bucket().repaired(tokens.minus(total), now);
         Planned { update: self.update(&REPAIRING_TAKE, values), form: Form::Reanchor, after }
@@ -155,7 +147,7 @@ impl RatePlanner<'_> {
 
     fn repaired_at(self, now: Timestamp) -> Values {
         Vec::from([
-            (":t", Operand::number(now)),
+            (":anchor", Operand::number(now)),
             (":since", Operand::number(now.before(self.time_to_fill()))),
             (":ahead", Operand::number(latest_shown(now))),
             (":0", Operand::number(0)),

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | take | `leases.#id` = {c, t}, T -= k, admitted += k, .. | no `leases.#id` yet, T >= k, not blocked |
 //! | release | remove `leases.#id`, T += k | `leases.#id` exists |
-//! | take over | remove `leases.#dead`, T += its cost | `leases.#dead.t` = :seen, and not T > C - H - costs |
-//! | any that leaves more free | T += d | capacity = :c and not T > C - d |
-//! | same, without room | T = C (or C - H), capped += rest | capacity = :c, T as seen; dead leases: version |
+//! | take over | remove `leases.#dead`, T += its cost | `leases.#dead.t` as read, and not T > C - H - costs |
+//! | any that leaves more free | T += d | capacity as read, and not T > C - d |
+//! | same, without room | T = C (or C - H), capped += rest | capacity and T as read; dead leases: version |
 //! | first in a row | `leases` = {..} | no `leases` yet |
-//! | renew | `leases.#id.t` | `leases.#id.t` <= :new (so it exists) |
+//! | renew | `leases.#id.t` | `leases.#id.t` <= :ends (so it exists) |
 //!
 //! Each condition also requires `limit_type` = concurrent. H is what the remaining leases hold. A holder
 //! knows what it took, and gives back no more than that, whatever the row says of its lease. Of an ended
@@ -40,7 +40,7 @@ use draft::{Draft, Removed};
 pub use write::renew_inline;
 
 /// Most leases that one write adds or removes. DynamoDB allows 4 KB and 300 operators in an expression. Each
-/// lease takes 35 bytes and four operators, because its dots count as operators too.
+/// lease takes 43 bytes and four operators, because its dots count as operators too.
 pub const MOST_CHANGES: usize = 64;
 
 /// What a caller asks for.

@@ -10,14 +10,22 @@ use crate::schema::{LAST_REFILL_AT, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION)];
+const NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, VERSION];
 
 /// Interleaving that the condition stops: the bucket filled up, or its anchor moved, since the reading, and
 /// the refill that the bucket has in reserve would swallow what is taken.
-static LOWER: Statement = Statement::fixed("SET #T = #T - :k, #v = #v + :1", "#A = :a AND #T <= :hi", NAMES);
+static LOWER: Statement = Statement::fixed(
+    "SET #tokens = #tokens - :amount, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND #tokens <= :brim",
+    NAMES,
+);
 
 /// The same for a full bucket: the condition ensures that its level is C.
-static LOWER_FULL: Statement = Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", "#A = :a AND #T > :hi", NAMES);
+static LOWER_FULL: Statement = Statement::fixed(
+    "SET #tokens = :tokens, #last_refill_at = :anchor, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND #tokens > :brim",
+    NAMES,
+);
 
 impl RatePlanner<'_> {
     /// The write that leaves `factor` of the present level, or `None` if there is no level to take from.
@@ -34,14 +42,14 @@ impl RatePlanner<'_> {
     pub fn lower(self, amount: Amount, now: Timestamp) -> Update {
         let brim = self.brim(now);
         if self.bucket().tokens() <= brim {
-            let values = alloc::vec![(":k", Operand::number(amount)), (":hi", Operand::number(brim))];
+            let values = alloc::vec![(":amount", Operand::number(amount)), (":brim", Operand::number(brim))];
             return self.update(&LOWER, values);
         }
         let left = self.bucket().limit().capacity().minus(amount);
         let values = alloc::vec![
-            (":T", Operand::number(left)),
-            (":t", Operand::number(self.bucket().line().effect(now))),
-            (":hi", Operand::number(brim)),
+            (":tokens", Operand::number(left)),
+            (":anchor", Operand::number(self.bucket().line().effect(now))),
+            (":brim", Operand::number(brim)),
         ];
         self.update(&LOWER_FULL, values)
     }

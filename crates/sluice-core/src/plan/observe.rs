@@ -32,37 +32,46 @@ use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
+const NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, VERSION, OBSERVED, OBSERVED_VERSION];
+const LOWER: &str = "SET #tokens = #tokens - :excess, #observed = if_not_exists(#observed, :0) + :excess, \
+     #observed_version = :observed_version, #version = #version + :1";
+
 /// Interleavings that the condition stops:
-/// - A: the bucket was full since the grant, or has other limits, so that its line is another one.
-/// - s: another reply lowered the bucket in the meantime, and this one would lower it for the same calls
-///   again; or an older reply would overwrite a newer one.
+/// - `last_refill_at`: the bucket was full since the grant, or has other limits, so that its line is another
+///   one.
+/// - `observed`: another reply lowered the bucket in the meantime, and this one would lower it for the same
+///   calls again; or an older reply would overwrite a newer one.
 static OBSERVE: Statement = Statement::fixed(
-    "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
-    "#A = :a AND (attribute_not_exists(#s) OR #s = :s)",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
+    LOWER,
+    "#last_refill_at = :read_anchor AND (attribute_not_exists(#observed) OR #observed = :read_observed)",
+    NAMES,
 );
 
-/// The same, from the level as it was read. Also stops: others spent since (lo), and the vendor may or may
-/// not have counted their calls.
+/// The same, from the level as it was read. Also stops: others spent since (`tokens`), and the vendor may or
+/// may not have counted their calls.
 static OBSERVE_LEVEL: Statement = Statement::fixed(
-    "SET #T = #T - :d, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
-    "#A = :a AND #T >= :lo AND (attribute_not_exists(#s) OR #s = :s)",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
+    LOWER,
+    "#last_refill_at = :read_anchor AND #tokens >= :read_tokens \
+     AND (attribute_not_exists(#observed) OR #observed = :read_observed)",
+    NAMES,
 );
 
 /// The same for a full bucket: the condition ensures that its level is C.
 static OBSERVE_FULL: Statement = Statement::fixed(
-    "SET #T = :T, #A = :t, #s = if_not_exists(#s, :0) + :d, #g = :g, #v = #v + :1",
-    "#A = :a AND #T > :hi AND (attribute_not_exists(#s) OR #s = :s)",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#s", OBSERVED), ("#g", OBSERVED_VERSION)],
+    "SET #tokens = :tokens, #last_refill_at = :anchor, #observed = if_not_exists(#observed, :0) + :excess, \
+     #observed_version = :observed_version, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND #tokens > :brim \
+     AND (attribute_not_exists(#observed) OR #observed = :read_observed)",
+    NAMES,
 );
 
 /// Interleaving that the condition stops: the bucket was removed, and the write would create half a row. The
 /// version stays, because no other client reads these attributes.
 static NOTE_LIMIT: Statement = Statement::fixed(
-    "SET #l = :l, #w = :w, #t = :t",
-    "attribute_exists(#pk)",
-    &[("#l", VENDOR_LIMIT), ("#w", VENDOR_LIMIT_WINDOW), ("#t", VENDOR_LIMIT_AT), ("#pk", KEY)],
+    "SET #vendor_limit = :vendor_limit, #vendor_limit_window = :vendor_limit_window, \
+     #vendor_limit_at = :vendor_limit_at",
+    "attribute_exists(#key)",
+    &[VENDOR_LIMIT, VENDOR_LIMIT_WINDOW, VENDOR_LIMIT_AT, KEY],
 );
 
 /// What the vendor said is left after the call of a grant.
@@ -135,9 +144,9 @@ impl RatePlanner<'_> {
             return Observation::Agrees;
         }
         let mut values = alloc::vec![
-            (":d", Operand::number(excess)),
-            (":s", Operand::number(bucket.observed())),
-            (":g", Operand::number(version)),
+            (":excess", Operand::number(excess)),
+            (":read_observed", Operand::number(bucket.observed())),
+            (":observed_version", Operand::number(version)),
             (":0", Operand::number(0)),
         ];
         let brim = self.brim(now);
@@ -145,13 +154,13 @@ impl RatePlanner<'_> {
             return Observation::Lower(excess, self.update(&OBSERVE, values));
         }
         if bucket.tokens() <= brim {
-            values.push((":lo", Operand::number(bucket.tokens())));
+            values.push((":read_tokens", Operand::number(bucket.tokens())));
             return Observation::Lower(excess, self.update(&OBSERVE_LEVEL, values));
         }
         values.extend([
-            (":T", Operand::number(bucket.limit().capacity().minus(excess))),
-            (":t", Operand::number(bucket.line().effect(now))),
-            (":hi", Operand::number(brim)),
+            (":tokens", Operand::number(bucket.limit().capacity().minus(excess))),
+            (":anchor", Operand::number(bucket.line().effect(now))),
+            (":brim", Operand::number(brim)),
         ]);
         Observation::Lower(excess, self.update(&OBSERVE_FULL, values))
     }
@@ -168,7 +177,7 @@ impl RatePlanner<'_> {
 
 /// Interleaving that the condition stops: as for `NOTE_LIMIT`.
 static ADOPT_LIMITS: Statement =
-    Statement::fixed("SET #d = :d", "attribute_exists(#pk)", &[("#d", ADOPTS_LIMIT), ("#pk", KEY)]);
+    Statement::fixed("SET #adopts_limit = :adopts_limit", "attribute_exists(#key)", &[ADOPTS_LIMIT, KEY]);
 
 /// Whether a bucket adopts a lower limit that the vendor reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +192,7 @@ pub enum OnLowerLimit {
 #[must_use]
 pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
     let adopts = i32::from(then == OnLowerLimit::Adopt);
-    let values = alloc::vec![(":d", Operand::number(adopts))];
+    let values = alloc::vec![(":adopts_limit", Operand::number(adopts))];
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&ADOPT_LIMITS), values }
 }
 
@@ -192,9 +201,9 @@ pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
 #[must_use]
 pub fn note_limit(dimension: &Dimension, reported: VendorLimit) -> Update {
     let values = alloc::vec![
-        (":l", Operand::number(reported.limit)),
-        (":w", Operand::number(reported.window.as_secs())),
-        (":t", Operand::number(reported.at)),
+        (":vendor_limit", Operand::number(reported.limit)),
+        (":vendor_limit_window", Operand::number(reported.window.as_secs())),
+        (":vendor_limit_at", Operand::number(reported.at)),
     ];
     Update { key: dimension.to_string(), statement: Cow::Borrowed(&NOTE_LIMIT), values }
 }

@@ -5,8 +5,8 @@
 //!
 //! | form | update | condition | when |
 //! |---|---|---|---|
-//! | spend | T = T - k | A = :a and T between k - x - p and C - x | the bucket is not full |
-//! | full | T = C - k, A = max(t, A) | A = :a and T > C - x | the bucket is full |
+//! | spend | T = T - k | A as read, and T between k - x - p and C - x | the bucket is not full |
+//! | full | T = C - k, A = max(t, A) | A as read, and T > C - x | the bucket is full |
 //! | re-anchor | T = T + x - k, A = max(t, A + 1 us) | as spend | A is more than 5 min old, or k is large |
 //! | repair | T = T - k, A = t | as spend, and T at least as read | A is in the future and T < k |
 //!
@@ -42,52 +42,41 @@ const LARGEST_BOOKING: (u32, u32) = (1, 4);
 /// The most that a contended full write leaves below the brim, as a share of the capacity.
 const HEADROOM_SHARE: (u32, u32) = (1, 4);
 
-const NAMES: &[(&str, &str)] = &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL)];
-
-const NAMES_OF_LOT: &[(&str, &str)] =
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#b", BLOCKED_UNTIL), ("#o", LOTS)];
-
 /// A write that takes tokens for its callers alone, or that also counts a lot.
 struct Taking {
     alone: Statement,
     with_lot: Statement,
 }
 
+macro_rules! taking {
+    ($update:literal, $condition:expr) => {
+        Taking {
+            alone: Statement::fixed($update, $condition, &[TOKENS, LAST_REFILL_AT, VERSION, BLOCKED_UNTIL]),
+            with_lot: Statement::fixed(
+                concat!($update, ", #lots = if_not_exists(#lots, :0) + :1"),
+                $condition,
+                &[TOKENS, LAST_REFILL_AT, VERSION, BLOCKED_UNTIL, LOTS],
+            ),
+        }
+    };
+}
+
 /// Interleavings that the condition stops:
-/// - A: the bucket was re-anchored, or its limits changed, since the reading.
-/// - lower bound: others spent what the reading showed.
-/// - upper bound: the bucket filled up in the meantime and would pay out more than C.
-/// - b: a cool-down began.
-const IF_THERE: &str = "#A = :a AND #T >= :lo AND #T <= :hi AND (attribute_not_exists(#b) OR #b <= :now)";
-static SPEND: Taking = Taking {
-    alone: Statement::fixed("SET #T = #T - :k, #v = #v + :1", IF_THERE, NAMES),
-    with_lot: Statement::fixed(
-        "SET #T = #T - :k, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-        IF_THERE,
-        NAMES_OF_LOT,
-    ),
-};
+/// - `last_refill_at`: the bucket was re-anchored, or its limits changed, since the reading.
+/// - `tokens` (lower bound): others spent what the reading showed.
+/// - `tokens` (upper bound): the bucket filled up in the meantime and would pay out more than C.
+/// - `blocked_until`: a cool-down began.
+const IF_THERE: &str = "#last_refill_at = :read_anchor AND #tokens >= :lowest AND #tokens <= :brim \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)";
+static SPEND: Taking = taking!("SET #tokens = #tokens - :cost, #version = #version + :1", IF_THERE);
+static REANCHOR: Taking =
+    taking!("SET #tokens = #tokens + :step, #last_refill_at = :anchor, #version = #version + :1", IF_THERE);
 
 /// As for a spend. The condition ensures that the level is C, so the write may set the level without reading
 /// it.
-const IF_FULL: &str = "#A = :a AND #T > :hi AND (attribute_not_exists(#b) OR #b <= :now)";
-static FULL: Taking = Taking {
-    alone: Statement::fixed("SET #T = :T, #A = :t, #v = #v + :1", IF_FULL, NAMES),
-    with_lot: Statement::fixed(
-        "SET #T = :T, #A = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-        IF_FULL,
-        NAMES_OF_LOT,
-    ),
-};
-
-static REANCHOR: Taking = Taking {
-    alone: Statement::fixed("SET #T = #T + :d, #A = :t, #v = #v + :1", IF_THERE, NAMES),
-    with_lot: Statement::fixed(
-        "SET #T = #T + :d, #A = :t, #v = #v + :1, #o = if_not_exists(#o, :0) + :1",
-        IF_THERE,
-        NAMES_OF_LOT,
-    ),
-};
+const IF_FULL: &str = "#last_refill_at = :read_anchor AND #tokens > :brim \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)";
+static FULL: Taking = taking!("SET #tokens = :tokens, #last_refill_at = :anchor, #version = #version + :1", IF_FULL);
 
 /// Which of the three writes takes the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,15 +259,15 @@ impl<'a> RatePlanner<'a> {
         if self.bucket.tokens() > brim {
             return self.write_full(now, total, brim, lot);
         }
-        let mut values = alloc::vec![(":lo", Operand::number(lowest)), (":hi", Operand::number(brim))];
+        let mut values = alloc::vec![(":lowest", Operand::number(lowest)), (":brim", Operand::number(brim))];
         values.push((":now", Operand::number(now)));
         if let Some(at) = self.moves_to(now, anchor) {
             let step = self.accrued(at).minus(total);
-            values.extend([(":d", Operand::number(step)), (":t", Operand::number(at))]);
+            values.extend([(":step", Operand::number(step)), (":anchor", Operand::number(at))]);
             let after = self.bucket.moved(self.bucket.tokens().plus(step), at);
             self.planned(&REANCHOR, lot, values, Form::Reanchor, after)
         } else {
-            values.push((":k", Operand::number(total)));
+            values.push((":cost", Operand::number(total)));
             self.planned(&SPEND, lot, values, Form::Spend, self.bucket.less(total))
         }
     }
@@ -296,10 +285,10 @@ impl<'a> RatePlanner<'a> {
         // Only a repair moves an anchor back. Otherwise a clock that lags would gain the refill in between.
         let at = self.bucket.line().effect(now);
         let values = alloc::vec![
-            (":T", Operand::number(left)),
-            (":t", Operand::number(at)),
+            (":tokens", Operand::number(left)),
+            (":anchor", Operand::number(at)),
             (":now", Operand::number(now)),
-            (":hi", Operand::number(brim)),
+            (":brim", Operand::number(brim)),
         ];
         self.planned(&FULL, lot, values, Form::Full, self.bucket.moved(left, at))
     }
@@ -324,7 +313,7 @@ impl<'a> RatePlanner<'a> {
     }
 
     pub(super) fn update(self, statement: &'static Statement, mut values: Values) -> Update {
-        values.extend([(":a", Operand::number(self.bucket.anchor_as_read())), (":1", Operand::number(1))]);
+        values.extend([(":read_anchor", Operand::number(self.bucket.anchor_as_read())), (":1", Operand::number(1))]);
         Update { key: self.bucket.key(), statement: Cow::Borrowed(statement), values }
     }
 }

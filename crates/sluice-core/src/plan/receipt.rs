@@ -11,34 +11,37 @@ use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-const NAMES: &[(&str, &str)] =
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#r", RETURNED), ("#o", LOTS)];
-const GIVE_BACK: &str = "SET #T = #T + :k, #r = if_not_exists(#r, :0) + :k, #v = #v + :1";
+const NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, VERSION, RETURNED, LOTS];
+const GIVE_BACK: &str =
+    "SET #tokens = #tokens + :unused, #returned = if_not_exists(#returned, :0) + :unused, #version = #version + :1";
 
 /// The return of a start that is still to come.
 ///
 /// Interleavings that the condition stops:
-/// - A: after a full write by someone else, the tokens have flowed back by themselves.
-/// - T, r: others booked starts behind this one and keep them, and the next caller would be given a start
-///   that is taken. The condition fails because T is not as this grant left it (T), or because T is so again
-///   after a return (r).
-/// - o: a lot was taken since. The lot may be used as far as there is room above the line that it left, and
-///   this return would lift that line.
+/// - `last_refill_at`: after a full write by someone else, the tokens have flowed back by themselves.
+/// - `tokens`, `returned`: others booked starts behind this one and keep them, and the next caller would be
+///   given a start that is taken. The condition fails because `tokens` is not as this grant left it, or
+///   because `tokens` is so again after a return (`returned`).
+/// - `lots`: a lot was taken since. The lot may be used as far as there is room above the line that it left,
+///   and this return would lift that line.
 static GIVE_BACK_TAIL: Statement = Statement::fixed(
     GIVE_BACK,
-    "#A = :a AND #T = :left AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
+    "#last_refill_at = :read_anchor AND #tokens = :left \
+     AND (attribute_not_exists(#returned) OR #returned <= :most_returned) \
+     AND (attribute_not_exists(#lots) OR #lots = :read_lots)",
     NAMES,
 );
 
 /// The return of tokens whose start is past.
 ///
 /// Interleavings that the condition stops:
-/// - A, o: as above.
-/// - r: others gave back in the meantime. The line is then higher than this grant left it, and there is less
-///   room below the brim, now or when a start that is still to come is used.
+/// - `last_refill_at`, `lots`: as above.
+/// - `returned`: others gave back in the meantime. The line is then higher than this grant left it, and there
+///   is less room below the brim, now or when a start that is still to come is used.
 static GIVE_BACK_PAST: Statement = Statement::fixed(
     GIVE_BACK,
-    "#A = :a AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
+    "#last_refill_at = :read_anchor AND (attribute_not_exists(#returned) OR #returned <= :most_returned) \
+     AND (attribute_not_exists(#lots) OR #lots = :read_lots)",
     NAMES,
 );
 
@@ -46,7 +49,9 @@ static GIVE_BACK_PAST: Statement = Statement::fixed(
 /// such start if the line is at zero or above, and nobody has given back since.
 static GIVE_BACK_IDLE: Statement = Statement::fixed(
     GIVE_BACK,
-    "#A = :a AND #T >= :zero AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
+    "#last_refill_at = :read_anchor AND #tokens >= :empty \
+     AND (attribute_not_exists(#returned) OR #returned <= :most_returned) \
+     AND (attribute_not_exists(#lots) OR #lots = :read_lots)",
     NAMES,
 );
 
@@ -157,8 +162,8 @@ impl RateReceipt {
         }
         let returned = self.after.returned();
         let mut values = alloc::vec![
-            (":k", Operand::number(unused)),
-            (":o", Operand::number(self.after.lots())),
+            (":unused", Operand::number(unused)),
+            (":read_lots", Operand::number(self.after.lots())),
             (":0", Operand::number(0)),
         ];
         let planner = RatePlanner::new(&self.after);
@@ -168,10 +173,10 @@ impl RateReceipt {
         } else if unused <= self.room_beside_starts() {
             (&GIVE_BACK_PAST, self.most_returned(now).minus(unused))
         } else {
-            values.push((":zero", Operand::number(Amount::ZERO.minus(planner.accrued(now)))));
+            values.push((":empty", Operand::number(Amount::ZERO.minus(planner.accrued(now)))));
             (&GIVE_BACK_IDLE, returned)
         };
-        values.push((":most", Operand::number(most)));
+        values.push((":most_returned", Operand::number(most)));
         Some(planner.update(statement, values))
     }
 

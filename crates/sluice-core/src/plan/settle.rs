@@ -13,12 +13,13 @@ use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// Interleavings that the condition stops: those of a return of tokens whose start is past (A, r, o). If the
-/// condition holds, the bucket is not full, so nothing in reserve swallows what the same write takes.
+/// Interleavings that the condition stops: those of a return of tokens whose start is past. If the condition
+/// holds, the bucket is not full, so nothing in reserve swallows what the same write takes.
 static SETTLE: Statement = Statement::fixed(
-    "SET #T = #T + :d, #r = if_not_exists(#r, :0) + :r, #v = #v + :1",
-    "#A = :a AND (attribute_not_exists(#r) OR #r <= :most) AND (attribute_not_exists(#o) OR #o = :o)",
-    &[("#T", TOKENS), ("#A", LAST_REFILL_AT), ("#v", VERSION), ("#r", RETURNED), ("#o", LOTS)],
+    "SET #tokens = #tokens + :step, #returned = if_not_exists(#returned, :0) + :returned, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND (attribute_not_exists(#returned) OR #returned <= :most_returned) \
+     AND (attribute_not_exists(#lots) OR #lots = :read_lots)",
+    &[TOKENS, LAST_REFILL_AT, VERSION, RETURNED, LOTS],
 );
 
 /// One call to settle.
@@ -78,10 +79,10 @@ impl RatePlanner<'_> {
 
     fn give_and_take(self, returned: Amount, taken: Amount, most_before: Amount) -> Update {
         let values = alloc::vec![
-            (":d", Operand::number(returned.minus(taken))),
-            (":r", Operand::number(returned)),
-            (":most", Operand::number(most_before)),
-            (":o", Operand::number(self.bucket().lots())),
+            (":step", Operand::number(returned.minus(taken))),
+            (":returned", Operand::number(returned)),
+            (":most_returned", Operand::number(most_before)),
+            (":read_lots", Operand::number(self.bucket().lots())),
             (":0", Operand::number(0)),
         ];
         self.update(&SETTLE, values)

@@ -2,11 +2,11 @@
 //!
 //! | action | lease | bucket |
 //! |---|---|---|
-//! | acquire | put if `attribute_not_exists(pk)` | T -= k, admitted += k if concurrent, T >= k, not blocked |
-//! | release | delete if `attribute_exists(pk)` | T += k if concurrent, capacity = :c and T <= C - k |
-//! | reclaim | delete if ttl = :seen (so it exists) | T += k if capacity = :c and T <= C - k |
-//! | fill | delete, as in release or reclaim | T += room, capped += rest if C and T as seen |
-//! | renew | ttl, `purge_at` if ttl <= :new (so it exists) | - |
+//! | acquire | put if `attribute_not_exists(key)` | T -= k, admitted += k if concurrent, T >= k, not blocked |
+//! | release | delete if `attribute_exists(key)` | T += k if concurrent, capacity as read, and T <= C - k |
+//! | reclaim | delete if ttl as read (so it exists) | T += k if capacity is as read, and T <= C - k |
+//! | fill | delete, as in release or reclaim | T += room, capped += rest if C and T are as read |
+//! | renew | ttl, `purge_at` if ttl <= :ends (so it exists) | - |
 //!
 //! The condition of the delete makes giving back exactly-once. The capacity guard says only that there is
 //! room. By itself it would let a release and a reclaim both restore one lease while other leases are out.
@@ -31,48 +31,53 @@ use crate::timestamp::Timestamp;
 pub const NO_SLOT_WAIT: Duration = Duration::from_secs(1);
 
 /// Interleavings that the condition stops:
-/// - l: since the reading, which may be a minute old, the bucket was removed and recreated as a rate bucket,
-///   and a call would take tokens of it past its brim.
-/// - T: others took the last slot.
-/// - b: a cool-down began.
+/// - `limit_type`: since the reading, which may be a minute old, the bucket was removed and recreated as a
+///   rate bucket, and a call would take tokens of it past its brim.
+/// - `tokens`: others took the last slot.
+/// - `blocked_until`: a cool-down began.
 static TAKE_SLOT: Statement = Statement::fixed(
-    "SET #T = #T - :k, #n = if_not_exists(#n, :0) + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#l = :l AND #T >= :k AND (attribute_not_exists(#b) OR #b <= :now)",
-    &[("#T", TOKENS), ("#n", ADMITTED), ("#v", VERSION), ("#w", COUNTED), ("#b", BLOCKED_UNTIL), ("#l", LIMIT_TYPE)],
+    "SET #tokens = #tokens - :cost, #admitted = if_not_exists(#admitted, :0) + :cost, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #tokens >= :cost \
+     AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)",
+    &[TOKENS, ADMITTED, VERSION, COUNTED, BLOCKED_UNTIL, LIMIT_TYPE],
 );
 
 /// Interleavings that the condition stops:
-/// - l: the bucket was removed and recreated as a rate bucket; giving back would mint tokens.
-/// - C: a resize between the reading and this write, after which the room would be judged by the wrong
-///   capacity.
-/// - T: a slot that another client already restored.
+/// - `limit_type`: the bucket was removed and recreated as a rate bucket; giving back would mint tokens.
+/// - `capacity`: a resize between the reading and this write, after which the room would be judged by the
+///   wrong capacity.
+/// - `tokens`: a slot that another client already restored.
 ///
 /// The delete's condition checks that the lease was not given back already.
 static GIVE_BACK: Statement = Statement::fixed(
-    "SET #T = #T + :k, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#l = :l AND #C = :c AND #T <= :room",
-    &[("#T", TOKENS), ("#C", CAPACITY), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+    "SET #tokens = #tokens + :slots, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens <= :highest",
+    &[TOKENS, CAPACITY, VERSION, COUNTED, LIMIT_TYPE],
 );
 
 /// Gives back the slots that there is room for, and counts the rest for the recount: leases that are deleted
 /// without their slots change what is held, and would not show otherwise.
 ///
 /// Interleavings that the condition stops:
-/// - T: slots were taken or given back since the reading, and the room has changed. Less than a millionth
-///   counts as none.
-/// - C: the bucket was resized, and the room has changed.
-/// - l: the bucket was removed, and this write would create a row; or it was recreated as a rate bucket.
+/// - `tokens`: slots were taken or given back since the reading, and the room has changed. Less than a
+///   millionth counts as none.
+/// - `capacity`: the bucket was resized, and the room has changed.
+/// - `limit_type`: the bucket was removed, and this write would create a row; or it was recreated as a rate
+///   bucket.
 static FILL: Statement = Statement::fixed(
-    "SET #T = :full, #x = if_not_exists(#x, :0) + :over, #v = #v + :1, #w = if_not_exists(#w, :0) + :1",
-    "#l = :l AND #C = :c AND #T >= :seen AND #T < :above",
-    &[("#T", TOKENS), ("#C", CAPACITY), ("#x", CAPPED), ("#v", VERSION), ("#w", COUNTED), ("#l", LIMIT_TYPE)],
+    "SET #tokens = :tokens, #capped = if_not_exists(#capped, :0) + :capped, #version = #version + :1, \
+     #counted = if_not_exists(#counted, :0) + :1",
+    "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens >= :read_tokens AND #tokens < :above",
+    &[TOKENS, CAPACITY, CAPPED, VERSION, COUNTED, LIMIT_TYPE],
 );
 
 /// Interleavings that the condition stops:
 /// - The lease ended and was reclaimed, and a renewal would bring back a row whose slot is free (a row that
 ///   is gone has no `ttl` to compare).
 /// - An older renewal arrives late and would shorten the lease.
-static RENEW: Statement = Statement::fixed("SET #e = :e, #p = :p", "#e <= :e", &[("#e", TTL), ("#p", PURGE_AT)]);
+static RENEW: Statement =
+    Statement::fixed("SET #ttl = :ends, #purge_at = :purge_at", "#ttl <= :ends", &[TTL, PURGE_AT]);
 
 /// Plans for one reading of a concurrency bucket.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +126,8 @@ impl<'a> SlotPlanner<'a> {
             key: self.bucket.key(),
             statement: Cow::Borrowed(&TAKE_SLOT),
             values: alloc::vec![
-                (":k", Operand::number(total)),
-                (":l", Operand::text(LimitType::Concurrent)),
+                (":cost", Operand::number(total)),
+                (":concurrent", Operand::text(LimitType::Concurrent)),
                 (":now", Operand::number(now)),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
@@ -138,10 +143,10 @@ pub fn give_back(key: String, capacity: &Exact<Amount>, slots: Amount) -> Update
         key,
         statement: Cow::Borrowed(&GIVE_BACK),
         values: alloc::vec![
-            (":k", Operand::number(slots)),
-            (":c", Operand::number(capacity)),
-            (":l", Operand::text(LimitType::Concurrent)),
-            (":room", Operand::number(capacity.get().minus(slots))),
+            (":slots", Operand::number(slots)),
+            (":read_capacity", Operand::number(capacity)),
+            (":concurrent", Operand::text(LimitType::Concurrent)),
+            (":highest", Operand::number(capacity.get().minus(slots))),
             (":0", Operand::number(0)),
             (":1", Operand::number(1)),
         ],
@@ -179,11 +184,11 @@ impl Fill {
             key,
             statement: Cow::Borrowed(&FILL),
             values: alloc::vec![
-                (":full", Operand::number(self.seen.plus(self.back))),
-                (":over", Operand::number(self.over)),
-                (":c", Operand::number(&self.capacity)),
-                (":l", Operand::text(LimitType::Concurrent)),
-                (":seen", Operand::number(self.seen)),
+                (":tokens", Operand::number(self.seen.plus(self.back))),
+                (":capped", Operand::number(self.over)),
+                (":read_capacity", Operand::number(&self.capacity)),
+                (":concurrent", Operand::text(LimitType::Concurrent)),
+                (":read_tokens", Operand::number(self.seen)),
                 (":above", Operand::number(self.seen.plus(Amount::from_micros(1)))),
                 (":0", Operand::number(0)),
                 (":1", Operand::number(1)),
@@ -197,6 +202,6 @@ impl Fill {
 #[must_use]
 pub fn renew(key: String, ends: Timestamp) -> Update {
     let ends = ends.ceil_to_second();
-    let values = alloc::vec![(":e", Operand::number(ends)), (":p", Operand::number(purge_at(ends)))];
+    let values = alloc::vec![(":ends", Operand::number(ends)), (":purge_at", Operand::number(purge_at(ends)))];
     Update { key, statement: Cow::Borrowed(&RENEW), values }
 }

@@ -109,21 +109,24 @@ pub enum Judgement {
 ///   there).
 ///
 /// After a lost reply, the failed condition shows a put that was applied.
-static WRITE: Statement = Statement::guard("attribute_not_exists(#pk)", &[("#pk", KEY)]);
+static WRITE: Statement = Statement::guard("attribute_not_exists(#key)", &[KEY]);
 
 /// Interleavings that the condition stops:
-/// - by: two clients redeem one ticket, or one message is delivered twice.
-/// - pk: a request that arrives after the row was removed would recreate the row.
+/// - `redeemed_by`: two clients redeem one ticket, or one message is delivered twice.
+/// - `key`: a request that arrives after the row was removed would recreate the row.
 static REDEEM: Statement = Statement::fixed(
-    "SET #by = :by, #p = :p",
-    "attribute_exists(#pk) AND attribute_not_exists(#by)",
-    &[("#pk", KEY), ("#by", REDEEMED_BY), ("#p", PURGE_AT)],
+    "SET #redeemed_by = :redeemed_by, #purge_at = :purge_at",
+    "attribute_exists(#key) AND attribute_not_exists(#redeemed_by)",
+    &[KEY, REDEEMED_BY, PURGE_AT],
 );
 
 /// Interleaving that the condition stops: the write is sent twice, and the second send arrives after someone
 /// else has redeemed the ticket. That send would let the ticket be redeemed once more.
-static TAKE_BACK: Statement =
-    Statement::fixed("REMOVE #by SET #p = :p", "#by = :by", &[("#by", REDEEMED_BY), ("#p", PURGE_AT)]);
+static TAKE_BACK: Statement = Statement::fixed(
+    "REMOVE #redeemed_by SET #purge_at = :purge_at",
+    "#redeemed_by = :redeemed_by",
+    &[REDEEMED_BY, PURGE_AT],
+);
 
 impl TicketRow {
     /// The row of a ticket for what was booked. `None` if a part could not be used at the ticket's own start:
@@ -184,8 +187,8 @@ impl TicketRow {
     /// a minute later. A second send of this write fails, and shows `by` in the row: that is success.
     #[must_use]
     pub fn redeem(&self, by: &str, now: Timestamp) -> Update {
-        let values =
-            alloc::vec![(":by", Operand::text(by)), (":p", Operand::number(now.after(SPENT_FOR).ceil_to_second()))];
+        let purge_at = now.after(SPENT_FOR).ceil_to_second();
+        let values = alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(purge_at))];
         Update { key: self.id.key(), statement: Cow::Borrowed(&REDEEM), values }
     }
 
@@ -193,7 +196,7 @@ impl TicketRow {
     /// again. A second send of this write fails, and shows a row that nobody has redeemed: that is success.
     #[must_use]
     pub fn take_back(&self, by: &str) -> Update {
-        let values = alloc::vec![(":by", Operand::text(by)), (":p", Operand::number(self.purge_at()))];
+        let values = alloc::vec![(":redeemed_by", Operand::text(by)), (":purge_at", Operand::number(self.purge_at()))];
         Update { key: self.id.key(), statement: Cow::Borrowed(&TAKE_BACK), values }
     }
 

@@ -124,9 +124,9 @@ proptest! {
         }
         for (placeholder, sent) in sent_back(&bucket) {
             let name = match placeholder {
-                ":c" => CAPACITY,
-                ":a" => LAST_REFILL_AT,
-                ":r" => REFILL_RATE,
+                ":read_capacity" => CAPACITY,
+                ":read_anchor" => LAST_REFILL_AT,
+                ":read_refill_rate" => REFILL_RATE,
                 _ => continue,
             };
             let Operand::Number(sent) = sent else { panic!("{sent:?}") };

@@ -49,7 +49,7 @@ proptest! {
     #[test]
     fn the_end_of_a_lease_is_compared_as_it_was_read(row in sound()) {
         let delete = Lease::read(&row).unwrap().delete_expired();
-        let [(":seen", Operand::Number(seen))] = &delete.values[..] else { panic!("{delete:?}") };
+        let [(":read_ends", Operand::Number(seen))] = &delete.values[..] else { panic!("{delete:?}") };
         let read = row.number(TTL);
         let trimmed = if read.contains('.') { read.trim_end_matches('0').trim_end_matches('.') } else { read };
         prop_assert!(seen == read || seen == trimmed, "{seen} for {read}");

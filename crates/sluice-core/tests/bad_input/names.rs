@@ -85,7 +85,7 @@ proptest! {
         let expected: BTreeSet<&str> = text.split_whitespace().filter(|name| is_name(name)).collect();
         prop_assert!(read.iter().map(Dimension::as_str).eq(expected));
         if let Some(update) = directory.update(&read) {
-            let written = update.values.into_iter().find(|(name, _)| *name == ":b").map(|(_, value)| value);
+            let written = update.values.into_iter().find(|(name, _)| *name == ":buckets").map(|(_, value)| value);
             let Some(Operand::Text(written)) = written else { panic!("{written:?}") };
             prop_assert!(Directory::read(&row(written)).names().eq(&read));
         }

@@ -26,7 +26,7 @@ fn the_longest_write_stays_within_what_dynamodb_takes() {
     let bucket = full.bucket();
     let takes: Vec<_> = (0..100).map(|n| take(format!("new{n}"), 1)).collect();
     let taken = InlinePlanner::new(&bucket).plan(&takes, &[], NOW);
-    assert_eq!(taken.update.as_ref().unwrap().statement.condition.matches("attribute_not_exists(#L.").count(), 64);
+    assert_eq!(taken.update.as_ref().unwrap().statement.condition.matches("attribute_not_exists(#leases.").count(), 64);
     assert_dynamodb_takes(&taken.update.unwrap());
     let releases: Vec<_> = ids.iter().map(back).collect();
     assert_dynamodb_takes(&InlinePlanner::new(&bucket).plan(&[], &releases, NOW).update.unwrap());

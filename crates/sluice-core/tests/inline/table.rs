@@ -224,10 +224,11 @@ fn split<'a>(text: &'a str, separator: &'a str) -> impl Iterator<Item = &'a str>
 /// DynamoDB refuses a request that defines one and does not use it, or the other way round.
 fn every_placeholder_is_used(update: &Update) {
     let both = format!("{} {}", update.statement.update, update.statement.condition);
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '#' || c == ':';
-    let mut used: Vec<&str> = both.split(|c| !is_part(c)).filter(|word| word.starts_with(['#', ':'])).collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '#' | ':' | '_');
+    let words = both.split(|c| !is_part(c)).filter(|word| word.starts_with(['#', ':']));
+    let mut used: Vec<String> = words.map(str::to_owned).collect();
     let names = update.statement.names.iter().map(|(name, _)| name);
-    let mut defined: Vec<&str> = names.chain(update.values.iter().map(|(name, _)| *name)).collect();
+    let mut defined: Vec<String> = names.chain(update.values.iter().map(|(name, _)| (*name).to_owned())).collect();
     used.sort_unstable();
     used.dedup();
     defined.sort_unstable();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
 use sluice_core::{
-    CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, Timestamp, inline_key,
+    CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Names, Operand, ReadAt, Timestamp, inline_key,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -15,22 +15,8 @@ use tokio::task::JoinSet;
 use super::{Deadlines, MOST_LOGGED, SweepOptions, is_over, text};
 use sluice_table::{Attributes, Consistency, Item, Scan, Store, StoreError, value_text};
 
-const NAMES: &[(&str, &str)] = &[
-    ("#pk", KEY),
-    ("#e", TTL),
-    ("#d", DIMENSION),
-    ("#k", COST),
-    ("#c", CREATED_AT),
-    ("#l", LIMIT_TYPE),
-    ("#L", LEASES),
-];
-
-/// DynamoDB rejects a name that the expression does not use.
-const NAMES_OF_ENDED: &[(&str, &str)] =
-    &[("#pk", KEY), ("#e", TTL), ("#d", DIMENSION), ("#k", COST), ("#c", CREATED_AT), ("#L", LEASES)];
-
 /// The most buckets that the filter names. DynamoDB takes 100 values in an `IN`, and 4 KB and 300 operators
-/// in an expression. Each bucket takes two operators and about 30 bytes.
+/// in an expression. Each bucket takes two operators and 36 bytes, and the rest of the filter about 240.
 const MOST_NAMED: usize = 100;
 
 /// Rows of a page: half the leases that a megabyte holds. Smaller pages take less memory, of which a small
@@ -149,35 +135,35 @@ impl Query {
         let mut values = vec![
             (":lease".into(), text(LEASE_PREFIX)),
             (":cutoff".into(), Operand::Number(self.cutoff.to_string())),
-            (":n".into(), text("N")),
-            (":s".into(), text("S")),
+            (":number".into(), text("N")),
+            (":string".into(), text("S")),
             (":concurrent".into(), text(LimitType::Concurrent)),
         ];
         let recounted = if self.recounted.len() > MOST_NAMED {
-            " OR attribute_exists(#d)".to_owned()
+            " OR attribute_exists(#dimension)".to_owned()
         } else if self.recounted.is_empty() {
             String::new()
         } else {
-            let named = self.recounted.iter().enumerate().map(|(at, name)| (format!(":d{at}").into(), text(name)));
+            let named = self.recounted.iter().enumerate().map(|(at, name)| (format!(":name{at}").into(), text(name)));
             values.extend(named);
             // By the key too: a lease whose `dimension` is corrupt still holds a slot of its bucket.
             let keys = self.recounted.iter().enumerate();
-            values.extend(keys.map(|(at, name)| (format!(":k{at}").into(), text(format!("{LEASE_PREFIX}{name}#")))));
-            let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":d{at}")).collect();
-            let keys: String = (0..self.recounted.len()).map(|at| format!(" OR begins_with(#pk,:k{at})")).collect();
-            format!(" OR #d IN ({}){keys}", names.join(","))
+            values.extend(keys.map(|(at, name)| (format!(":key{at}").into(), text(format!("{LEASE_PREFIX}{name}#")))));
+            let names: Vec<String> = (0..self.recounted.len()).map(|at| format!(":name{at}")).collect();
+            let keys: String = (0..self.recounted.len()).map(|at| format!(" OR begins_with(#key,:key{at})")).collect();
+            format!(" OR #dimension IN ({}){keys}", names.join(","))
         };
-        let ended = "#e < :cutoff OR attribute_not_exists(#e) OR NOT attribute_type(#e, :n)";
-        let nameless = "attribute_not_exists(#d) OR NOT attribute_type(#d, :s)";
+        let lease = "begins_with(#key, :lease)";
+        let ended = "#ttl < :cutoff OR attribute_not_exists(#ttl) OR NOT attribute_type(#ttl, :number)";
+        let nameless = "attribute_not_exists(#dimension) OR NOT attribute_type(#dimension, :string)";
         Scan {
             segment,
             segments,
-            filter: format!("(begins_with(#pk, :lease) AND ({ended} OR {nameless}{recounted})) OR #l = :concurrent")
-                .into(),
+            filter: format!("({lease} AND ({ended} OR {nameless}{recounted})) OR #limit_type = :concurrent").into(),
             consistency: Consistency::Strong,
-            names: NAMES,
+            names: Names::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LIMIT_TYPE, LEASES]),
             values,
-            projection: Some("#pk, #e, #d, #k, #c, #L"),
+            projection: Some("#key, #ttl, #dimension, #cost, #created_at, #leases"),
             page: i32::try_from(ROWS_PER_PAGE).ok(),
             from: None,
         }
@@ -191,14 +177,14 @@ impl Query {
         Scan {
             segment: 0,
             segments: 1,
-            filter: "(begins_with(#pk, :lease) AND #e < :cutoff) OR attribute_exists(#L)".into(),
+            filter: "(begins_with(#key, :lease) AND #ttl < :cutoff) OR attribute_exists(#leases)".into(),
             consistency: Consistency::Eventual,
-            names: NAMES_OF_ENDED,
+            names: Names::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LEASES]),
             values: vec![
                 (":lease".into(), text(LEASE_PREFIX)),
                 (":cutoff".into(), Operand::Number(self.cutoff.to_string())),
             ],
-            projection: Some("#pk, #e, #d, #k, #c, #L"),
+            projection: Some("#key, #ttl, #dimension, #cost, #created_at, #leases"),
             page: i32::try_from(rows).ok(),
             from,
         }

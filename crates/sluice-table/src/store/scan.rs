@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sluice_core::Operand;
+use sluice_core::{Names, Operand};
 
 use super::written::Item;
 
@@ -39,8 +39,8 @@ pub struct Scan {
     pub filter: Cow<'static, str>,
     /// Which writes the scan sees.
     pub consistency: Consistency,
-    /// The attributes in the expressions, by placeholder.
-    pub names: &'static [(&'static str, &'static str)],
+    /// The attributes in the expressions.
+    pub names: Names,
     /// The values in the filter, by placeholder.
     pub values: Vec<(Cow<'static, str>, Operand)>,
     /// The attributes to return; `None` for all.

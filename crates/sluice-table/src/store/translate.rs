@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
     TransactWriteItem,
 };
 use sluice_core::schema::{Field, KEY, Row};
-use sluice_core::{Delete, Operand, Put, Statement, Update, Write};
+use sluice_core::{Delete, Names, Operand, Put, Update, Write};
 
 use super::scan::{Consistency, Scan};
 use super::written::Item;
@@ -71,8 +71,9 @@ fn values(operands: &[(&'static str, Operand)]) -> Option<HashMap<String, Attrib
     (!values.is_empty()).then_some(values)
 }
 
-fn names(statement: &Statement) -> Option<HashMap<String, String>> {
-    Some(statement.names.iter().map(|(short, name)| (short.to_owned(), name.to_owned())).collect())
+fn names(names: &Names) -> Option<HashMap<String, String>> {
+    let names: HashMap<_, _> = names.iter().map(|(placeholder, name)| (placeholder, name.to_owned())).collect();
+    (!names.is_empty()).then_some(names)
 }
 
 /// The primary key of a row.
@@ -92,7 +93,7 @@ pub(super) fn update(dynamo: &Dynamo, table: &str, update: &Update) -> UpdateIte
         .set_key(key(&update.key))
         .update_expression(update.statement.update.as_ref())
         .condition_expression(update.statement.condition.as_ref())
-        .set_expression_attribute_names(names(&update.statement))
+        .set_expression_attribute_names(names(&update.statement.names))
         .set_expression_attribute_values(values(&update.values))
         .return_values(ReturnValue::AllNew)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
@@ -105,7 +106,7 @@ pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuild
         .table_name(table)
         .set_item(values(&put.item))
         .condition_expression(put.statement.condition.as_ref())
-        .set_expression_attribute_names(names(put.statement))
+        .set_expression_attribute_names(names(&put.statement.names))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
         .return_consumed_capacity(TOLD)
 }
@@ -116,7 +117,7 @@ pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteIte
         .table_name(table)
         .set_key(key(&delete.key))
         .condition_expression(delete.statement.condition.as_ref())
-        .set_expression_attribute_names(names(delete.statement))
+        .set_expression_attribute_names(names(&delete.statement.names))
         .set_expression_attribute_values(values(&delete.values))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
         .return_consumed_capacity(TOLD)
@@ -130,7 +131,6 @@ pub(super) fn batch(dynamo: &Dynamo, table: &str, keys: &[String]) -> BatchGetIt
 }
 
 pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
-    let names: HashMap<_, _> = scan.names.iter().map(|(short, name)| ((*short).into(), (*name).into())).collect();
     let values: HashMap<_, _> =
         scan.values.iter().map(|(name, operand)| (name.clone().into(), value(operand))).collect();
     // DynamoDB rejects an empty expression, and empty maps of names and values.
@@ -141,7 +141,7 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
         .total_segments(scan.segments)
         .set_filter_expression((!scan.filter.is_empty()).then(|| scan.filter.clone().into_owned()))
         .consistent_read(scan.consistency == Consistency::Strong)
-        .set_expression_attribute_names((!names.is_empty()).then_some(names))
+        .set_expression_attribute_names(names(&scan.names))
         .set_expression_attribute_values((!values.is_empty()).then_some(values))
         .set_limit(scan.page)
         .set_projection_expression(scan.projection.map(str::to_owned))
@@ -161,7 +161,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
                 .set_key(key(&update.key))
                 .update_expression(update.statement.update.as_ref())
                 .condition_expression(update.statement.condition.as_ref())
-                .set_expression_attribute_names(names(&update.statement))
+                .set_expression_attribute_names(names(&update.statement.names))
                 .set_expression_attribute_values(values(&update.values))
                 .return_values_on_condition_check_failure(all_old.clone())
                 .build()
@@ -172,7 +172,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
                 .table_name("")
                 .set_item(values(&put.item))
                 .condition_expression(put.statement.condition.as_ref())
-                .set_expression_attribute_names(names(put.statement))
+                .set_expression_attribute_names(names(&put.statement.names))
                 .return_values_on_condition_check_failure(all_old)
                 .build()
                 .ok(),
@@ -182,7 +182,7 @@ pub(super) fn action(write: &Write) -> TransactWriteItem {
                 .table_name("")
                 .set_key(key(&delete.key))
                 .condition_expression(delete.statement.condition.as_ref())
-                .set_expression_attribute_names(names(delete.statement))
+                .set_expression_attribute_names(names(&delete.statement.names))
                 .set_expression_attribute_values(values(&delete.values))
                 .build()
                 .ok(),

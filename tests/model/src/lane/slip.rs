@@ -87,7 +87,7 @@ impl Slip {
             Self::LastComeFirst => "the last to come served first",
             Self::FailedReleasesForgotten => "releases of a failed write forgotten",
             Self::ReturnedUnasked => "releases without attribute_exists(lease)",
-            Self::TakenOverUnasked => "take-over without t = :seen",
+            Self::TakenOverUnasked => "take-over without ends = :read_ends",
             Self::NobodyWakes => "a batch that ends wakes nobody",
         }
     }

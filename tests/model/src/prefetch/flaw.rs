@@ -83,17 +83,17 @@ impl Flaw {
     #[must_use]
     pub const fn flaw(self) -> &'static str {
         match self {
-            Self::ReturnedUnderALot => "a return without lots = :seen",
+            Self::ReturnedUnderALot => "a return without lots = :read_lots",
             Self::UsedOverTheBrim => "a lot used beyond C - x - T",
-            Self::ReturnedOnTopUnderALot => "a return on T = :left alone",
+            Self::ReturnedOnTopUnderALot => "a return on tokens = :left alone",
             Self::ReturnsUncounted => "a return without a look at what others gave back",
             Self::SpilledKept => "a use taken off what ran over the brim",
             Self::UsedAfterReturn => "a lot used after its return was sent",
             Self::UsedReturned => "a return of the whole lot, used or not",
             Self::ReturnedAgain => "a return without an answer sent again",
-            Self::ReturnedToAnyAnchor => "a return without A = :a",
-            Self::ReturnedFromTheMiddle => "a return of a start to come without T = :left",
-            Self::ReturnedAsItLooked => "a return of a start to come without returned = :seen",
+            Self::ReturnedToAnyAnchor => "a return without last_refill_at = :read_anchor",
+            Self::ReturnedFromTheMiddle => "a return of a start to come without tokens = :left",
+            Self::ReturnedAsItLooked => "a return of a start to come without returned <= :most_returned",
             Self::ReturnedBesideStarts => "a return without room for a start to come",
             Self::ReturnedBelowZero => "a large return without T >= -x",
             Self::LargeOnTheAnchor => "a large booking on the anchor as it is",

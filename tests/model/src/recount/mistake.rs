@@ -67,7 +67,7 @@ impl Mistake {
             Self::YoungTakenForOld => "young leases taken for old ones",
             Self::RecentTakenForYoung => "leases about the first reading taken for young",
             Self::CorrectedAtOnce => "corrected by one sweep, without a note",
-            Self::NoteUnheeded => "corrected without note = :seen",
+            Self::NoteUnheeded => "corrected without drift = :read_drift",
             Self::CorrectedBeyondRoom => "given back without T <= C - k",
             Self::TakenAwayOnlyIfTheRestFits => "minted slots taken away only if T <= C - k",
             Self::NotedOver => "noted over the note of another sweep",

@@ -37,24 +37,30 @@ fn conditions(chunk: &Chunk) -> Vec<String> {
     chunk.writes().iter().map(condition).collect()
 }
 
+const AS_READ: &str = "#limit_type = :concurrent AND #capacity = :read_capacity";
+const ROOM: &str = "#limit_type = :concurrent AND #capacity = :read_capacity AND #tokens < :above";
+const NEED: &str = "#limit_type = :concurrent AND #tokens >= :need";
+const NOT_BLOCKED: &str = "(attribute_not_exists(#blocked_until) OR #blocked_until <= :now)";
+
 #[test]
 fn an_acquire_asks_for_a_free_slot_and_a_new_lease() {
     let take = Take { cost: Cost::ONE, now: NOW, patience: Duration::ZERO };
     let Plan::Write(update) = SlotPlanner::new(&bucket(2)).plan(take) else { panic!() };
-    assert_eq!(update.statement.condition, "#l = :l AND #T >= :k AND (attribute_not_exists(#b) OR #b <= :now)");
-    assert_eq!(lease().put().statement.condition, "attribute_not_exists(#pk)");
+    let free = format!("#limit_type = :concurrent AND #tokens >= :cost AND {NOT_BLOCKED}");
+    assert_eq!(update.statement.condition, free);
+    assert_eq!(lease().put().statement.condition, "attribute_not_exists(#key)");
 }
 
 #[test]
 fn a_release_asks_for_the_lease_and_for_room() {
     let asked = conditions(&Chunk::release(&bucket(2), vec![lease()]));
-    assert_eq!(asked, ["attribute_exists(#pk)", "#l = :l AND #C = :c AND #T <= :room"]);
+    assert_eq!(asked, ["attribute_exists(#key)", &format!("{AS_READ} AND #tokens <= :highest")]);
 }
 
 #[test]
 fn a_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
     let chunk = Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0);
-    assert_eq!(conditions(&chunk), ["#e = :seen", "#l = :l AND #C = :c AND #T <= :room"]);
+    assert_eq!(conditions(&chunk), ["#ttl = :read_ends", &format!("{AS_READ} AND #tokens <= :highest")]);
 }
 
 #[test]
@@ -63,13 +69,14 @@ fn a_lease_of_a_full_bucket_is_deleted_while_the_bucket_is_as_it_was_read() {
     let reason = |verdict| CancellationReason { verdict, message: String::new() };
     let full = [reason(Verdict::Passed), reason(Verdict::ConditionFailed)];
     let ChunkStep::Continue { chunks, .. } = chunk.after(&full, Some(Ok(bucket(2)))) else { panic!() };
-    assert_eq!(conditions(&chunks[0]), ["#e = :seen", "#l = :l AND #C = :c AND #T >= :seen AND #T < :above"]);
+    let full = format!("{AS_READ} AND #tokens >= :read_tokens AND #tokens < :above");
+    assert_eq!(conditions(&chunks[0]), ["#ttl = :read_ends", &full]);
 }
 
 #[test]
 fn a_resize_asks_for_the_capacity_that_it_was_planned_from() {
     let update = Change::plan(&bucket(2), bucket(3).limit(), NOW).unwrap();
-    assert_eq!(update.statement.condition, "#l = :l AND #C = :c");
+    assert_eq!(update.statement.condition, AS_READ);
 }
 
 /// A bucket as a recount reads it.
@@ -100,24 +107,26 @@ fn correction(noted: &'static str, found: Drift) -> String {
     update.statement.condition.to_string()
 }
 
-const NONE_CAPPED_SINCE: &str = "(attribute_not_exists(#x) OR #x = :x)";
+const NOTE_AS_READ: &str =
+    "#drift = :read_drift AND #drift_seen_at = :read_drift_seen_at AND #capacity = :read_capacity";
+const NONE_CAPPED_SINCE: &str = "(attribute_not_exists(#capped) OR #capped = :read_capped)";
 
 #[test]
 fn a_correction_of_lost_slots_asks_for_the_note_that_was_read_and_for_room() {
     let asked = correction("1", Drift::Lost(Amount::from_tokens(1)));
-    assert_eq!(asked, format!("#d = :seen AND #s = :at AND #C = :c AND #T <= :room AND {NONE_CAPPED_SINCE}"));
+    assert_eq!(asked, format!("{NOTE_AS_READ} AND #tokens <= :highest AND {NONE_CAPPED_SINCE}"));
 }
 
 #[test]
 fn a_correction_of_minted_slots_asks_for_the_note_that_was_read_and_for_no_room() {
     let asked = correction("-1", Drift::Minted(Amount::from_tokens(1)));
-    assert_eq!(asked, format!("#d = :seen AND #s = :at AND #C = :c AND {NONE_CAPPED_SINCE}"));
+    assert_eq!(asked, format!("{NOTE_AS_READ} AND {NONE_CAPPED_SINCE}"));
 }
 
 #[test]
 fn a_renewal_asks_that_the_lease_ends_no_later() {
     let update = sluice_core::renew(lease().key().to_owned(), NOW.after(Duration::from_secs(60)));
-    assert_eq!(update.statement.condition, "#e <= :e");
+    assert_eq!(update.statement.condition, "#ttl <= :ends");
 }
 
 /// A bucket whose row has these inline leases, of one slot each, that ended long ago.
@@ -138,41 +147,39 @@ fn inline_condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> Strin
     InlinePlanner::new(bucket).plan(&takes, &releases, now).update.unwrap().statement.condition.to_string()
 }
 
-const NOT_BLOCKED: &str = "(attribute_not_exists(#b) OR #b <= :now)";
-
 #[test]
 fn an_inline_acquire_asks_for_a_free_slot_and_a_new_lease() {
     let first = inline_condition(&bucket(2), &["a"], &[]);
-    assert_eq!(first, format!("#l = :l AND #T >= :need AND {NOT_BLOCKED} AND attribute_not_exists(#L)"));
+    assert_eq!(first, format!("{NEED} AND {NOT_BLOCKED} AND attribute_not_exists(#leases)"));
     let next = inline_condition(&with_inline(2, &["a"]), &["b"], &[]);
-    let asked = "AND attribute_exists(#L) AND attribute_not_exists(#L.#0)";
-    assert_eq!(next, format!("#l = :l AND #T >= :need AND {NOT_BLOCKED} {asked}"));
+    let asked = "AND attribute_exists(#leases) AND attribute_not_exists(#leases.#lease0)";
+    assert_eq!(next, format!("{NEED} AND {NOT_BLOCKED} {asked}"));
 }
 
 /// The model's release in the bucket's row needs the lease alone; room and capacity are asked for besides.
 #[test]
 fn an_inline_release_asks_for_the_lease_and_for_room() {
     let asked = inline_condition(&with_inline(2, &["a"]), &[], &["a"]);
-    assert_eq!(asked, "#l = :l AND #C = :c AND #T < :above AND attribute_exists(#L.#0)");
+    assert_eq!(asked, format!("{ROOM} AND attribute_exists(#leases.#lease0)"));
 }
 
 #[test]
 fn an_inline_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
     let reclaim = InlinePlanner::new(&with_inline(2, &["a"])).reclaim(NOW.after(Duration::from_secs(1))).unwrap();
-    assert_eq!(reclaim.update.statement.condition, "#l = :l AND #C = :c AND #T < :above AND #L.#0.#t = :x0");
+    assert_eq!(reclaim.update.statement.condition, format!("{ROOM} AND #leases.#lease0.#ends = :read_ends0"));
 }
 
 #[test]
 fn a_take_over_asks_for_the_end_that_was_seen_a_free_slot_and_a_new_lease() {
     let asked = inline_condition(&with_inline(1, &["a"]), &["b"], &[]);
-    let leases = "AND #L.#0.#t = :x0 AND attribute_not_exists(#L.#1)";
-    assert_eq!(asked, format!("#l = :l AND #C = :c AND #T < :above AND #T >= :need AND {NOT_BLOCKED} {leases}"));
+    let leases = "AND #leases.#lease0.#ends = :read_ends0 AND attribute_not_exists(#leases.#lease1)";
+    assert_eq!(asked, format!("{ROOM} AND #tokens >= :need AND {NOT_BLOCKED} {leases}"));
 }
 
 #[test]
 fn an_inline_renewal_asks_that_the_lease_ends_no_later() {
     let update = sluice_core::renew_inline("vendor#concurrent".into(), &LeaseId::new("a".into()).unwrap(), NOW);
-    assert_eq!(update.statement.condition, "#L.#0.#t <= :e");
+    assert_eq!(update.statement.condition, "#leases.#lease0.#ends <= :ends");
 }
 
 /// What the model makes of each answer to the release or the reclaim of one lease, held against what the code makes of it.

@@ -17,7 +17,7 @@ async fn sweep(world: &World) -> SweepReport {
     world.client().ops().sweep(SweepOptions::default()).await.unwrap()
 }
 
-/// Condition: `ttl = :seen` on the delete of a sweep.
+/// Condition: `#ttl = :read_ends` on the delete of a sweep.
 #[tokio::test(start_paused = true)]
 async fn a_release_before_a_reclaim_that_had_scanned_restores_once() {
     let world = KIND.with_slots(SLOTS, 3).await;
@@ -49,7 +49,7 @@ async fn a_late_release_restores_nothing() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("1", 2));
 }
 
-/// Condition: `ttl = :seen` on the delete of a sweep.
+/// Condition: `#ttl = :read_ends` on the delete of a sweep.
 #[tokio::test(start_paused = true)]
 async fn two_sweeps_over_one_lease_restore_once() {
     let world = KIND.with_slots(SLOTS, 3).await;
@@ -73,7 +73,7 @@ async fn two_sweeps_over_one_lease_restore_once() {
     assert_eq!((restored, world.free(SLOTS).await.as_str(), world.leases().await), (1, "1", 2));
 }
 
-/// Condition: `ttl = :seen` on the delete of a sweep.
+/// Condition: `#ttl = :read_ends` on the delete of a sweep.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_between_scan_and_reclaim_keeps_the_slot() {
     let world = KIND.with_slots(SLOTS, 2).await;
@@ -92,7 +92,7 @@ async fn a_renewal_between_scan_and_reclaim_keeps_the_slot() {
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
 }
 
-/// Condition: `ttl <= :e` on the renewal.
+/// Condition: `#ttl <= :ends` on the renewal.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_reclaim_is_told_and_brings_nothing_back() {
     let world = KIND.with_slots(SLOTS, 2).await;
@@ -105,7 +105,7 @@ async fn a_renewal_after_the_reclaim_is_told_and_brings_nothing_back() {
     assert_eq!(world.free(SLOTS).await, "2");
 }
 
-/// Condition: `ttl <= :e` on the renewal.
+/// Condition: `#ttl <= :ends` on the renewal.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_arrives_late_never_shortens_the_lease() {
     let world = KIND.with_slots(SLOTS, 1).await;
@@ -136,8 +136,8 @@ async fn renewal_by_hand(
     request = request.key(schema::KEY, text(&update.key));
     request = request.update_expression(update.statement.update.as_ref());
     request = request.condition_expression(update.statement.condition.as_ref());
-    for (short, name) in update.statement.names.iter() {
-        request = request.expression_attribute_names(short, name);
+    for (placeholder, name) in update.statement.names.iter() {
+        request = request.expression_attribute_names(placeholder, name);
     }
     for (name, value) in update.values {
         let sluice_core::Operand::Number(value) = value else { panic!() };
@@ -146,7 +146,7 @@ async fn renewal_by_hand(
     request
 }
 
-/// Condition: `capacity = :c` on giving back.
+/// Condition: `#capacity = :read_capacity` on giving back.
 #[tokio::test(start_paused = true)]
 async fn a_resize_between_acquire_and_release_keeps_every_slot() {
     for capacity in [1, 5] {
@@ -162,7 +162,8 @@ async fn a_resize_between_acquire_and_release_keeps_every_slot() {
     }
 }
 
-/// Condition: `capacity = :c` on giving back. Judged by the capacity of before the resize there would be room.
+/// Condition: `#capacity = :read_capacity` on giving back. Judged by the capacity of before the resize there would be
+/// room.
 #[tokio::test(start_paused = true)]
 async fn a_release_after_a_resize_is_judged_by_the_new_capacity() {
     let world = KIND.with_slots(SLOTS, 3).await;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_testkit::{Call, Faults, Gate, Rights};
 
+use super::mark::is_mark;
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -45,11 +46,12 @@ fn without_scan() -> Faults {
 
 /// Whether it is a mark, or the write that takes it back.
 fn is_of_a_mark(call: Call<'_>) -> bool {
-    [&b":never"[..], b":mine"].iter().any(|value| call.body.windows(value.len()).any(|part| part == *value))
+    is_mark(call) || is_of_an_unmark(call)
 }
 
 fn is_of_an_unmark(call: Call<'_>) -> bool {
-    call.body.windows(6).any(|part| part == b":mine\"")
+    let unmark = b"REMOVE #healed_at";
+    call.body.windows(unmark.len()).any(|part| part == unmark)
 }
 
 /// A client of that role.

@@ -48,7 +48,7 @@ async fn a_page_whose_reply_is_lost_or_late_is_paid_for() {
 async fn processes_that_end_between_a_page_and_its_progress_keep_to_the_budget() {
     for per_minute in [10, 600] {
         let (world, clients) = saturated(20, 5, |settings| settings.heal_budget(per_minute)).await;
-        world.dynamo.faults().draw(|call| has(call, ":by\"").then_some(Fault::LoseRequest));
+        world.dynamo.faults().draw(|call| has(call, ":heal_rows\"").then_some(Fault::LoseRequest));
         world.dynamo.meter().reset();
         ask(&clients, TEN_MINUTES).await;
         let used = world.dynamo.meter().of(Operation::Scan).read_units;

@@ -101,7 +101,7 @@ impl Universe {
         if is_give_back(call) {
             record.return_arrived(who, &keys[0], now);
         }
-        if answered.status != 200 && what.contains("repaired_at = :t") {
+        if answered.status != 200 && what.contains("repaired_at = :anchor") {
             ledger.repair_failed(who, &keys[0], now);
         }
         if answered.status != 200 {

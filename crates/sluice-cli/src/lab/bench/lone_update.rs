@@ -30,9 +30,9 @@ impl System for LoneUpdate {
         for attempt in 0..=RETRIES {
             let request = self.dynamo.update_item().table_name(&self.table).key(KEY, text(&self.dimension));
             let request = request
-                .update_expression("SET tokens = tokens - :k, version = version + :k")
-                .condition_expression("tokens >= :k")
-                .expression_attribute_values(":k", digits(1));
+                .update_expression("SET tokens = tokens - :1, version = version + :1")
+                .condition_expression("tokens >= :1")
+                .expression_attribute_values(":1", digits(1));
             match request.send().await {
                 Ok(_) => return Ok(Answer::granted(())),
                 Err(error) if is_busy(&error) => sleep(backoff(attempt)).await,
@@ -73,8 +73,8 @@ impl System for OwnUpdate {
             .condition_expression(statement.condition.to_string())
             .return_values(ReturnValue::AllNew)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        for (short, name) in statement.names.iter() {
-            request = request.expression_attribute_names(short.to_string(), name.to_string());
+        for (placeholder, name) in statement.names.iter() {
+            request = request.expression_attribute_names(placeholder, name.to_string());
         }
         for (name, operand) in &self.update.values {
             let value = match operand {

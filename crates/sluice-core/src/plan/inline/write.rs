@@ -20,14 +20,19 @@ use crate::timestamp::Timestamp;
 macro_rules! placeholders {
     ($($number:literal)*) => {
         /// The placeholder of each lease's id.
-        const IDS: [&str; MOST_CHANGES] = [$(concat!("#", $number)),*];
-        /// The placeholder of each value that a lease is set to or compared with.
-        const VALUES: [&str; MOST_CHANGES] = [$(concat!(":x", $number)),*];
+        const IDS: [&str; MOST_CHANGES] = [$(concat!("#lease", $number)),*];
+        /// The placeholder of each lease that is put.
+        const LEASES_PUT: [&str; MOST_CHANGES] = [$(concat!(":lease", $number)),*];
+        /// The placeholder of each end that is compared.
+        const ENDS_READ: [&str; MOST_CHANGES] = [$(concat!(":read_ends", $number)),*];
     };
 }
 
 placeholders!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
     32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+
+/// The most attributes of a write.
+const MOST_ATTRIBUTES: usize = 11;
 
 /// An expression under construction.
 #[derive(Default)]
@@ -35,34 +40,28 @@ struct Wording {
     set: String,
     remove: String,
     condition: String,
-    names: Vec<(&'static str, Cow<'static, str>)>,
+    attributes: Vec<&'static str>,
+    leases: Vec<(&'static str, String)>,
     values: Values,
-    /// How many leases the expression names so far.
-    leases: usize,
 }
 
 impl Wording {
-    fn name(&mut self, placeholder: &'static str, attribute: &'static str) {
-        self.names.push((placeholder, Cow::Borrowed(attribute)));
-    }
-
     fn id(&mut self, id: &LeaseId) -> &'static str {
-        let placeholder = IDS[self.leases];
-        self.leases += 1;
-        self.names.push((placeholder, Cow::Owned(String::from(id.as_str()))));
+        let placeholder = IDS[self.leases.len()];
+        self.leases.push((placeholder, String::from(id.as_str())));
         placeholder
     }
 
-    /// The placeholder of a value. Equal values share one.
-    fn value(&mut self, value: Operand) -> &'static str {
-        if let Some((placeholder, _)) =
-            self.values.iter().find(|(name, other)| name.starts_with(":x") && *other == value)
-        {
+    /// The placeholder of a value, one of `placeholders`. Equal values share one.
+    fn value(&mut self, placeholders: &[&'static str; MOST_CHANGES], value: Operand) -> &'static str {
+        let kind = placeholders[0].trim_end_matches('0');
+        let made = || self.values.iter().filter(|(name, _)| name.starts_with(kind));
+        if let Some((placeholder, _)) = made().find(|(_, other)| *other == value) {
             return placeholder;
         }
-        let made = self.values.iter().filter(|(name, _)| name.starts_with(":x")).count();
-        self.values.push((VALUES[made], value));
-        VALUES[made]
+        let placeholder = placeholders[made().count()];
+        self.values.push((placeholder, value));
+        placeholder
     }
 
     fn number(&mut self, placeholder: &'static str, value: impl core::fmt::Display) {
@@ -78,69 +77,68 @@ impl Wording {
 impl Draft<'_, '_> {
     /// The write, with a condition for each interleaving that would make it wrong:
     ///
-    /// - `#l = :l`: the bucket was removed, and this write would create a row; or the bucket was recreated as
-    ///   a rate bucket.
+    /// - `#limit_type = :concurrent`: the bucket was removed, and this write would create a row; or the bucket
+    ///   was recreated as a rate bucket.
     pub(super) fn update(&self, now: Timestamp) -> Option<Update> {
         if self.released.is_empty() && self.dead.is_empty() && self.taken.is_empty() {
             return None;
         }
-        let mut wording = Wording::default();
-        wording.name("#l", LIMIT_TYPE);
-        wording.values.push((":l", Operand::text(LimitType::Concurrent)));
-        wording.condition.push_str("#l = :l");
+        let mut wording = Wording { attributes: Vec::with_capacity(MOST_ATTRIBUTES), ..Wording::default() };
+        wording.attributes.push(LIMIT_TYPE);
+        wording.values.push((":concurrent", Operand::text(LimitType::Concurrent)));
+        wording.condition.push_str("#limit_type = :concurrent");
         self.slots(&mut wording);
         self.grants(&mut wording, now);
         self.leases(&mut wording);
-        let Wording { mut set, remove, condition, names, values, .. } = wording;
+        let Wording { mut set, remove, condition, attributes, leases, values } = wording;
         if !remove.is_empty() {
             Wording::add(&mut set, &[" REMOVE ", &remove]);
         }
-        let statement = Statement { update: set.into(), condition: condition.into(), names: Names::made(names) };
+        let names = Names { attributes: attributes.into(), leases };
+        let statement = Statement { update: set.into(), condition: condition.into(), names };
         Some(Update { key: self.bucket.key(), statement: Cow::Owned(statement), values })
     }
 
     /// The slots, and the counters that every write changes.
     ///
-    /// - `#C = :c AND #T < :above`, if slots become free: a resize between the reading and this write, after
-    ///   which the room would be judged by the wrong capacity (C); a slot that another client already
-    ///   restored (T). Less than a millionth, the noise of a client that counts in floats, takes no room,
-    ///   because a reading does not show it.
+    /// - `#capacity = :read_capacity AND #tokens < :above`, if slots become free: a resize between the reading
+    ///   and this write, after which the room would be judged by the wrong capacity; a slot that another
+    ///   client already restored (`tokens`). Less than a millionth, the noise of a client that counts in
+    ///   floats, takes no room, because a reading does not show it.
     /// - The same for every write that takes over or reclaims, with what others hold left out of the room: an
     ///   ended lease states more than it took, and slots that others hold would exist a second time.
-    /// - `#C = :c AND #T < :above AND #T >= :seen`, if there is no room for all: slots were taken or given
-    ///   back since the reading, and the room has changed (T).
-    /// - `#v = :v`, if there is no room for all of what is taken over or reclaimed: others gave back and took
-    ///   since the reading, so that T is the same and what they hold is not.
+    /// - The same and `#tokens >= :read_tokens`, if there is no room for all: slots were taken or given back
+    ///   since the reading, and the room has changed.
+    /// - `#version = :read_version`, if there is no room for all of what is taken over or reclaimed: others
+    ///   gave back and took since the reading, so that `tokens` is the same and what they hold is not.
     fn slots(&self, wording: &mut Wording) {
         let moved = self.moved();
         let (tokens, capacity) = (self.bucket.tokens(), self.bucket.capacity_as_read());
-        for (placeholder, attribute) in [("#T", TOKENS), ("#v", VERSION), ("#w", COUNTED)] {
-            wording.name(placeholder, attribute);
-        }
+        wording.attributes.extend([TOKENS, VERSION, COUNTED]);
         wording.number(":0", 0);
         wording.number(":1", 1);
         if moved.capped > Amount::ZERO {
-            wording.name("#x", CAPPED);
-            wording.set.push_str("SET #T = :full, #x = if_not_exists(#x, :0) + :over");
-            wording.number(":full", tokens.plus(moved.slots));
-            wording.number(":over", moved.capped);
+            wording.attributes.push(CAPPED);
+            wording.set.push_str("SET #tokens = :tokens, #capped = if_not_exists(#capped, :0) + :capped");
+            wording.number(":tokens", tokens.plus(moved.slots));
+            wording.number(":capped", moved.capped);
         } else {
-            wording.set.push_str("SET #T = #T + :d");
-            wording.number(":d", moved.slots);
+            wording.set.push_str("SET #tokens = #tokens + :step");
+            wording.number(":step", moved.slots);
         }
-        wording.set.push_str(", #v = #v + :1, #w = if_not_exists(#w, :0) + :1");
+        wording.set.push_str(", #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1");
         if moved.slots <= Amount::ZERO && moved.capped == Amount::ZERO && self.dead.is_empty() {
             return;
         }
-        wording.name("#C", CAPACITY);
-        wording.number(":c", capacity);
-        wording.condition.push_str(" AND #C = :c AND #T < :above");
+        wording.attributes.push(CAPACITY);
+        wording.number(":read_capacity", capacity);
+        wording.condition.push_str(" AND #capacity = :read_capacity AND #tokens < :above");
         let most = if moved.capped > Amount::ZERO {
-            wording.condition.push_str(" AND #T >= :seen");
-            wording.number(":seen", tokens);
+            wording.condition.push_str(" AND #tokens >= :read_tokens");
+            wording.number(":read_tokens", tokens);
             if !self.dead.is_empty() {
-                wording.condition.push_str(" AND #v = :v");
-                wording.number(":v", self.bucket.version());
+                wording.condition.push_str(" AND #version = :read_version");
+                wording.number(":read_version", self.bucket.version());
             }
             tokens
         } else {
@@ -151,71 +149,70 @@ impl Draft<'_, '_> {
 
     /// The grants.
     ///
-    /// - `#T >= :need`: others took the slots since the reading; or a resize left the bucket below zero, and
-    ///   slots that come back cannot be granted (then `:need` may be below zero itself).
-    /// - `#b`: a cool-down began.
+    /// - `#tokens >= :need`: others took the slots since the reading; or a resize left the bucket below zero,
+    ///   and slots that come back cannot be granted (then `:need` may be below zero itself).
+    /// - `#blocked_until`: a cool-down began.
     fn grants(&self, wording: &mut Wording, now: Timestamp) {
         let moved = self.moved();
         if moved.granted == Amount::ZERO {
             return;
         }
-        for (placeholder, attribute) in [("#n", ADMITTED), ("#i", ADMITTED_INLINE), ("#b", BLOCKED_UNTIL)] {
-            wording.name(placeholder, attribute);
-        }
-        wording.set.push_str(", #n = if_not_exists(#n, :0) + :k, #i = if_not_exists(#i, :0) + :k");
-        wording.number(":k", moved.granted);
-        // If the condition requires T as it was seen, T is enough.
+        wording.attributes.extend([ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL]);
+        wording.set.push_str(", #admitted = if_not_exists(#admitted, :0) + :granted");
+        wording.set.push_str(", #admitted_inline = if_not_exists(#admitted_inline, :0) + :granted");
+        wording.number(":granted", moved.granted);
+        // If the condition requires `tokens` as read, they are enough.
         if moved.capped == Amount::ZERO {
-            wording.condition.push_str(" AND #T >= :need");
+            wording.condition.push_str(" AND #tokens >= :need");
             wording.number(":need", Amount::ZERO.minus(moved.slots));
         }
-        wording.condition.push_str(" AND (attribute_not_exists(#b) OR #b <= :now)");
+        wording.condition.push_str(" AND (attribute_not_exists(#blocked_until) OR #blocked_until <= :now)");
         wording.number(":now", now);
     }
 
     /// The leases.
     ///
     /// - `attribute_exists` of a release: the lease was given back already, and would be given back again.
-    /// - `#t = :seen` of a lease that is taken over: as above (a lease that is gone has no end to compare);
-    ///   or its holder renewed the lease since the reading.
+    /// - `#ends = :read_ends` of a lease that is taken over: as above (a lease that is gone has no end to
+    ///   compare); or its holder renewed the lease since the reading.
     /// - `attribute_not_exists` of a take: an earlier try was applied and its reply was lost, and this try
     ///   would take a second slot for one lease. A take that takes over needs this condition too: the dead
     ///   lease of the second try is another one.
-    /// - `attribute_not_exists(#L)`: another process created the map since the reading, and its leases would
-    ///   be lost.
-    /// - `attribute_exists(#L)`: the bucket was recreated, and there is no map to put a lease into. DynamoDB
-    ///   answers that with an error and not with the row. If the write removes a lease, the condition on that
-    ///   lease checks this already.
+    /// - `attribute_not_exists(#leases)`: another process created the map since the reading, and its leases
+    ///   would be lost.
+    /// - `attribute_exists(#leases)`: the bucket was recreated, and there is no map to put a lease into.
+    ///   DynamoDB answers that with an error and not with the row. If the write removes a lease, the condition
+    ///   on that lease checks this already.
     fn leases(&self, wording: &mut Wording) {
-        wording.name("#L", LEASES);
+        wording.attributes.push(LEASES);
         for released in &self.released {
             let id = wording.id(released.id);
             wording.remove(id);
-            Wording::add(&mut wording.condition, &[" AND attribute_exists(#L.", id, ")"]);
+            Wording::add(&mut wording.condition, &[" AND attribute_exists(#leases.", id, ")"]);
         }
         if !self.dead.is_empty() {
-            wording.name("#t", INLINE_ENDS);
+            wording.attributes.push(INLINE_ENDS);
         }
         for dead in &self.dead {
-            let (id, seen) = (wording.id(dead.id), wording.value(Operand::number(&dead.lease.ends)));
+            let (id, seen) = (wording.id(dead.id), wording.value(&ENDS_READ, Operand::number(&dead.lease.ends)));
             wording.remove(id);
-            Wording::add(&mut wording.condition, &[" AND #L.", id, ".#t = ", seen]);
+            Wording::add(&mut wording.condition, &[" AND #leases.", id, ".#ends = ", seen]);
         }
         if self.leases.is_none() {
             let lease =
                 |take: &&super::InlineTake| (Cow::Owned(String::from(take.id.as_str())), entry(take.cost, take.ends));
-            wording.values.push((":m", Operand::Map(self.taken.iter().map(lease).collect())));
-            wording.set.push_str(", #L = :m");
-            wording.condition.push_str(" AND attribute_not_exists(#L)");
+            wording.values.push((":leases", Operand::Map(self.taken.iter().map(lease).collect())));
+            wording.set.push_str(", #leases = :leases");
+            wording.condition.push_str(" AND attribute_not_exists(#leases)");
             return;
         }
         if self.released.is_empty() && self.dead.is_empty() {
-            wording.condition.push_str(" AND attribute_exists(#L)");
+            wording.condition.push_str(" AND attribute_exists(#leases)");
         }
         for take in &self.taken {
-            let (id, lease) = (wording.id(&take.id), wording.value(entry(take.cost, take.ends)));
-            Wording::add(&mut wording.set, &[", #L.", id, " = ", lease]);
-            Wording::add(&mut wording.condition, &[" AND attribute_not_exists(#L.", id, ")"]);
+            let (id, lease) = (wording.id(&take.id), wording.value(&LEASES_PUT, entry(take.cost, take.ends)));
+            Wording::add(&mut wording.set, &[", #leases.", id, " = ", lease]);
+            Wording::add(&mut wording.condition, &[" AND attribute_not_exists(#leases.", id, ")"]);
         }
     }
 }
@@ -223,7 +220,7 @@ impl Draft<'_, '_> {
 impl Wording {
     fn remove(&mut self, id: &str) {
         let comma = if self.remove.is_empty() { "" } else { ", " };
-        Self::add(&mut self.remove, &[comma, "#L.", id]);
+        Self::add(&mut self.remove, &[comma, "#leases.", id]);
     }
 }
 
@@ -242,20 +239,16 @@ fn entry(cost: Cost, ends: Timestamp) -> Operand {
 /// - An older renewal arrives late and would shorten the lease.
 #[must_use]
 pub fn renew_inline(key: String, id: &LeaseId, ends: Timestamp) -> Update {
-    let names = alloc::vec![
-        ("#L", Cow::Borrowed(LEASES)),
-        (IDS[0], Cow::Owned(String::from(id.as_str()))),
-        ("#t", Cow::Borrowed(INLINE_ENDS)),
-        ("#v", Cow::Borrowed(VERSION)),
-        ("#w", Cow::Borrowed(COUNTED)),
-    ];
+    let leases = alloc::vec![(IDS[0], String::from(id.as_str()))];
     let statement = Statement {
-        update: Cow::Borrowed("SET #L.#0.#t = :e, #v = #v + :1, #w = if_not_exists(#w, :0) + :1"),
-        condition: Cow::Borrowed("#L.#0.#t <= :e"),
-        names: Names::made(names),
+        update: Cow::Borrowed(
+            "SET #leases.#lease0.#ends = :ends, #version = #version + :1, #counted = if_not_exists(#counted, :0) + :1",
+        ),
+        condition: Cow::Borrowed("#leases.#lease0.#ends <= :ends"),
+        names: Names { leases, ..Names::of(&[LEASES, INLINE_ENDS, VERSION, COUNTED]) },
     };
     let values = alloc::vec![
-        (":e", Operand::number(ends.ceil_to_second())),
+        (":ends", Operand::number(ends.ceil_to_second())),
         (":0", Operand::number(0)),
         (":1", Operand::number(1)),
     ];

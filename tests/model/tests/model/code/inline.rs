@@ -7,7 +7,7 @@ use sluice_core::{
     Bucket, Cost, Field, InlineAnswer, InlinePlan, InlinePlanner, InlineRelease, InlineTake, LeaseId, Row, renew_inline,
 };
 
-use super::{NOW, bucket};
+use super::{NEED, NOT_BLOCKED, NOW, ROOM, bucket};
 
 /// A bucket with these slots free, and leases by when they end, in seconds from now.
 struct Table<'a> {
@@ -69,68 +69,65 @@ fn condition(bucket: &Bucket, takes: &[&str], releases: &[&str]) -> String {
     plan(bucket, takes, releases).update.unwrap().statement.condition.to_string()
 }
 
-const OPEN: &str = "(attribute_not_exists(#b) OR #b <= :now)";
-
 #[test]
 fn a_take_asks_for_a_free_slot_and_a_new_lease() {
     let asked = condition(&row("2", "2", &[]), &["a", "b"], &[]);
-    let new = "attribute_exists(#L) AND attribute_not_exists(#L.#0) AND attribute_not_exists(#L.#1)";
-    assert_eq!(asked, format!("#l = :l AND #T >= :need AND {OPEN} AND {new}"));
+    let new =
+        "attribute_exists(#leases) AND attribute_not_exists(#leases.#lease0) AND attribute_not_exists(#leases.#lease1)";
+    assert_eq!(asked, format!("{NEED} AND {NOT_BLOCKED} AND {new}"));
 }
 
 #[test]
 fn the_first_take_of_a_row_asks_that_nobody_made_the_map() {
     assert_eq!(
         condition(&bucket(2), &["a"], &[]),
-        format!("#l = :l AND #T >= :need AND {OPEN} AND attribute_not_exists(#L)")
+        format!("{NEED} AND {NOT_BLOCKED} AND attribute_not_exists(#leases)")
     );
 }
 
 #[test]
 fn a_release_in_the_row_asks_for_the_lease_and_for_room() {
     let asked = condition(&row("2", "1", &[("a", 60)]), &[], &["a"]);
-    assert_eq!(asked, "#l = :l AND #C = :c AND #T < :above AND attribute_exists(#L.#0)");
+    assert_eq!(asked, format!("{ROOM} AND attribute_exists(#leases.#lease0)"));
 }
 
 #[test]
 fn a_release_without_room_asks_that_the_row_is_as_it_was_read() {
     let asked = condition(&row("2", "2", &[("a", 60)]), &[], &["a"]);
-    assert_eq!(asked, "#l = :l AND #C = :c AND #T < :above AND #T >= :seen AND attribute_exists(#L.#0)");
+    assert_eq!(asked, format!("{ROOM} AND #tokens >= :read_tokens AND attribute_exists(#leases.#lease0)"));
 }
 
 #[test]
 fn a_take_over_asks_for_the_end_that_was_seen_and_a_new_lease() {
     let asked = condition(&row("1", "0", &[("a", -60)]), &["b"], &[]);
-    let leases = "#L.#0.#t = :x0 AND attribute_not_exists(#L.#1)";
-    let room = "#C = :c AND #T < :above";
-    assert_eq!(asked, format!("#l = :l AND {room} AND #T >= :need AND {OPEN} AND {leases}"));
+    let leases = "#leases.#lease0.#ends = :read_ends0 AND attribute_not_exists(#leases.#lease1)";
+    assert_eq!(asked, format!("{ROOM} AND #tokens >= :need AND {NOT_BLOCKED} AND {leases}"));
 }
 
 #[test]
 fn a_joined_write_asks_for_all_that_its_parts_ask_for() {
     let full = row("3", "0", &[("a", 60), ("b", 60), ("c", 60)]);
     // As many go as come: no room is asked for. More go: it is.
-    let one = "attribute_exists(#L.#0) AND attribute_not_exists(#L.#1)";
-    assert_eq!(condition(&full, &["d"], &["a"]), format!("#l = :l AND #T >= :need AND {OPEN} AND {one}"));
-    let two = "attribute_exists(#L.#0) AND attribute_exists(#L.#1) AND attribute_not_exists(#L.#2)";
-    let room = "#C = :c AND #T < :above";
+    let one = "attribute_exists(#leases.#lease0) AND attribute_not_exists(#leases.#lease1)";
+    assert_eq!(condition(&full, &["d"], &["a"]), format!("{NEED} AND {NOT_BLOCKED} AND {one}"));
+    let two = "attribute_exists(#leases.#lease1) AND attribute_not_exists(#leases.#lease2)";
     assert_eq!(
         condition(&full, &["d"], &["a", "b"]),
-        format!("#l = :l AND {room} AND #T >= :need AND {OPEN} AND {two}")
+        format!("{ROOM} AND #tokens >= :need AND {NOT_BLOCKED} AND attribute_exists(#leases.#lease0) AND {two}")
     );
 }
 
 #[test]
 fn a_reclaim_in_the_row_asks_for_every_end_that_was_seen_and_for_room() {
     let reclaim = InlinePlanner::new(&row("2", "0", &[("a", -60), ("b", -90)])).reclaim(NOW).unwrap();
-    let ends = "#L.#0.#t = :x0 AND #L.#1.#t = :x1";
-    assert_eq!(reclaim.update.statement.condition, format!("#l = :l AND #C = :c AND #T < :above AND {ends}"));
+    let ends = "#leases.#lease0.#ends = :read_ends0 AND #leases.#lease1.#ends = :read_ends1";
+    assert_eq!(reclaim.update.statement.condition, format!("{ROOM} AND {ends}"));
 }
 
 #[test]
 fn a_renewal_in_the_row_asks_that_the_lease_ends_no_later() {
     let renewal = renew_inline(bucket(2).dimension().to_string(), &id("a"), NOW.after(Duration::from_secs(60)));
-    assert_eq!(renewal.statement.condition, "#L.#0.#t <= :e");
+    assert_eq!(renewal.statement.condition, "#leases.#lease0.#ends <= :ends");
 }
 
 /// What the model makes of the row that a failure shows, held against what the code makes of it.
