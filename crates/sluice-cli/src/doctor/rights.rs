@@ -26,7 +26,7 @@ const BUCKET: &str = "sluice#doctor";
 const LOAD: &str = "load#sluice#doctor";
 
 /// A condition that no row meets: an existing row has the key, a missing row lacks it.
-const NEVER: &str = "attribute_exists(#pk) AND attribute_not_exists(#pk)";
+const NEVER: &str = "attribute_exists(#key) AND attribute_not_exists(#key)";
 
 /// An attribute that no row has.
 const NOTHING: &str = "probed_by_doctor";
@@ -133,9 +133,9 @@ impl Probes<'_> {
                     .table_name(table)
                     .set_key(Some(row()))
                     .condition_expression(NEVER)
-                    .expression_attribute_names("#pk", KEY)
-                    .expression_attribute_names("#n", NOTHING)
-                    .update_expression("REMOVE #n")
+                    .expression_attribute_names("#key", KEY)
+                    .expression_attribute_names("#probed_by_doctor", NOTHING)
+                    .update_expression("REMOVE #probed_by_doctor")
                     .send()
                     .await,
             ),
@@ -145,7 +145,7 @@ impl Probes<'_> {
                     .table_name(table)
                     .set_item(Some(row()))
                     .condition_expression(NEVER)
-                    .expression_attribute_names("#pk", KEY)
+                    .expression_attribute_names("#key", KEY)
                     .send()
                     .await,
             ),
@@ -155,7 +155,7 @@ impl Probes<'_> {
                     .table_name(table)
                     .set_key(Some(row()))
                     .condition_expression(NEVER)
-                    .expression_attribute_names("#pk", KEY)
+                    .expression_attribute_names("#key", KEY)
                     .send()
                     .await,
             ),
@@ -176,10 +176,11 @@ impl Probes<'_> {
         let update = Update::builder().table_name(table).set_key(Some(row(BUCKET))).condition_expression(NEVER);
         let put = Put::builder().table_name(table).set_item(Some(row(&taken))).condition_expression(NEVER);
         let delete = Delete::builder().table_name(table).set_key(Some(row(&given))).condition_expression(NEVER);
-        let update = update.expression_attribute_names("#pk", KEY).expression_attribute_names("#n", NOTHING);
-        let update = update.update_expression("REMOVE #n").build();
-        let put = put.expression_attribute_names("#pk", KEY).build();
-        let delete = delete.expression_attribute_names("#pk", KEY).build();
+        let update =
+            update.expression_attribute_names("#key", KEY).expression_attribute_names("#probed_by_doctor", NOTHING);
+        let update = update.update_expression("REMOVE #probed_by_doctor").build();
+        let put = put.expression_attribute_names("#key", KEY).build();
+        let delete = delete.expression_attribute_names("#key", KEY).build();
         let (Ok(update), Ok(put), Ok(delete)) = (update, put, delete) else {
             return Probed::Failed("the probe cannot be written".into());
         };

@@ -62,8 +62,8 @@ fn assert_amiss(findings: &[Finding], check: Check, weight: Weight, says: &[&str
 async fn set(dynamo: &EmbeddedDynamo, key: &str, attributes: &[(&str, AttributeValue)]) {
     for (name, value) in attributes {
         let request = dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, AttributeValue::S(key.into()));
-        let request = request.update_expression("SET #a = :v").expression_attribute_names("#a", *name);
-        request.expression_attribute_values(":v", value.clone()).send().await.unwrap();
+        let request = request.update_expression("SET #name = :value").expression_attribute_names("#name", *name);
+        request.expression_attribute_values(":value", value.clone()).send().await.unwrap();
     }
 }
 

@@ -80,9 +80,9 @@ impl Sandbox {
         let body = serde_json::json!({
             "TableName": "ontopix-vendor-buckets-sandbox",
             "Key": { "vendor_dimension": { "S": key } },
-            "UpdateExpression": "SET #a = :v",
-            "ExpressionAttributeNames": { "#a": attribute },
-            "ExpressionAttributeValues": { ":v": { "S": text } },
+            "UpdateExpression": "SET #name = :value",
+            "ExpressionAttributeNames": { "#name": attribute },
+            "ExpressionAttributeValues": { ":value": { "S": text } },
         });
         let (body, address) = (body.to_string(), self.endpoint.strip_prefix("http://").unwrap());
         let mut stream = TcpStream::connect(address).unwrap();

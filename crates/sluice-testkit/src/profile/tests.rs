@@ -24,16 +24,16 @@ async fn dynamo(seed: u64) -> EmbeddedDynamo {
 /// Adds one to the hot row. Returns the error code if the write is rejected.
 async fn update(dynamo: &Dynamo) -> Result<(), String> {
     let request = dynamo.update_item().table_name(TABLE).key(KEY, AttributeValue::S(HOT.into()));
-    let request = request.update_expression("ADD tokens :one");
-    let sent = request.expression_attribute_values(":one", AttributeValue::N("1".into())).send().await;
+    let request = request.update_expression("ADD tokens :1");
+    let sent = request.expression_attribute_values(":1", AttributeValue::N("1".into())).send().await;
     sent.map(drop).map_err(|error| error.code().unwrap_or("?").to_owned())
 }
 
 /// Adds one to the hot row and puts a row of its own. Returns the reasons if the transaction is cancelled.
 async fn transact(dynamo: &Dynamo, own: &str) -> Result<(), Vec<String>> {
     let text = |value: &str| AttributeValue::S(value.into());
-    let update = Update::builder().table_name(TABLE).key(KEY, text(HOT)).update_expression("ADD tokens :one");
-    let update = update.expression_attribute_values(":one", AttributeValue::N("1".into())).build().unwrap();
+    let update = Update::builder().table_name(TABLE).key(KEY, text(HOT)).update_expression("ADD tokens :1");
+    let update = update.expression_attribute_values(":1", AttributeValue::N("1".into())).build().unwrap();
     let put = Put::builder().table_name(TABLE).item(KEY, text(own)).build().unwrap();
     let request = dynamo.transact_write_items();
     let request = request.transact_items(TransactWriteItem::builder().update(update).build());

@@ -128,12 +128,12 @@ impl Reference {
         let update = Update::builder()
             .table_name(&self.table)
             .key(KEY, text(dimension))
-            .update_expression("SET tokens = :t, last_refill_at = :now, version = :next")
-            .condition_expression("version = :expected_version")
-            .expression_attribute_values(":t", digits(row.left))
+            .update_expression("SET tokens = :tokens, last_refill_at = :now, version = :version")
+            .condition_expression("version = :read_version")
+            .expression_attribute_values(":tokens", digits(row.left))
             .expression_attribute_values(":now", digits(seconds(now)))
-            .expression_attribute_values(":next", digits(row.version + 1))
-            .expression_attribute_values(":expected_version", digits(row.version));
+            .expression_attribute_values(":version", digits(row.version + 1))
+            .expression_attribute_values(":read_version", digits(row.version));
         Ok(TransactWriteItem::builder().update(update.build()?).build())
     }
 
@@ -156,9 +156,9 @@ impl Reference {
             let update = Update::builder()
                 .table_name(&self.table)
                 .key(KEY, text(dimension))
-                .update_expression("SET tokens = tokens + :k, version = version + :one")
-                .expression_attribute_values(":k", digits(cost))
-                .expression_attribute_values(":one", digits(1));
+                .update_expression("SET tokens = tokens + :cost, version = version + :1")
+                .expression_attribute_values(":cost", digits(cost))
+                .expression_attribute_values(":1", digits(1));
             actions.push(TransactWriteItem::builder().update(update.build()?).build());
         }
         Ok(actions)
