@@ -108,8 +108,8 @@ async fn the_engine_agrees_with_the_meter_on_a_plain_update() {
     let request = world.dynamodb().update_item().table_name(world.table());
     let request = request
         .key(sluice_core::schema::KEY, crate::world::text("openai#rpm"))
-        .update_expression("SET version = version + :n");
-    let request = request.expression_attribute_values(":n", crate::world::number("1"));
+        .update_expression("SET version = version + :1");
+    let request = request.expression_attribute_values(":1", crate::world::number("1"));
     let reply = request.return_consumed_capacity(ReturnConsumedCapacity::Total).send().await.unwrap();
     let engine = reply.consumed_capacity.unwrap().capacity_units.unwrap();
     assert_eq!(engine, world.dynamo.meter().total().write_units as f64);

@@ -27,36 +27,36 @@ use crate::endpoint;
 use crate::world::{TABLE, World, number, text};
 
 const UPDATES: [&str; 10] = [
-    "SET #T = if_not_exists(#T, :a) - :k",
-    "SET #T = if_not_exists(#T, :a) + :k, #A = :a",
-    "SET #T = :k",
-    "SET #x = if_not_exists(#x, :k) + :a",
-    "REMOVE #x SET #T = :k",
-    "SET #m = :m",
-    "SET #m.#i = :m",
-    "REMOVE #m SET #T = if_not_exists(#T, :k)",
-    "SET #d = :s",
-    "REMOVE #T",
+    "SET #tokens = if_not_exists(#tokens, :other) - :some",
+    "SET #tokens = if_not_exists(#tokens, :other) + :some, #last_refill_at = :other",
+    "SET #tokens = :some",
+    "SET #extra = if_not_exists(#extra, :some) + :other",
+    "REMOVE #extra SET #tokens = :some",
+    "SET #leases = :map",
+    "SET #leases.#id = :map",
+    "REMOVE #leases SET #tokens = if_not_exists(#tokens, :some)",
+    "SET #dimension = :text",
+    "REMOVE #tokens",
 ];
 
 const CONDITIONS: [&str; 17] = [
-    "attribute_exists(#pk)",
-    "attribute_not_exists(#pk)",
-    "#T >= :k",
-    "#T < :k",
-    "#T = :k",
-    "#T <> :k",
-    "#A = :a AND #T >= :k AND #T <= :a",
-    "#T IN (:k, :a)",
-    "attribute_type(#T, :n)",
-    "NOT attribute_type(#d, :n) OR attribute_not_exists(#x)",
-    "attribute_not_exists(#x) OR #x <= :k",
-    "attribute_exists(#m.#i)",
-    "#m.#i.#T = :k AND #T >= :a",
-    "begins_with(#pk, :s)",
-    "#d = :s",
-    "#d = :k",
-    "size(#d) > :k",
+    "attribute_exists(#key)",
+    "attribute_not_exists(#key)",
+    "#tokens >= :some",
+    "#tokens < :some",
+    "#tokens = :some",
+    "#tokens <> :some",
+    "#last_refill_at = :other AND #tokens >= :some AND #tokens <= :other",
+    "#tokens IN (:some, :other)",
+    "attribute_type(#tokens, :number)",
+    "NOT attribute_type(#dimension, :number) OR attribute_not_exists(#extra)",
+    "attribute_not_exists(#extra) OR #extra <= :some",
+    "attribute_exists(#leases.#id)",
+    "#leases.#id.#tokens = :some AND #tokens >= :other",
+    "begins_with(#key, :text)",
+    "#dimension = :text",
+    "#dimension = :some",
+    "size(#dimension) > :some",
 ];
 
 const NUMBERS: [&str; 9] =
@@ -86,22 +86,22 @@ impl Requests {
         let condition = (self.rng.u32(0..4) > 0).then(|| self.one(&CONDITIONS));
         let used = [update, condition].into_iter().flatten().collect::<Vec<_>>().join(" ");
         let names = [
-            ("#T", "tokens"),
-            ("#A", "last_refill_at"),
-            ("#x", "extra"),
-            ("#m", "leases"),
-            ("#i", "id"),
-            ("#d", "dimension"),
-            ("#pk", KEY),
+            ("#tokens", "tokens"),
+            ("#last_refill_at", "last_refill_at"),
+            ("#extra", "extra"),
+            ("#leases", "leases"),
+            ("#id", "id"),
+            ("#dimension", "dimension"),
+            ("#key", KEY),
         ];
         let names = names.into_iter().filter(|(name, _)| used.contains(name));
         let map = AttributeValue::M(HashMap::from([("tokens".into(), number(self.one(&NUMBERS)))]));
         let values = [
-            (":k", number(self.one(&NUMBERS))),
-            (":a", number(self.one(&NUMBERS))),
-            (":n", text("N")),
-            (":s", text(self.one(&["lease#", "a", "NaN"]))),
-            (":m", map),
+            (":some", number(self.one(&NUMBERS))),
+            (":other", number(self.one(&NUMBERS))),
+            (":number", text("N")),
+            (":text", text(self.one(&["lease#", "a", "NaN"]))),
+            (":map", map),
         ];
         let values = values.into_iter().filter(|(name, _)| used.contains(name));
         Expressions {

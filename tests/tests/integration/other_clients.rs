@@ -33,12 +33,13 @@ async fn their_acquire(world: &World) -> bool {
     let now = (world.dynamo.clock().now().micros() / 1_000_000) as f64;
     let tokens = (read("tokens") + (now - read("last_refill_at")) * read("refill_rate")).min(read("capacity"));
     let request = world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(RPM));
-    let request = request.update_expression("SET tokens = :t, last_refill_at = :n, version = version + :one");
-    let request =
-        request.condition_expression("version = :v").expression_attribute_values(":v", row["version"].clone());
-    let request = request.expression_attribute_values(":t", number(&format!("{:?}", tokens - 1.0)));
-    let request = request.expression_attribute_values(":n", number(&format!("{now}")));
-    request.expression_attribute_values(":one", number("1")).send().await.is_ok()
+    let request = request.update_expression("SET tokens = :tokens, last_refill_at = :now, version = version + :1");
+    let request = request
+        .condition_expression("version = :read_version")
+        .expression_attribute_values(":read_version", row["version"].clone());
+    let request = request.expression_attribute_values(":tokens", number(&format!("{:?}", tokens - 1.0)));
+    let request = request.expression_attribute_values(":now", number(&format!("{now}")));
+    request.expression_attribute_values(":1", number("1")).send().await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]

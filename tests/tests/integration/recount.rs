@@ -39,8 +39,8 @@ pub(crate) fn corrected(report: &SweepReport) -> Option<String> {
 /// A write of a client that keeps `version` and knows nothing of what Sluice counts.
 async fn write_as_another_client(world: &World, tokens: &str) {
     let request = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(SLOTS));
-    let request = request.update_expression("SET tokens = tokens + :k, version = version + :1");
-    let request = request.expression_attribute_values(":k", number(tokens));
+    let request = request.update_expression("SET tokens = tokens + :step, version = version + :1");
+    let request = request.expression_attribute_values(":step", number(tokens));
     request.expression_attribute_values(":1", number("1")).send().await.unwrap();
 }
 

@@ -216,8 +216,8 @@ async fn a_ticket_in_a_cool_down_waits_for_its_end_and_stays_good() {
     world.pass(Duration::from_secs(1));
     let ends = world.dynamo.clock().now().after(Duration::from_secs(3));
     let request = world.dynamodb().update_item().table_name(world.table()).key(sluice_core::schema::KEY, text(RPM));
-    let request = request.update_expression("SET blocked_until = :t");
-    request.expression_attribute_values(":t", number(&ends.to_string())).send().await.unwrap();
+    let request = request.update_expression("SET blocked_until = :blocked_until");
+    request.expression_attribute_values(":blocked_until", number(&ends.to_string())).send().await.unwrap();
     let Redeemed::RetryIn(retry) = redeem(&world.client(), &ticket).await else { panic!() };
     assert_eq!((retry.wait(), retry.reason()), (Duration::from_secs(3), RetryReason::CoolingDown));
     assert_eq!((retry.dimension().as_str(), retry.ticket()), (RPM, Some(&ticket)));
@@ -245,8 +245,8 @@ async fn a_ticket_counts_what_others_gave_back_meanwhile() {
     world.pass(Duration::from_secs(3));
     // As a return of another process leaves the row: four of the ten that were taken before.
     let request = world.dynamodb().update_item().table_name(world.table()).key(sluice_core::schema::KEY, text(RPM));
-    let request = request.update_expression("SET tokens = tokens + :k, returned = :k, version = version + :k");
-    request.expression_attribute_values(":k", number("4")).send().await.unwrap();
+    let request = request.update_expression("SET tokens = tokens + :4, returned = :4, version = version + :4");
+    request.expression_attribute_values(":4", number("4")).send().await.unwrap();
     world.pass(Duration::from_millis(2_900));
     assert!(is_granted(&world.client(), &tickets[0]).await, "4.9 s late, with one call and 9 - 4 tokens of room");
     world.pass(Duration::from_millis(1_200));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::schema::{ADOPTS_LIMIT, KEY, VENDOR_LIMIT};
+use sluice_core::schema::{KEY, VENDOR_LIMIT};
 use sluice_core::{Amount, OnLowerLimit};
 use sluice_sdk::{Client, Grant, Observed, ObservedLevel, ObservedLimit};
 use sluice_testkit::Operation;
@@ -39,8 +39,8 @@ fn lowered(tokens: i32) -> ObservedLevel {
 
 async fn adopts(world: &World, name: &str) {
     let request = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(name));
-    let request = request.update_expression("SET #d = :d").expression_attribute_names("#d", ADOPTS_LIMIT);
-    request.expression_attribute_values(":d", number("1")).send().await.unwrap();
+    let request = request.update_expression("SET adopts_limit = :adopts_limit");
+    request.expression_attribute_values(":adopts_limit", number("1")).send().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

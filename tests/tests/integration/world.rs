@@ -146,8 +146,8 @@ impl World {
     /// Adds to a bucket's tokens past all of Sluice, as a careless client would.
     pub(crate) async fn add_tokens(&self, name: &str, tokens: &str) {
         let request = self.dynamodb().update_item().table_name(self.table()).key(KEY, text(name));
-        let request = request.update_expression("SET tokens = tokens + :k");
-        request.expression_attribute_values(":k", number(tokens)).send().await.unwrap();
+        let request = request.update_expression("SET tokens = tokens + :step");
+        request.expression_attribute_values(":step", number(tokens)).send().await.unwrap();
     }
 
     pub(crate) async fn row(&self, key: &str) -> Option<HashMap<String, AttributeValue>> {

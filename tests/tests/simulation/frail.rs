@@ -125,7 +125,7 @@ impl Forger {
 
     async fn writes(&self, what: &'static str, key: &str, attribute: &str, value: String) {
         self.universe.act(what, &format!("{key} {attribute} = {value}"));
-        self.updates(key, "SET #a = :v", &[("#a", attribute)], Some(value)).await;
+        self.updates(key, "SET #name = :value", &[("#name", attribute)], Some(value)).await;
     }
 
     async fn updates(&self, key: &str, update: &str, names: &[(&str, &str)], value: Option<String>) {
@@ -135,7 +135,7 @@ impl Forger {
             .iter()
             .fold(request, |request, (name, attribute)| request.expression_attribute_names(*name, *attribute));
         let request = match value {
-            Some(value) => request.expression_attribute_values(":v", number(value)),
+            Some(value) => request.expression_attribute_values(":value", number(value)),
             None => request,
         };
         let _ = request.send().await;
@@ -147,7 +147,7 @@ impl Forger {
         let until = self.universe.time() + HOUR * 24 * Micros::from(self.rng.u32(1..=30));
         self.writes("wrong: a pause of days", &bucket, "blocked_until", seconds(until)).await;
         sleep(Duration::from_millis(self.rng.u64(500..=4_000))).await;
-        self.updates(&bucket, "REMOVE #a", &[("#a", "blocked_until")], None).await;
+        self.updates(&bucket, "REMOVE #name", &[("#name", "blocked_until")], None).await;
     }
 
     async fn counts(&mut self) {
@@ -157,7 +157,7 @@ impl Forger {
         self.writes("wrong: a counter", &bucket, attribute, value).await;
         if attribute == "drift" {
             let now = seconds(self.universe.time());
-            self.updates(&bucket, "SET #a = :v", &[("#a", "drift_seen_at")], Some(now)).await;
+            self.updates(&bucket, "SET #name = :value", &[("#name", "drift_seen_at")], Some(now)).await;
         }
     }
 
@@ -175,14 +175,14 @@ impl Forger {
             self.writes("wrong: the cost of a lease row", key, "cost", says).await;
         } else if let Some(id) = self.rng.choice(&inline) {
             self.universe.act("wrong: the cost of an inline lease", &format!("{id} {says}"));
-            let names = [("#l", "leases"), ("#i", id.as_str()), ("#c", "c")];
+            let names = [("#leases", "leases"), ("#lease", id.as_str()), ("#cost", "c")];
             self.updates_there(&names, says).await;
         }
     }
 
     /// Only a lease that is there: a path to one that is not is an error.
     async fn updates_there(&self, names: &[(&str, &str)], says: String) {
-        self.updates(&slots(), "SET #l.#i.#c = :v", names, Some(says)).await;
+        self.updates(&slots(), "SET #leases.#lease.#cost = :value", names, Some(says)).await;
     }
 }
 

@@ -114,12 +114,15 @@ async fn take_tokens(universe: &Universe, process: &Process, bucket: &BucketPlan
     }
     let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
     let request = request
-        .update_expression("SET tokens = :t, last_refill_at = :now, version = :next")
-        .condition_expression("version = :v")
-        .expression_attribute_values(":t", number(format!("{:.9}", (level - 1e-9).max(0.0))))
+        .update_expression("SET tokens = :tokens, last_refill_at = :now, version = :version")
+        .condition_expression("version = :read_version")
+        .expression_attribute_values(":tokens", number(format!("{:.9}", (level - 1e-9).max(0.0))))
         .expression_attribute_values(":now", number(seconds(now)))
-        .expression_attribute_values(":v", number(raw["version"]["N"].as_str().unwrap_or_default().to_owned()))
-        .expression_attribute_values(":next", number((row.version + 1).to_string()));
+        .expression_attribute_values(
+            ":read_version",
+            number(raw["version"]["N"].as_str().unwrap_or_default().to_owned()),
+        )
+        .expression_attribute_values(":version", number((row.version + 1).to_string()));
     if request.send().await.is_ok() {
         let start = i64::try_from(now).unwrap();
         universe.record(|record| record.stranger_granted(bucket.name(), start));
@@ -176,11 +179,11 @@ fn free_slots(dimension: &str, row: &BucketRow, tokens: i128) -> Update {
     Update::builder()
         .table_name(TABLE)
         .key(KEY, text(dimension))
-        .update_expression("SET tokens = :t, version = :next")
-        .condition_expression("version = :v")
-        .expression_attribute_values(":t", number(seconds(tokens)))
-        .expression_attribute_values(":v", number(row.version.to_string()))
-        .expression_attribute_values(":next", number((row.version + 1).to_string()))
+        .update_expression("SET tokens = :tokens, version = :version")
+        .condition_expression("version = :read_version")
+        .expression_attribute_values(":tokens", number(seconds(tokens)))
+        .expression_attribute_values(":read_version", number(row.version.to_string()))
+        .expression_attribute_values(":version", number((row.version + 1).to_string()))
         .build()
         .unwrap()
 }

@@ -117,9 +117,10 @@ pub(crate) async fn mend_all(universe: &Arc<Universe>) {
 
 async fn set(universe: &Arc<Universe>, key: &str, attribute: &'static str, value: AttributeValue) {
     let past_everyone = universe.dynamo.dynamodb();
-    let request = past_everyone.update_item().table_name(TABLE).key(KEY, text(key)).update_expression("SET #a = :v");
+    let request = past_everyone.update_item().table_name(TABLE).key(KEY, text(key));
+    let request = request.update_expression("SET #name = :value").expression_attribute_names("#name", attribute);
     let request = request.condition_expression("attribute_exists(vendor_dimension)");
-    let _ = request.expression_attribute_names("#a", attribute).expression_attribute_values(":v", value).send().await;
+    let _ = request.expression_attribute_values(":value", value).send().await;
 }
 
 async fn edit_slots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) {
@@ -129,9 +130,9 @@ async fn edit_slots(universe: &Arc<Universe>, process: &Process, rng: &mut Rng) 
     universe.act("slot edited by hand", &format!("{} {by}", bucket.name()));
     universe.record(|record| record.edited(bucket.name(), universe.time()));
     let request = process.dynamo.dynamodb().update_item().table_name(TABLE).key(KEY, text(bucket.name()));
-    let request = request.update_expression("SET tokens = tokens + :k, version = version + :one");
-    let request = request.expression_attribute_values(":k", number(by.into()));
-    let _ = request.expression_attribute_values(":one", number("1".into())).send().await;
+    let request = request.update_expression("SET tokens = tokens + :step, version = version + :1");
+    let request = request.expression_attribute_values(":step", number(by.into()));
+    let _ = request.expression_attribute_values(":1", number("1".into())).send().await;
 }
 
 fn attribute_value(json: &Value) -> AttributeValue {

@@ -150,8 +150,8 @@ async fn a_bucket_that_not_all_clients_count_is_given_the_benefit_of_the_doubt()
     let _ = client.admit(SLOTS, 1, None).await.unwrap();
     sleep(secs(70)).await;
     let request = world.dynamodb().update_item().table_name(world.table()).key("vendor_dimension", text(SLOTS));
-    let request = request.update_expression("SET tokens = tokens - :k, version = version + :k");
-    request.expression_attribute_values(":k", number("1")).send().await.unwrap();
+    let request = request.update_expression("SET tokens = tokens - :1, version = version + :1");
+    request.expression_attribute_values(":1", number("1")).send().await.unwrap();
     sleep(secs(1)).await;
     assert_eq!(reason(&client).await, None);
 }

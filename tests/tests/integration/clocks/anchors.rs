@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_core::schema::{KEY, LAST_REFILL_AT, TOKENS};
+use sluice_core::schema::KEY;
 use sluice_ops::Applied;
 use sluice_sdk::{Outcome, Request, RetryReason};
 use sluice_testkit::Fault;
@@ -21,10 +21,9 @@ async fn left_ahead(world: &World, tokens: &str) -> Timestamp {
     let now = world.dynamo.clock().now();
     let ahead = now.after(Duration::from_secs(3_600));
     let update = world.dynamodb().update_item().table_name(world.table()).key(KEY, text(RPM));
-    let update = update.update_expression("SET #t = :t, #a = :a");
-    let update = update.expression_attribute_names("#t", TOKENS).expression_attribute_names("#a", LAST_REFILL_AT);
-    let update = update.expression_attribute_values(":t", number(tokens));
-    update.expression_attribute_values(":a", number(&ahead.to_string())).send().await.unwrap();
+    let update = update.update_expression("SET tokens = :tokens, last_refill_at = :anchor");
+    let update = update.expression_attribute_values(":tokens", number(tokens));
+    update.expression_attribute_values(":anchor", number(&ahead.to_string())).send().await.unwrap();
     ahead
 }
 
