@@ -8,6 +8,7 @@ use sluice_ops::Survey;
 use sluice_sdk::core::schema::table_name;
 use sluice_sdk::core::{Bucket, Load};
 use sluice_sdk::{Client, StoreError};
+use sluice_table::Probe;
 
 use crate::connect::client;
 use crate::duration::duration;
@@ -82,11 +83,12 @@ async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Find
         },
     };
     let readable: Vec<&Bucket> = buckets.iter().collect();
+    let probe = Probe::new(client.dynamodb(), client.table());
     // One after the other, while writes are watched: a read that shares the connection with others would seem
     // slow.
     let one_by_one =
-        async { (table::examine(client, place).await, rights::examine(client).await, latency::examine(client).await) };
-    let of_watched = watched::examine(client, &readable, watch_for);
+        async { (table::examine(probe, place).await, rights::examine(probe).await, latency::examine(probe).await) };
+    let of_watched = watched::examine(probe, &readable, watch_for);
     let ((of_table, of_rights, of_latency), of_watched) = tokio::join!(one_by_one, of_watched);
     // After all those replies.
     let of_clock = clock::examine(client.clock_offset(), client.table());

@@ -13,6 +13,7 @@ mod dates;
 mod http;
 pub mod metric;
 mod operation;
+mod probe;
 mod requests;
 mod retry;
 mod settings;
@@ -23,6 +24,7 @@ mod table_clock;
 pub use clock::Clock;
 pub use connect::{DynamoClient, SdkConfig, client_of, environment};
 pub use create::{CreateTableError, create_table};
+pub use probe::{Probe, Probed, Provisioned, RowState, TableDescription};
 pub use requests::clock_offset as tell_clock_offset;
 pub use retry::{Backoff, random_up_to};
 pub use settings::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::Client;
+use sluice_table::Probe;
 use tokio::time::Instant;
 
 use super::finding::{Check, Finding};
@@ -18,23 +18,19 @@ const SLOW: Duration = Duration::from_millis(50);
 
 /// Reads a row that no bucket uses, again and again. No finding if this role may not read it, or if DynamoDB
 /// does not answer: other findings report that.
-pub(super) async fn examine(client: &Client) -> Option<Finding> {
-    let key = aws_sdk_dynamodb::types::AttributeValue::S("load#doctor".into());
-    let read = || {
-        let request = client.dynamodb().get_item().table_name(client.table()).consistent_read(true);
-        request.key(sluice_sdk::core::schema::KEY, key.clone()).send()
-    };
+pub(super) async fn examine(probe: Probe<'_>) -> Option<Finding> {
+    let read = || probe.row("load#doctor");
     // The first read may open the connection.
-    read().await.ok()?;
+    read().await.given()?;
     let began = Instant::now();
     let mut took = Vec::with_capacity(MOST);
     while took.len() < MOST && (took.len() < LEAST || began.elapsed() < LONG_ENOUGH) {
         let sent = Instant::now();
-        read().await.ok()?;
+        read().await.given()?;
         took.push(sent.elapsed());
     }
     took.sort_unstable();
-    Some(judged(client.table(), &took))
+    Some(judged(probe.table(), &took))
 }
 
 /// Judges the measured times; `took` is sorted.

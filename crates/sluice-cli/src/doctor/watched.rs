@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::StreamExt as _;
-use sluice_sdk::Client;
-use sluice_sdk::core::schema::{KEY, VERSION};
 use sluice_sdk::core::{Bucket, MOST_INLINE_LEASES};
+use sluice_table::Probe;
 use tokio::time::Instant;
 
 use super::finding::{Check, Finding};
@@ -42,13 +40,13 @@ struct Reading {
 
 /// Reads the buckets, waits, and reads them again. Buckets that cannot be read are left out: other findings
 /// report them.
-pub(super) async fn examine(client: &Client, buckets: &[&Bucket], watch_for: Duration) -> Vec<Finding> {
+pub(super) async fn examine(probe: Probe<'_>, buckets: &[&Bucket], watch_for: Duration) -> Vec<Finding> {
     let mut busiest = buckets.to_vec();
     busiest.sort_by_key(|bucket| std::cmp::Reverse(bucket.version()));
     busiest.truncate(MOST_BUCKETS);
-    let first = read(client, &busiest).await;
+    let first = read(probe, &busiest).await;
     tokio::time::sleep(watch_for).await;
-    let second = read(client, &busiest).await;
+    let second = read(probe, &busiest).await;
     let mut findings = Vec::new();
     let mut fastest: f64 = 0.0;
     for bucket in busiest {
@@ -61,22 +59,18 @@ pub(super) async fn examine(client: &Client, buckets: &[&Bucket], watch_for: Dur
         findings.extend(of_heat(name, units));
     }
     if !second.is_empty() && findings.iter().all(|finding| finding.check != Check::HotBuckets) {
-        let what =
-            format!("none: the busiest row takes {fastest:.0} write units a second, and a row can take {CEILING}");
-        findings.push(Finding::fine(Check::HotBuckets, client.table(), what));
+        let what = format!("none: the busiest takes {fastest:.0} write units a second, and a row can {CEILING}");
+        findings.push(Finding::fine(Check::HotBuckets, probe.table(), what));
     }
     findings
 }
 
-async fn read(client: &Client, buckets: &[&Bucket]) -> HashMap<String, Reading> {
+async fn read(probe: Probe<'_>, buckets: &[&Bucket]) -> HashMap<String, Reading> {
     let one = |bucket: &Bucket| {
         let name = bucket.dimension().as_str().to_owned();
-        let request = client.dynamodb().get_item().table_name(client.table()).consistent_read(true);
-        let request = request.key(KEY, AttributeValue::S(name.clone()));
         async move {
-            let row = request.send().await.ok()?.item?;
-            let version = row.get(VERSION)?.as_n().ok()?.parse().ok()?;
-            Some((name, Reading { at: Instant::now(), version, bytes: item_size(&row) }))
+            let row = probe.row(&name).await.given()??;
+            Some((name, Reading { at: Instant::now(), version: row.version?, bytes: row.bytes }))
         }
     };
     let requests: Vec<_> = buckets.iter().map(|bucket| one(bucket)).collect();
@@ -137,33 +131,4 @@ fn of_inline(bucket: &Bucket, bytes: u64) -> Option<Finding> {
             format!("{todo}; nothing, if the bucket is fast enough and its cost does not matter"),
         )
     })
-}
-
-/// The size of an item in bytes ("DynamoDB item sizes and formats", Amazon DynamoDB Developer Guide).
-fn item_size(item: &HashMap<String, AttributeValue>) -> u64 {
-    item.iter().map(|(name, value)| length(name) + value_size(value)).sum()
-}
-
-fn value_size(value: &AttributeValue) -> u64 {
-    match value {
-        AttributeValue::S(text) => length(text),
-        AttributeValue::N(digits) => number_size(digits),
-        AttributeValue::B(bytes) => u64::try_from(bytes.as_ref().len()).unwrap_or(u64::MAX),
-        AttributeValue::L(items) => 3 + items.iter().map(|item| 1 + value_size(item)).sum::<u64>(),
-        AttributeValue::M(map) => 3 + map.iter().map(|(name, value)| 1 + length(name) + value_size(value)).sum::<u64>(),
-        AttributeValue::Ss(items) => items.iter().map(|text| length(text)).sum(),
-        AttributeValue::Ns(items) => items.iter().map(|digits| number_size(digits)).sum(),
-        _ => 1,
-    }
-}
-
-/// The size in bytes of a number: one byte for two significant digits, plus one; a negative number has one
-/// more for its sign.
-fn number_size(text: &str) -> u64 {
-    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-    length(digits.trim_matches('0')).div_ceil(2) + 1 + u64::from(text.starts_with('-'))
-}
-
-fn length(text: &str) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX)
 }

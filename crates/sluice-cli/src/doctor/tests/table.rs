@@ -93,7 +93,7 @@ async fn another_key_and_too_little_throughput_are_told() {
     let request = request.attribute_definitions(attribute("at", ScalarAttributeType::N));
     let request = request.key_schema(key(KEY, KeyType::Hash)).key_schema(key("at", KeyType::Range));
     request.send().await.unwrap();
-    let found = crate::doctor::table::examine(&dynamo.client(TABLE), Place { is_sandbox: false }).await;
+    let found = crate::doctor::table::examine(Probe::new(&client, TABLE), Place { is_sandbox: false }).await;
     let says = |check: Check, weight: Weight, what: &str| {
         let is_it = |one: &Finding| one.check == check && one.weight == weight && one.what.contains(what);
         assert!(found.iter().any(is_it), "{what} is missing in {found:#?}");
