@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_smithy_async::time::TimeSource;
 use dynoxide::Database;
 use sluice_sdk::core::Put;
@@ -16,6 +14,7 @@ use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_table::CreateTableError;
 
 use crate::clock::TestClock;
+use crate::endpoint;
 use crate::engine;
 use crate::faults::Faults;
 use crate::link;
@@ -186,14 +185,9 @@ impl EmbeddedDynamo {
             self.faults.clone(),
         );
         let second = Duration::from_secs(1);
-        let config = aws_sdk_dynamodb::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new("eu-central-1"))
-            .credentials_provider(Credentials::new("test", "test", None, None, "sluice-testkit"))
-            .retry_config(RetryConfig::disabled())
+        let config = endpoint::config(http_client)
             .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(second).build())
-            .time_source(Signing(clock))
-            .http_client(http_client);
+            .time_source(Signing(clock));
         aws_sdk_dynamodb::Client::from_conf(config.build())
     }
 

@@ -30,6 +30,7 @@ mod broken_body;
 mod clock;
 mod dates;
 mod embedded;
+mod endpoint;
 mod engine;
 mod faults;
 mod item_size;
@@ -42,6 +43,7 @@ mod server;
 
 pub use clock::TestClock;
 pub use embedded::{EmbeddedDynamo, EngineError};
+pub use endpoint::dynamodb_at;
 pub use faults::{Alteration, Answered, Call, Fault, Faults, Gate};
 pub use link::metered;
 pub use meter::{Meter, Usage};

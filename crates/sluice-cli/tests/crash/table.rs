@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
-use aws_sdk_dynamodb::config::retry::RetryConfig;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::{self, LEASE_PREFIX, LOAD_PREFIX};
 use sluice_core::{Amount, CLOCK_ERROR, Timestamp};
 use sluice_sdk::Clock;
+use sluice_testkit::{Faults, Meter, dynamodb_at};
 
 /// What one look saw.
 #[derive(Debug, Default)]
@@ -38,14 +37,7 @@ pub(crate) struct Held {
 
 /// A DynamoDB client of the AWS SDK for the engine at `endpoint`.
 pub(crate) fn dynamo(endpoint: &str) -> Dynamo {
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::new("sandbox", "sandbox", None, None, "test"))
-        .retry_config(RetryConfig::disabled())
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .endpoint_url(endpoint);
-    Dynamo::from_conf(config.build())
+    dynamodb_at(endpoint, Meter::default(), Faults::default())
 }
 
 pub(crate) fn name() -> String {

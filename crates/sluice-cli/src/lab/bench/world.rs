@@ -1,17 +1,13 @@
 //! Where a scenario runs: over loopback in real time, or against a modelled DynamoDB in virtual time.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::config::retry::RetryConfig;
-use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, SharedHttpClient};
-use aws_sdk_dynamodb::types::AttributeValue;
 use serde::Serialize;
-use sluice_sdk::core::schema::{self, KEY, table_name};
-use sluice_sdk::core::{Amount, Cost, Dimension, Limit, Plan, RatePlanner, Take, Timestamp};
+use sluice_sdk::core::schema::{TOKENS, table_name};
+use sluice_sdk::core::{Amount, Bucket, Cost, Dimension, Limit, Operand, Plan, RatePlanner, Take, Timestamp};
 use sluice_sdk::{Client, ClientBuilder, Clock};
-use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, metered};
+use sluice_table::{DynamoClient, Settings, Store};
+use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, dynamodb_at};
 
 use super::engine::Engine;
 use super::lone_update::{LoneUpdate, OwnUpdate};
@@ -67,7 +63,7 @@ impl World {
     }
 
     /// A DynamoDB client, as another process would have it.
-    pub(crate) fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+    pub(crate) fn dynamodb(&self) -> DynamoClient {
         match &self.end {
             End::Socket(engine) => dynamodb(&engine.endpoint, &self.meter),
             End::Modelled(dynamo) => dynamo.dynamodb(),
@@ -127,19 +123,11 @@ impl World {
 
     /// Creates a bucket that holds `tokens` now.
     pub(crate) async fn bucket(&self, name: &str, limit: &Limit, tokens: Amount) -> Result<(), Failure> {
-        let number = |value: String| AttributeValue::N(value);
-        let text = |value: &str| AttributeValue::S(value.to_owned());
-        let row = HashMap::from([
-            (KEY.to_owned(), text(name)),
-            (schema::CAPACITY.to_owned(), number(limit.capacity().to_string())),
-            (schema::TOKENS.to_owned(), number(tokens.to_string())),
-            (schema::REFILL_RATE.to_owned(), number(limit.refill_rate().to_string())),
-            (schema::LAST_REFILL_AT.to_owned(), number(self.clock.now().to_string())),
-            (schema::COST_PER_CALL.to_owned(), number(limit.cost_per_call().to_string())),
-            (schema::LIMIT_TYPE.to_owned(), text(limit.limit_type().as_str())),
-            (schema::VERSION.to_owned(), number("0".to_owned())),
-        ]);
-        self.dynamodb().put_item().table_name(&self.table).set_item(Some(row)).send().await?;
+        let mut row = Bucket::full(Dimension::new(name)?, *limit, self.clock.now()).create();
+        row.item.retain(|(attribute, _)| *attribute != TOKENS);
+        row.item.push((TOKENS, Operand::Number(tokens.to_string())));
+        let settings = Settings { clock: self.clock.clone(), ..Settings::new(self.table.clone()) };
+        Store::new(&self.dynamodb(), settings).put(&row).await?;
         Ok(())
     }
 }
@@ -160,21 +148,10 @@ impl World {
 
 /// A DynamoDB client without transaction tokens, for all systems alike: for each token, the engine walks all
 /// transactions of the last ten minutes, which DynamoDB does not.
-fn dynamodb(endpoint: &str, meter: &Meter) -> aws_sdk_dynamodb::Client {
+fn dynamodb(endpoint: &str, meter: &Meter) -> DynamoClient {
     let faults = Faults::default();
     faults.always(Operation::TransactWriteItems, Fault::NewToken);
-    let http: SharedHttpClient = aws_smithy_http_client::Builder::new().build_http();
-    // Hundreds of callers on two cores wait for the processor, not for DynamoDB.
-    let patience = Duration::from_secs(10);
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-central-1"))
-        .endpoint_url(endpoint)
-        .credentials_provider(Credentials::new("bench", "bench", None, None, "sluice bench"))
-        .retry_config(RetryConfig::disabled())
-        .timeout_config(TimeoutConfig::builder().connect_timeout(patience).read_timeout(patience).build())
-        .http_client(metered(http, meter.clone(), faults));
-    aws_sdk_dynamodb::Client::from_conf(config.build())
+    dynamodb_at(endpoint, meter.clone(), faults)
 }
 
 /// A client of Sluice for the engine of another process.
@@ -185,5 +162,5 @@ pub(crate) fn sluice_at(endpoint: &str, meter: &Meter) -> ClientAt {
 /// Settings that are not complete yet, and the connection.
 pub(crate) struct ClientAt {
     pub(crate) settings: ClientBuilder,
-    pub(crate) dynamo: aws_sdk_dynamodb::Client,
+    pub(crate) dynamo: DynamoClient,
 }

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use serde::{Deserialize, Serialize};
 use sluice_sdk::core::Timestamp;
 use sluice_sdk::{Client, Clock};
-use sluice_testkit::{Faults, Meter};
+use sluice_testkit::{Faults, Meter, dynamodb_at};
 use tokio::time::sleep;
 
 use super::limits::{APIS, TABLE};
@@ -118,20 +118,8 @@ pub(crate) async fn run(options: Options) -> Ended {
 
 /// A client as any product would build it, with its requests counted.
 fn client(name: &str, meter: &Meter) -> Result<Client, Failure> {
-    use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
     let endpoint = std::env::var("SLUICE_ENDPOINT_URL").map_err(|_| Failure::new("SLUICE_ENDPOINT_URL is not set"))?;
-    let plain = aws_smithy_http_client::Builder::new().build_http();
-    let second = Duration::from_secs(1);
-    let timeouts = aws_sdk_dynamodb::config::timeout::TimeoutConfig::builder();
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::new("demo", "demo", None, None, "sluice-demo"))
-        .endpoint_url(endpoint)
-        .retry_config(aws_sdk_dynamodb::config::retry::RetryConfig::disabled())
-        .timeout_config(timeouts.connect_timeout(second).operation_attempt_timeout(second).build())
-        .http_client(sluice_testkit::metered(plain, meter.clone(), Faults::default()));
-    let dynamo = aws_sdk_dynamodb::Client::from_conf(config.build());
+    let dynamo = dynamodb_at(&endpoint, meter.clone(), Faults::default());
     Ok(Client::builder(TABLE).lease_ttl(LEASE_TTL).caller(name).dynamodb(dynamo))
 }
 
