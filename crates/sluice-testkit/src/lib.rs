@@ -4,7 +4,8 @@
 //! transaction semantics). Clients call it through the AWS SDK, with an HTTP client that calls the engine
 //! directly, or over a socket. [`TestClock`] moves the time of engine and clients. [`Meter`] counts what AWS
 //! would bill. [`Faults`] loses requests and replies, and adds the conflicts and throttling that the engine
-//! never has by itself. [`DynamoProfile`] models conflicts and throttling as load causes them.
+//! never has by itself. [`DynamoProfile`] models conflicts and throttling as load causes them. [`yardstick`]
+//! has limiters to compare Sluice with.
 //!
 //! ```
 //! use sluice_sdk::Outcome;
@@ -40,6 +41,7 @@ mod operation;
 mod profile;
 mod rights;
 mod server;
+pub mod yardstick;
 
 pub use clock::TestClock;
 pub use embedded::{EmbeddedDynamo, EngineError};

@@ -3,29 +3,11 @@
 use std::time::Duration;
 
 use sluice_sdk::{Client, Outcome, Request, RetryReason, SlotError};
+pub(crate) use sluice_testkit::yardstick::Answer;
+use sluice_testkit::yardstick::{LoneUpdate, OwnUpdate, Reference, ReferenceLease};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::Failure;
-
-/// The answer of a limiter.
-pub(crate) enum Answer<Held> {
-    /// The caller may call the vendor.
-    Granted {
-        held: Held,
-        /// How long the grant took, if that is not the time until the answer.
-        waited: Option<Duration>,
-    },
-    /// Refused, because there is no quota now.
-    Refused { wait: Duration },
-    /// Refused, because other callers were faster in every try.
-    GaveUp,
-}
-
-impl<Held> Answer<Held> {
-    pub(crate) const fn granted(held: Held) -> Self {
-        Self::Granted { held, waited: None }
-    }
-}
 
 /// A limiter as one process uses it. Clones are one limiter.
 pub(crate) trait System: Clone + Send + Sync + 'static {
@@ -35,8 +17,10 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
     /// Asks once.
     fn take(&self) -> impl Future<Output = Result<Answer<Self::Held>, Failure>> + Send;
 
-    /// Gives back.
-    fn finish(&self, held: Self::Held) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Gives back, if there is something to give back.
+    fn finish(&self, _held: Self::Held) -> impl Future<Output = Result<(), Failure>> + Send {
+        std::future::ready(Ok(()))
+    }
 }
 
 /// Sluice through `acquire`, which is asked once.
@@ -100,8 +84,32 @@ impl System for InLine {
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    async fn finish(&self, (): ()) -> Result<(), Failure> {
-        Ok(())
+impl System for Reference {
+    type Held = Vec<ReferenceLease>;
+
+    async fn take(&self) -> Result<Answer<Self::Held>, Failure> {
+        Ok(self.acquire().await?)
+    }
+
+    async fn finish(&self, leases: Self::Held) -> Result<(), Failure> {
+        Ok(self.release(leases).await?)
+    }
+}
+
+impl System for LoneUpdate {
+    type Held = ();
+
+    async fn take(&self) -> Result<Answer<()>, Failure> {
+        Ok(self.acquire().await?)
+    }
+}
+
+impl System for OwnUpdate {
+    type Held = ();
+
+    async fn take(&self) -> Result<Answer<()>, Failure> {
+        Ok(self.acquire().await?)
     }
 }

@@ -7,11 +7,10 @@ use sluice_sdk::core::schema::{TOKENS, table_name};
 use sluice_sdk::core::{Amount, Bucket, Cost, Dimension, Limit, Operand, Plan, RatePlanner, Take, Timestamp};
 use sluice_sdk::{Client, ClientBuilder, Clock};
 use sluice_table::{DynamoClient, Settings, Store};
+use sluice_testkit::yardstick::{LoneUpdate, OwnUpdate, Reference};
 use sluice_testkit::{DynamoProfile, EmbeddedDynamo, Fault, Faults, Meter, Operation, TestClock, dynamodb_at};
 
 use super::engine::Engine;
-use super::lone_update::{LoneUpdate, OwnUpdate};
-use super::reference::Reference;
 use super::system::Sluice;
 use crate::failure::Failure;
 

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use sluice_sdk::core::{Amount, LimitType, Timestamp};
+use sluice_testkit::yardstick::Reference;
 use tokio::time::{Instant, sleep};
 
 use super::{Plan, in_virtual_time};
@@ -15,7 +16,6 @@ use crate::failure::Failure;
 use crate::lab::bench::buckets::per_minute;
 use crate::lab::bench::load::Tally;
 use crate::lab::bench::measure::{Case, Measure, Used};
-use crate::lab::bench::reference::Reference;
 use crate::lab::bench::system::{Answer, Sluice, System};
 use crate::lab::bench::world::{Stage, World};
 

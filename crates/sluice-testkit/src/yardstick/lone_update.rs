@@ -9,24 +9,28 @@ use sluice_sdk::core::schema::KEY;
 use sluice_sdk::core::{Operand, Update};
 use tokio::time::sleep;
 
-use super::reference::{backoff, digits, failed, is_busy, text};
-use super::system::{Answer, System};
-use crate::failure::Failure;
+use super::{Answer, YardstickError, backoff, digits, failed, is_busy, text};
 
 /// How often a throttled write is sent again.
 const RETRIES: u32 = 3;
 
-#[derive(Clone)]
-pub(crate) struct LoneUpdate {
-    pub(crate) dynamo: Dynamo,
-    pub(crate) table: String,
-    pub(crate) dimension: String,
+/// A lone conditional update in one process.
+#[derive(Clone, Debug)]
+pub struct LoneUpdate {
+    /// The connection.
+    pub dynamo: Dynamo,
+    /// The name of the table.
+    pub table: String,
+    /// The bucket.
+    pub dimension: String,
 }
 
-impl System for LoneUpdate {
-    type Held = ();
-
-    async fn take(&self) -> Result<Answer<()>, Failure> {
+impl LoneUpdate {
+    /// Takes a token.
+    ///
+    /// # Errors
+    /// [`YardstickError`] if DynamoDB fails.
+    pub async fn acquire(&self) -> Result<Answer<()>, YardstickError> {
         for attempt in 0..=RETRIES {
             let request = self.dynamo.update_item().table_name(&self.table).key(KEY, text(&self.dimension));
             let request = request
@@ -44,25 +48,26 @@ impl System for LoneUpdate {
         }
         Ok(Answer::GaveUp)
     }
-
-    async fn finish(&self, (): ()) -> Result<(), Failure> {
-        Ok(())
-    }
 }
 
 /// The same write as Sluice's, planned once and sent without Sluice. The rest of Sluice's time is Sluice's
 /// own.
-#[derive(Clone)]
-pub(crate) struct OwnUpdate {
-    pub(crate) dynamo: Dynamo,
-    pub(crate) table: String,
-    pub(crate) update: Update,
+#[derive(Clone, Debug)]
+pub struct OwnUpdate {
+    /// The connection.
+    pub dynamo: Dynamo,
+    /// The name of the table.
+    pub table: String,
+    /// Sluice's write.
+    pub update: Update,
 }
 
-impl System for OwnUpdate {
-    type Held = ();
-
-    async fn take(&self) -> Result<Answer<()>, Failure> {
+impl OwnUpdate {
+    /// Sends the write.
+    ///
+    /// # Errors
+    /// [`YardstickError`] if it is not applied.
+    pub async fn acquire(&self) -> Result<Answer<()>, YardstickError> {
         let statement = &self.update.statement;
         let mut request = self
             .dynamo
@@ -80,15 +85,11 @@ impl System for OwnUpdate {
             let value = match operand {
                 Operand::Text(value) => text(value),
                 Operand::Number(value) => digits(value),
-                other => return Err(Failure::new(format!("no such operand: {other:?}"))),
+                other => return Err(YardstickError(format!("no such operand: {other:?}"))),
             };
             request = request.expression_attribute_values(name.to_string(), value);
         }
         request.send().await.map_err(failed)?;
         Ok(Answer::granted(()))
-    }
-
-    async fn finish(&self, (): ()) -> Result<(), Failure> {
-        Ok(())
     }
 }
