@@ -5,57 +5,36 @@
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{Delete, KeysAndAttributes, Put, TransactWriteItem, Update};
-use sluice_core::schema::KEY;
 
 use super::{Probe, Probed};
 use crate::store::row_key;
 
-/// A condition that no row meets: an existing row has the key, a missing row lacks it.
-const NEVER: &str = "attribute_exists(#pk) AND attribute_not_exists(#pk)";
+/// A condition that no row meets.
+const NEVER: &str = "attribute_exists(probed) AND attribute_not_exists(probed)";
 
-/// An attribute that no row has.
-const NOTHING: &str = "probed";
+/// A change of an attribute that no row has.
+const CHANGE: &str = "REMOVE probed";
 
 impl Probe<'_> {
     /// Probes the right to an action, such as `dynamodb:GetItem`, on the row with this key; a scan ignores
     /// the key.
     pub async fn right(self, action: &str, key: &str) -> Probed<()> {
-        let Self { dynamo, table } = self;
+        let (Self { dynamo, table }, row) = (self, row_key(key));
         match action {
-            "dynamodb:GetItem" => told(dynamo.get_item().table_name(table).set_key(Some(row_key(key))).send().await),
-            "dynamodb:UpdateItem" => told(
-                dynamo
-                    .update_item()
-                    .table_name(table)
-                    .set_key(Some(row_key(key)))
-                    .condition_expression(NEVER)
-                    .expression_attribute_names("#pk", KEY)
-                    .expression_attribute_names("#n", NOTHING)
-                    .update_expression("REMOVE #n")
-                    .send()
-                    .await,
-            ),
-            "dynamodb:PutItem" => told(
-                dynamo
-                    .put_item()
-                    .table_name(table)
-                    .set_item(Some(row_key(key)))
-                    .condition_expression(NEVER)
-                    .expression_attribute_names("#pk", KEY)
-                    .send()
-                    .await,
-            ),
-            "dynamodb:DeleteItem" => told(
-                dynamo
-                    .delete_item()
-                    .table_name(table)
-                    .set_key(Some(row_key(key)))
-                    .condition_expression(NEVER)
-                    .expression_attribute_names("#pk", KEY)
-                    .send()
-                    .await,
-            ),
-            "dynamodb:BatchGetItem" => match KeysAndAttributes::builder().keys(row_key(key)).build() {
+            "dynamodb:GetItem" => told(dynamo.get_item().table_name(table).set_key(Some(row)).send().await),
+            "dynamodb:UpdateItem" => {
+                let request = dynamo.update_item().table_name(table).set_key(Some(row)).condition_expression(NEVER);
+                told(request.update_expression(CHANGE).send().await)
+            }
+            "dynamodb:PutItem" => {
+                let request = dynamo.put_item().table_name(table).set_item(Some(row));
+                told(request.condition_expression(NEVER).send().await)
+            }
+            "dynamodb:DeleteItem" => {
+                let request = dynamo.delete_item().table_name(table).set_key(Some(row));
+                told(request.condition_expression(NEVER).send().await)
+            }
+            "dynamodb:BatchGetItem" => match KeysAndAttributes::builder().keys(row).build() {
                 Ok(keys) => told(dynamo.batch_get_item().request_items(table, keys).send().await),
                 Err(error) => Probed::Failed(error.to_string()),
             },
@@ -69,13 +48,10 @@ impl Probe<'_> {
     pub async fn right_to_transact(self, updated: &str, put: &str, deleted: &str) -> Probed<()> {
         let Self { dynamo, table } = self;
         let row = |key: &str| Some(row_key(key));
-        let update = Update::builder().table_name(table).set_key(row(updated)).condition_expression(NEVER);
-        let put = Put::builder().table_name(table).set_item(row(put)).condition_expression(NEVER);
-        let delete = Delete::builder().table_name(table).set_key(row(deleted)).condition_expression(NEVER);
-        let update = update.expression_attribute_names("#pk", KEY).expression_attribute_names("#n", NOTHING);
-        let update = update.update_expression("REMOVE #n").build();
-        let put = put.expression_attribute_names("#pk", KEY).build();
-        let delete = delete.expression_attribute_names("#pk", KEY).build();
+        let update = Update::builder().table_name(table).set_key(row(updated)).update_expression(CHANGE);
+        let update = update.condition_expression(NEVER).build();
+        let put = Put::builder().table_name(table).set_item(row(put)).condition_expression(NEVER).build();
+        let delete = Delete::builder().table_name(table).set_key(row(deleted)).condition_expression(NEVER).build();
         let (Ok(update), Ok(put), Ok(delete)) = (update, put, delete) else {
             return Probed::Failed("the probe cannot be written".into());
         };
