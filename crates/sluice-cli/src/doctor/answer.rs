@@ -11,14 +11,14 @@ pub(super) fn or_cannot_tell<T>(probed: Probed<T>, check: Check, table: &str, op
         Probed::Given(reply) => Ok(reply),
         Probed::Denied => Err(cannot_tell(
             format!("cannot tell: needs dynamodb:{operation}"),
-            "run it as someone who may, or allow this role to; callers do without that right",
+            "run `sluice doctor` with a role that has this right, or give it to this role; callers do not need it",
         )),
         Probed::Unsupported(_) => Err(cannot_tell(
             format!("cannot tell: this endpoint has no {operation}"),
-            "nothing: it is an engine for development",
+            "nothing: this is an engine for development",
         )),
         Probed::Failed(message) => {
-            Err(cannot_tell(format!("cannot tell: {operation} failed: {message}"), "run it again"))
+            Err(cannot_tell(format!("cannot tell: {operation} failed: {message}"), "run `sluice doctor` again"))
         }
     }
 }

@@ -39,11 +39,11 @@ fn of_state(table: &str, described: &TableDescription) -> Finding {
     match described.status.as_deref() {
         Some("ACTIVE") => Finding::fine(Check::Table, table, "active"),
         Some("UPDATING") => {
-            Finding::note(Check::Table, table, "being changed (UPDATING)", "nothing: it answers meanwhile")
+            Finding::note(Check::Table, table, "being changed (UPDATING)", "nothing: the table answers meanwhile")
         }
         status => {
             let status = status.unwrap_or("unknown");
-            let todo = "nobody can acquire: see in the console or the account's events what becomes of it";
+            let todo = "nobody can acquire: check the table's state in the console or in the account's events";
             Finding::problem(Check::Table, table, format!("not active: {status}"), todo)
         }
     }

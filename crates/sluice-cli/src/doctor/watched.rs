@@ -59,7 +59,8 @@ pub(super) async fn examine(probe: Probe<'_>, buckets: &[&Bucket], watch_for: Du
         findings.extend(of_heat(name, units));
     }
     if !second.is_empty() && findings.iter().all(|finding| finding.check != Check::HotBuckets) {
-        let what = format!("none: the busiest takes {fastest:.0} write units a second, and a row can {CEILING}");
+        let what =
+            format!("none: the busiest row takes {fastest:.0} write units a second, and a row can take {CEILING}");
         findings.push(Finding::fine(Check::HotBuckets, probe.table(), what));
     }
     findings
