@@ -4,13 +4,9 @@ use std::collections::HashMap;
 
 use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Returned, Verdict, Write};
 
-use sluice_table::{Attributes, Cancelled, Store, StoreError, Transacted, Transaction, Written};
+use sluice_table::{Attributes, Cancelled, MOST_TRIES, Store, StoreError, Transacted, Transaction, Tried, Written};
 
 use crate::released::Released;
-
-/// How often a chunk is planned again for a bucket that others keep changing, before the chunk is left to a
-/// sweep.
-const REPLANS: u32 = 20;
 
 /// The result of giving chunks back.
 #[derive(Debug, Default)]
@@ -93,15 +89,15 @@ struct Queued {
     sends: Sends,
 }
 
-/// Where chunks are sent, and how often each is tried.
+/// Where chunks are sent.
 struct Sender<'a> {
     store: &'a Store,
-    tries: u32,
     queue: Vec<Queued>,
     tally: &'a mut Tally,
 }
 
-/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request.
+/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request. A
+/// chunk that fails [`MOST_TRIES`] times, because of conflicts or because its plan is too old, is left to a sweep.
 ///
 /// # Errors
 /// [`StoreError`] if DynamoDB is unavailable or rejects a request. Throttling is not an error: what it leaves
@@ -109,12 +105,11 @@ struct Sender<'a> {
 pub async fn send_chunk(
     store: &Store,
     chunk: Chunk,
-    tries: u32,
     more_time: impl Fn() -> bool,
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
-    let mut sender =
-        Sender { store, tries, queue: vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::BucketRead }], tally };
+    let queue = vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::BucketRead }];
+    let mut sender = Sender { store, queue, tally };
     while let Some(next) = sender.queue.pop() {
         if !more_time() {
             sender.tally.left += next.chunk.leases().len();
@@ -132,15 +127,14 @@ impl Sender<'_> {
     async fn send(&mut self, mut next: Queued) -> Result<(), StoreError> {
         let writes = next.chunk.writes();
         let leases = next.chunk.leases().len();
-        let mut in_doubt = false;
-        let sent = send(self.store, &writes, &Transaction::new(&writes), &mut in_doubt).await;
-        if in_doubt {
+        let tried = send(self.store, &writes).await;
+        if tried.maybe_applied {
             next.sends = Sends::Doubted;
         }
-        match sent {
+        match tried.answer {
             Ok(Transacted::Committed) => self.tally.committed(&next.chunk),
             Ok(Transacted::Cancelled(reasons)) => self.cancelled(next, &writes, reasons).await?,
-            Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < self.tries => {
+            Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < MOST_TRIES => {
                 // A caller waits for the result: throttling ends sooner than a lease does.
                 self.store.back_off(next.attempt).await;
                 self.queue.push(Queued { attempt: next.attempt + 1, ..next });
@@ -170,13 +164,13 @@ impl Sender<'_> {
                 // Planned again at once, from the row as it was a moment ago: each failure means that another
                 // writer succeeded.
                 let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
-                if replans > REPLANS {
+                if replans >= MOST_TRIES {
                     self.tally.leave(&chunks);
                 } else {
                     self.put_back(chunks, attempt, replans, sends);
                 }
             }
-            ChunkStep::BackOff(chunks) if attempt >= self.tries => self.tally.leave(&chunks),
+            ChunkStep::BackOff(chunks) if attempt >= MOST_TRIES => self.tally.leave(&chunks),
             ChunkStep::BackOff(chunks) => {
                 self.tally.conflicts_retried += 1;
                 self.store.back_off(attempt).await;
@@ -195,18 +189,15 @@ impl Sender<'_> {
 }
 
 /// Sends the writes. A lone delete is sent as a single write, at half the price of a transaction.
-async fn send(
-    store: &Store,
-    writes: &[Write],
-    transaction: &Transaction,
-    in_doubt: &mut bool,
-) -> Result<Transacted, StoreError> {
-    let [Write::Delete(delete)] = writes else { return store.transact_noting(transaction, in_doubt).await };
-    let failed = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
-    Ok(match store.delete_noting(delete, in_doubt).await? {
+async fn send(store: &Store, writes: &[Write]) -> Tried<Transacted> {
+    let [Write::Delete(delete)] = writes else { return store.try_transact(&Transaction::new(writes)).await };
+    let Tried { answer, maybe_applied } = store.try_delete(delete).await;
+    let reason = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
+    let answer = answer.map(|written| match written {
         Written::Applied(_) => Transacted::Committed,
-        Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason: failed, row }]),
-    })
+        Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason, row }]),
+    });
+    Tried { answer, maybe_applied }
 }
 
 async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Result<ChunkStep, StoreError> {

@@ -117,10 +117,6 @@ impl From<StoreError> for LimitsError {
     }
 }
 
-/// Tries of a change. Callers move an anchor every five minutes, and the anchor of a full bucket at every
-/// call. Each failed try means that a caller's write succeeded.
-const TRIES: u32 = 50;
-
 impl Ops {
     /// Reads one bucket; `None` if the table has no bucket of this name.
     ///
@@ -199,7 +195,7 @@ impl Ops {
         }
         let store = &self.store;
         let (mut known, mut repaired) = (self.bucket(dimension).await?, None);
-        let mut tries = store.tries(TRIES);
+        let mut tries = store.tries();
         while tries.another() {
             let Some(bucket) = known else {
                 let bucket = Bucket::full(dimension.clone(), *limit, store.time().await?);

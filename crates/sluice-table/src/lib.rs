@@ -32,7 +32,7 @@ pub use settings::{
     duration, log_level,
 };
 pub use store::{
-    AttemptTimeout, Attributes, Cancelled, Consistency, IfAmbiguous, Item, Page, Scan, Store, StoreError, Transacted,
-    Transaction, Tries, Written, row_key, value_text,
+    AttemptTimeout, Attributes, Cancelled, Consistency, IfAmbiguous, Item, MOST_TRIES, Page, Scan, Store, StoreError,
+    Transacted, Transaction, Tried, Tries, Written, row_key, value_text,
 };
 pub use table_clock::TableClock;

@@ -21,6 +21,6 @@ pub use error::StoreError;
 pub use exchange::AttemptTimeout;
 pub use scan::{Consistency, Page, Scan};
 pub use translate::{Attributes, row_key, value_text};
-pub use tries::Tries;
+pub use tries::{MOST_TRIES, Tries};
 pub use write::Transaction;
-pub use written::{Cancelled, IfAmbiguous, Item, Transacted, Written};
+pub use written::{Cancelled, IfAmbiguous, Item, Transacted, Tried, Written};

@@ -10,9 +10,6 @@ use super::GRACE;
 use super::report::SweepReport;
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 
-/// How often a sweep tries to add its line, if other sweeps end at the same moment.
-const TRIES: u32 = 3;
-
 /// How long adding the line may take if the sweep has the time: a read and a write, from however far away.
 /// The caller of the sweep waits for it.
 fn at_most(store: &Store) -> Duration {
@@ -49,7 +46,8 @@ pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Durati
 /// Adds the line. The condition requires the text that was read, so that no sweep removes another sweep's
 /// line.
 async fn write(store: &Store, record: SweepRecord) -> Result<(), StoreError> {
-    for _ in 0..TRIES {
+    let mut tries = store.tries();
+    while tries.another() {
         let row = store.read(SWEEPS_KEY).await?;
         let log = row.map(|row| SweepLog::read(&Attributes(&row))).unwrap_or_default();
         // The line is already there: a try whose reply was lost has written it.

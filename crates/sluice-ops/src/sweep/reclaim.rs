@@ -7,14 +7,7 @@ use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease,
 
 use super::{Deadlines, is_over};
 use crate::chunk::{Tally, send_chunk};
-use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
-
-/// How many conflicts of a lease are waited out before it is left to the next sweep: at most half a second.
-const TRIES: u32 = 5;
-
-/// How often a plan is made again for a bucket that others keep changing, before the bucket is left to the
-/// next sweep.
-const REPLANS: u32 = 20;
+use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, Store, StoreError, Written};
 
 /// What the sweep has read of a bucket. The reading may be old: the conditions of the writes check whether it
 /// still holds.
@@ -110,7 +103,7 @@ impl Sweep {
             }
         };
         for chunk in Chunk::reclaim(bucket, leases) {
-            send_chunk(&self.store, chunk, TRIES, || !is_over(self.deadlines.work), tally).await?;
+            send_chunk(&self.store, chunk, || !is_over(self.deadlines.work), tally).await?;
         }
         Ok(())
     }
@@ -139,7 +132,7 @@ impl Sweep {
                 }
             };
             let Some(reclaim) = InlinePlanner::new(&bucket).reclaim(self.cutoff) else { break };
-            if is_over(self.deadlines.work) || replans > REPLANS {
+            if is_over(self.deadlines.work) || replans >= MOST_TRIES {
                 tally.left += found.saturating_sub(done);
                 return Ok(());
             }

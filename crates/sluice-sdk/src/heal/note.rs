@@ -8,10 +8,6 @@ use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 
-/// Tries of one note, each planned from the row that the previous try found. Processes that begin a period at
-/// the same time make each other's writes fail, and a refusal count that is not a number takes one more try.
-const TRIES: u32 = 6;
-
 /// Writes the note of this process, with the number of callers that were refused since its last note, if any
 /// caller asked since. The reply states how many processes want slots, and shows the load row. A note whose
 /// reply is lost is sent again, and may count twice for a period or two.
@@ -37,11 +33,14 @@ pub(super) async fn write(inner: &Inner, entry: &Entry, wanted: &Wanted) -> Resu
     }
 }
 
-/// The row as the note left it; `None` if other processes were faster in every try.
+/// The row as the note left it; `None` if other processes were faster in every try. Processes that begin a
+/// period at the same time make each other's writes fail, and a refusal count that is not a number takes one
+/// more try.
 async fn try_to_write(inner: &Inner, entry: &Entry, refusals: u32) -> Result<Option<Item>, StoreError> {
     let (dimension, now) = (&entry.dimension, inner.time().await?);
     let mut update = note(dimension, refusals, now);
-    for _ in 0..TRIES {
+    let mut tries = inner.store.tries();
+    while tries.another() {
         let row = match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => return Ok(Some(row)),
             Written::ConditionFailed(row) => row.unwrap_or_default(),

@@ -55,9 +55,6 @@ pub enum ReleaseError {
 /// after the first one. If the release gives up, its slot is out of use until the lease ends.
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a release in a transaction waits out a conflict or throttling.
-const RELEASE_TRIES: u32 = 20;
-
 /// Releases the parts of a grant whose call was made.
 pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released, ReleaseError> {
     let releases = parts.into_iter().map(|mut part| {
@@ -150,7 +147,7 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     let leases = chunk.leases().to_vec();
     let began = Instant::now();
     let in_time = || began.elapsed() < RELEASE_PATIENCE;
-    let sent = send_chunk(&inner.store, chunk, RELEASE_TRIES, in_time, &mut tally).await;
+    let sent = send_chunk(&inner.store, chunk, in_time, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.completed(|| inner.now());
         entry.slot_freed(slots);

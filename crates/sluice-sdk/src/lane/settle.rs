@@ -74,8 +74,6 @@ type SettleWaiter = Waiter<Settle, Result<Amount, SettleError>>;
 
 /// The most calls in one write.
 const MOST_AT_ONCE: usize = 256;
-/// Tries on a bucket that others keep changing. Each failure means that another writer succeeded.
-const TRIES: u32 = 20;
 
 pub(crate) fn parse(dimension: &str, used: &Quantity) -> Result<Amount, SettleError> {
     used.used().map_err(|source| match Dimension::new(dimension) {
@@ -186,7 +184,7 @@ async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleWaiter
 }
 
 async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amount>, SettleError> {
-    let mut tries = inner.store.tries(TRIES);
+    let mut tries = inner.store.tries();
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
         if bucket.limit().is_concurrent() {

@@ -91,8 +91,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How long the lowest of several limits that a vendor reports is kept in the row. A longer time is more
 /// often out of date; a shorter time writes more if the limits take turns.
 const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
-/// Tries on a bucket that other writers keep changing. After these, the next reply will do.
-const TRIES: u32 = 8;
 
 impl Client {
     /// Applies the rate-limit headers of a vendor's reply to a call made under `grant`.
@@ -174,7 +172,7 @@ async fn observe_level(
             *newest = Some(said.clone());
         }
     }
-    let mut tries = inner.store.tries(TRIES);
+    let mut tries = inner.store.tries();
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
         let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.time().await?) {
@@ -252,7 +250,7 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
 
 /// Lowers the bucket's limit. Returns whether the bucket has the lower limit now.
 async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
-    let mut tries = inner.store.tries(TRIES);
+    let mut tries = inner.store.tries();
     while tries.another() {
         let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
         match inner.store.update(&update, IfAmbiguous::SendAgain).await? {

@@ -59,10 +59,6 @@ impl From<StoreError> for PenalizeError {
     }
 }
 
-/// Tries of a penalty on a bucket that other writers keep changing: each failed try means that another writer
-/// succeeded.
-const TRIES: u32 = 20;
-
 impl Client {
     /// Lowers a rate bucket to `factor` of its present level: 0.8 after a first 429, 0.5 if they repeat, 0.3
     /// for a long `Retry-After`. Refill restores the level within `capacity / refill_rate` seconds.
@@ -83,7 +79,7 @@ impl Client {
 pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Result<Penalty, PenalizeError> {
     let dimension = &entry.dimension;
     let mut bucket = refresh(inner, entry).await?.bucket;
-    let mut tries = inner.store.tries(TRIES);
+    let mut tries = inner.store.tries();
     while tries.another() {
         if bucket.limit().is_concurrent() {
             return Err(PenalizeError::Concurrency(dimension.clone()));

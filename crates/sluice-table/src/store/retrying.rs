@@ -8,7 +8,7 @@ use super::answer::{Answer, Failed};
 use super::connection::Store;
 use super::error;
 use super::request::Reply;
-use super::written::IfAmbiguous;
+use super::written::{IfAmbiguous, Tried};
 use crate::operation::Operation;
 use crate::requests::retried;
 use crate::retry::{Backoff, Fate, random_up_to};
@@ -30,36 +30,35 @@ impl Store {
         T: Reply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
-        self.retrying_noting(operation, if_ambiguous, send, &mut false).await
+        self.trying(operation, if_ambiguous, send).await.answer
     }
 
     /// The one loop that sends a request again.
-    pub(super) async fn retrying_noting<T, E, Send>(
+    pub(super) async fn trying<T, E, Send>(
         &self,
         operation: Operation,
         if_ambiguous: IfAmbiguous,
         send: impl Fn() -> Send,
-        maybe_applied: &mut bool,
-    ) -> Result<T, Failed>
+    ) -> Tried<T, Failed>
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
         T: Reply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         // A request that was signed by a wrong clock does not count as a try: its reply gives the time.
-        let mut was_skewed = false;
+        let (mut was_skewed, mut maybe_applied) = (false, false);
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
             // On the heap: the future is large, and inside the futures of its callers the nesting is deeper
             // than the compiler accepts.
             let error = match self.send_once(operation, attempt, Box::pin(send())).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Tried { answer: Ok(reply), maybe_applied },
                 Err(error) => error,
             };
             if let SdkError::ServiceError(context) = &error
                 && let Some(answer) = context.err().answer()
             {
-                return Err(answer);
+                return Tried { answer: Err(answer), maybe_applied };
             }
             if !was_skewed && error::is_clock_skew(&error) {
                 was_skewed = true;
@@ -67,12 +66,13 @@ impl Store {
                 continue;
             }
             let fate = error::fate(&error);
-            *maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
+            maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
             let stop = !fate.is_transient()
                 || attempt >= self.max_retries + u32::from(was_skewed)
                 || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
             if stop {
-                return Err(Failed::Store(error::describe(operation.as_str(), &self.table, *maybe_applied, error)));
+                let error = error::describe(operation.as_str(), &self.table, maybe_applied, error);
+                return Tried { answer: Err(Failed::Store(error)), maybe_applied };
             }
             retried(operation);
             tracing::debug!(event = "dynamodb.retry", operation = operation.as_str(), attempt, ?fate);

@@ -1,4 +1,5 @@
-//! Limits the tries of a write on a row that other writers keep changing.
+//! The one budget of tries for a change of a row that other writers keep changing. Callers in a queue have the
+//! round of their lane instead, which answers them or lets them wait.
 
 use std::time::Duration;
 
@@ -6,7 +7,11 @@ use tokio::time::Instant;
 
 use super::connection::Store;
 
-/// A limited number of tries. None begins later than the longest time of one request, so that all tries, the
+/// How often a change is tried. A condition that failed means that another writer succeeded. A larger number
+/// succeeds beside more writers, and costs a write unit a try; a smaller number gives up sooner.
+pub const MOST_TRIES: u32 = 20;
+
+/// A limited number of tries: [`MOST_TRIES`]. None begins later than the longest time of one request, so that all tries, the
 /// last included, end within twice that time.
 #[derive(Debug)]
 pub struct Tries {
@@ -15,10 +20,10 @@ pub struct Tries {
 }
 
 impl Store {
-    /// Up to `most` tries, from now.
+    /// The tries of one change, from now.
     #[must_use]
-    pub fn tries(&self, most: u32) -> Tries {
-        Tries::within(self.longest_request(), most)
+    pub fn tries(&self) -> Tries {
+        Tries::within(self.longest_request(), MOST_TRIES)
     }
 }
 

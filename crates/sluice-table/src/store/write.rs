@@ -8,7 +8,7 @@ use super::answer::{Failed, cancelled};
 use super::connection::Store;
 use super::error::StoreError;
 use super::translate::{self, TOLD};
-use super::written::{IfAmbiguous, Item, Transacted, Written};
+use super::written::{IfAmbiguous, Item, Transacted, Tried, Written};
 use crate::operation::Operation;
 
 /// Writes that are applied together or not at all. The token stays the same however often they are sent.
@@ -35,25 +35,17 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if no try was answered.
     pub async fn update(&self, update: &Update, if_ambiguous: IfAmbiguous) -> Result<Written, StoreError> {
-        self.update_noting(update, if_ambiguous, &mut false).await
+        self.try_update(update, if_ambiguous).await.answer
     }
 
-    /// As [`update`](Self::update). Sets `maybe_applied` if a try before the answered one may have been
-    /// applied.
-    ///
-    /// # Errors
-    /// [`StoreError`] if no try was answered.
-    pub async fn update_noting(
-        &self,
-        update: &Update,
-        if_ambiguous: IfAmbiguous,
-        maybe_applied: &mut bool,
-    ) -> Result<Written, StoreError> {
+    /// As [`update`](Self::update), and says whether a try without an answer may have been applied.
+    pub async fn try_update(&self, update: &Update, if_ambiguous: IfAmbiguous) -> Tried<Written> {
         let request = || translate::update(&self.dynamo, &self.table, update).send();
-        match self.retrying_noting(Operation::UpdateItem, if_ambiguous, request, maybe_applied).await {
+        let tried = self.trying(Operation::UpdateItem, if_ambiguous, request).await;
+        tried.map(|answer| match answer {
             Ok(reply) => Ok(Written::Applied(reply.attributes.unwrap_or_default())),
             Err(failed) => failed.condition(),
-        }
+        })
     }
 
     /// Creates a row.
@@ -68,16 +60,14 @@ impl Store {
         }
     }
 
-    /// Deletes a row. Sets `maybe_applied` if a try before the answered one may have been applied.
-    ///
-    /// # Errors
-    /// [`StoreError`] if no try was answered.
-    pub async fn delete_noting(&self, delete: &Delete, maybe_applied: &mut bool) -> Result<Written, StoreError> {
+    /// Deletes a row, and says whether a try without an answer may have been applied.
+    pub async fn try_delete(&self, delete: &Delete) -> Tried<Written> {
         let request = || translate::delete(&self.dynamo, &self.table, delete).send();
-        match self.retrying_noting(Operation::DeleteItem, IfAmbiguous::SendAgain, request, maybe_applied).await {
+        let tried = self.trying(Operation::DeleteItem, IfAmbiguous::SendAgain, request).await;
+        tried.map(|answer| match answer {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
-        }
+        })
     }
 
     /// Deletes a row, whatever it contains, and returns it.
@@ -101,19 +91,11 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if no try was answered.
     pub async fn transact(&self, transaction: &Transaction) -> Result<Transacted, StoreError> {
-        self.transact_noting(transaction, &mut false).await
+        self.try_transact(transaction).await.answer
     }
 
-    /// As [`transact`](Self::transact). Sets `maybe_applied` if a try before the answered one may have been
-    /// applied.
-    ///
-    /// # Errors
-    /// [`StoreError`] if no try was answered.
-    pub async fn transact_noting(
-        &self,
-        transaction: &Transaction,
-        maybe_applied: &mut bool,
-    ) -> Result<Transacted, StoreError> {
+    /// As [`transact`](Self::transact), and says whether a try without an answer may have been applied.
+    pub async fn try_transact(&self, transaction: &Transaction) -> Tried<Transacted> {
         let request = || {
             let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
             let request = request.return_consumed_capacity(TOLD);
@@ -121,10 +103,11 @@ impl Store {
             request.set_transact_items(Some(items)).send()
         };
         let operation = Operation::TransactWriteItems;
-        match self.retrying_noting(operation, IfAmbiguous::SendAgain, request, maybe_applied).await {
+        let tried = self.trying(operation, IfAmbiguous::SendAgain, request).await;
+        tried.map(|answer| match answer {
             Ok(_) => Ok(Transacted::Committed),
             Err(Failed::Cancelled(reasons)) => Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect())),
             Err(failed) => Err(failed.error()),
-        }
+        })
     }
 }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::CancellationReason;
 
+use super::error::StoreError;
+
 /// A row as the AWS SDK returns it.
 pub type Item = HashMap<String, AttributeValue>;
 
@@ -15,6 +17,21 @@ pub enum Written {
     Applied(Item),
     /// The condition was false; the row as it is, if it exists.
     ConditionFailed(Option<Item>),
+}
+
+/// The answer to a request, and what its tries may have done.
+#[derive(Debug)]
+pub struct Tried<T, E = StoreError> {
+    /// The answer to the last try.
+    pub answer: Result<T, E>,
+    /// Whether a try without an answer may have been applied, now or later.
+    pub maybe_applied: bool,
+}
+
+impl<T, E> Tried<T, E> {
+    pub(super) fn map<U, F>(self, answer: impl FnOnce(Result<T, E>) -> Result<U, F>) -> Tried<U, F> {
+        Tried { answer: answer(self.answer), maybe_applied: self.maybe_applied }
+    }
 }
 
 /// Whether a write may be sent again after an ambiguous reply.

@@ -86,12 +86,11 @@ impl round::Batch for Batch<'_> {
             return Ok(self.settle(draft, has_read, Duration::ZERO));
         };
         // If the write is applied a second time, it fails and finds in the row what the first one did.
-        let mut in_doubt = false;
-        let sent = self.inner.store.update_noting(update, IfAmbiguous::SendAgain, &mut in_doubt).await;
-        if in_doubt && !matches!(sent, Ok(Written::Applied(_))) {
+        let tried = self.inner.store.try_update(update, IfAmbiguous::SendAgain).await;
+        if tried.maybe_applied && !matches!(tried.answer, Ok(Written::Applied(_))) {
             self.leave_traces(&draft);
         }
-        match sent? {
+        match tried.answer? {
             Written::Applied(row) => {
                 let bucket = parse(&self.entry.dimension, &row)?;
                 self.entry.apply_write(Arc::new(bucket), self.inner.now());
