@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sluice_core::{Amount, Cost, Dimension, Limit, LimitError, LimitType, OnLowerLimit, Rate};
+use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, OnLowerLimit, Rate};
 use toml::{Spanned, Value};
 
 use crate::failure::Failure;
@@ -140,19 +140,15 @@ fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
         ));
     }
     let made = if limit_type == LimitType::Concurrent {
-        concurrent(place, declared, capacity, cost)?
+        check_concurrent(place, declared, capacity)?;
+        Limit::concurrent(capacity, cost)
     } else {
         Limit::rate(limit_type, capacity, rate(place, declared, capacity)?, cost)
     };
     made.map_err(|error| place.fault(&declared.capacity, "capacity", error))
 }
 
-fn concurrent(
-    place: &Place<'_>,
-    declared: &Declared,
-    capacity: Amount,
-    cost: Cost,
-) -> Result<Result<Limit, LimitError>, Failure> {
+fn check_concurrent(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<(), Failure> {
     let reason =
         "leave it out: a concurrent limit has no window and no refill_rate, because slots come back by release";
     if let Some(window) = &declared.window {
@@ -164,7 +160,7 @@ fn concurrent(
     if !capacity.is_whole() {
         return Err(place.fault(&declared.capacity, "capacity", "it must be a whole number of slots"));
     }
-    Ok(Limit::concurrent(capacity, cost))
+    Ok(())
 }
 
 fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Failure> {

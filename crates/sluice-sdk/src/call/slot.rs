@@ -261,10 +261,7 @@ impl SlotBuilder {
             counted::slot_timed_out(&self.client.inner, &asked);
             return Err(SlotError::SlotTimeout(self.timeout));
         };
-        let mut grant = match start? {
-            Ok(grant) => grant,
-            Err(retry) => return Err(SlotError::Refused(retry)),
-        };
+        let mut grant = start?;
         let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             // Too late to begin: the call would be cut off at once.

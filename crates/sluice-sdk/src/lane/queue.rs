@@ -55,30 +55,21 @@ pub(crate) type Service = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Debug)]
 pub(crate) struct Waiter<Q, A> {
     pub(crate) ask: Q,
-    reply: oneshot::Sender<QueueReply<A>>,
-}
-
-#[derive(Debug)]
-enum QueueReply<A> {
-    Answer(A),
-    /// The queue is paused for this setback, and the caller does not wait.
-    Behind(Setback),
-    /// The leader ended, for example with its runtime, before it reached this caller: nothing was sent for
-    /// the caller.
-    Again,
+    reply: oneshot::Sender<Result<A, NoAnswer>>,
 }
 
 /// A caller's place in the queue: waits for the answer. A caller whose handle is dropped leaves the queue.
 #[derive(Debug)]
 pub(crate) struct WaitHandle<A> {
-    reply: oneshot::Receiver<QueueReply<A>>,
+    reply: oneshot::Receiver<Result<A, NoAnswer>>,
     solo: Option<Arc<SoloLeader>>,
 }
 
 /// Why a caller has no answer.
 #[derive(Clone, Debug)]
 pub(crate) enum NoAnswer {
-    /// Nothing was sent for the caller: it asks again.
+    /// The leader ended, for example with its runtime, before it reached the caller: nothing was sent, and the
+    /// caller asks again.
     NotServed,
     /// The leader ended while a request for the caller was under way.
     Lost,
@@ -137,7 +128,7 @@ impl<Q, A> Default for Lane<Q, A> {
 impl<Q, A> Waiter<Q, A> {
     /// Answers the caller. If the caller has gone away, the answer is dropped.
     pub(crate) fn answer(self, answer: A) {
-        let _ = self.reply.send(QueueReply::Answer(answer));
+        let _ = self.reply.send(Ok(answer));
     }
 
     /// Whether the caller has gone away.
@@ -165,12 +156,7 @@ impl<A> WaitHandle<A> {
             }
             Pin::new(&mut self.reply).poll(context)
         });
-        match answer.await {
-            Ok(QueueReply::Answer(answer)) => Ok(answer),
-            Ok(QueueReply::Again) => Err(NoAnswer::NotServed),
-            Ok(QueueReply::Behind(why)) => Err(NoAnswer::Behind(why)),
-            Err(_) => Err(NoAnswer::Lost),
-        }
+        answer.await.unwrap_or(Err(NoAnswer::Lost))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason};
 use crate::api::request::{Ask, RequestError};
+use crate::call::slot::SlotError;
 use crate::config::OnUnavailable;
 use crate::grant::outcome::Outcome;
 use crate::grant::{Grant, Holding, Uncalled};
@@ -46,8 +47,27 @@ pub(super) struct Waiting<'a> {
     acquiring: Mutex<Duration>,
 }
 
-/// What was waited for, or the refusal that says why it is not available in time.
-type Waited<T> = Result<Result<T, RetryIn>, AcquireError>;
+/// Why there is no start within the wait.
+#[derive(Debug)]
+pub(super) enum NoStart {
+    Refused(RetryIn),
+    Failed(AcquireError),
+}
+
+impl From<AcquireError> for NoStart {
+    fn from(error: AcquireError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<E> From<NoStart> for SlotError<E> {
+    fn from(no: NoStart) -> Self {
+        match no {
+            NoStart::Refused(retry) => Self::Refused(retry),
+            NoStart::Failed(error) => Self::Acquire(error),
+        }
+    }
+}
 
 impl<'a> Waiting<'a> {
     /// The wait ends at `until` at the latest; a lease lasts as `lease` says.
@@ -67,40 +87,36 @@ impl<'a> Waiting<'a> {
     }
 
     /// Returns a grant of all `asks` whose start is reached.
-    pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Waited<Grant> {
-        let (slots, tokens) = match self.slots_and_tokens(asks).await? {
-            Ok(asks) => asks,
-            Err(retry) => return Ok(Err(retry)),
-        };
+    pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Result<Grant, NoStart> {
+        let (slots, tokens) = self.slots_and_tokens(asks).await?;
         loop {
             self.lease_lost.store(false, Ordering::Relaxed);
             let mut held = Uncalled::default();
             if !slots.is_empty() {
-                match self.in_line(&slots).await? {
-                    Ok(grant) => held.join(grant),
-                    Err(retry) => return Ok(Err(retry)),
-                }
+                held.join(self.in_line(&slots).await?);
             }
             let booked = tokio::select! {
                 biased;
-                booked = self.book(tokens.clone()) => booked?,
+                booked = self.book(tokens.clone()) => booked,
                 () = held.keep_alive(self.holding, self.lease_lost) => Ok(None),
             };
             match booked {
                 Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
-                Err(retry) => {
-                    held.cancel().await;
-                    return Ok(Err(retry));
+                Err(no) => {
+                    if let NoStart::Refused(_) = no {
+                        held.cancel().await;
+                    }
+                    return Err(no);
                 }
             }
             if !self.lease_lost.load(Ordering::Relaxed) {
                 sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
                 match self.cooling_down(&held).await {
-                    None => return held.take().map_or_else(|| Err(RequestError::Empty.into()), |grant| Ok(Ok(grant))),
+                    None => return held.take().ok_or_else(|| AcquireError::from(RequestError::Empty).into()),
                     Some(retry) => {
                         held.cancel().await;
                         if retry.wait > self.left() {
-                            return Ok(Err(retry));
+                            return Err(NoStart::Refused(retry));
                         }
                         sleep(retry.wait).await;
                         continue;
@@ -134,28 +150,28 @@ impl<'a> Waiting<'a> {
 
     /// Separates the asks for slots from those for tokens. While an outage is answered locally, asks of
     /// unknown kind count as asks for tokens.
-    async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Waited<(Vec<Ask>, Vec<Ask>)> {
+    async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Result<(Vec<Ask>, Vec<Ask>), NoStart> {
         let concurrent: Vec<bool> = match wants_in_line(self.inner, &asks, self.terms(Duration::ZERO)).await {
             Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
             Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => vec![false; asks.len()],
-            Err(setback) => return setback.refusal().map(Err),
+            Err(setback) => return Err(NoStart::Refused(setback.refusal()?)),
         };
         let (slots, tokens): (Vec<_>, Vec<_>) = asks.into_iter().zip(concurrent).partition(|(_, slot)| *slot);
         let asks = |pairs: Vec<(Ask, bool)>| pairs.into_iter().map(|(ask, _)| ask).collect();
-        Ok(Ok((asks(slots), asks(tokens))))
+        Ok((asks(slots), asks(tokens)))
     }
 
     /// Takes slots, and waits in the lane's queue for them: first in, first out.
-    async fn in_line(&self, asks: &[Ask]) -> Waited<Grant> {
-        Ok(match self.ask(asks, Duration::ZERO).await? {
+    async fn in_line(&self, asks: &[Ask]) -> Result<Grant, NoStart> {
+        match self.ask(asks, Duration::ZERO).await? {
             Outcome::Granted(grant) => Ok(grant),
-            Outcome::RetryIn(retry) => Err(retry),
-        })
+            Outcome::RetryIn(retry) => Err(NoStart::Refused(retry)),
+        }
     }
 
     /// Books tokens and sleeps until their start. Of several dimensions, the one with the longest wait is
     /// booked first, and the others when it starts, so that no tokens lie unused for long.
-    async fn book(&self, mut asks: Vec<Ask>) -> Waited<Option<Grant>> {
+    async fn book(&self, mut asks: Vec<Ask>) -> Result<Option<Grant>, NoStart> {
         let mut held = Uncalled::default();
         let mut gave_back_early = false;
         while !asks.is_empty() {
@@ -179,13 +195,13 @@ impl<'a> Waiting<'a> {
                     held.cancel().await;
                     let passes = matches!(retry.reason, RetryReason::CoolingDown | RetryReason::Contended);
                     if !passes || retry.wait > self.left() || self.left().is_zero() {
-                        return Ok(Err(retry));
+                        return Err(NoStart::Refused(retry));
                     }
                     sleep(retry.wait).await;
                 }
             }
         }
-        Ok(Ok(held.take()))
+        Ok(held.take())
     }
 
     /// All asks, if none has to wait as far as is known; otherwise the one with the longest wait.

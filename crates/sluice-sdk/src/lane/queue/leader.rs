@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::lane::poll::{Poll, WaitContext};
-use crate::lane::queue::{Lane, Patient, QueueReply, Waiter, Waiting};
+use crate::lane::queue::{Lane, NoAnswer, Patient, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, Instant, Ordering, sleep, yield_now};
 
@@ -133,7 +133,7 @@ impl<Q: Patient, A> Leader<Q, A> {
             }
             for waiter in came {
                 match is_blocked && waiter.ask.stays_until().is_none() {
-                    true => drop(waiter.reply.send(QueueReply::Behind(why.clone().unsent()))),
+                    true => drop(waiter.reply.send(Err(NoAnswer::Behind(why.clone().unsent())))),
                     false => line.waiting.push_back(waiter),
                 }
             }
@@ -164,7 +164,7 @@ impl<Q, A> Drop for Leader<Q, A> {
         self.lane.is_served.store(false, Ordering::Release);
         drop(line);
         for waiter in waiting {
-            let _ = waiter.reply.send(QueueReply::Again);
+            let _ = waiter.reply.send(Err(NoAnswer::NotServed));
         }
     }
 }
