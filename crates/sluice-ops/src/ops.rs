@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use sluice_core::schema::DIRECTORY_KEY;
 use sluice_core::{ClockOffset, Timestamp};
-use sluice_table::{ConfigError, Settings, Store, StoreError};
+#[cfg(feature = "aws-config")]
+use sluice_table::{ConfigError, Settings};
+use sluice_table::{Store, StoreError};
 
 use crate::observer::{Nobody, Observer};
 
@@ -39,6 +41,7 @@ impl Ops {
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
+    #[cfg(feature = "aws-config")]
     pub async fn from_env() -> Result<Self, ConfigError> {
         let store = Settings::from_env()?.connect().await;
         let has_inline_leases = std::env::var("SLUICE_LEASES").is_ok_and(|leases| leases == "inline");

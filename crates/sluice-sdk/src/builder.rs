@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::Dimension;
+#[cfg(feature = "aws-config")]
+use sluice_table::SdkConfig;
 use sluice_table::metric::describe_metrics;
 use sluice_table::{
-    Clock, ConfigError, DynamoClient, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, SdkConfig,
-    Settings, Store,
+    Clock, ConfigError, DynamoClient, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, Settings, Store,
 };
 
 use crate::client::Client;
@@ -30,6 +31,7 @@ impl Client {
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used. Credentials are fetched at the first request, and
     /// missing ones are reported there.
+    #[cfg(feature = "aws-config")]
     pub async fn from_env() -> Result<Self, ConfigError> {
         Ok(ClientBuilder { config: Config::from_env()? }.connect().await)
     }
@@ -214,6 +216,7 @@ impl ClientBuilder {
     /// Connects with the AWS credentials of the environment.
     ///
     /// Makes no request.
+    #[cfg(feature = "aws-config")]
     pub async fn connect(self) -> Client {
         let store = self.config.connection.clone().connect().await;
         self.over(store)
@@ -221,6 +224,7 @@ impl ClientBuilder {
 
     /// Connects with an AWS configuration that the program already has: its credentials, Region, endpoint and
     /// HTTP client. Timeouts, retries and stalled-stream protection are the client's own.
+    #[cfg(feature = "aws-config")]
     #[must_use]
     pub fn connect_with(self, shared: &SdkConfig) -> Client {
         let store = self.config.connection.clone().connect_with(shared);

@@ -49,9 +49,6 @@ pub use crate::builder::ClientBuilder;
 pub use crate::call::slot::{Slot, SlotBuilder, SlotError};
 pub use crate::call::stream::GrantedStream;
 pub use crate::call::ticket::redeem::{RedeemError, Redeemed};
-pub use crate::call::tracker::index::{Reservation, ReservationId};
-pub use crate::call::tracker::stale::StaleReport;
-pub use crate::call::tracker::{ReservationConfig, ReservationError, ReservationTracker, Tracked};
 pub use crate::client::Client;
 pub use crate::config::admission_mode::AdmissionMode;
 pub use crate::config::{Leases, OnUnavailable};
@@ -73,8 +70,16 @@ pub use sluice_ops as ops;
 pub use sluice_ops::Released;
 
 pub use sluice_core as core;
-pub use sluice_core::{ClockOffset, ShedReason, Ticket, TicketError};
+pub use sluice_core::{ShedReason, Ticket};
 pub use sluice_vendors as vendors;
+
+/// Grants of calls whose two ends do not share a scope: [`Client::reservations`](crate::Client::reservations).
+pub mod reservations {
+    pub use crate::call::tracker::config::ReservationConfig;
+    pub use crate::call::tracker::index::{Reservation, ReservationId};
+    pub use crate::call::tracker::stale::StaleReport;
+    pub use crate::call::tracker::{ReservationError, ReservationTracker, Tracked};
+}
 
 /// What tasks share or take with them.
 const _: () = {
@@ -83,7 +88,7 @@ const _: () = {
     is_shared::<Client>();
     is_shared::<ClientBuilder>();
     is_shared::<TokenEstimator>();
-    is_shared::<ReservationTracker>();
+    is_shared::<reservations::ReservationTracker>();
     is_shared::<ops::Ops>();
     is_shared::<AcquireError>();
     is_shared::<StoreError>();

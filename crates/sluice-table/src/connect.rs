@@ -1,6 +1,7 @@
 //! Clients of DynamoDB, from the credentials of the environment or from a configuration that the program has.
 
 use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_dynamodb::config::Builder;
 
 use crate::http::http_client;
@@ -8,7 +9,6 @@ use crate::settings::Settings;
 use crate::store::Store;
 
 pub use aws_config::SdkConfig;
-pub use aws_sdk_dynamodb::Client as DynamoClient;
 
 /// The AWS configuration of the environment for a Region. `endpoint`, if given, replaces AWS's endpoint.
 /// Makes no request.
@@ -22,13 +22,13 @@ pub async fn environment(region: String, endpoint: Option<&str>) -> SdkConfig {
 
 /// A client with this configuration. `endpoint`, if given, replaces the configured endpoint.
 #[must_use]
-pub fn client_of(shared: &SdkConfig, endpoint: Option<&str>) -> DynamoClient {
+pub fn client_of(shared: &SdkConfig, endpoint: Option<&str>) -> Dynamo {
     let config = Builder::from(shared);
     let config = match endpoint {
         Some(url) => config.endpoint_url(url),
         None => config,
     };
-    DynamoClient::from_conf(config.build())
+    Dynamo::from_conf(config.build())
 }
 
 impl Settings {

@@ -4,12 +4,14 @@
 //! This crate knows no bucket, no lease and no grant.
 
 mod clock;
+#[cfg(feature = "aws-config")]
 mod connect;
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a measurement tells its figure")]
 mod cost;
 mod create;
 mod dates;
+#[cfg(feature = "aws-config")]
 mod http;
 pub mod metric;
 mod operation;
@@ -21,8 +23,10 @@ mod span;
 mod store;
 mod table_clock;
 
+pub use aws_sdk_dynamodb::Client as DynamoClient;
 pub use clock::Clock;
-pub use connect::{DynamoClient, SdkConfig, client_of, environment};
+#[cfg(feature = "aws-config")]
+pub use connect::{SdkConfig, client_of, environment};
 pub use create::{CreateTableError, create_table};
 pub use probe::{Probe, Probed, Provisioned, RowState, TableDescription};
 pub use requests::clock_offset as tell_clock_offset;

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use sluice_core::ClockOffset;
 use sluice_core::Timestamp;
 use sluice_core::schema::{ENVIRONMENTS, KEY, LEASE_PREFIX, PURGE_AT, TICKET_PREFIX, table_name};
 use sluice_ops::SweepOptions;
 use sluice_reconciler::{Ended, metrics};
-use sluice_sdk::{ClockOffset, Outcome, Request, StoreError};
+use sluice_sdk::{Outcome, Request, StoreError};
 use sluice_testkit::Rights;
 
 use crate::world::{World, dimension, take};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sluice_core::Amount;
 use sluice_ops::SweepOptions;
-use sluice_sdk::{Client, Released, ReservationConfig, ReservationError, ReservationTracker};
+use sluice_sdk::reservations::{ReservationConfig, ReservationError, ReservationTracker};
+use sluice_sdk::{Client, Released};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{sleep, timeout};
 
@@ -105,7 +106,7 @@ async fn a_late_take_after_the_stale_cleaning_finds_nothing() {
     assert!(tracker.get("slow", SLOTS).is_some(), "nobody looked yet");
     assert_eq!(tracker.release_stale().await.given_back, 1);
     assert!(tracker.take("slow", SLOTS).is_none() && tracker.take_request("slow").is_empty());
-    assert_eq!(tracker.release_stale().await, sluice_sdk::StaleReport::default());
+    assert_eq!(tracker.release_stale().await, sluice_sdk::reservations::StaleReport::default());
     assert_eq!(world.free(SLOTS).await, "1");
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sluice_sdk::{Client, ReservationTracker};
+use sluice_sdk::Client;
+use sluice_sdk::reservations::ReservationTracker;
 use sluice_testkit::EmbeddedDynamo;
 
 use crate::ice::Ice;

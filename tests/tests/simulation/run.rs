@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_history::Event;
-use sluice_sdk::{Client, Leases, OnUnavailable, ReservationConfig};
+use sluice_sdk::reservations::ReservationConfig;
+use sluice_sdk::{Client, Leases, OnUnavailable};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -255,7 +256,7 @@ fn accounts_add_up(universe: &Universe, processes: &[Process]) {
                 universe.check(account.is_used_up(name, bucket));
             }
         }
-        let kept = process.tracker.as_ref().map_or(0, sluice_sdk::ReservationTracker::reservation_count);
+        let kept = process.tracker.as_ref().map_or(0, sluice_sdk::reservations::ReservationTracker::reservation_count);
         if kept > 0 {
             universe.violated(format!("the tracker of {} still holds {kept} grants", process.name));
         }

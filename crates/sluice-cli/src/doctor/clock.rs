@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::ClockOffset;
+use sluice_core::ClockOffset;
 
 use super::finding::{Check, Finding};
 

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_core::ClockOffset;
 use sluice_history::{Event, Kind, Limit};
 use sluice_sdk::core::{Bucket, Dimension, LimitType};
-use sluice_sdk::{AcquireError, Client, Clock, ClockOffset};
+use sluice_sdk::{AcquireError, Client, Clock};
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};

@@ -35,25 +35,25 @@ impl Client {
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
     /// cannot be read, or a table that does not answer. A refusal is not an error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
-        let (inner, request, began) = (&self.inner, request.into(), Instant::now());
+        let (inner, request) = (&self.inner, request.into());
         let span = span::acquire(request.dimensions());
-        let terms = Terms::at_once(inner.config.lease_ttl);
         let known = request.only().filter(|_| request.ticket_within.is_none());
         let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
+        if let Some((entry, cost)) = &known
+            && let Some(part) = prefetch::take(inner, entry, *cost)
+        {
+            counted::granted_from_stock(entry, part.start_at);
+            let answer = Ok(Outcome::Granted(Grant::from_stock(Arc::clone(inner), part)));
+            answered(&span, &answer);
+            return answer;
+        }
+        let began = Instant::now();
+        let terms = Terms::at_once(inner.config.lease_ttl);
         let answer = match (known, request.ticket_within) {
-            (Some((entry, cost)), _) => match prefetch::take(inner, &entry, cost) {
-                Some(part) => {
-                    let grant = Grant::from_stock(Arc::clone(inner), part);
-                    counted::granted_from_stock(&entry, began, grant.start_at());
-                    let answer = Ok(Outcome::Granted(grant));
-                    answered(&span, &answer);
-                    return answer;
-                }
-                None => {
-                    let taken = attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await;
-                    taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
-                }
-            },
+            (Some((entry, cost)), _) => {
+                let taken = attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await;
+                taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
+            }
             (None, None) => {
                 let taken = attempt::submit(inner, &request.parse()?, terms).instrument(span.clone()).await;
                 taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))

@@ -1,6 +1,5 @@
 //! Counts grants and refusals, each for its buckets.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Timestamp};
@@ -28,57 +27,56 @@ const fn source_of(part: &Part) -> Source {
     }
 }
 
-/// The metric handles of a bucket. When they are recreated, the level is reported too: a bucket in use needs
-/// no task for that.
-fn handles(entry: &Entry, at: Instant, now: impl FnOnce() -> Timestamp) -> Arc<Handles> {
-    let (handles, are_new) = entry.meters.handles(at, || entry.label());
-    if are_new {
-        entry.tell_level(now());
+/// Counts with the metric handles of a bucket. When the handles are recreated, the level is reported too: a
+/// bucket in use needs no task for that.
+fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
+    if entry.meters.count(at, || entry.label(), count) {
+        entry.tell_level(at);
     }
-    handles
 }
 
-/// Counts a call that was granted from stock. Registers and allocates nothing: this is most of what a busy
-/// process does.
-pub(crate) fn granted_from_stock(entry: &Entry, began: Instant, now: Timestamp) {
-    granted_in(entry, Source::Stock, (began, Instant::now()), || now);
+/// Counts a call that was granted from stock `at` this time. Registers and allocates nothing, and reads no clock:
+/// this is most of what a busy process does. The grant took less than a microsecond, and counts as no time.
+pub(crate) fn granted_from_stock(entry: &Entry, at: Timestamp) {
+    granted_in(entry, Source::Stock, Duration::ZERO, at);
 }
 
-fn granted_in(entry: &Entry, source: Source, (began, at): (Instant, Instant), now: impl FnOnce() -> Timestamp) {
-    let handles = handles(entry, at, now);
-    handles.granted(source).increment(1);
-    handles.acquired_granted().record(at - began);
+fn granted_in(entry: &Entry, source: Source, took: Duration, at: Timestamp) {
+    count(entry, at, |handles| {
+        handles.granted(source).increment(1);
+        handles.acquired_granted().record(took);
+    });
 }
 
 /// Counts the answer to an acquire that began at `began`.
 pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, AcquireError>) {
-    let at = Instant::now();
+    let took = began.elapsed();
     match answer {
         Ok(Outcome::Granted(grant)) => {
-            let parts = grant.parts().iter();
-            parts.for_each(|part| granted_in(&part.entry, source_of(part), (began, at), || inner.now()));
+            let at = inner.now();
+            grant.parts().iter().for_each(|part| granted_in(&part.entry, source_of(part), took, at));
         }
         Ok(Outcome::RetryIn(retry)) => {
             refused(inner, retry);
-            let record = |entry: &Entry| handles(entry, at, || inner.now()).acquired_refused().record(at - began);
+            let record = |entry: &Entry| count(entry, inner.now(), |handles| handles.acquired_refused().record(took));
             with_entry(inner, &retry.dimension, record);
         }
-        Err(_) => telemetry::acquire_failed(at - began),
+        Err(_) => telemetry::acquire_failed(took),
     }
 }
 
 /// Counts a call that may be made, for each bucket that it took from.
 pub(crate) fn granted(inner: &Inner, grant: &Grant, source: Option<Source>) {
-    let at = Instant::now();
+    let at = inner.now();
     for part in grant.parts() {
-        handles(&part.entry, at, || inner.now()).granted(source.unwrap_or_else(|| source_of(part))).increment(1);
+        count(&part.entry, at, |handles| handles.granted(source.unwrap_or_else(|| source_of(part))).increment(1));
     }
 }
 
 /// Counts a refusal.
 pub(crate) fn refused(inner: &Inner, retry: &RetryIn) {
-    let count = |entry: &Entry| handles(entry, Instant::now(), || inner.now()).refused(retry.reason).increment(1);
-    with_entry(inner, &retry.dimension, count);
+    let refused = |entry: &Entry| count(entry, inner.now(), |handles| handles.refused(retry.reason).increment(1));
+    with_entry(inner, &retry.dimension, refused);
 }
 
 /// Records how long after the request a slot's closure began.

@@ -19,45 +19,17 @@ use crate::client::Client;
 use crate::grant::Grant;
 
 mod cleaning;
+pub(crate) mod config;
 pub(crate) mod index;
 pub(crate) mod registry;
 mod renewing;
 pub(crate) mod stale;
 
 use crate::call::tracker::cleaning::Cleaning;
+use crate::call::tracker::config::ReservationConfig;
 use crate::call::tracker::index::{Held, Index, New, Refused};
 use crate::call::tracker::renewing::{Kept, PendingTry};
 use crate::call::tracker::stale::Counts;
-
-/// Settings of a [`ReservationTracker`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ReservationConfig {
-    /// The most grants held at once; 10,000 by default, at least 1. Each grant takes about 1 kB. A larger
-    /// number costs memory; a smaller one refuses calls when many streams are open.
-    pub max_reservations: usize,
-    /// The age from which the tracker treats a grant as forgotten by its call and gives it back; 300 s by
-    /// default. Keep it above the longest call: a shorter age gives away slots that are in use, a longer age
-    /// keeps the slots of a lost call longer.
-    ///
-    /// Leases (`SLUICE_LEASE_TTL`) are shorter: until this age the background task renews them. If the task
-    /// is not [started](ReservationTracker::start), a call that outlasts the lease of its grant loses its
-    /// slot to a sweep, whatever this age is.
-    pub max_reservation_age: Duration,
-    /// How often the background task looks for such grants; 30 s by default, at least 10 ms. A grant is given
-    /// back late by at most this time. A shorter interval looks at the oldest grant more often.
-    pub cleanup_interval: Duration,
-}
-
-impl Default for ReservationConfig {
-    fn default() -> Self {
-        Self {
-            max_reservations: 10_000,
-            max_reservation_age: Duration::from_secs(300),
-            cleanup_interval: Duration::from_secs(30),
-        }
-    }
-}
 
 /// A grant that was taken out of its tracker, with what the tracker knew of it.
 #[derive(Debug)]
@@ -123,7 +95,7 @@ impl ReservationError {
 ///
 /// ```no_run
 /// # async fn example(sluice: sluice_sdk::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// use sluice_sdk::ReservationConfig;
+/// use sluice_sdk::reservations::ReservationConfig;
 ///
 /// let tracker = sluice.reservations(ReservationConfig::default());
 /// tracker.start();

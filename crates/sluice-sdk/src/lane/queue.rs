@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::lane::queue::leader::Leader;
@@ -148,15 +149,22 @@ impl<A> WaitHandle<A> {
     }
 
     pub(crate) async fn answer(mut self) -> Result<A, NoAnswer> {
-        let answer = std::future::poll_fn(|context| {
+        std::future::poll_fn(|context| {
             if let Some(solo) = &self.solo
-                && solo.is_over(context)
+                && !solo.is_over(context)
             {
-                self.solo = None;
+                // The answer can only come from the service, which this caller itself has just run. A wake-up
+                // by the answer would make the runtime poll this task once more, often on another thread.
+                return match self.reply.try_recv() {
+                    Ok(answer) => Poll::Ready(answer),
+                    Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                    Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(Err(NoAnswer::Lost)),
+                };
             }
-            Pin::new(&mut self.reply).poll(context)
-        });
-        answer.await.unwrap_or(Err(NoAnswer::Lost))
+            self.solo = None;
+            Pin::new(&mut self.reply).poll(context).map(|answer| answer.unwrap_or(Err(NoAnswer::Lost)))
+        })
+        .await
     }
 }
 

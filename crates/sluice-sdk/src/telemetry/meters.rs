@@ -2,14 +2,13 @@
 //! allocates.
 
 use std::array;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use ::metrics::{Counter, Histogram, SharedString};
 use parking_lot::Mutex;
+use sluice_core::Timestamp;
 use sluice_table::metric as names;
-use tokio::time::Instant;
 
 use crate::api::refusal::RetryReason;
 use crate::lazy::Lazy;
@@ -18,19 +17,19 @@ use crate::telemetry::Source;
 /// How long handles are kept. For this long after it was installed, a recorder receives nothing about a busy
 /// bucket. Longer would let a recorder that forgets idle metrics miss more; shorter would register more
 /// often.
-const KEPT: Duration = Duration::from_secs(1);
+const KEPT_MICROS: u64 = 1_000_000;
 
 /// The handles of one bucket, and which of its gauges are set in a recorder.
 #[derive(Default)]
 pub(crate) struct Meters {
-    kept: Mutex<Option<Arc<Handles>>>,
+    kept: Mutex<Option<Box<Handles>>>,
     level_is_told: AtomicBool,
     load_is_told: AtomicBool,
 }
 
 /// Each handle is registered when it is first used: what never happened is not reported.
 pub(crate) struct Handles {
-    made_at: Instant,
+    made_at: Timestamp,
     label: SharedString,
     granted: [OnceLock<Counter>; Source::ALL.len()],
     refused: Lazy<Box<[OnceLock<Counter>; RetryReason::ALL.len()]>>,
@@ -39,17 +38,22 @@ pub(crate) struct Handles {
 }
 
 impl Meters {
-    /// The handles of the bucket with this label at instant `at`, and whether they were recreated.
-    pub(crate) fn handles(&self, at: Instant, label: impl FnOnce() -> SharedString) -> (Arc<Handles>, bool) {
+    /// Counts with the handles of the bucket with this label at instant `at`. Returns whether the handles were
+    /// recreated.
+    pub(crate) fn count(
+        &self,
+        at: Timestamp,
+        label: impl FnOnce() -> SharedString,
+        count: impl FnOnce(&Handles),
+    ) -> bool {
         let mut kept = self.kept.lock();
-        if let Some(handles) = kept.as_ref()
-            && at.saturating_duration_since(handles.made_at) < KEPT
-        {
-            return (Arc::clone(handles), false);
+        let is_young = |handles: &Box<Handles>| at.micros_since(handles.made_at).unsigned_abs() < KEPT_MICROS;
+        let are_new = !kept.as_ref().is_some_and(is_young);
+        if are_new {
+            *kept = None;
         }
-        let handles = Arc::new(Handles::new(label(), at));
-        *kept = Some(Arc::clone(&handles));
-        (handles, true)
+        count(kept.get_or_insert_with(|| Box::new(Handles::new(label(), at))));
+        are_new
     }
 
     pub(super) fn told_level(&self) {
@@ -72,7 +76,7 @@ impl Meters {
 }
 
 impl Handles {
-    fn new(label: SharedString, made_at: Instant) -> Self {
+    fn new(label: SharedString, made_at: Timestamp) -> Self {
         Self {
             made_at,
             label,

@@ -9,7 +9,6 @@ use aws_sdk_dynamodb::Client as Dynamo;
 use super::exchange::{self, AttemptTimeout};
 use super::learning::Learning;
 use crate::dates::DateReader;
-use crate::http::http_client;
 use crate::requests::Units;
 use crate::retry::longest_request;
 use crate::settings::Settings;
@@ -37,7 +36,7 @@ impl Store {
         let clock = Arc::new(TableClock::new(clock));
         let dates = DateReader::new(Arc::clone(&clock));
         let attempt = AttemptTimeout(attempt_timeout);
-        let bounded = exchange::bounded(dynamo, attempt, http_client);
+        let bounded = exchange::bounded(dynamo, attempt);
         let dynamo = Dynamo::from_conf(bounded.interceptor(dates.clone()).build());
         Self {
             dynamo,

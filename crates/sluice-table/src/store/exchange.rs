@@ -67,18 +67,16 @@ impl AttemptTimeout {
 }
 
 /// The configuration of `dynamo` with bounded attempts, which the SDK does not repeat. If `dynamo` has no
-/// HTTP client of its own, `http_client` creates one.
-pub(super) fn bounded(
-    dynamo: &Dynamo,
-    attempt: AttemptTimeout,
-    http_client: impl FnOnce() -> SharedHttpClient,
-) -> Builder {
+/// HTTP client of its own, one is created; without the feature `aws-config` its requests fail, and say why.
+pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout) -> Builder {
     let config = dynamo.config();
-    let http = config.http_client().unwrap_or_else(http_client);
+    let http = config.http_client();
+    #[cfg(feature = "aws-config")]
+    let http = Some(http.unwrap_or_else(crate::http::http_client));
     let credentials = config.identity_cache().unwrap_or_else(|| IdentityCache::lazy().build());
-    config
-        .to_builder()
-        .http_client(BoundedClient { http, attempt })
+    let mut builder = config.to_builder();
+    builder.set_http_client(http.map(|http| SharedHttpClient::new(BoundedClient { http, attempt })));
+    builder
         .identity_cache(BoundedIdentity(credentials))
         .retry_config(RetryConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())

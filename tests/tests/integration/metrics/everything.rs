@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use metrics_util::debugging::DebugValue;
 use sluice_ops::SweepOptions;
-use sluice_sdk::{OnUnavailable, Outcome, Redeemed, Reply, Request, ReservationConfig};
+use sluice_sdk::reservations::ReservationConfig;
+use sluice_sdk::{OnUnavailable, Outcome, Redeemed, Reply, Request};
 use sluice_table::metric::{METRICS, MetricKind, MetricSource};
 use sluice_testkit::{Fault, Operation};
 

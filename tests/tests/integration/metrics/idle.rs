@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_core::schema::{ADMITTED, DRAIN_RATE, KEY, MEASURED_AT, PENDING, SEQUENCE};
 use sluice_ops::SweepOptions;
-use sluice_sdk::ReservationConfig;
+use sluice_sdk::reservations::ReservationConfig;
 use sluice_testkit::Operation;
 
 use super::{Heard, Listening, counted, gauge};

@@ -1,6 +1,7 @@
 //! The calls that end a grant, while requests hang.
 
-use sluice_sdk::{Grant, Leases, ReservationConfig, ReservationTracker};
+use sluice_sdk::reservations::{ReservationConfig, ReservationTracker};
+use sluice_sdk::{Grant, Leases};
 
 use super::every_call::granted;
 use super::*;

@@ -48,18 +48,16 @@ fn assert_little(what: &str, nanos: u128) {
     assert!(cfg!(debug_assertions) || nanos < MOST_NANOS, "{what}: {nanos} ns");
 }
 
-/// All that `Client::acquire` does for a grant from stock, except granting it: two readings of the clock, a
-/// counter and a histogram with kept handles, and a span without a subscriber. `docs/metrics.md` says how to
-/// run it.
+/// All that `Client::acquire` does for a grant from stock, except granting it: a counter and a histogram with
+/// kept handles, and a span without a subscriber. `docs/metrics.md` says how to run it.
 #[test]
 #[ignore = "a measurement: optimised, with --nocapture"]
 fn a_grant_from_stock_pays_little_where_nobody_listens() {
     let entry = entry(Timestamp::from_secs(1_709_550_000));
     let request = Request::from("openai#rpm");
     let nanos = shortest(|now| {
-        let began = Instant::now();
         let span = span::acquire(black_box(&request).dimensions());
-        granted_from_stock(black_box(&entry), began, now);
+        granted_from_stock(black_box(&entry), now);
         drop(black_box(span));
     });
     assert_little("metrics and span of a grant from stock", nanos);
@@ -74,7 +72,7 @@ fn a_grant_by_the_table_pays_little_where_nobody_listens() {
     let nanos = shortest(|now| {
         let began = Instant::now();
         let span = span::acquire(black_box(&request).dimensions());
-        granted_in(black_box(&entry), Source::Table, (began, Instant::now()), || now);
+        granted_in(black_box(&entry), Source::Table, began.elapsed(), now);
         drop(black_box(span));
     });
     assert_little("metrics and span of a grant by the table", nanos);

@@ -1,44 +1,60 @@
 //! The service of a lane while its only caller runs it.
 
-use std::task::Context;
+use std::task::{Context, Waker};
 
 use crate::lane::queue::Service;
 use crate::lane::sync::{Handle, Mutex, MutexGuard};
 
 /// A service that its only caller runs, until a second caller comes.
 pub(super) struct SoloLeader {
-    service: Mutex<Option<Service>>,
+    running: Mutex<Option<Running>>,
     /// The runtime in which the service began, for a caller that is dropped outside of any runtime.
     runtime: Option<Handle>,
 }
 
+struct Running {
+    service: Service,
+    /// Wakes the caller that runs the service, once it has run it for the first time.
+    caller: Option<Waker>,
+}
+
 impl SoloLeader {
     pub(super) fn new(service: Service) -> Self {
-        Self { service: Mutex::new(Some(service)), runtime: Handle::try_current().ok() }
+        let running = Running { service, caller: None };
+        Self { running: Mutex::new(Some(running)), runtime: Handle::try_current().ok() }
     }
 
-    /// Polls the service. Returns whether nothing is left to run.
+    /// Polls the service. Returns whether nothing is left to run. If the service moves out later, the caller is
+    /// woken.
     pub(super) fn is_over(&self, context: &mut Context<'_>) -> bool {
-        let mut service = self.service();
-        let is_over = service.as_mut().is_none_or(|service| service.as_mut().poll(context).is_ready());
-        if is_over {
-            *service = None;
+        let mut held = self.running();
+        let Some(running) = held.as_mut() else { return true };
+        if running.service.as_mut().poll(context).is_ready() {
+            *held = None;
+            return true;
         }
-        is_over
+        match &mut running.caller {
+            Some(caller) => caller.clone_from(context.waker()),
+            caller => *caller = Some(context.waker().clone()),
+        }
+        false
     }
 
     /// Moves the service to a task of its own. Without a runtime the service ends here, and the callers in
     /// the queue are told so.
     pub(super) fn move_out(&self) {
-        let service = self.service().take();
-        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
-        if let (Some(service), Some(runtime)) = (service, runtime) {
-            runtime.spawn(service);
+        let Some(Running { service, caller }) = self.running().take() else { return };
+        match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
+            Some(runtime) => {
+                runtime.spawn(service);
+            }
+            None => drop(service),
         }
+        caller.into_iter().for_each(Waker::wake);
     }
 
-    fn service(&self) -> MutexGuard<'_, Option<Service>> {
-        self.service.lock()
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock()
     }
 }
 
