@@ -268,7 +268,7 @@ async fn list(client: &Client, json: bool) -> Result<(), Failure> {
     let rows = client.ops().buckets().await?;
     // Read after the replies, which contain the table's time.
     let now = client.now();
-    for BucketRow { key, bucket } in rows {
+    for BucketRow { key, bucket, .. } in rows {
         match bucket {
             Ok(bucket) => lines.push(BucketLine::new(&bucket, now)),
             Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),

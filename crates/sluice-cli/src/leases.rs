@@ -41,7 +41,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let rows = client.ops().leases().await?;
     // Read after the replies, which contain the table's time.
     let now = client.now();
-    for LeaseRow { key, lease, is_inline } in rows {
+    for LeaseRow { key, lease, is_inline, .. } in rows {
         match lease {
             Ok(lease) if only.as_ref().is_none_or(|only| lease.dimension() == only) => leases.push((lease, is_inline)),
             Ok(_) => {}

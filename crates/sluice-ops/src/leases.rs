@@ -8,6 +8,7 @@ use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 /// A lease as it was listed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LeaseRow {
     /// The key of the lease's row. For an inline lease, the key of its bucket and the place in the row:
     /// `elevenlabs#concurrent leases.{id}`.
@@ -17,6 +18,14 @@ pub struct LeaseRow {
     pub lease: Result<Lease, RowError>,
     /// Whether the lease is inline, in its bucket's row.
     pub is_inline: bool,
+}
+
+impl LeaseRow {
+    /// A lease with a row of its own.
+    #[must_use]
+    pub const fn of_row(key: String, lease: Result<Lease, RowError>) -> Self {
+        Self { key, lease, is_inline: false }
+    }
 }
 
 impl Ops {
@@ -48,7 +57,7 @@ impl Ops {
             for row in &page.rows {
                 let key = value_text(row, KEY);
                 if key.starts_with(LEASE_PREFIX) {
-                    rows.push(LeaseRow { key, lease: Lease::read(&Attributes(row)), is_inline: false });
+                    rows.push(LeaseRow::of_row(key, Lease::read(&Attributes(row))));
                 } else {
                     rows.extend(inline(key, row));
                 }

@@ -2,8 +2,8 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, Names,
-    OnLowerLimit, Operand, RatePlanner, RowError, on_lower_limit,
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
+    Operand, RatePlanner, Row, RowError, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, IfAmbiguous, Item, Scan, StoreError, Written, value_text};
@@ -30,11 +30,21 @@ pub enum Applied {
 
 /// A bucket's row as it was listed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct BucketRow {
     /// Its key.
     pub key: String,
     /// The bucket, or why its row cannot be read.
     pub bucket: Result<Bucket, BucketFault>,
+}
+
+impl BucketRow {
+    /// Reads the row with this key.
+    #[must_use]
+    pub fn read(key: String, row: &impl Row) -> Self {
+        let bucket = Dimension::new(&key).map_err(BucketFault::from);
+        Self { bucket: bucket.and_then(|dimension| Ok(Bucket::read(&dimension, row)?)), key }
+    }
 }
 
 /// Why a row that is not a lease is not a bucket either.
@@ -154,7 +164,7 @@ impl Ops {
         let mut rows = Vec::new();
         loop {
             let page = self.store.scan(&scan).await?;
-            rows.extend(page.rows.iter().map(bucket_row));
+            rows.extend(page.rows.iter().map(|row| BucketRow::read(value_text(row, KEY), &Attributes(row))));
             scan.from = page.next;
             if scan.from.is_none() {
                 break;
@@ -296,13 +306,4 @@ impl Ops {
 fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, BucketError> {
     let corrupt = |source| BucketError::Corrupt { dimension: dimension.clone(), source };
     Bucket::read(dimension, &Attributes(row)).map_err(corrupt)
-}
-
-pub(crate) fn bucket_row(row: &Item) -> BucketRow {
-    let key = value_text(row, KEY);
-    let read = || {
-        let dimension = Dimension::new(&key)?;
-        Ok(Bucket::read(&dimension, &Attributes(row))?)
-    };
-    BucketRow { bucket: read(), key }
 }

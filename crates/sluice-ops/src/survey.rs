@@ -7,11 +7,11 @@ use std::time::Duration;
 use sluice_core::schema::{
     DIRECTORY_KEY, HEAL_KEY, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, SWEEPS_KEY, TICKET_PREFIX,
 };
-use sluice_core::{Bucket, Dimension, Lease, LimitType, Load, Names, SweepLog, Timestamp};
+use sluice_core::{Bucket, Dimension, Lease, LimitType, Load, Row, SweepLog, Timestamp};
 use tokio::time::Instant;
 
 use crate::leases::{LeaseRow, inline};
-use crate::limits::{BucketFault, BucketRow, bucket_row};
+use crate::limits::{BucketFault, BucketRow};
 use crate::ops::Ops;
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
@@ -52,11 +52,20 @@ pub struct Survey {
 
 /// A load row as it was read.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LoadRow {
     /// The bucket of the load row.
     pub dimension: Dimension,
     /// What was measured, or why that cannot be read.
     pub load: Result<Load, sluice_core::RowError>,
+}
+
+impl LoadRow {
+    /// Reads the load row of a bucket.
+    #[must_use]
+    pub fn read(dimension: Dimension, row: &impl Row) -> Self {
+        Self { load: Load::read(&dimension, row), dimension }
+    }
 }
 
 impl Ops {
@@ -123,24 +132,21 @@ impl Survey {
     fn add(&mut self, row: &Item) {
         let key = value_text(row, KEY);
         if key.starts_with(LEASE_PREFIX) {
-            self.leases.push(LeaseRow { key, lease: Lease::read(&Attributes(row)), is_inline: false });
+            self.leases.push(LeaseRow::of_row(key, Lease::read(&Attributes(row))));
         } else if key.starts_with(TICKET_PREFIX) {
             self.tickets += 1;
         } else if key == SWEEPS_KEY {
             self.sweeps = SweepLog::read(&Attributes(row));
         } else if let Some(name) = key.strip_prefix(LOAD_PREFIX) {
             match Dimension::new(name) {
-                Ok(dimension) => {
-                    let load = Load::read(&dimension, &Attributes(row));
-                    self.loads.push(LoadRow { dimension, load });
-                }
-                // The directory is for sweeps, and states nothing that the buckets do not. The mark is for
-                // processes that heal.
+                Ok(dimension) => self.loads.push(LoadRow::read(dimension, &Attributes(row))),
+                // The directory is for sweeps, and names buckets that were read. The mark is for processes
+                // that heal.
                 Err(_) if key == DIRECTORY_KEY || key == HEAL_KEY => {}
                 Err(_) => self.unknown.push(key),
             }
         } else {
-            let bucket = bucket_row(row);
+            let bucket = BucketRow::read(key.clone(), &Attributes(row));
             if matches!(bucket.bucket, Err(BucketFault::Key(_))) {
                 self.unknown.push(key);
                 return;

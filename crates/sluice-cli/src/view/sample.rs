@@ -75,12 +75,11 @@ impl Row {
     }
 
     pub(crate) fn bucket_row(&self) -> BucketRow {
-        let bucket = Bucket::read(&dimension(&self.name), self).map_err(Into::into);
-        BucketRow { key: self.name.clone(), bucket }
+        BucketRow::read(self.name.clone(), self)
     }
 
     pub(crate) fn load_row(&self) -> LoadRow {
-        LoadRow { dimension: dimension(&self.name), load: Load::read(&dimension(&self.name), self) }
+        LoadRow::read(dimension(&self.name), self)
     }
 }
 
@@ -89,7 +88,7 @@ pub(crate) fn lease(name: &str, id: &str, caller: &str, since_secs: u32, until_s
     let (since, until) = (Timestamp::from_secs(since_secs), Timestamp::from_secs(until_secs));
     let id = LeaseId::new(id.into()).unwrap();
     let lease = Lease::new(dimension(name), &id, Cost::ONE, since, until, caller);
-    LeaseRow { key: lease.key().to_owned(), lease: Ok(lease), is_inline: false }
+    LeaseRow::of_row(lease.key().to_owned(), Ok(lease))
 }
 
 /// The log of sweeps that ended these numbers of seconds after the epoch.
