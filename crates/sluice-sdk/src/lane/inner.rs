@@ -69,8 +69,8 @@ impl Inner {
         self.cache.entry(dimension, || self.now())
     }
 
-    /// Returns the planner for a reading of a rate bucket, at `now`. Every plan that takes is made by this
-    /// planner.
+    /// Returns the planner for a reading of a rate bucket, at `now`. Every write that takes tokens is planned by
+    /// it. The local share (`fallback`) is not: its buckets are in no table.
     pub(crate) fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
         RatePlanner::at(bucket, now, || self.store.clock().future_anchor())
     }
