@@ -1,5 +1,4 @@
-//! One attempt to take what a caller asks for. Each bucket's part goes through the lane of the bucket. If the
-//! parts change in one transaction, all go through one lane.
+//! One attempt at what a caller asks for: each part in its bucket's lane, or all in one for a transaction.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,13 +20,11 @@ use crate::lane::wants::{Want, want, wants, wants_in_line};
 use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
-/// The future of an answer, boxed and with its type erased. The types of everything that the future runs
-/// through are more than the compiler accepts in a caller's own future, and more memory than a grant from
-/// stock should move.
+/// A boxed answer, its type erased: the types behind it are more than the compiler accepts in a caller's own
+/// future, and more memory than a grant from stock should move.
 pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// As [`submit`], for one dimension whose bucket is known, which is the case for nearly all requests: no
-/// list, and no name to parse.
+/// As [`submit`], for one dimension whose bucket is known, as nearly always: no list, no name to parse.
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
         let dimension = entry.dimension.clone();
@@ -56,9 +53,8 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
     })
 }
 
-/// As [`submit`], for a caller that wants to carry its start in a ticket: books as far ahead as `terms`
-/// allow, if the grant takes no lease. A start that is granted locally cannot be carried, so the local answer
-/// books nothing ahead.
+/// As [`submit`], for a start that a ticket is to carry: books as far ahead as `terms` allow, if the grant
+/// takes no lease. A local grant cannot be carried, so the local answer books nothing ahead.
 pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
         let at_once = Terms { until: None, ..terms };

@@ -1,15 +1,13 @@
 //! The buckets that a client remembers: as many as its setting allows, and those in use.
 //!
-//! Names come from callers, so there may be any number of them. Second chance decides which entry is
-//! forgotten: a use marks the entry, and a new entry replaces the first entry of the queue that is neither
-//! marked nor in use. A hit costs one relaxed load in addition to the lookup, and takes no lock that the
-//! lookup does not take anyway.
+//! Names come from callers, so there may be any number. Second chance decides which entry is forgotten: a use
+//! marks the entry, and a new entry replaces the first of the queue that is neither marked nor in use. A hit
+//! costs one relaxed load on top of the lookup, and no further lock.
 //!
-//! An entry is in use while anything but this map refers to it: a grant, a caller in a queue, a lane that is
-//! served, stock, a pending settlement, a task that heals. It is also in use while it keeps a start that is
-//! still to come. An entry is removed under the write lock, when nothing else refers to it. Every new
-//! reference comes from an existing reference or from this map. So a bucket never has two entries in one
-//! process, and a grant always releases through the entry that its take went through.
+//! An entry is in use while anything but this map refers to it (a grant, a caller, a served lane, stock, a
+//! pending settlement, a task that heals), or while it keeps a start to come. It is removed under the write
+//! lock, when nothing else refers to it, and new references come only from existing ones or this map. So a
+//! bucket never has two entries, and a grant releases through the entry that it took through.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,11 +24,9 @@ use crate::telemetry::label::Named;
 /// How many entries a new one looks at. To look at all entries at once would hold up readers.
 const LOOKS: usize = 64;
 
-/// How many lanes of sets are kept while nobody is in their queues. An idle lane holds no state and is
-/// recreated in microseconds.
+/// How many idle lanes of sets are kept. They hold no state and are recreated in microseconds.
 const MOST_IDLE_LANES: usize = 1_000;
 
-/// References to an entry that the map itself holds, in its two parts.
 const OWN_REFERENCES: usize = 2;
 
 /// The buckets that a client has met.
@@ -72,7 +68,6 @@ impl Cache {
         }
     }
 
-    /// Returns the bucket, if it is remembered.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Entry>> {
         let entries = self.entries.read();
         let entry = entries.by_name.get(name)?;
@@ -91,8 +86,7 @@ impl Cache {
         }
         let forgotten = entries.make_room(self.most, now);
         if forgotten.iter().any(|entry| entry.was_in_sets()) {
-            // Before anybody can recreate the entry: the new entry would not know the lane, and could not
-            // wake it.
+            // Before anybody recreates the entry: the new one would not know the lane, and could not wake it.
             self.rows.lock().drop_idle();
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
@@ -105,7 +99,6 @@ impl Cache {
         entry
     }
 
-    /// Returns all entries, in no order.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         self.entries.read().queue.iter().map(Arc::clone).collect()
     }
@@ -119,8 +112,7 @@ impl Cache {
         }
         if lanes.by_name.len() >= lanes.most {
             lanes.drop_idle();
-            // If many lanes are in use, a search for idle lanes at each new set would cost more than the
-            // lanes do.
+            // If many lanes are in use, searching idle ones at each new set would cost more than the lanes.
             lanes.most = MOST_IDLE_LANES.max(2 * lanes.by_name.len());
         }
         let lane = Arc::new(RowLane::default());
@@ -149,8 +141,7 @@ impl Drop for Cache {
 }
 
 impl Entries {
-    /// Makes room for one more entry: removes entries that are not in use and were not used since the last
-    /// look.
+    /// Makes room for one more entry: removes entries that are neither in use nor used since the last look.
     fn make_room(&mut self, most: usize, now: impl FnOnce() -> Timestamp) -> Vec<Arc<Entry>> {
         let mut forgotten = Vec::new();
         if self.queue.len() < most {

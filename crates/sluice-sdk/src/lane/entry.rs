@@ -1,5 +1,4 @@
-//! A bucket that this process uses: what the process knows of it, and the lanes of the callers that take from
-//! it and give back to it.
+//! A bucket that this process uses: what is known of it, and the lanes that take from it and give back.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -19,11 +18,9 @@ use crate::lane::tokens::TokenLane;
 use crate::lazy::Lazy;
 use crate::telemetry::label::Named;
 
-/// One bucket, shared by all its users in this process.
 pub(crate) struct Entry {
     known: Known,
-    /// Booked starts whose callers went away, and that could not be given back because others had booked
-    /// behind them.
+    /// Booked starts of callers that left. They cannot be given back: others have booked behind them.
     abandoned: Mutex<Vec<Part>>,
     /// The lane of callers that take tokens.
     pub(crate) tokens: Lazy<Arc<TokenLane>>,
@@ -67,15 +64,14 @@ impl Entry {
         }
     }
 
-    /// Stores the row that the reply to a write showed. Replies may overtake each other: an older version
-    /// does not replace a newer one.
+    /// Stores the row of a write's reply, unless a newer version is known: replies may overtake each other.
     pub(crate) fn apply_write(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
         self.known.apply_write(bucket, now);
     }
 
-    /// Stores the row as a read or a failed condition showed it, whatever was believed before (the bucket may
-    /// have been recreated).
+    /// Stores the row of a read or a failed condition, whatever was known: the bucket may have been
+    /// recreated.
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.heed_cool_down(&bucket, now);
         self.known.apply_read(bucket, now);
@@ -106,8 +102,7 @@ impl Entry {
         self.known.forget();
     }
 
-    /// Notes that this process gave back `cost`. Callers that wait for these slots may take them without a
-    /// read first.
+    /// Notes that this process gave back `cost`. Callers that wait may take it without a read first.
     pub(crate) fn slot_freed(&self, cost: Cost) {
         self.known.slot_freed(cost);
         self.wake_rows();
@@ -123,8 +118,7 @@ impl Entry {
         self.abandoned.lock().push(part);
     }
 
-    /// Returns a start that another caller left at the same cost: one that is not past and not later than
-    /// `latest`. If there are several, returns the earliest.
+    /// Returns the earliest start of the same cost that another caller left, not past nor after `latest`.
     pub(crate) fn take_over(&self, cost: Cost, now: Timestamp, latest: Timestamp) -> Option<Part> {
         let mut abandoned = self.abandoned.lock();
         abandoned.retain(|part| part.start_at > now);
@@ -134,8 +128,7 @@ impl Entry {
         Some(abandoned.swap_remove(at))
     }
 
-    /// Notes that the bucket was removed. Everything that was known of it is forgotten, and its gauges do not
-    /// keep their last values.
+    /// Notes that the bucket was removed: forgets it, and its gauges do not keep their last values.
     pub(crate) fn gone(&self) {
         self.forget();
         self.untell();
@@ -145,8 +138,7 @@ impl Entry {
         self.abandoned.lock().clear();
     }
 
-    /// Whether more than `references` references to the entry exist, or it keeps a start that is still to
-    /// come.
+    /// Whether more than `references` references exist, or the entry keeps a start that is still to come.
     pub(super) fn is_in_use(self: &Arc<Self>, references: usize, now: Timestamp) -> bool {
         let mut abandoned = self.abandoned.lock();
         abandoned.retain(|part| part.start_at > now);

@@ -11,8 +11,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::telemetry;
 
-/// Counts a holder that is alive and found its lease gone. This is rare, and the caller does not wait for the
-/// write. A lost write means one count fewer.
+/// Counts a holder that found its lease gone. The caller does not wait; a lost write is one count fewer.
 pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     telemetry::expired_but_alive(entry.label());
     if !entry.limit().is_some_and(|limit| limit.is_concurrent()) {

@@ -92,7 +92,6 @@ impl Fallback {
     }
 }
 
-/// Returns the bucket after the take.
 fn take_one(bucket: &Bucket, take: Take) -> Plan<Bucket> {
     if bucket.limit().is_concurrent() {
         match SlotPlanner::new(bucket).plan(take) {

@@ -1,5 +1,4 @@
-//! The lane of a concurrency bucket with inline leases: callers that take and callers that release share one
-//! write.
+//! The lane of a concurrency bucket with inline leases: callers that take and that release share a write.
 
 use std::sync::Arc;
 
@@ -60,7 +59,6 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Creates a trace of the lease `id` of `cost`.
     fn new(inner: &Arc<Inner>, entry: &Arc<Entry>, id: LeaseId, cost: Cost) -> Self {
         let lease = Some(InlineRelease { id, cost });
         Self { inner: Arc::clone(inner), entry: Arc::clone(entry), lease }
@@ -124,7 +122,6 @@ impl Patient for InlineAsk {
     }
 }
 
-/// Takes slots. The caller waits for them in the queue if `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next();
     let in_line = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
@@ -142,7 +139,6 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     }
 }
 
-/// Gives back the slots of the lease.
 pub(crate) async fn release(
     inner: &Arc<Inner>,
     entry: &Arc<Entry>,

@@ -1,5 +1,3 @@
-//! What all clones of a client share.
-
 use std::sync::Arc;
 
 use sluice_core::{Bucket, Dimension, RatePlanner, Timestamp};
@@ -41,8 +39,7 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Returns DynamoDB's time, to the best of this process's knowledge. For what is refused, measured or
-    /// shown.
+    /// Returns DynamoDB's time, as far as known: for what is refused, measured or shown.
     pub(crate) fn now(&self) -> Timestamp {
         self.store.clock().now()
     }
@@ -55,12 +52,10 @@ impl Inner {
         self.store.time().await
     }
 
-    /// Notes that a caller was refused, and may come back after the wait in `retry`.
     pub(crate) fn refused(self: &Arc<Self>, entry: &Arc<Entry>, retry: &RetryIn) {
         self.refusals.refused(self, entry, retry);
     }
 
-    /// Notes that a caller in the queue looked without success, and will look again.
     pub(crate) fn waits(self: &Arc<Self>, entry: &Arc<Entry>, retry: &RetryIn) {
         self.refusals.waits(self, entry, retry);
     }
@@ -69,8 +64,8 @@ impl Inner {
         self.cache.entry(dimension, || self.now())
     }
 
-    /// Returns the planner for a reading of a rate bucket, at `now`. Every write that takes tokens is planned by
-    /// it. The local share (`fallback`) is not: its buckets are in no table.
+    /// Returns the planner for a reading of a rate bucket, at `now`. Every write that grants tokens is
+    /// planned by it. The local share (`fallback`) plans without it: its buckets are in no table.
     pub(crate) fn planner<'a>(&self, bucket: &'a Bucket, now: Timestamp) -> RatePlanner<'a> {
         RatePlanner::at(bucket, now, || self.store.clock().future_anchor())
     }

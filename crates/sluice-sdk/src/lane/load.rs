@@ -13,8 +13,7 @@ use crate::lane::inner::Inner;
 /// How long a load row is believed. When this time has passed, two sweeps have measured again since.
 const KNOWN_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// The shortest wait in a refusal. A caller that came back sooner would only ask more often than callers in
-/// the queue do.
+/// The shortest wait in a refusal: sooner, the caller would ask more often than callers in the queue.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 /// The longest wait in a refusal: the rate is an average, and many slots may come free at once.
@@ -28,9 +27,8 @@ pub(crate) struct WaitingForSlot {
 }
 
 impl Entry {
-    /// Stores the load row as a reply showed it. A row that cannot be read counts as missing: the next sweep
-    /// replaces it. No gauge is set: the gauge of a bucket that nobody asks for any more would keep its last
-    /// value.
+    /// Stores the load row of a reply. An unreadable row counts as missing: the next sweep replaces it. No
+    /// gauge is set: that of a bucket that nobody asks for any more would keep its value.
     pub(crate) fn apply_load(&self, row: &Item, now: Timestamp) -> Arc<Load> {
         let load =
             Arc::new(Load::read(&self.dimension, &Attributes(row)).unwrap_or_else(|_| Load::none(&self.dimension)));
@@ -40,7 +38,6 @@ impl Entry {
 }
 
 impl WaitingForSlot {
-    /// Joins the callers that wait, with `cost`.
     pub(crate) fn join(entry: &Arc<Entry>, cost: Cost) -> Self {
         let cost = cost.amount();
         entry.load.wants(cost);
@@ -54,14 +51,12 @@ impl Drop for WaitingForSlot {
     }
 }
 
-/// Slots that are not free.
 pub(crate) fn taken(bucket: &Bucket) -> Amount {
     bucket.limit().capacity().minus(bucket.tokens()).max(Amount::ZERO)
 }
 
-/// Returns the refusal of a concurrency bucket. If the bucket is full and the rate at which its slots come
-/// free is known, the wait is the time until the callers that wait in this process and this caller have
-/// slots. `in_line` says that the caller is one of those that wait.
+/// Returns the refusal of a concurrency bucket. If it is full and its drain rate is known, the wait is until
+/// the waiters of this process and this caller have slots. `in_line`: the caller is one of the waiters.
 pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, in_line: bool, mut refusal: Refusal) -> RetryIn {
     let besides = if in_line { Amount::ZERO } else { cost.amount() };
     if refusal.reason == Reason::NoFreeSlot
@@ -74,8 +69,7 @@ pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, in_line: bool, m
     refused(&entry.dimension, refusal)
 }
 
-/// Returns the refusal for a caller that would stand behind the callers that wait in this process for
-/// `retry`, and does not wait itself.
+/// Returns the refusal for a caller that does not wait, behind callers of this process that wait for `retry`.
 pub(crate) fn behind(entry: &Entry, cost: Cost, mut retry: RetryIn, now: Timestamp) -> RetryIn {
     if retry.reason == RetryReason::NoFreeSlot
         && let Some(measured) = measured_wait(entry, cost.amount(), now)

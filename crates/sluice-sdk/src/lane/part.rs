@@ -1,5 +1,3 @@
-//! What a grant holds of one bucket.
-
 use std::sync::Arc;
 
 use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, RateReceipt, Timestamp};
@@ -108,7 +106,6 @@ impl Part {
         self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. })
     }
 
-    /// Returns the lease row of the part, if it has one.
     pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.hold {
             Hold::Tokens { lease, .. } => lease.as_deref(),
@@ -117,7 +114,6 @@ impl Part {
         }
     }
 
-    /// Returns the end of the lease as it was written.
     pub(crate) fn lease_ends(&self) -> Option<Timestamp> {
         match &self.hold {
             Hold::Inline(inline) => Some(inline.ends),

@@ -1,5 +1,4 @@
-//! Dimensions whose buckets change in separate writes: each part goes through the lane of its bucket, in
-//! parallel.
+//! Dimensions whose buckets change in separate writes: each in its bucket's lane, in parallel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +18,7 @@ use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{inline, tokens};
 
-/// How long a refused caller waits at most for the return of what its other dimensions granted. The return
-/// itself goes on after that.
+/// How long a refused caller waits for the return of other dimensions' grants. The return itself goes on.
 pub(super) const RETURN_HEARD: Duration = Duration::from_secs(1);
 
 /// Takes all or nothing: if any bucket refuses, what the others granted is given back. A crash in between
@@ -64,9 +62,8 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     answer
 }
 
-/// Takes slots of several buckets for a caller that waits. The caller stands in the queue of one bucket, and
-/// then takes the others at once or not at all. If a caller held one slot while it waited for another, two
-/// callers could wait for each other.
+/// Takes slots of several buckets for a caller that waits: in the queue of one, and then the others at once
+/// or not at all. If callers held one slot while they waited for another, two could wait for each other.
 async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Instant) -> Answer {
     let (mut first, mut poll, mut why) = (0, Poll::default(), None);
     let taking = async {
@@ -94,7 +91,6 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
     }
 }
 
-/// Takes all but `first`, now or not at all. Otherwise returns which of them was not granted, and why.
 async fn take_others(
     inner: &Arc<Inner>,
     wants: &[Want],
@@ -120,7 +116,6 @@ async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     }
 }
 
-/// Polls all futures until all are done.
 async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

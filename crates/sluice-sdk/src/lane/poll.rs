@@ -1,6 +1,5 @@
-//! How often a process whose callers wait looks at the bucket. Pure, except for the random draw and the time
-//! that is left. The reads of the whole fleet for waiting stay below about 500 units a second and bucket, as
-//! long as at most 500 processes wait.
+//! How often a process looks at a bucket for its callers. Pure, except for the random draw and the time left.
+//! The looks of up to 500 processes that wait cost about 500 units a second and bucket, together.
 
 use std::time::Duration;
 
@@ -15,26 +14,22 @@ const SHORTEST: Duration = Duration::from_millis(5);
 /// The longest pause while a cool-down lasts: the cool-down may be cancelled.
 const LONGEST_COOL_DOWN: Duration = Duration::from_secs(1);
 
-/// The least time over which looks after a cool-down are spread. All processes know when the cool-down ends,
-/// and many processes that are not counted may wait for it.
+/// The least time over which looks after a cool-down are spread: all know its end, and not all are counted.
 const SPREAD: Duration = Duration::from_millis(10);
 
-/// The longest pause grows by this for each process that waits for the bucket. The mean pause of a process is
-/// then 2 ms times the number of processes, so that all of them together look 500 times a second. With a
-/// larger value, a slot that another process freed is found later. A smaller value costs more units, and a
-/// key serves 3,000 a second.
+/// The longest pause grows by this for each process that waits. The mean pause is then 2 ms times their
+/// number: together they look 500 times a second. Larger finds a freed slot later; smaller costs more units,
+/// of which a key serves 3,000 a second.
 const FOR_EACH_PROCESS: Duration = Duration::from_millis(4);
 
-/// The longest pause, whatever the number of waiting processes: the longest pause of 500 processes. If more
-/// processes wait, each looks once a second, and the looks of all rise with their number. With a larger cap,
-/// callers could reach their deadline without a single look.
+/// The longest pause, whatever the number of processes: that of 500. If more wait, each looks once a second,
+/// and the looks rise with their number. With a larger cap, callers could reach their deadline without a
+/// look.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The longest pause after throttled looks. Each of 1,500 processes then still looks every two seconds, which
-/// is a quarter of what a key serves.
+/// The longest pause after throttled looks: 1,500 processes then use a quarter of what a key serves.
 const LONGEST_STRETCHED: Duration = Duration::from_secs(4);
 
-/// How long before its deadline a caller has its last look. A read takes a few milliseconds, and a write that
-/// follows it takes no longer.
+/// How long before its deadline a caller has its last look: a read, and a write that follows it.
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
 /// The least factor on pauses, in eighths: pauses as they are. Throttled looks raise the factor.
@@ -64,8 +59,7 @@ pub(crate) struct WaitContext {
     pub(crate) crowd: Option<u32>,
     /// The earliest deadline in the queue.
     pub(crate) until: Option<Instant>,
-    /// Whether one of the callers gives back. Others wait for what a release gives back, so a release does
-    /// not wait as long as they do.
+    /// Whether a caller gives back. Others wait for what it gives, so it does not pause as long.
     pub(crate) gives_back: bool,
 }
 
@@ -87,8 +81,7 @@ impl Poll {
     pub(crate) fn next(&mut self, why: &Setback, context: WaitContext) -> Duration {
         let longest = self.longest(why, context);
         let drawn = match why {
-            // All processes know when a cool-down ends. They spread their looks after the end as they do at a
-            // full bucket.
+            // All processes know when a cool-down ends: they spread their looks after it as at a full bucket.
             Setback::Refused(retry) if retry.reason == RetryReason::CoolingDown => {
                 retry.wait.min(longest).saturating_add(drawn_up_to(for_crowd(context.crowd).max(SPREAD)))
             }
@@ -99,7 +92,6 @@ impl Poll {
         last_look.map_or(drawn, |at| drawn.min(at)).max(SHORTEST)
     }
 
-    /// Notes that a caller was served.
     pub(crate) fn succeeded(&mut self) {
         (self.looks, self.setbacks) = (0, 0);
         self.relax();

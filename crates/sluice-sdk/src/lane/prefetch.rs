@@ -46,7 +46,6 @@ impl Stock {
         self.shelf().demand.next_lot(bucket, asked, now)
     }
 
-    /// Empties the stock: nothing in it may be used any more.
     pub(crate) fn clear(&self) {
         self.shelf().lots.clear();
     }
@@ -55,8 +54,7 @@ impl Stock {
         self.shelf().lots.push_back(lot);
     }
 
-    /// Removes and returns the lots that are over by `now`, or that lie in the future because a clock went
-    /// back.
+    /// Removes and returns the lots that are over by `now`, or in the future after a clock went back.
     fn take_out_over(&self, now: Timestamp) -> Vec<Lot> {
         let mut shelf = self.shelf();
         let (over, kept) = std::mem::take(&mut shelf.lots).into_iter().partition(|lot| lot.is_over(now));

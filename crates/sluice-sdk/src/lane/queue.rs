@@ -1,13 +1,11 @@
-//! Lanes: group commit. Callers of one process stand in a queue before a bucket, and one write serves all
-//! callers in the queue.
+//! Lanes: group commit. Callers of one process stand in a queue before a bucket, and one write serves them
+//! all.
 //!
 //! At most one write of a lane is under way; callers that arrive meanwhile are in the next one. There is no
-//! timer: a caller that finds the queue empty serves the lane, and is served at once. As long as this caller
-//! is alone, it serves the lane within its own task, because a hop to another task would cost a tenth of a
-//! write. When a second caller arrives, the service moves to a task of its own, so that a caller that is not
-//! polled holds nobody up. The service serves every caller that arrives while it runs, and ends when none is
-//! left. A dropped caller never cuts a write off: the caller is passed over, and what it was granted goes to
-//! the next in the queue or is given back.
+//! timer: a caller that finds the queue empty serves the lane, in its own task while it is alone, because a
+//! hop to another costs a tenth of a write. With a second caller, the service moves to a task of its own: a
+//! caller that is not polled holds nobody up. The service ends when no caller is left. A dropped caller cuts
+//! no write off: it is passed over, and its grant goes to the next in the queue, or back.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -74,8 +72,7 @@ pub(crate) enum NoAnswer {
     NotServed,
     /// The leader ended while a request for the caller was under way.
     Lost,
-    /// Nothing was sent for the caller: it does not wait, and would stand behind callers that wait for this
-    /// setback.
+    /// Nothing was sent: the caller does not wait, and would stand behind callers that wait for this.
     Behind(Setback),
 }
 
@@ -85,8 +82,7 @@ pub(crate) enum Left<A> {
     Answered(A),
     /// The deadline of the caller passed.
     Late,
-    /// Nothing was sent for the caller: it does not wait, and would stand behind callers that wait for this
-    /// setback.
+    /// Nothing was sent: the caller does not wait, and would stand behind callers that wait for this.
     Behind(Setback),
     /// The leader ended while a request for the caller was under way.
     Lost,
@@ -127,20 +123,17 @@ impl<Q, A> Default for Lane<Q, A> {
 }
 
 impl<Q, A> Waiter<Q, A> {
-    /// Answers the caller. If the caller has gone away, the answer is dropped.
     pub(crate) fn answer(self, answer: A) {
         let _ = self.reply.send(Ok(answer));
     }
 
-    /// Whether the caller has gone away.
     pub(crate) fn is_left(&self) -> bool {
         self.reply.is_closed()
     }
 }
 
 impl<A> WaitHandle<A> {
-    /// Returns the answer, if it comes by the deadline of a caller that has one. Returns `None` after the
-    /// deadline, and the caller is passed over.
+    /// Returns the answer if it comes by the deadline, if any. After it, `None`: the caller is passed over.
     pub(crate) async fn answer_until(self, until: Option<Instant>) -> Option<Result<A, NoAnswer>> {
         match until {
             Some(until) => timeout_at(until, self.answer()).await.ok(),
@@ -176,10 +169,9 @@ impl<A> Drop for WaitHandle<A> {
 }
 
 impl<Q, A> Lane<Q, A> {
-    /// Stands in the queue until the answer comes, whatever the queue waits for: for a caller that gives back.
-    /// `None` if the leader ended while a request for the caller was under way.
-    ///
-    /// `ask` and `serve` are called again if a leader ends before it has reached the caller.
+    /// Stands in the queue until the answer comes, whatever the queue waits for: for a caller that gives
+    /// back. `None` if the leader ended with a request for the caller under way. `ask` and `serve` are called
+    /// again if a leader ends before it.
     pub(crate) async fn give(
         self: &Arc<Self>,
         mut ask: impl FnMut() -> Q,
@@ -213,8 +205,7 @@ impl<Q, A> Lane<Q, A> {
         if self.is_served.swap(true, Ordering::AcqRel) {
             let solo = line.solo.take();
             drop(line);
-            // The first caller is no longer alone, and may not be polled for long, so the service moves to a
-            // task.
+            // The first caller is no longer alone, and may not be polled: the service moves to a task.
             solo.into_iter().for_each(|solo| solo.move_out());
             return WaitHandle { reply, solo: None };
         }
@@ -223,7 +214,6 @@ impl<Q, A> Lane<Q, A> {
         WaitHandle { reply, solo: Some(solo) }
     }
 
-    /// Whether nobody is in the queue or being served.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_served.load(Ordering::Acquire)
     }
@@ -233,14 +223,12 @@ impl<Q, A> Lane<Q, A> {
         self.line().why.clone()
     }
 
-    /// For how long the callers that wait have looked again without an answer; `None` while they pause, or
-    /// look for the first time.
+    /// For how long the callers that wait have looked again, unanswered; `None` in a pause or a first look.
     pub(crate) fn looks_for(&self) -> Option<Duration> {
         let line = self.line();
         line.looks_since.filter(|_| line.is_out).map(|since| since.elapsed())
     }
 
-    /// Lets the callers that wait look again.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
@@ -266,10 +254,8 @@ impl<Q, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Lane<Q, A> {
-    /// Stands in the queue until the answer comes or the caller's own deadline passes: for a caller that takes.
-    /// `stays` says which setbacks the caller waits for.
-    ///
-    /// `ask` and `serve` are called again if a leader ends before it has reached the caller.
+    /// Stands in the queue until the answer or the caller's own deadline: for a caller that takes. `stays`
+    /// says for which setbacks. `ask` and `serve` are called again if a leader ends before it.
     pub(crate) async fn take(
         self: &Arc<Self>,
         mut ask: impl FnMut() -> Q,
@@ -293,9 +279,8 @@ impl<Q: Patient, A> Lane<Q, A> {
         }
     }
 
-    /// As [`join`](Self::join), but returns the setback if the queue is paused for something that the caller
-    /// does not stay for. Only callers that take must not be passed: behind callers that give back, and
-    /// callers that have left, the new caller is served at once.
+    /// As [`join`](Self::join), but returns the setback of a paused queue that the caller does not stay for.
+    /// Only callers that take must not be passed: behind others, the new caller is served at once.
     pub(crate) fn join_if(
         self: &Arc<Self>,
         ask: Q,
@@ -315,9 +300,8 @@ impl<Q: Patient, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Queue<Q, A> {
-    /// Whether a caller that must not be passed is in the queue. A caller that takes but does not wait is not
-    /// counted: it has just come and is being served. Because of it, no other caller may receive the setback
-    /// that releases wait for.
+    /// Whether a caller that must not be passed is in the queue. One that takes but does not wait has just
+    /// come and is being served: because of it, nobody may receive the setback that releases wait for.
     fn has_takers(&self) -> bool {
         let waits = |waiter: &Waiter<Q, A>| waiter.ask.takes() && waiter.ask.stays_until().is_some();
         self.waiting.iter().any(|waiter| !waiter.is_left() && waits(waiter))

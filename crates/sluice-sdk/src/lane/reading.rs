@@ -13,8 +13,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 
-/// Returns the bucket as last seen, or reads it now. Callers that meet a bucket for the first time at once
-/// share one read.
+/// Returns the bucket as last seen, or reads it now: one read for callers that meet it at once.
 pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
     match entry.reading() {
         Some(reading) => Ok(reading),
@@ -22,9 +21,8 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, Acqui
     }
 }
 
-/// Reads the row once for all callers that come meanwhile: they share the reading of the first caller, or its
-/// failure. Otherwise each of them would find out for itself, one after the other, that the table does not
-/// answer. Takes at most an attempt and a request; takes longer than a request only after readers that left.
+/// Reads the row once for all callers that come meanwhile: they share the reading or the failure, instead of
+/// finding out one after the other that the table does not answer. Takes at most an attempt and a request.
 async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Reading>) -> Result<Reading, AcquireError> {
     is_not_missing(inner, entry)?;
     let came = Instant::now();
@@ -41,8 +39,7 @@ async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Read
         }
         let asked = Instant::now();
         let read = refresh(inner, entry).await;
-        // If the bucket was created meanwhile, the failure is not shared: callers that came after that ask
-        // again.
+        // If the bucket was created meanwhile, the failure is not shared: later callers ask again.
         if let (Some(loading), Err(error), false) = (&mut loading, &read, entry.was_made_since(asked)) {
             loading.failed(error);
         }
@@ -91,7 +88,6 @@ pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, Acq
     entry.reading().ok_or_else(|| unknown(inner, entry))
 }
 
-/// Reads the buckets in parallel, even if they are known.
 pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<(), AcquireError> {
     let reads = entries.iter().map(|entry| {
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));
@@ -100,7 +96,6 @@ pub(super) async fn refresh_all(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> R
     in_parallel(reads.collect()).await.map_err(|Stopped| stopped("GetItem"))?.into_iter().collect()
 }
 
-/// Stores the row that a reply showed.
 pub(crate) fn apply_read(inner: &Inner, entry: &Entry, row: &Item) -> Result<Arc<Bucket>, AcquireError> {
     let bucket = Arc::new(parse(&entry.dimension, row)?);
     entry.apply_read(Arc::clone(&bucket), inner.now());

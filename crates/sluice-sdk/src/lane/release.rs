@@ -123,8 +123,7 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Slots, R
             let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
             let out = released.iter().find_map(unavailable);
             waiters.into_iter().zip(released).for_each(|(waiter, released)| waiter.answer(released));
-            // The callers behind have already waited for a request that got no answer: no other request is
-            // sent for them.
+            // The callers behind have waited for an unanswered request: no other is sent for them.
             out.into_iter().for_each(|error| {
                 let rest = std::mem::take(&mut line).into_iter();
                 rest.for_each(|waiter| waiter.answer(Err(error.clone().unsent().into())));

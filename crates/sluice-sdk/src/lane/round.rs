@@ -1,8 +1,7 @@
 //! A round of a lane: plans and writes until each of its callers has an answer or stays in the queue.
 //!
-//! A round always ends: each of its requests ends by itself, and none begins after [`LONGEST_TRYING`], except
-//! a request after a success, and each success serves a caller. [`Setback`] decides what the end of a round
-//! means for the callers that it has not served.
+//! A round ends: each request ends, and none begins after [`LONGEST_TRYING`] except after a success, which
+//! serves a caller. [`Setback`] decides what that means for the callers that it has not served.
 
 use std::time::Duration;
 
@@ -18,8 +17,7 @@ use crate::lane::queue::{Patient, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::unclaimed::UnclaimedGrant;
 
-/// How many plans are made without a pause after a failed condition. Each plan has the row as it was a moment
-/// ago, and each failure means that another writer succeeded.
+/// Plans made without a pause: each has the row of a moment ago, and each failure is another's success.
 const PLANS_AT_ONCE: u32 = 8;
 
 /// How long a round tries. A larger value serves more callers in one round beside busy writers. A smaller
@@ -58,19 +56,17 @@ pub(super) trait Batch {
     /// The callers that are still to be served, and those of them that have left.
     fn waiters(&mut self) -> &mut Vec<Waiter<Self::Ask, Self::Answer>>;
 
-    /// Makes one plan and its write, or one read of what is not known, or gives the answers that need
-    /// neither. Each of its requests ends.
+    /// Makes one plan and its write, or one read, or gives the answers that need neither. Its requests end.
     fn step(&mut self, has_read: bool) -> impl Future<Output = Result<Step, AcquireError>> + Send;
 
     /// Answers all remaining callers, or notes that they stay in the queue.
     fn set_back(&mut self, setback: &Setback);
 }
 
-/// Serves a lane until no caller is left, one round after the other. After a round in which callers stay in
-/// the queue, the lane pauses, as `poll` says for a `crowd` of processes; then `paused` is called.
-///
-/// A round takes all callers in the queue. No caller stands without an answer behind a full write of others:
-/// not while DynamoDB is out, not a release behind callers that wait, and not a caller that does not wait.
+/// Serves a lane, round after round, until no caller is left. After a round in which callers stay, the lane
+/// pauses, as `poll` says for a `crowd` of processes; then `paused` is called. A round takes all callers in
+/// the queue, so that none stands unanswered behind a full write of others: not in an outage, not a release
+/// behind callers that wait, and not a caller that does not wait.
 pub(super) async fn lead<B: Batch>(
     inner: &Inner,
     mut leader: Leader<B::Ask, B::Answer>,
@@ -90,7 +86,6 @@ pub(super) async fn lead<B: Batch>(
     }
 }
 
-/// Serves the callers of `batch` until each has its answer or stays in the queue.
 async fn serve(inner: &Inner, batch: &mut impl Batch) {
     let (began, mut tries, mut has_read) = (Instant::now(), 0, false);
     while has_callers(batch) {
@@ -115,15 +110,13 @@ async fn serve(inner: &Inner, batch: &mut impl Batch) {
     }
 }
 
-/// Drops callers that have left, and returns whether a caller is still to be served.
 fn has_callers(batch: &mut impl Batch) -> bool {
     let waiters = batch.waiters();
     waiters.retain(|waiter| !waiter.is_left());
     !waiters.is_empty()
 }
 
-/// Waits before the `tries`th new plan, once the plans without a pause are used up. Returns false if it is
-/// time to give up.
+/// Waits before the `tries`th new plan, after the first few. Returns false if it is time to give up.
 async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
     if tries >= PLANS_AT_ONCE + inner.store.max_retries() {
         return false;
@@ -135,16 +128,14 @@ async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
     true
 }
 
-/// Returns the longest that a round takes if none of its writes succeeds: `LONGEST_TRYING`, and then, begun
-/// just before its end, a reading (which may wait for that of another caller), a request that tells the time,
-/// and a write.
+/// The longest that a round takes without a success: `LONGEST_TRYING`, and, begun just before its end, a
+/// reading (perhaps after another caller's), a request that tells the time, and a write.
 fn longest_round(inner: &Inner) -> Duration {
     LONGEST_TRYING + inner.store.attempt().of_rows() + 3 * inner.store.longest_request()
 }
 
-/// Returns the longest that an attempt keeps a caller that does not wait: a first read of buckets that it
-/// does not know, the round that is under way when it comes, its own round, and the return of what other
-/// dimensions granted.
+/// The longest that an attempt keeps a caller that does not wait: a first read, the round under way, its own
+/// round, and the return of what other dimensions granted.
 pub(crate) fn longest_attempt(inner: &Inner) -> Duration {
     let look_up = inner.store.attempt().of_rows() + inner.store.longest_request();
     look_up + 2 * longest_round(inner) + RETURN_HEARD

@@ -1,5 +1,4 @@
-//! The lane of a set of dimensions with lease rows. Every bucket and every lease of all callers in the queue
-//! changes in one transaction, or none does.
+//! The lane of a set of dimensions with lease rows: one transaction for all callers in the queue.
 
 use std::sync::Arc;
 
@@ -56,8 +55,7 @@ impl Patient for RowAsk {
     }
 }
 
-/// Takes the costs of all `wants` through the lane of their set. The caller waits for slots in the queue if
-/// `terms` allow.
+/// Takes the costs of all `wants` in the lane of their set. Waits for slots if `terms` allow.
 pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
     let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
     let lane = inner.cache.row_lane(&entries);

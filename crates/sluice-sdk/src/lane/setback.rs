@@ -1,9 +1,5 @@
-//! The one rule of waiting: what keeps callers from an answer, and what that means for callers that wait and
-//! callers that do not.
-//!
-//! A caller that is willing to wait stays in the queue until its own deadline, whatever happens in between,
-//! unless the setback is one that time does not end. A caller that is not willing to wait receives the
-//! setback at once. All lanes ask this module, and only this module.
+//! The one rule of waiting, for all lanes: what keeps callers from an answer. A caller that waits stays in
+//! the queue until its own deadline, unless time does not end the setback. Others receive it at once.
 
 use std::time::Duration;
 
@@ -38,14 +34,12 @@ pub(crate) enum Taken<T> {
 pub(crate) struct Patience {
     /// How long the caller would still stay in the queue; zero for now or not at all.
     pub(crate) stays: Duration,
-    /// Whether the process itself answers an outage (`SLUICE_ON_UNAVAILABLE`), so that there is nothing to
-    /// wait for.
+    /// Whether the process answers an outage (`SLUICE_ON_UNAVAILABLE`): there is nothing to wait for.
     pub(crate) answers_locally: bool,
 }
 
 impl Patience {
-    /// Whether the caller prefers to wait for `retry` rather than to receive it. An exact wait that ends too
-    /// late is returned at once.
+    /// Whether the caller prefers to wait for `retry`. An exact wait that ends too late is returned at once.
     pub(crate) fn waits_for(self, retry: &RetryIn) -> bool {
         let is_late = retry.reason.is_over_in_time() && retry.wait > self.stays;
         !self.stays.is_zero() && !is_late
@@ -98,8 +92,7 @@ impl Setback {
         }
     }
 
-    /// The same after an earlier setback: a write that may have been applied then may still have been
-    /// applied.
+    /// The same after an earlier setback: a write that may have been applied then may still have been.
     pub(crate) fn following(self, earlier: Option<&Self>) -> Self {
         match (self, earlier) {
             (

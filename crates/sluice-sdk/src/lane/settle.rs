@@ -23,8 +23,8 @@ use crate::telemetry;
 pub enum Settled {
     /// The call used what it counted as: nothing was to be done.
     AsTaken,
-    /// This amount went back. It is less than what was left over if the rest has refilled by itself, or no
-    /// longer has room below the capacity.
+    /// This amount went back: less than what was left over if the rest has refilled, or has no room below the
+    /// capacity.
     Returned(Amount),
     /// This amount was taken in addition, below zero if necessary.
     Owed(Amount),
@@ -82,8 +82,7 @@ pub(crate) fn parse(dimension: &str, used: &Quantity) -> Result<Amount, SettleEr
     })
 }
 
-/// Settles what was charged to the part before the part is released. A failure is only logged: the call is
-/// over.
+/// Settles what was charged to the part. A failure is only logged: the call is over.
 pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
     let Some(used) = part.used.take() else { return };
     match settle_part(inner, part, used).await {
@@ -188,8 +187,7 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
         if bucket.limit().is_concurrent() {
-            // The bucket was removed and recreated as another type: what was taken from the old one is gone
-            // with it.
+            // The bucket was recreated as another type: what was taken from the old one is gone with it.
             return Ok(vec![Amount::ZERO; calls.len()]);
         }
         let now = inner.time().await.map_err(AcquireError::from)?;

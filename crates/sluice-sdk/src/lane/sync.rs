@@ -1,5 +1,4 @@
-//! The primitives that a lane is built on. `tests/interleavings` compiles the lane on a concurrency checker's
-//! primitives instead of these.
+//! The primitives of a lane. `tests/interleavings` compiles the lane with those of a concurrency checker.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,20 +8,17 @@ use crate::config::OnUnavailable;
 use crate::lane::inner::Inner;
 use crate::lane::setback::Patience;
 
-/// What a caller accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// The latest start; `None` for now or not at all.
     pub(crate) until: Option<Instant>,
-    /// Whether the caller stays in the queue until then, for slots and through everything that delays the
-    /// queue.
+    /// Whether the caller stays in the queue until then, for slots and through what delays the queue.
     pub(crate) stays: bool,
     /// How long the leases last.
     pub(crate) lease: LeaseTerm,
 }
 
-/// How long a lease lasts. Computed when the lease is written, because its caller may have stood in a queue
-/// before.
+/// How long a lease lasts, computed when it is written: its caller may have stood in a queue before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTerm {
     pub(crate) at_least: Duration,
@@ -30,7 +27,6 @@ pub(crate) struct LeaseTerm {
 }
 
 impl Terms {
-    /// Now or not at all.
     pub(crate) const fn at_once(lease: Duration) -> Self {
         Self { until: None, stays: false, lease: LeaseTerm { at_least: lease, until: None } }
     }

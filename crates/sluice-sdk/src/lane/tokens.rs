@@ -29,8 +29,7 @@ use crate::lane::{prefetch, round};
 pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
 type TokenWaiter = Waiter<TokenAsk, Answer>;
 
-/// The most callers in one plan and its write. Any number would fit, but a plan for very many callers delays
-/// the write.
+/// The most callers in one plan and its write: a plan for very many delays the write.
 const MOST_AT_ONCE: usize = 1_024;
 
 /// What one caller wants of a rate bucket.
@@ -59,7 +58,6 @@ impl Patient for TokenAsk {
     }
 }
 
-/// Takes the cost through the lane of the bucket.
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let lane = &*want.entry.tokens;
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
@@ -100,8 +98,7 @@ struct Batch<'a> {
 /// A write that is under way, with what it takes for each caller.
 struct Sent {
     planned: Planned,
-    /// For each caller of the plan, in order: the sum of tokens up to and including its own, if the write
-    /// takes them.
+    /// For each caller of the plan: the sum of tokens up to its own, if the write takes them.
     upto: Vec<Option<Amount>>,
     total: Amount,
     prefetched: Amount,
@@ -128,8 +125,7 @@ impl round::Batch for Batch<'_> {
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
         let reading = known(self.inner, self.entry).await?;
         if reading.bucket.limit().is_concurrent() {
-            // The bucket was removed and recreated as another type at this moment: the next attempt sees the
-            // new bucket.
+            // The bucket was just recreated as another type: the next attempt sees the new one.
             self.refuse_all();
             return Ok(Step::Served);
         }

@@ -1,5 +1,3 @@
-//! A grant that its caller has not taken yet. It is not lost if the caller leaves.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,8 +55,8 @@ impl UnclaimedGrant {
         std::mem::take(&mut self.parts)
     }
 
-    /// Joins another unclaimed grant of the same caller. If the caller leaves, the joined parts are given
-    /// back, and not passed on in a queue.
+    /// Joins another grant of the same caller. If the caller leaves, the joined parts are given back, and not
+    /// passed on in a queue.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.parts.append(&mut other.parts);
         self.at = self.at.max(other.at);
@@ -96,8 +94,7 @@ impl UnclaimedGrant {
         })
     }
 
-    /// Passes the grant on to the head of the queue, if that caller asks for exactly this; otherwise returns
-    /// it.
+    /// Passes the grant to the head of the queue, if that caller asks for exactly this, or returns it.
     fn pass_on(mut self) -> Option<Self> {
         let Some(lane) = self.lane.clone() else { return Some(self) };
         // While the time is not known, nobody can say whether the grant may still be used.

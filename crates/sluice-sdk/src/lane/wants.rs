@@ -42,8 +42,7 @@ pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     Ok(wants)
 }
 
-/// As [`wants`], for a caller on `terms`. What delays a queue delays the readings too: a caller that waits
-/// tries again, and receives the setback at its deadline.
+/// As [`wants`], for a caller on `terms`: one that waits reads again, until its deadline.
 pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
     let first = &asks[0].dimension;
     let Some(until) = terms.stays_until() else {

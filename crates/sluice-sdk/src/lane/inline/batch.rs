@@ -25,7 +25,6 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::{UnclaimedGrant, Via};
 use crate::lane::{load, round};
 
-/// The callers of one write, in order.
 pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entry: &'a Arc<Entry>,
@@ -149,8 +148,8 @@ impl Batch<'_> {
 
     /// Answers the callers as the plan says. If the plan has a write, the write is applied. A grant whose
     /// lease has ended by now counts as a failed try. A missing lease counts as gone only if this round
-    /// `has_read` the row: a reading that was under way while the slot was taken does not show the lease, and
-    /// the slot would stay taken until the lease ends.
+    /// `has_read` the row: an older reading may be from before the take, and the slot would stay taken until
+    /// the lease ends.
     fn settle(&mut self, draft: Draft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
         let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
@@ -238,8 +237,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Gives back a lease that ended after it was written, for example because the process was frozen. Its
-    /// caller asks again under another id.
+    /// Gives back a lease that ended after it was written, as in a frozen process. Its caller asks again.
     fn under_another_id(&self, mut waiter: InlineWaiter) -> InlineWaiter {
         if let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask {
             let old = std::mem::replace(id, self.inner.config.lease_ids.next());

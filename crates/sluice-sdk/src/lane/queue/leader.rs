@@ -8,8 +8,7 @@ use crate::lane::queue::{Lane, NoAnswer, Patient, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, Instant, Ordering, sleep, yield_now};
 
-/// How often the leader yields to the other tasks of the thread before it takes a batch, as long as callers
-/// keep coming. Only a bound.
+/// How often the leader yields before it takes a batch, as long as callers keep coming. Only a bound.
 const MOST_YIELDS: u32 = 8;
 
 /// Serves a lane. When the leader is dropped, the callers in the queue are told to ask again.
@@ -25,18 +24,14 @@ impl<Q, A> Leader<Q, A> {
         Self { lane: Arc::clone(lane), has_served: false, is_left: false }
     }
 
-    /// Returns the next callers in the queue, at most `most`. Returns `None` if none is left; the leader then
-    /// no longer serves the lane.
-    ///
-    /// If the last batch had several callers, first lets the other tasks of the thread run, as long as more
-    /// callers come: callers that were just served come back for the next batch. A lone caller waits for
-    /// nobody.
+    /// Returns the next callers, at most `most`, or `None` if none is left: the leader no longer serves the
+    /// lane. After a batch of several, first lets other tasks of the thread run while more callers come:
+    /// those just served come back for the next batch. A lone caller waits for nobody.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
         self.next_of(most, |waiter| !waiter.is_left()).await
     }
 
-    /// As `next`, but with the callers that have gone away: for work that is done even if nobody receives the
-    /// answer.
+    /// As `next`, with the callers that have gone away: for work that is done even so.
     pub(crate) async fn next_with_the_gone(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
         self.next_of(most, |_| true).await
     }
@@ -77,8 +72,7 @@ impl<Q, A> Leader<Q, A> {
         Some(waiters)
     }
 
-    /// Notes that all callers of the batch are answered. What one of them left is now for the head of the
-    /// queue.
+    /// Notes that the batch is answered. What one of its callers left is now for the head of the queue.
     pub(crate) fn batch_is_over(&self) {
         let mut line = self.lane.line();
         (line.is_out, line.why, line.looks_since) = (false, None, None);
@@ -113,9 +107,8 @@ impl<Q: Patient, A> Leader<Q, A> {
         true
     }
 
-    /// Puts callers that wait back at the head of the queue, in their order, and pauses. A caller that came
-    /// after the batch was taken and does not wait receives the setback, as if it had come now. If it would
-    /// pass nobody, it is served at once.
+    /// Puts callers that wait back at the head, in their order, and pauses. A caller that came meanwhile and
+    /// does not wait receives the setback, as if it came now; if it would pass nobody, it is served at once.
     async fn pause(
         &self,
         waiters: Vec<Waiter<Q, A>>,

@@ -40,8 +40,7 @@ impl SoloLeader {
         false
     }
 
-    /// Moves the service to a task of its own. Without a runtime the service ends here, and the callers in
-    /// the queue are told so.
+    /// Moves the service to a task. Without a runtime it ends here, and the callers in the queue are told so.
     pub(super) fn move_out(&self) {
         let Some(Running { service, caller }) = self.running().take() else { return };
         match Handle::try_current().ok().or_else(|| self.runtime.clone()) {

@@ -26,7 +26,6 @@ use crate::lane::{load, round};
 /// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
 
-/// The callers of one transaction, in order.
 pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entries: &'a [Arc<Entry>],
@@ -62,8 +61,7 @@ impl round::Batch for Batch<'_> {
         }
         let now = self.inner.time().await?;
         let Some(readings) = self.entries.iter().map(|entry| entry.reading()).collect::<Option<Vec<_>>>() else {
-            // While the time was read, another caller of the process learned that what was known of a bucket
-            // is no longer valid.
+            // While the time was read, another caller of this process learned that a reading is not valid.
             return refresh_all(self.inner, self.entries).await.map(|()| Step::Read);
         };
         let Some(sent) = self.plan(&readings, now) else {
@@ -92,9 +90,8 @@ impl round::Batch for Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// Returns whether a future anchor of a bucket with too little for a caller was moved back, or was found
-    /// moved back already. Nobody is refused because of a future anchor: the wait in a refusal follows from
-    /// the row as it is.
+    /// Returns whether a future anchor of a bucket with too little for a caller was moved back, here or
+    /// before. A future anchor refuses nobody: the wait in a refusal follows from the row as it is.
     async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
         for (at, (reading, entry)) in readings.iter().zip(self.entries).enumerate() {
             if !self.waiters.iter().any(|waiter| waiter.ask.costs[at].amount() > reading.bucket.tokens()) {
@@ -110,8 +107,7 @@ impl Batch<'_> {
         Ok(false)
     }
 
-    /// Plans the transaction for all callers that fit. Nobody passes a caller that waits. `None` if nobody
-    /// fits.
+    /// Plans the transaction for all callers that fit, or `None`. Nobody passes a caller that waits.
     fn plan(&self, readings: &[Reading], now: Timestamp) -> Option<Sent> {
         let mut shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
@@ -160,8 +156,7 @@ impl Batch<'_> {
         parts.map(lease).collect()
     }
 
-    /// Answers why nobody was granted anything, by readings of this round or readings that are young enough
-    /// to refuse.
+    /// Answers why nobody was granted, by readings of this round or young enough to refuse.
     fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
         let shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
@@ -185,7 +180,6 @@ impl Batch<'_> {
         }
     }
 
-    /// Returns the longest wait, with the bucket that causes it.
     fn retry(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
         longest(self.retries(no, ask))
     }
@@ -244,8 +238,7 @@ impl Batch<'_> {
         self.hand_out(sent, everyone, took)
     }
 
-    /// Answers callers of `sent` that have what they asked for. A lease that has ended by now counts as a
-    /// failed try.
+    /// Answers the callers of `sent` that were granted. A lease that has ended counts as a failed try.
     fn hand_out(&mut self, sent: &Sent, applied: Vec<Applied<'_>>, took: Duration) -> Step {
         let (now, mut came_late) = (self.inner.store.clock().known(), false);
         let mut waiters: Vec<Option<RowWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
@@ -285,9 +278,8 @@ impl Batch<'_> {
         })
     }
 
-    /// Learns from the reasons of a cancellation. A lease that exists under an id of our own can only come
-    /// from a try whose reply was lost: that try was applied, and each caller that has such a lease is
-    /// granted.
+    /// Learns from the reasons of a cancellation. A lease under an id of our own can only come from a try
+    /// whose reply was lost: it was applied, and its callers are granted.
     fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
         if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
             return Err(AcquireError::Store(StoreError::Rejected {

@@ -16,16 +16,14 @@ pub(super) enum Share<'a> {
     Tokens(Box<RateBatch<'a>>),
 }
 
-/// A caller that the transaction takes for: its place in the batch, and for each bucket the sum of costs up
-/// to and including its own.
+/// A caller of the transaction: its place in the batch, and the sum of costs up to its own for each bucket.
 pub(super) struct PlannedCaller {
     pub(super) waiter: usize,
     pub(super) upto: Vec<Amount>,
     pub(super) leases: Vec<Option<Lease>>,
 }
 
-/// A caller whose part of a transaction is applied: by this transaction, or by an earlier try whose reply was
-/// lost.
+/// A caller whose part is applied: by this transaction, or by an earlier try whose reply was lost.
 pub(super) struct Applied<'a> {
     pub(super) caller: &'a PlannedCaller,
     /// The leases as they are in the table.
@@ -115,8 +113,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// Returns for each bucket the sum of costs up to and including this caller. If a bucket refuses, returns
-/// what each bucket says.
+/// Returns the sum of costs up to this caller for each bucket; if one refuses, what each says.
 pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
     let patience = ask.terms.patience();
     let plans: Vec<_> = shares.iter().zip(&ask.costs).map(|(share, cost)| share.judge(*cost, patience, now)).collect();

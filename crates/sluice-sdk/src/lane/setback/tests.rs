@@ -29,8 +29,7 @@ fn denied() -> StoreError {
     StoreError::AccessDenied { operation: "UpdateItem", table: "t".into(), message: "no".into() }
 }
 
-/// For each setback: which callers stay in the queue. The columns are callers that wait, callers that are
-/// answered locally, and callers that do not wait.
+/// For each setback: which callers stay (that wait, that are answered locally, that do not wait).
 #[test]
 fn what_delays_a_line_never_empties_it_and_what_time_does_not_mend_is_told_at_once() {
     let stays = |setback: &Setback| [PATIENT, LOCAL, AT_ONCE].map(|patience| setback.is_waited_out(patience));
