@@ -25,11 +25,10 @@ impl Client {
     /// given back. With a concurrency limit among them, they take one transaction, unless leases are inline
     /// (`SLUICE_LEASES`). A refusal that the process remembers costs no request.
     ///
-    /// Takes at most the time of two requests (4.2 s each) while DynamoDB does not answer: the writes that
-    /// are under way, and its own. With several dimensions of which one answers, one second comes on top, to
-    /// give back what was granted. With [`ticket_within`](Request::ticket_within) and a start to book, two
-    /// requests may come on top, for the ticket's row. If every try is answered late and with a conflict, it
-    /// takes at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
+    /// While DynamoDB does not answer, takes at most the time of two requests (4.2 s each): writes under way,
+    /// and its own. One second more if one of several dimensions answers, to give back; two requests more
+    /// with [`ticket_within`](Request::ticket_within) and a start to book. If every try is answered late and
+    /// with a conflict, at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
@@ -71,10 +70,8 @@ impl Client {
 
 impl Client {
     /// The longest time that [`acquire`](Self::acquire) takes, whatever hangs: 35.2 s with three retries. It
-    /// usually takes the time of one request.
-    ///
-    /// With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...` (each attempt of 1 s, and the
-    /// pauses between them), the longest time is the sum of:
+    /// usually takes one request. With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...`
+    /// (attempts of 1 s, and the pauses between them), the longest time is the sum of:
     ///
     /// - `attempt + request`, for buckets that are not known yet;
     /// - twice `1 s + attempt + 3 * request`, for a write of callers that came before, and for its own tries;
@@ -88,7 +85,6 @@ impl Client {
     }
 }
 
-/// Records the answer to an acquire in its span.
 fn answered(span: &Span, answer: &Result<Outcome, AcquireError>) {
     if span.is_disabled() {
         return;

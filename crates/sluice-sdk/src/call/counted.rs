@@ -73,7 +73,6 @@ pub(crate) fn granted(inner: &Inner, grant: &Grant, source: Option<Source>) {
     }
 }
 
-/// Counts a refusal.
 pub(crate) fn refused(inner: &Inner, retry: &RetryIn) {
     let refused = |entry: &Entry| count(entry, inner.now(), |handles| handles.refused(retry.reason).increment(1));
     with_entry(inner, &retry.dimension, refused);

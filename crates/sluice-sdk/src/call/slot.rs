@@ -31,8 +31,7 @@ mod wait;
 
 use crate::call::slot::wait::Waiting;
 
-/// A lease outlasts its slot's timeout by this much: the time that a release may take, and the error of
-/// clocks.
+/// A lease outlasts its slot's timeout by this much: the time of a release, and the error of clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
 /// A wait that ends by itself at the timeout gets this much longer to report why.
@@ -109,10 +108,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Applies the rate-limit headers of the reply to this call: see [`Client::observe`]. An error is a
-    /// failure of the limiter; do not let it fail a call that was made.
-    ///
-    /// Takes at most as long as [`Client::observe`].
+    /// Applies the reply's rate-limit headers, in at most the time of [`Client::observe`], which has the
+    /// details. An error is a failure of the limiter; do not let it fail a call that was made.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, or a table that does
@@ -195,31 +192,27 @@ impl SlotBuilder {
         self
     }
 
-    /// How far away the start may be; the whole timeout by default. A shorter wait leaves more of the timeout
-    /// to the call, and refuses sooner.
+    /// How far away the start may be; the whole timeout by default. Shorter leaves more time to the call.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
     }
 
-    /// Lets the closure run as long as it takes: the timeout bounds only the wait, and the lease is renewed
-    /// while the closure runs.
+    /// Lets the closure run as long as it takes, and renews its lease: the timeout bounds only the wait.
     pub fn hold_until_done(mut self) -> Self {
         self.holding = Holding::Renewed;
         self
     }
 
     /// Waits for the start, runs `call`, and gives back what the slot held: after success, error, panic,
-    /// timeout, and when this future is dropped.
+    /// timeout, and when this future is dropped. Concurrency slots are taken first, in the order of requests
+    /// within the process, and kept while a start is booked. Tokens are taken last, so that none is kept long
+    /// before its use.
     ///
-    /// Concurrency slots are taken first, in the order of the requests within the process, and are kept while
-    /// a start is booked on the rate limits. Tokens are taken last, so that none is kept long before it is
-    /// used.
-    ///
-    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check of it fails,
-    /// a stream breaks off) should call [`Slot::used`] before it fails. The tokens of a failed call go back,
-    /// as by [`Grant::failed`](crate::Grant::failed), and a vendor that counted them would be called above
-    /// its limit. A recorded use counts however the closure ends.
+    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check fails, a
+    /// stream breaks off) should call [`Slot::used`] first. The tokens of a failed call go back, as by
+    /// [`Grant::failed`](crate::Grant::failed): a vendor that counted them would be called above its limit. A
+    /// recorded use counts however the closure ends.
     ///
     /// Takes at most its timeout and 0.25 s until the closure begins, and 3 s after it has ended.
     ///

@@ -79,18 +79,14 @@ impl Grant {
     /// }
     /// ```
     ///
-    /// Meanwhile the grant's leases are renewed at half of their time, as by
-    /// [`SlotBuilder::hold_until_done`](crate::SlotBuilder::hold_until_done). However the stream ends, what
-    /// the call used is settled and what the grant held is given back:
+    /// Meanwhile the grant's leases are renewed at half of their time. However the stream ends, what the call
+    /// used is settled and what the grant held is given back:
     ///
-    /// - At the end of `reply`, before `None` is returned. This takes at most 3 s, and then goes on by
-    ///   itself.
-    /// - At the first error, before the error is returned. `reply` is dropped, and nothing follows the error:
-    ///   a slot that is given back should not be in use. If no piece arrived before the error, the call ends
-    ///   as by [`Grant::failed`]. Otherwise the vendor has worked, and tokens of a dimension without a stated
-    ///   use stay as they were taken.
-    /// - When the stream is dropped, on a task of the runtime. Slots come back. Tokens of a dimension without
-    ///   a stated use stay as they were taken, since the vendor has worked.
+    /// - At the end of `reply`, before `None` is returned: at most 3 s, and then by itself.
+    /// - At the first error, before it is returned. `reply` is dropped, and nothing follows: a slot that is
+    ///   given back should not be in use. If no piece came before, the call ends as by [`Grant::failed`].
+    ///   Otherwise the vendor has worked, and tokens of a dimension without a stated use stay taken.
+    /// - When the stream is dropped, on a task. Slots come back; tokens without a stated use stay taken.
     ///
     /// A stream of plain pieces is turned into one of `Ok`: `reply.map(Ok::<_, Infallible>)`.
     ///
@@ -112,12 +108,10 @@ impl Grant {
 }
 
 impl<S: TryStream> GrantedStream<S> {
-    /// Settles `dimension` by what `read` finds in the pieces. `read` returns `None` for a piece that states
-    /// no use. The last value counts, so running totals work too. If the call used less than was taken, at
-    /// most the difference goes back; if it used more, the difference is taken then.
-    ///
-    /// A number below zero, or a dimension of which the grant holds no tokens, is logged at the end and
-    /// changes nothing.
+    /// Settles `dimension` by what `read` finds in the pieces: `None` for a piece that states no use. The
+    /// last value counts, so running totals work too. If the call used less than was taken, at most the
+    /// difference goes back; if it used more, the difference is taken. A number below zero, or a dimension
+    /// without tokens in the grant, is logged at the end.
     pub fn used<Q: Into<Quantity>>(
         mut self,
         dimension: impl Into<String>,
@@ -146,7 +140,6 @@ impl<S: TryStream> GrantedStream<S> {
         }
     }
 
-    /// Waits until the grant is given back.
     fn poll_given_back(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(holding) = &mut self.holding {
             // If the runtime shuts down first, the grant goes with it.

@@ -1,8 +1,5 @@
 //! Keeps grants from the start to the end of a call whose two ends do not share a scope, such as a stream.
-//!
-//! The tracker is local: storing, finding and handing out a grant writes nothing to the table, and the
-//! tracker knows nothing of other processes. Its background task renews the leases of the grants that it
-//! holds. What a crashed process held comes back when its leases end.
+//! Local: it writes nothing to the table but the renewals of its background task, and knows no other process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -75,23 +72,20 @@ impl ReservationError {
     }
 }
 
-/// Holds grants from the start of a call to its end, by request and bucket, for calls whose two ends do not
-/// share a scope. Cheap to clone; every clone is the same tracker. A lookup takes the same time however many
-/// grants the tracker holds.
+/// Holds grants from the start of a call to its end, by request and bucket. Cheap to clone; every clone is
+/// the same tracker. A lookup takes the same time however many grants are held. When the last clone is
+/// dropped, its grants are dropped too, and give back their slots as every dropped [`Grant`] does.
 ///
 /// A grant that nobody takes within [`ReservationConfig::max_reservation_age`] is stale. The background task,
-/// or a store that finds no room, takes it out and releases it, so that its slots and lease rows are back in
-/// the table. Rate tokens stay spent, since the call was made. [`start`](Self::start) the task, or call
+/// or a store that finds no room, takes it out and releases it: slots and lease rows are back in the table,
+/// rate tokens stay spent, since the call was made. [`start`](Self::start) the task, or call
 /// [`release_stale`](Self::release_stale) if no task runs between invocations, as in a Lambda. Without
 /// either, forgotten grants stay until the tracker is full.
 ///
-/// The task also renews the leases of held grants that are not stale, as soon as half of the lease time has
-/// passed: one write for each lease and half lease time, none for rate tokens without a lease row. Nothing
-/// else renews these leases. A lease that is gone all the same, as after a freeze, is logged once
-/// (`lease.gone`). Its grant stays in the tracker, since its call may be under way.
-///
-/// When the last clone is dropped, its grants are dropped too, and give back their slots as every dropped
-/// [`Grant`] does.
+/// The task also renews leases of grants that are not stale, once half of their time has passed: one write
+/// for each lease and half lease time, none for rate tokens without a lease row. Nothing else renews them. A
+/// lease that is gone, as after a freeze, is logged once (`lease.gone`); its grant stays, since its call may
+/// be under way.
 ///
 /// ```no_run
 /// # async fn example(sluice: sluice_sdk::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -146,15 +140,12 @@ impl Client {
 
 impl ReservationTracker {
     /// Stores `grant` for `request` under `bucket`: one of the grant's dimensions, or a name of the caller's
-    /// own.
-    ///
-    /// If there is no room, or a stale grant holds the key, the tracker first takes out the stale grants and
-    /// releases them.
+    /// own. If there is no room, or a stale grant holds the key, the stale grants are taken out and released
+    /// first.
     ///
     /// # Errors
-    /// [`ReservationError`], with the grant, if there still is no room or the key is in use. A key in use is
-    /// an error, not a replacement: the grant under it may belong to a call that is under way, and that call
-    /// would end with the wrong grant.
+    /// [`ReservationError`], with the grant, if there still is no room or the key is in use. A grant under
+    /// the key is never replaced: its call may be under way, and would end with the wrong grant.
     pub fn store(&self, request: &str, bucket: &str, grant: Grant) -> Result<ReservationId, ReservationError> {
         let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
         let (stale, stored) = {
@@ -171,8 +162,7 @@ impl ReservationTracker {
         })
     }
 
-    /// What the tracker knows of a grant, which stays; `None` if no grant is held under this key. For the
-    /// middle of a stream.
+    /// What the tracker knows of a grant, which stays; `None` if none is held under this key.
     #[must_use]
     pub fn get(&self, request: &str, bucket: &str) -> Option<Reservation> {
         self.shared.index().get(request, bucket).cloned()
@@ -198,10 +188,8 @@ impl ReservationTracker {
         self.shared.take_stale()
     }
 
-    /// Takes out all stale grants and releases them. They are released even if the caller is dropped
-    /// meanwhile.
-    ///
-    /// Takes at most as long as [`Grant::release`].
+    /// Takes out all stale grants and releases them, even if the caller is dropped meanwhile. Takes at most
+    /// as long as [`Grant::release`].
     pub async fn release_stale(&self) -> StaleReport {
         let stale = self.shared.take_stale();
         stale::release(Arc::clone(&self.shared.counts), stale).await
@@ -213,14 +201,12 @@ impl ReservationTracker {
         self.shared.counts.report()
     }
 
-    /// Removes the entries of taken grants from the heap of ages. The tracker does so by itself once they are
-    /// more than half of the heap; a call by hand only frees memory sooner.
+    /// Removes taken grants from the heap of ages. The tracker does so itself once they are half of it.
     pub fn compact(&self) {
         self.shared.index().compact();
     }
 
-    /// The share of entries in the heap of ages that belong to taken grants, from 0 to 1. It is above one
-    /// half only if the heap is small.
+    /// The share of taken grants in the heap of ages, 0 to 1: above one half only if the heap is small.
     #[must_use]
     pub fn stale_entry_ratio(&self) -> f64 {
         let (stale, all) = {
@@ -253,12 +239,9 @@ impl ReservationTracker {
         self.cleaning.start(&self.shared);
     }
 
-    /// Ends the background task, and waits until the task has ended, with the releases and renewals under
-    /// way. If no task runs, this does nothing. Held grants stay and are no longer renewed; calls under way
-    /// still find them at their end.
-    ///
-    /// Takes at most the time of a request (4.2 s) for each renewal under way, and as long as
-    /// [`Grant::release`].
+    /// Ends the background task, and waits for its releases and renewals under way: at most the time of a
+    /// request (4.2 s) for each renewal, and as long as [`Grant::release`]. Held grants stay and are no
+    /// longer renewed; calls under way still find them at their end.
     pub async fn stop(&self) {
         self.cleaning.stop().await;
     }
@@ -287,7 +270,7 @@ impl Shared {
         taken.into_iter().map(Tracked::from).collect()
     }
 
-    /// The renewals that are due, the oldest grant's first. In a map's order, one seed of the simulation
+    /// The renewals that are due, the oldest grant's first: in a map's order, one seed of the simulation
     /// would run in two ways.
     fn due(&self, now: Timestamp) -> Vec<PendingTry> {
         let index = self.index();

@@ -26,8 +26,7 @@ use crate::lane::terms::{LeaseTerm, Terms};
 use crate::lane::wants::wants_in_line;
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken
-/// again when the call can be made: kept until then, they could be used in a burst that the vendor does not
-/// allow.
+/// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
 const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
 /// A caller whose start was further away than this reads the bucket again, for a cool-down that another
@@ -81,7 +80,6 @@ impl<'a> Waiting<'a> {
         Self { inner, until, lease, holding, lease_lost, acquiring: Mutex::new(Duration::ZERO) }
     }
 
-    /// Time spent in requests so far.
     pub(super) fn acquiring(&self) -> Duration {
         *self.acquiring.lock()
     }

@@ -32,8 +32,7 @@ pub enum Redeemed {
     /// The ticket was redeemed before, or its time passed long ago and its row is gone. If a message was
     /// delivered twice, there is nothing to do; if the work is not done, acquire again.
     Spent,
-    /// Too late: some of the tokens that the ticket held have overflowed. Or the limits were changed. Acquire
-    /// again.
+    /// Too late: some of its tokens have overflowed. Or the limits were changed. Acquire again.
     Lapsed,
 }
 
@@ -68,14 +67,13 @@ impl From<StoreError> for RedeemError {
 }
 
 impl Client {
-    /// Redeems a start that was booked with [`ticket_within`](crate::Request::ticket_within), by this process
-    /// or another, without acquiring again. Never waits. Makes one round trip of reads, one write, and
-    /// another round trip of reads, for a cool-down that was set in between. If the ticket's own text says
-    /// that it is too early or too late, makes no request.
+    /// Redeems a start that any process booked with [`ticket_within`](crate::Request::ticket_within), without
+    /// acquiring again. Never waits. Makes reads, one write, and reads again, for a cool-down set in between.
+    /// If the ticket's own text says too early or too late, makes no request.
     ///
-    /// However often a ticket is redeemed, and by however many at once, it is granted once. A ticket is good
-    /// from its start until the tokens that it holds would overflow its bucket, at most
-    /// `(capacity - cost) / refill_rate` later: see [`Ticket::use_by`].
+    /// However often and by however many it is redeemed, a ticket is granted once. It is good from its start
+    /// until its tokens would overflow the bucket, at most `(capacity - cost) / refill_rate` later: see
+    /// [`Ticket::use_by`].
     ///
     /// ```no_run
     /// # async fn work(sluice: sluice_sdk::Client, carried: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -190,8 +188,7 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
         let told = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
         return Ok(Claim::Not(Redeemed::RetryIn(told)));
     }
-    // The requests may have taken long, or the process may have been frozen: a ticket that was good may have
-    // lapsed.
+    // The requests may have been slow, or the process frozen: a good ticket may have lapsed.
     let good = match row.judge(&buckets, inner.time().await?) {
         Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
         Judgement::Good(good) => good,
@@ -200,9 +197,8 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemErro
     Ok(Claim::Mine(grant(inner, good, began.elapsed())))
 }
 
-/// Whether the vendor asked for a pause between the reads and the claim: returns the longest wait, and the
-/// bucket that causes it. If the buckets cannot be read, the call is made: a failure of the limiter must not
-/// prevent it.
+/// Whether the vendor asked for a pause between the reads and the claim: the longest wait, and its bucket. If
+/// the buckets cannot be read, the call is made: trouble of the limiter must not prevent it.
 async fn cooling_down(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Option<(Duration, Dimension)> {
     let buckets = read(inner, entries).await.ok()?;
     let now = inner.now();
@@ -213,7 +209,6 @@ async fn cooling_down(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Option<(Dur
     buckets.into_iter().filter_map(wait).max_by_key(|(wait, _)| *wait)
 }
 
-/// Reads the buckets as they are now, side by side.
 async fn read(inner: &Arc<Inner>, entries: &[Arc<Entry>]) -> Result<Vec<Arc<Bucket>>, AcquireError> {
     let reads = entries.iter().map(|entry| {
         let (inner, entry) = (Arc::clone(inner), Arc::clone(entry));

@@ -77,8 +77,7 @@ async fn clean(shared: Weak<Shared>, interval: Duration, mut stopped: Gone) {
             _ = stopped.changed() => break,
             () = tokio::time::sleep(interval) => {}
         }
-        // The tracker is not held during the release: if it is dropped meanwhile, its grants are dropped with
-        // it, at once.
+        // The tracker is not held meanwhile: if it is dropped, its grants are dropped with it at once.
         let Some((counts, stale)) = shared.upgrade().map(|shared| (Arc::clone(&shared.counts), shared.take_stale()))
         else {
             break;

@@ -1,5 +1,4 @@
-//! The held reservations, by request and bucket and by age. Uses no clock, lock or request: the tracker
-//! brings them.
+//! The held reservations, by request and bucket and by age. Uses no clock, lock or request.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -65,7 +64,6 @@ impl Reservation {
     }
 }
 
-/// A reservation to be stored.
 pub(super) struct New<'a> {
     pub(super) request: &'a str,
     pub(super) bucket: &'a str,
@@ -90,11 +88,9 @@ pub(super) struct Held<P> {
 /// A heap of up to this many entries is not worth compacting.
 const SMALL: usize = 64;
 
-/// Reservations by key and by age. A lookup takes two hashes, however many are held.
-///
-/// A reservation that is taken leaves its entry in the heap of ages, since a heap can only remove its top. An
-/// entry whose id is no longer held is stale. Each id is used once, so a later reservation of the same key
-/// cannot revive the entry.
+/// Reservations by key and by age. A lookup takes two hashes, however many are held. A taken reservation
+/// leaves its entry in the heap of ages, which can only remove its top. An entry whose id is no longer held
+/// is stale; ids are used once, so a later reservation of the same key cannot revive it.
 pub(super) struct Index<P> {
     capacity: usize,
     max_age: Duration,
@@ -104,8 +100,7 @@ pub(super) struct Index<P> {
     ages: BinaryHeap<Reverse<(Timestamp, ReservationId)>>,
 }
 
-/// Drops the payloads in the order in which they were stored, not in the order of a map's hashes: one seed of
-/// a simulation replays one run.
+/// Drops the payloads in the order of their storing, not of a map's hashes: one seed replays one run.
 impl<P> Drop for Index<P> {
     fn drop(&mut self) {
         let mut held: Vec<_> = self.held.drain().collect();
@@ -141,8 +136,7 @@ impl<P> Index<P> {
         Ok(id)
     }
 
-    /// Takes out all stale reservations, if the index is full or a stale reservation holds the key of the new
-    /// one.
+    /// Takes out all stale reservations, if the index is full or a stale one holds the key of the new one.
     pub(super) fn make_room(&mut self, new: &New<'_>) -> Vec<Held<P>> {
         let is_full = self.len() >= self.capacity;
         let is_stale = |of: &Reservation| is_older(new.now, of.created_at, self.max_age);
@@ -175,8 +169,7 @@ impl<P> Index<P> {
     pub(super) fn take_stale(&mut self, now: Timestamp) -> Vec<Held<P>> {
         let mut taken = Vec::new();
         while let Some(&Reverse((created_at, id))) = self.ages.peek() {
-            // Entries of reservations that were already taken are removed too: they would hide the entries
-            // behind them.
+            // Entries of taken reservations are removed too: they would hide the entries behind them.
             let is_held = self.held.contains_key(&id);
             if is_held && !is_older(now, created_at, self.max_age) {
                 break;
@@ -238,8 +231,7 @@ impl<P> Index<P> {
         Some(held)
     }
 
-    /// Compacts the heap once more than half of it is stale. By then, as many takes have paid for the pass as
-    /// it visits entries.
+    /// Compacts once more than half of the heap is stale: as many takes have then paid for the pass.
     fn compact_where_due(&mut self) {
         if self.entries() > SMALL && self.stale_entries() * 2 > self.entries() {
             self.compact();

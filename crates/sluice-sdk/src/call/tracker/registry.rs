@@ -1,5 +1,3 @@
-//! The trackers of a client, for gauges of what they hold in total.
-
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;

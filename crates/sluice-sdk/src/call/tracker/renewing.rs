@@ -24,7 +24,6 @@ pub(super) struct Kept {
     gone: Vec<String>,
 }
 
-/// A renewal that is due.
 pub(super) struct PendingTry {
     id: ReservationId,
     renewal: Renewal,

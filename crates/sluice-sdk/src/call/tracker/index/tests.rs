@@ -118,8 +118,7 @@ fn compacting_takes_stale_entries_alone() {
     assert_eq!(payloads(index.take_stale(Timestamp::from_secs(1_000))), (30..40).collect::<Vec<_>>());
 }
 
-/// One long stream stays under way and keeps the heap's top alive, so that only compaction removes the stale
-/// entries.
+/// One long stream keeps the heap's top alive, so that only compaction removes the stale entries.
 #[test]
 fn ten_million_stores_and_takes_keep_the_size() {
     let mut index = index(1_000);
