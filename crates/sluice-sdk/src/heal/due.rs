@@ -21,8 +21,7 @@ impl PendingTries {
     }
 }
 
-/// One of the tries. If it is dropped, for example with the runtime of its task, nobody waits for it any
-/// more.
+/// One of the tries. If it is dropped, as with its task's runtime, nobody waits for it.
 #[derive(Debug)]
 pub(super) struct PendingTry(watch::Sender<usize>);
 
@@ -33,20 +32,14 @@ impl Drop for PendingTry {
 }
 
 impl Client {
-    /// Waits, at most 5 s, for the healing of full concurrency buckets that refusals of this client have
-    /// begun. For programs that end after a refusal, and for functions that return.
+    /// Waits, at most 5 s, for the healing that refusals of this client have begun: for programs that end
+    /// after a refusal, and functions that return. A refusal does not wait: a task does the healing, and ends
+    /// with its runtime. If every caller ends that soon, only the reconciler gives slots back.
     ///
-    /// A refusal does not wait for the healing: a task does the healing, and ends with its runtime. If every
-    /// caller ends that soon, only the reconciler gives back the slots of crashed holders.
-    ///
-    /// If no try is due, this method returns at once and sends nothing. No try is due after a grant, if
-    /// another process is known to have scanned recently, or with
-    /// [`ClientBuilder::self_heal`](crate::ClientBuilder::self_heal) off. So the method may be called in any
-    /// case.
-    ///
-    /// A process that lives on need not call this method. A function that is frozen between two calls
-    /// continues the healing in its next call. Such a function may call this method before it returns, so
-    /// that the slots do not wait for the next call.
+    /// Returns at once, without a request, if no try is due: after a grant, if another process scanned
+    /// recently, or with [`ClientBuilder::self_heal`](crate::ClientBuilder::self_heal) off. A process that
+    /// lives on need not call it. A function that is frozen between calls heals in its next call, or calls
+    /// this before it returns.
     pub async fn finish_healing(&self) {
         let mut dues = healing(&self.inner).dues.0.subscribe();
         if *dues.borrow_and_update() > 0 {

@@ -1,5 +1,4 @@
-//! The note of this process in a bucket's load row: the process's refusals, and the process itself as one of
-//! the processes that want slots.
+//! The note of this process in a bucket's load row: its refusals, and itself as one that wants slots.
 
 use sluice_core::{clear_refusals, note, note_again};
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};

@@ -1,5 +1,4 @@
-//! A turn of this process to scan the table: its mark, the pages that the budget allows, and the progress
-//! after each page.
+//! A turn of this process to scan the table: its mark, pages within the budget, progress after each page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +26,9 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// the next turn then.
 const LAST_PAGE: Duration = HEAL_EVERY.saturating_sub(CLOCK_ERROR.saturating_mul(2));
 
-/// The factor by which the number of rows of a page changes. After a page that failed or took too long, the
-/// next page has this many times fewer rows; after each page that was done, this many times more. So a part
-/// is done even of a page that cannot be read, that is too much for one turn, or whose reply is always late:
-/// in the end, one row.
+/// The factor by which the number of rows of a page changes: fewer after a page that failed or took too long,
+/// more after one that was done. So a part is done even of a page that cannot be read, is too much for one
+/// turn, or always comes late: in the end, one row.
 const SMALLER: u32 = 4;
 
 /// A turn of this process, identified by its mark.
@@ -58,8 +56,7 @@ pub(super) struct Healed {
 
 impl ScanTurn {
     /// Marks the table, unless another process has marked it recently. The row is read first, which costs
-    /// less than a mark that fails: of the processes that want slots, all but one find another's mark. A mark
-    /// that is sent again after a lost reply finds itself.
+    /// less than a mark that fails: all but one find another's mark. A mark that is sent again finds itself.
     pub(super) async fn take(inner: &Inner) -> Result<Option<Self>, StoreError> {
         healing(inner).table.tried(inner.now(), HEAL_EVERY);
         let row = inner.store.read(HEAL_KEY).await?.unwrap_or_default();
@@ -126,9 +123,8 @@ impl ScanTurn {
         self.spent >= self.budget.allowance() || time >= LAST_PAGE
     }
 
-    /// Writes for all processes where the next turn continues and when it may begin. If this turn `goes_on`,
-    /// the write also pays for the turn's next page. Returns false if another process has begun its turn
-    /// since. A turn that reads a small table as a whole writes nothing.
+    /// Writes where the next turn continues and when it may begin; if this turn `goes_on`, also pays for its
+    /// next page. False if another turn has begun. A turn that reads a small table whole writes nothing.
     async fn go_on(&mut self, inner: &Inner, next: NextPage, goes_on: bool) -> Result<bool, StoreError> {
         let HealProgress { position, rows, .. } = self.progress.clone();
         let (position, rows) = match next {
@@ -165,8 +161,7 @@ fn read(row: &Item) -> HealMark {
     HealMark::read(&Attributes(row))
 }
 
-/// Leaves the turn to another process. The next try is due right after the other turn's time is over, not a
-/// whole period after this try.
+/// Leaves the turn to another process. The next try is due right after that turn's time.
 fn leave_to_other(inner: &Inner, row: &Item, now: Timestamp) -> Option<ScanTurn> {
     telemetry::healed("left");
     let left = read(row).may_be_made_at(now).since(now);

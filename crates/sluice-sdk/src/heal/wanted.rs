@@ -43,8 +43,7 @@ pub(super) enum Next {
 }
 
 impl State {
-    /// How long until the next try. After the clock was set back, the last try lies in the future: it counts
-    /// as none.
+    /// How long until the next try. A last try in the future, after the clock was set back, counts as none.
     pub(super) fn left(&self, now: Timestamp) -> Duration {
         let tried = self.tried.filter(|(at, _)| *at <= now);
         tried.map_or(Duration::ZERO, |(at, quiet)| quiet.saturating_sub(now.since(at)))
