@@ -34,14 +34,12 @@ impl CoolDown {
 }
 
 impl Client {
-    /// Stops all grants of `dimension` for `pause` from now, to any process: for a vendor that asks for a
-    /// pause, as with `Retry-After`.
+    /// Stops all grants of `dimension` for `pause` from now, to any process: for a vendor that asks for it. A
+    /// longer cool-down is never cut short. What was granted may still be used; a start that was booked into
+    /// the pause is booked again after it. Stock of other processes
+    /// ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) may be used up to one second more.
     ///
-    /// Costs one write. A longer cool-down is never cut short. What was granted before may still be used; a
-    /// start that was booked into the pause is booked again after it. Other processes may use what they have
-    /// in stock ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) for up to one second more.
-    ///
-    /// Takes at most the time of two requests (4.2 s each), and of three if DynamoDB's time is not known.
+    /// Costs one write: at most two requests (4.2 s each), three if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer.

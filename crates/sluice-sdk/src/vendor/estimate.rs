@@ -13,17 +13,14 @@ use parking_lot::{Mutex, MutexGuard};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EstimatorConfig {
-    /// The share of calls that an estimate covers; 0.95 by default, from 0.5 to 0.999. A larger share
-    /// reserves more of the limit than is used. With a smaller one more calls use more than they reserved,
-    /// and settling takes the difference from the calls that follow.
+    /// The share of calls that an estimate covers; 0.95 by default, 0.5 to 0.999. Larger reserves more than
+    /// is used; with a smaller one, settling takes more from the calls that follow.
     pub quantile: f64,
-    /// The number of later calls of its kind after which a call weighs half; 200 by default, from 10 to
-    /// 100,000. A larger number is steadier, a smaller one follows a change sooner. For the p95, a rise shows
-    /// within 0.08 half-lives (15 calls by default), and a fall within 4.4 (880 calls), once the calls before
-    /// the change weigh less than a twentieth.
-    ///
-    /// The unit is calls, not time: a kind that was not called for a night is not forgotten in the morning,
-    /// when it is needed, and a busy kind follows a change as fast as there is evidence for it.
+    /// The later calls of its kind after which a call weighs half; 200 by default, 10 to 100,000. Larger is
+    /// steadier, smaller follows a change sooner. For the p95, a rise shows within 0.08 half-lives (15 calls
+    /// by default), a fall within 4.4 (880 calls), once the calls before weigh less than a twentieth. The
+    /// unit is calls, not time: a kind without calls for a night is not forgotten, and a busy kind changes as
+    /// fast as there is evidence.
     pub half_life_calls: u32,
     /// The most kinds of call that are known at once; 256 by default, at least 1. Each takes up to 10 kB. A
     /// new kind replaces the least recently used one, which starts over when it comes back.
@@ -36,18 +33,16 @@ impl Default for EstimatorConfig {
     }
 }
 
-/// Estimates what a call will use from what recent calls of its kind used, so that callers reserve close to
-/// the real use rather than `max_tokens`. A kind is whatever the caller names: most often model and prompt
-/// kind.
+/// Estimates what a call will use from recent calls of its kind, so that callers reserve close to the real
+/// use rather than `max_tokens`. A kind is whatever the caller names: most often model and prompt kind.
 ///
-/// The estimate is a quantile of recent calls, the p95 by default. A call weighs less the more calls have
-/// followed it. The estimate is never below that quantile, and above it by less than 1.6 %, up to 16.7
-/// million tokens a call.
+/// The estimate is a quantile, the p95 by default. A call weighs less the more calls have followed it. The
+/// estimate is never below that quantile, and above it by less than 1.6 %, up to 16.7 million tokens a call.
 ///
 /// An estimator is local to the process; its callers should share it. While it knows nothing, callers reserve
-/// `max_tokens`, and many that start at once book far ahead: a process that starts under load should let the
-/// estimator learn from a log first. `docs/estimates.md` states what the estimator is worth on recorded
-/// calls, and with which settings it is worth little.
+/// `max_tokens`, and many that start at once book far ahead: a process that starts under load should teach it
+/// from a log first. `docs/estimates.md` states what the estimator is worth on recorded calls, and with which
+/// settings it is worth little.
 ///
 /// ```
 /// use sluice_sdk::{EstimatorConfig, TokenEstimator};

@@ -1,5 +1,3 @@
-//! Compares what a vendor's reply says about its limits with the bucket.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,8 +39,7 @@ pub struct Observed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObservedLevel {
-    /// The reply did not say what is left, or the bucket is a concurrency bucket, whose slots are counted by
-    /// leases.
+    /// The reply did not say what is left, or the bucket is a concurrency bucket, whose slots leases count.
     NotSaid,
     /// No grant was named, so it is unknown which calls the vendor had counted.
     NoGrant,
@@ -50,7 +47,7 @@ pub enum ObservedLevel {
     Agrees,
     /// The bucket was lowered by this amount.
     Lowered(Amount),
-    /// The reply is older than what has happened to the bucket since. Or the grant was taken in a transaction
+    /// The reply is older than what happened to the bucket since. Or the grant was taken in a transaction
     /// (`SLUICE_LEASES=all`, or a slot with its tokens) or carried as a ticket, so it is unknown which calls
     /// the vendor counted.
     Stale,
@@ -66,8 +63,7 @@ pub enum ObservedLimit {
     NotLower,
     /// The vendor's limit is lower than the bucket's. It is noted in the bucket's row, for `sluice doctor`.
     Lower(Amount),
-    /// The vendor's limit was lower and is the bucket's limit now, as the bucket asks for
-    /// (`adopt_lower_limit`).
+    /// The vendor's lower limit is the bucket's now, as the bucket asks for (`adopt_lower_limit`).
     Adopted(Amount),
 }
 
@@ -88,25 +84,23 @@ impl Mark {
 
 /// The window of a limit for which the vendor states none.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long the lowest of several limits that a vendor reports is kept in the row. A longer time is more
-/// often out of date; a shorter time writes more if the limits take turns.
+/// How long the lowest of several reported limits is kept. A longer time is more often out of date; a shorter
+/// one writes more if the limits take turns.
 const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 impl Client {
-    /// Applies the rate-limit headers of a vendor's reply to a call made under `grant`.
+    /// Applies the rate-limit headers of a vendor's reply to a call made under `grant`. The first part of the
+    /// dimension's name identifies the vendor: see [`Vendor::of`].
     ///
-    /// If the vendor says that less is left than the bucket counts, a write lowers the bucket; the bucket is
-    /// never raised. Calls in flight that the vendor has not counted yet stay counted once, whatever the
-    /// order of the replies. A limit that is lower than the bucket's is reported (event `vendor.limit_lower`,
-    /// metric `sluice.vendor.limit_lower`, `sluice doctor`), and becomes the bucket's limit if the bucket
-    /// says so. Missing or unreadable headers change nothing. If the bucket and the vendor agree, no request
-    /// is made.
+    /// If the vendor has less left than the bucket counts, a write lowers the bucket; it is never raised.
+    /// Calls that the vendor has not counted yet stay counted once, whatever the order of replies. A lower
+    /// limit is reported (event `vendor.limit_lower`, metric `sluice.vendor.limit_lower`, `sluice doctor`),
+    /// and becomes the bucket's if the bucket says so. Missing or unreadable headers change nothing. If both
+    /// agree, no request is made.
     ///
-    /// The first part of the dimension's name identifies the vendor: see [`Vendor::of`].
-    ///
-    /// Takes at most an attempt (1 s) and the time of one request (4.2 s) while DynamoDB does not answer, and
-    /// an attempt and the time of seven requests while other writers conflict. In the second case, another
-    /// attempt and request come on top for a bucket that is not known yet.
+    /// Takes at most an attempt (1 s) and a request (4.2 s) while DynamoDB does not answer, and an attempt
+    /// and seven requests while others conflict. In the second case, an unknown bucket takes one more of
+    /// each.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, or a table that does
@@ -137,8 +131,7 @@ pub(crate) async fn observe(
         telemetry::vendor_unreadable(entry.label());
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
     }
-    // If many replies arrive at once, the first lowers the bucket, and the others find it lowered. A reply
-    // that hangs delays the others by at most one attempt.
+    // Of many replies, the first lowers the bucket. One that hangs delays the others by one attempt at most.
     let latest = entry.extensions.of::<LatestReply>();
     let mut in_turn = timeout(inner.store.attempt().of_rows(), latest.0.lock()).await.ok();
     let level = observe_level(inner, &entry, &limit, &reading.reported, mark, in_turn.as_deref_mut()).await?;
@@ -218,8 +211,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
         return Ok(ObservedLimit::NotLower);
     }
     let now = inner.time().await?;
-    // If several limits take turns, as those of several models behind one bucket, the lowest is kept for a
-    // while.
+    // If limits take turns, as of several models behind one bucket, the lowest is kept for a while.
     let is_noted = |noted: VendorLimit| noted.limit <= vendors && now.since(noted.at) < NOTED_AGAIN_AFTER;
     if !bucket.vendor_limit().is_some_and(is_noted) {
         let ours = bucket.limit().capacity();
@@ -248,7 +240,6 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
     }
 }
 
-/// Lowers the bucket's limit. Returns whether the bucket has the lower limit now.
 async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
     let mut tries = inner.store.tries();
     while tries.another() {

@@ -32,8 +32,7 @@ pub enum PenalizeError {
         /// What is wrong with it.
         source: FactorError,
     },
-    /// A concurrency bucket. Its slots come back only by a release: taking free ones away would lose them
-    /// forever.
+    /// A concurrency bucket. Only a release brings slots back: a penalty would lose them forever.
     #[error(
         "{0} is a concurrency limit, and a penalty would destroy its slots for ever: lower its capacity with \
          `sluice buckets apply`, or requeue the work"

@@ -70,8 +70,7 @@ impl Decision {
 /// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>).
 const LONGEST_DELAY_SECS: u64 = 900;
 
-/// The longest wait for a quota that is used up: the quota of a day admits other calls before it is whole
-/// again.
+/// The longest wait for a used-up quota: a day's quota admits other calls before it is whole again.
 const LONGEST_RESET: Duration = Duration::from_secs(60);
 
 /// A bucket that the refused call asked for.
@@ -92,8 +91,7 @@ enum Reduction {
 }
 
 impl Reduction {
-    /// The share of the level that remains: a fifth is taken away, then half, then 70 %. The factors of the
-    /// guide for 429s.
+    /// The share of the level that remains. The factors of the guide for 429s.
     fn factor(self) -> Option<Factor> {
         match self {
             Self::First => "0.8",
@@ -106,36 +104,30 @@ impl Reduction {
 }
 
 impl Client {
-    /// Reacts to a vendor's refusal, for the fleet and for the call. `request` names the dimensions of the
-    /// call.
+    /// Reacts to a vendor's refusal of a call for `request`, for the fleet and for the call.
     ///
     /// - A limit over a time window, with a wait (`Retry-After` in any of its forms, above zero): a cool-down
     ///   of that length for every process. If the wait is longer than `SLUICE_INLINE_RETRY_THRESHOLD`, the
     ///   buckets also keep only 0.3 of their level.
-    /// - A limit over a time window, without a wait: the buckets keep 0.8 of their level, and 0.5 for
-    ///   refusals in succession. A bucket that has nothing to take cools down for the pause. The call waits
-    ///   until the pause is over (one second, doubled for each refusal in succession, at most one minute),
-    ///   until its own cost is available, and until the reset of a quota that the reply says is used up (at
-    ///   most one minute).
+    /// - A limit over a window, without a wait: the buckets keep 0.8 of their level, and 0.5 in succession;
+    ///   one with nothing to take cools down for the pause. The call waits for the pause (one second, doubled
+    ///   for each refusal in succession, at most a minute), its own cost, and the reset of a used-up quota
+    ///   (at most a minute).
     /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in the queue.
-    /// - The vendor is busy: a cool-down, as long as the pause if the vendor names no wait; no level is
-    ///   lowered.
+    /// - The vendor is busy: a cool-down as long as it says, or as the pause; no level is lowered.
     ///
-    /// Refusals of one kind that come before a pause is over count as one: they wait for its end and lower
-    /// nothing more. A refusal that comes within ten seconds after the pause is *in succession*. No call
-    /// waits less than an active cool-down.
+    /// Refusals of one kind before a pause is over count as one: they wait for its end and lower nothing
+    /// more. One within ten seconds after it is *in succession*. No call waits less than an active cool-down.
     ///
-    /// Concurrency buckets cool down only if the request names no other bucket. A bucket of another quota
-    /// keeps its level if the reply says that half of the vendor's limit or more is left, in the bucket's own
-    /// window. A wait that cannot be read is counted (`sluice.vendor.unreadable_headers`) and treated as no
-    /// wait.
+    /// Concurrency buckets cool down only if named alone. A bucket keeps its level if the reply says that
+    /// half of the limit or more is left, in the bucket's own window. An unreadable wait is counted
+    /// (`sluice.vendor.unreadable_headers`) and treated as none.
     ///
-    /// Takes at most the time of six requests (4.2 s each) for each dimension, and of one while DynamoDB does
-    /// not answer. For a bucket that is not known yet, an attempt (1 s) and a request come on top.
+    /// Takes at most six requests (4.2 s each) for each dimension, one while DynamoDB does not answer; an
+    /// attempt (1 s) and a request more for an unknown bucket.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer. What was done to
-    /// one bucket stays.
+    /// [`AcquireError`]: an unknown or malformed dimension, or no answer. What was done to one bucket stays.
     pub async fn on_rate_limited<'a, H: Headers>(
         &self,
         request: impl Into<Request<'a>>,

@@ -10,14 +10,12 @@ const SUB: usize = 1 << SUB_BITS;
 /// Calls that use more count as this many: 16.7 million tokens, several times the largest context there is.
 const LARGEST: u64 = (1 << 24) - 1;
 
-/// If a weight exceeds this, all weights are scaled down. It is far below the largest double, so that no sum
-/// reaches the largest double.
+/// If a weight exceeds this, all are scaled down: no sum may reach the largest double.
 const HEAVIEST: f64 = 1e100;
 
-/// A histogram with buckets of growing width, as in `HdrHistogram`: exact up to 127, then 64 buckets for each
-/// doubling. It has at most 1,216 buckets, and only as many as the largest value so far needs.
-///
-/// Old calls do not lose weight at each new call. Instead, each new call weighs more than the one before.
+/// A histogram with buckets of growing width, as in `HdrHistogram`: exact up to 127, then 64 for each
+/// doubling, 1,216 at most, as many as the largest value needs. Old calls do not lose weight at each new
+/// call: each new call weighs more than the one before.
 #[derive(Debug)]
 pub(super) struct Histogram {
     weights: Vec<f64>,

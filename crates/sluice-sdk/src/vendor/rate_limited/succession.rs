@@ -50,8 +50,7 @@ struct RefusalStreak {
 /// How a refusal relates to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// How many troubles it follows in succession; `None` if it belongs to a trouble that is answered
-    /// already.
+    /// How many troubles it follows in succession; `None` if its trouble is answered already.
     pub(super) before: Option<u32>,
     /// From now to the end of the trouble's pause. If the refusal names a pause, the named pause.
     pub(super) pause: Duration,
