@@ -1,5 +1,4 @@
-//! Admission: decides whether a request is worth beginning now, or is told at once to come back later.
-//! Admission takes nothing from the bucket.
+//! Admission: decides whether a request is worth beginning now. Takes nothing from the bucket.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,9 +63,8 @@ impl Admission {
 }
 
 impl Admitted {
-    /// The time until the request is done; for a rate bucket, the time until the request may start. `None` if
-    /// that time is not known: no sweep has measured a rate yet, the mode is off, or the table did not
-    /// answer.
+    /// The time until the request is done (for a rate bucket: may start). `None` if not known: no sweep has
+    /// measured a rate yet, the mode is off, or the table did not answer.
     #[must_use]
     pub const fn wait(&self) -> Option<Duration> {
         self.wait
@@ -113,9 +111,8 @@ pub struct Admit<'a> {
 }
 
 impl Admit<'_> {
-    /// What waits in the caller's own queue before this request, in the bucket's tokens or slots: zero or
-    /// more. Does not include what the caller has acquired, nor what waits in `slot`: both are counted
-    /// already.
+    /// What waits in the caller's own queue before this request, in tokens or slots: zero or more. What the
+    /// caller holds, and what waits in `slot`, are counted already: do not add them.
     pub fn backlog(mut self, amount: impl Into<Quantity>) -> Self {
         self.backlog = Some(amount.into());
         self
@@ -126,21 +123,17 @@ impl Client {
     /// Asks whether a request that takes `cost` of `dimension` is worth beginning: whether it will be done
     /// within `slo`. A request without an SLO is never shed.
     ///
-    /// For a concurrency bucket, the wait is the pending work plus the request, divided by the drain rate:
-    /// the rate at which slots came free, as sweeps measured it. Pending work is what any holder holds, what
-    /// waits in this process, and the [`backlog`](Admit::backlog). The wait is zero if enough slots are free
-    /// for what waits, the backlog and the request. If work is pending and nothing at all departed for the
-    /// staleness time ([`ClientBuilder::staleness`](crate::ClientBuilder::staleness)), the vendor counts as
-    /// down, and a request with an SLO is shed.
-    ///
-    /// For a rate bucket, the wait is exact: until the bucket's line reaches the backlog plus the cost, after
-    /// a cool-down.
+    /// For a concurrency bucket, the wait is the pending work plus the request, divided by the rate at which
+    /// slots came free, as sweeps measured it. Pending work is what any holder holds, what waits in this
+    /// process, and the [`backlog`](Admit::backlog). The wait is zero if enough slots are free for all that
+    /// waits and the request. If work is pending and nothing departed for the staleness time
+    /// ([`ClientBuilder::staleness`](crate::ClientBuilder::staleness)), the vendor counts as down, and a
+    /// request with an SLO is shed. For a rate bucket, the wait is exact: until the line reaches the backlog
+    /// plus the cost, or a cool-down ends.
     ///
     /// Costs at most one read of two rows a second, and one every 15 s for five minutes after the last
-    /// question. A failure of the table sheds no request. `docs/admission.md` has the details, with an
-    /// example for a web service.
-    ///
-    /// Takes at most one attempt (1 s); then the request is admitted.
+    /// question. `docs/admission.md` has the details and an example. Takes at most one attempt (1 s). If the
+    /// table has not answered by then, or fails, the request is admitted.
     ///
     /// # Errors
     /// [`AcquireError`] for an unknown or malformed dimension, a cost that can never be granted, or a row

@@ -23,10 +23,8 @@ use crate::lane::fallback::Fallback;
 use crate::lane::inner::Inner;
 
 impl Client {
-    /// Creates a client with the settings of the `SLUICE_*` variables and the AWS credentials of the
-    /// environment.
-    ///
-    /// Makes no request.
+    /// Creates a client from the `SLUICE_*` variables and the AWS credentials of the environment. Makes no
+    /// request.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used. Credentials are fetched at the first request, and
@@ -89,14 +87,13 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one attempt of a request to DynamoDB may take, from the connection to the last byte of the
-    /// reply (`SLUICE_ATTEMPT_TIMEOUT`); 1 s by default, from 50 ms to one minute. A page of a scan and a
-    /// batch of rows have five times as long.
+    /// How long one attempt of a request may take, from the connection to the last byte of the reply
+    /// (`SLUICE_ATTEMPT_TIMEOUT`); 1 s by default, 50 ms to one minute. A page of a scan and a batch of rows
+    /// have five times as long. Credentials have 5 s of their own.
     ///
-    /// With a longer timeout, a caller waits longer for a connection that hangs, and the longest time of
-    /// every call grows with it (`docs/semantics.md`). With a shorter one, slow networks, cold functions (a
-    /// TLS handshake takes 0.75 s in 128 MB) and DynamoDB's own slow moments fail requests that would have
-    /// been answered. The time to fetch credentials is not counted: that has 5 s of its own.
+    /// With a longer timeout, callers wait longer for a connection that hangs, and the longest time of every
+    /// call grows (`docs/semantics.md`). A shorter one fails requests on slow networks, in cold functions (a
+    /// TLS handshake takes 0.75 s in 128 MB) and in DynamoDB's own slow moments.
     #[must_use]
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.config.connection.attempt_timeout = timeout.clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT);
@@ -140,13 +137,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether a process that a full concurrency bucket refuses looks for leases that have ended
-    /// (`SLUICE_SELF_HEAL`); on by default.
-    ///
-    /// One process of the fleet scans the table at a time, at most every 8 s. A crashed holder's slots are
-    /// back within the lease time and 15 s while callers ask for them; later if the scan of the table costs
-    /// more than the [budget](Self::heal_budget) of 8 s. If this is off, the slots wait for the reconciler,
-    /// and processes that wait for slots do not know of each other.
+    /// Whether a process that a full concurrency bucket refuses looks for ended leases (`SLUICE_SELF_HEAL`);
+    /// on by default. One process of the fleet scans the table at a time, at most every 8 s. A crashed
+    /// holder's slots are back within the lease time and 15 s while callers ask for them, or later if a scan
+    /// costs more than the [budget](Self::heal_budget) of 8 s. If off, the slots wait for the reconciler, and
+    /// processes that wait for slots do not know of each other.
     #[must_use]
     pub const fn self_heal(mut self, on: bool) -> Self {
         self.config.self_heal = on;
@@ -176,8 +171,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The name that leases state as their holder; by default the name of the Lambda function or of the
-    /// program.
+    /// The name that leases state as their holder; by default the Lambda function's or the program's.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
         self.config.caller = caller.into();

@@ -8,8 +8,7 @@ use sluice_table::DynamoClient;
 
 use crate::lane::inner::Inner;
 
-/// Shares vendors' quotas through one DynamoDB table. Cheap to clone; all clones share what they have learnt
-/// about the buckets.
+/// Shares vendors' quotas through one DynamoDB table. Cheap to clone; clones share what they know of buckets.
 ///
 /// ```no_run
 /// # async fn call_vendor() -> Result<String, std::io::Error> { Ok(String::new()) }
@@ -52,18 +51,16 @@ impl Client {
         self.inner.config.inline_retry_threshold
     }
 
-    /// DynamoDB's clock minus this process's clock, as bounded by DynamoDB's replies of the last one to two
-    /// minutes; `None` before the first reply.
-    ///
-    /// The client corrects its clock by this offset, so the offset does no harm to limits. Above one second
-    /// the client warns (event `clock.offset`), once a minute, for the sake of other programs on the machine.
+    /// DynamoDB's clock minus this process's, as bounded by the replies of the last one to two minutes;
+    /// `None` before the first. The client corrects its clock by it, so it does no harm to limits. Above one
+    /// second the client warns (event `clock.offset`), once a minute, for the sake of other programs on the
+    /// machine.
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.inner.store.clock().offset()
     }
 
-    /// The time by which this client decides and reports starts: this machine's clock, corrected by
-    /// DynamoDB's replies.
+    /// The time by which this client decides: this machine's clock, corrected by DynamoDB's replies.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.inner.now()

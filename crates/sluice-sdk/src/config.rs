@@ -46,7 +46,6 @@ pub enum OnUnavailable {
     Share(Factor),
 }
 
-/// All settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// The table, and how long a request for it may take.

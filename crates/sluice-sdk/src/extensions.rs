@@ -1,13 +1,11 @@
-//! State that features keep for a bucket or for a client, each under its own type. The layers below know none
-//! of the types.
+//! State that features keep for a bucket or a client, each under its own type. Lower layers know no type.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A value of each type that was used. Few features use one, and rarely: the types are looked up one after
-/// the other.
+/// A value of each type that was used, looked up one after the other: few features use one, and rarely.
 #[derive(Debug, Default)]
 pub(crate) struct Extensions(Mutex<Vec<Arc<dyn Any + Send + Sync>>>);
 

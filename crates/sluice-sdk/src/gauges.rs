@@ -41,15 +41,13 @@ impl Drop for Task {
 pub(crate) struct Publishing(Mutex<Weak<Task>>);
 
 impl Client {
-    /// Reports the gauges of every bucket that this process has met, in use or not, now and each time `every`
-    /// has passed: `sluice.bucket.*` and `sluice.load.*`, the gauges of the client's trackers, and the clock
-    /// offset. The reports end when the guard or the last clone of the client is dropped. If the client
-    /// already has a guard, both guards keep one task, at the interval of the first.
+    /// Reports the gauges of every bucket that this process has met, now and each time `every` has passed:
+    /// `sluice.bucket.*`, `sluice.load.*`, the trackers, and the clock offset. Ends when the guard or the
+    /// last clone of the client is dropped. A second guard shares the task and interval of the first.
     ///
-    /// Each report reads with `BatchGetItem`, at most 100 rows at a time: one row, and one read unit, for
-    /// each bucket, and another for the load of each concurrency bucket. Ten rate buckets every 15 s are 1.7
-    /// million read units a month. If the role may not read in this way (`dynamodb:BatchGetItem`), the gauges
-    /// report what the process saw last.
+    /// Reads with `BatchGetItem`, at most 100 rows at a time: one read unit for each bucket, and another for
+    /// the load of each concurrency bucket. Ten rate buckets every 15 s are 1.7 million read units a month.
+    /// If the role lacks `dynamodb:BatchGetItem`, the gauges report what the process saw last.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -115,17 +113,15 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
         if let Some(row) = rows.get(name) {
             tell(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied());
         } else if entry.meters.is_told() && matches!(inner.store.read(name).await, Ok(None)) {
-            // The row was read again by itself, because a batch also leaves out rows that throttling held
-            // back.
+            // Read again by itself: a batch also leaves out rows that throttling held back.
             entry.gone();
         }
     }
     Ok(())
 }
 
-/// Reports the gauges of one bucket. A row that cannot be read has no gauge: the sweep counts it, and
-/// `sluice doctor` reports it. A load row is reported only beside its bucket, since it may outlive the
-/// bucket.
+/// Reports the gauges of one bucket: none if its row cannot be read, which the sweep counts and
+/// `sluice doctor` reports. A load row, which may outlive its bucket, is reported only beside it.
 fn tell(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
     let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) else { return };
     entry.tell_level_of(&bucket, inner.now());

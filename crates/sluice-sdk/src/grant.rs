@@ -27,9 +27,9 @@ use crate::lane::part::{Hold, Part, Parts};
 
 /// Permission to call the vendor.
 ///
-/// [`release`](Self::release) it when the call is over. A dropped grant gives back its concurrency slots on a
-/// task of the runtime. If the runtime no longer runs (a crash, a frozen Lambda), the lease ends and a sweep
-/// gives the slot back. Rate tokens stay spent, however the call went.
+/// [`release`](Self::release) it when the call is over. A dropped grant gives its slots back on a task; if
+/// the runtime is gone (a crash, a frozen Lambda), the lease ends and a sweep gives the slot back. Rate
+/// tokens stay spent.
 #[derive(Debug)]
 #[must_use = "a grant that is dropped gives back its slots and reports no result: release it"]
 pub struct Grant {
@@ -43,8 +43,7 @@ pub struct Grant {
     basis: Basis,
 }
 
-/// The longest time that a release delays the end of a call: less than a Lambda should leave after the
-/// timeout (5 s).
+/// The longest that a release delays the end of a call: a Lambda should leave 5 s after the timeout.
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// How long a slot is held.
@@ -69,8 +68,7 @@ impl Grant {
         let start_at = parts.iter().map(|part| part.start_at).fold(at, Timestamp::max);
         let ends = parts.iter().filter_map(Part::lease_ends).min();
         let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
-        // Tokens without a lease may be booked far ahead. They must not determine how long the lease of a
-        // slot beside them is renewed for: a crash would keep the slot for that long.
+        // Tokens booked far ahead must not determine how long the lease of a slot beside them is renewed for.
         let lease_for = if ends.is_some() { lease_for } else { Duration::ZERO };
         Self { inner, parts, granted_at: at, start_at, lease_ends, lease_for, acquiring, basis: Basis::Table }
     }
@@ -94,7 +92,6 @@ impl Grant {
         std::mem::take(&mut self.parts)
     }
 
-    /// How long DynamoDB took to grant it.
     pub(crate) const fn acquiring(&self) -> Duration {
         self.acquiring
     }
@@ -135,13 +132,12 @@ impl Grant {
         self.basis
     }
 
-    /// Gives back what the call held: concurrency slots and lease rows. Rate tokens stay spent; for a rate
-    /// grant without lease rows this costs no request.
+    /// Gives back what the call held: concurrency slots and lease rows. Rate tokens stay spent, without a
+    /// request. What was charged is settled first, as in [`settle`](Self::settle).
     ///
-    /// With lease rows it takes at most the time of two requests (4.2 s each) while DynamoDB does not answer,
-    /// and 10 s plus the time of four requests while other writers conflict. With inline leases it takes at
-    /// most 9 s plus the time of six requests in both cases: the release is tried for 5 s, also through an
-    /// outage. What was charged is settled first, as in [`settle`](Self::settle).
+    /// With lease rows, takes at most the time of two requests (4.2 s each) while DynamoDB does not answer,
+    /// and 10 s plus four requests while other writers conflict. With inline leases, at most 9 s plus six
+    /// requests: the release is tried for 5 s, also through an outage.
     ///
     /// # Errors
     /// [`ReleaseError`] if the table did not answer. The slot then comes back when its lease ends.
@@ -180,7 +176,6 @@ impl Grant {
         let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
     }
 
-    /// Joins two grants of one call.
     pub(crate) fn join(mut self, mut other: Self) -> Self {
         self.parts.append(&mut other.parts);
         self.start_at = self.start_at.max(other.start_at);
@@ -198,7 +193,6 @@ impl Grant {
         self.parts.iter().map(ask).collect()
     }
 
-    /// The dimensions, separated by commas.
     fn display(&self) -> impl Display {
         std::fmt::from_fn(|f| f.write_str(&self.names()))
     }
@@ -241,8 +235,7 @@ impl Drop for Grant {
     }
 }
 
-/// A grant, or none, under which no call was made yet. When dropped, it gives everything back, including rate
-/// tokens.
+/// A grant, or none, under which no call was made yet. A drop gives everything back, including rate tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Uncalled(Option<Grant>);
 
@@ -258,7 +251,6 @@ impl Uncalled {
         self.0.take()
     }
 
-    /// See [`Grant::keep_alive`].
     pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
         match &mut self.0 {
             Some(grant) => grant.keep_alive(holding, lost).await,
@@ -271,7 +263,6 @@ impl Uncalled {
         self.0.iter().flat_map(Grant::asks).collect()
     }
 
-    /// Gives everything back, and waits until that is done.
     pub(crate) async fn cancel(&mut self) {
         if let Some(grant) = self.0.take() {
             grant.cancel().await;
@@ -287,7 +278,6 @@ impl Uncalled {
         self.0.as_ref().map(Grant::booked_wait).unwrap_or_default()
     }
 
-    /// The buckets of which it holds a part.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         self.0.iter().flat_map(|grant| &grant.parts).map(|part| Arc::clone(&part.entry)).collect()
     }

@@ -1,13 +1,12 @@
-//! Self-healing: a process that a full concurrency bucket refuses sees to it that the slots of crashed
-//! holders come back soon after their leases end, and not only at the reconciler's next run.
+//! Self-healing: a process that a full concurrency bucket refuses brings back the slots of crashed holders
+//! soon after their leases end, rather than at the reconciler's next run.
 //!
-//! One task for each such bucket notes the process in the bucket's load row, and gives back the bucket's
-//! inline leases that have ended. One task of the process scans the table for all of its buckets. One process
-//! of the fleet scans at a time: the table's mark states which process, when, and where the scan
-//! continues (`turn.rs`). No call waits for any of this, except
-//! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers want slots (callers
-//! in the queue, and callers that were told to come back), and hold the client weakly. A task that freezes or
-//! ends half way does no harm: all its writes are conditional.
+//! For each such bucket, a task notes the process in the load row, and gives back ended inline leases. For
+//! all of them, one task scans the table, one process of the fleet at a time: the table's mark states which,
+//! when, and where the scan continues (`turn.rs`). No call waits for this, except
+//! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers are in the queue or
+//! told to come back, and hold the client weakly. All their writes are conditional: a task may freeze or end
+//! half way.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -36,9 +35,8 @@ use crate::heal::due::PendingTries;
 use crate::heal::turn::ScanTurn;
 use crate::heal::wanted::Next;
 
-/// How long a caller counts as wanting slots after its last try, or after the time at which it was told to
-/// come back. Long enough for one more scan, so that a caller that asks again later gets the slot as early as
-/// one that waits.
+/// How long a caller counts as wanting slots after its last try, or after it was told to come back: one more
+/// scan, so that it gets the slot as early as one that waits.
 const COMES_BACK: Duration = HEAL_EVERY;
 
 /// How long after a denied request healing tries again: the policy of the role may not have taken effect yet.
@@ -47,7 +45,6 @@ const DENIED_FOR: Duration = Duration::from_secs(600);
 /// Inline leases are looked for in a reading of the bucket that is not older than this.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// The healing state that all buckets of a process share.
 #[derive(Debug, Default)]
 pub(crate) struct Healing {
     /// Whether callers want slots that a scan may find.
@@ -58,7 +55,6 @@ pub(crate) struct Healing {
     dues: PendingTries,
 }
 
-/// The healing state of this client.
 fn healing(inner: &Inner) -> Arc<Healing> {
     inner.extensions.of()
 }
@@ -94,14 +90,12 @@ impl Refusals for Healer {
     }
 }
 
-/// A request was shed, and its caller is to come back. The caller does not ask the bucket itself, so that
-/// otherwise nobody would find the slots of a crashed holder.
+/// A request was shed. Its caller does not ask the bucket, so nobody else would look for a crashed holder.
 pub(crate) fn shed(inner: &Arc<Inner>, entry: &Arc<Entry>, retry_after: Duration) {
     looked_for(inner, entry, retry_after, 1);
 }
 
-/// A request was let through although nothing departs, or would have been shed. The slots may be held by a
-/// crashed holder.
+/// A request was let through although nothing departs: the slots may be a crashed holder's.
 pub(crate) fn admitted_in_doubt(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     looked_for(inner, entry, Duration::ZERO, 0);
 }
@@ -112,8 +106,7 @@ fn looked_for(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: 
     }
 }
 
-/// A task waits at most this long for a caller to come back. A caller that comes back later creates another
-/// task.
+/// A task waits at most this long for a caller to come back; a later one creates another task.
 const LONGEST_RETURN: Duration = Duration::from_secs(60);
 
 fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32) {
@@ -130,7 +123,6 @@ fn wanted(inner: &Arc<Inner>, entry: &Arc<Entry>, wait: Duration, refusals: u32)
     ensure_running(inner, HealTask::Bucket(Arc::clone(entry), wanted), now.after(wait + COMES_BACK));
 }
 
-/// Ensures that a task does `task` until `until`.
 fn ensure_running(inner: &Arc<Inner>, task: HealTask, until: Timestamp) {
     let wanted = task.wanted();
     let mut state = wanted.state();
@@ -175,8 +167,7 @@ impl HealTask {
     }
 }
 
-/// The task of one task. If the task is dropped, for example with its runtime, the next refusal creates
-/// another.
+/// The Tokio task of one [`HealTask`]. If its runtime drops it, the next refusal creates another.
 struct RunningTask {
     inner: Weak<Inner>,
     task: HealTask,
@@ -260,17 +251,15 @@ async fn look(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> Result
     Ok(())
 }
 
-/// Whether more slots are taken than the inline leases hold. The other slots have lease rows, which only a
-/// scan finds. A lease that claims more than the capacity hides none of them. A bucket that is
-/// gone refuses nobody.
+/// Whether more slots are taken than the inline leases hold: the others have lease rows, which only a scan
+/// finds. A lease that claims more than the capacity hides none. A bucket that is gone refuses nobody.
 fn may_have_rows(bucket: &Bucket) -> bool {
     let capacity = bucket.limit().capacity();
     let held = bucket.inline().map_or_else(Default::default, |leases| leases.held_within(capacity));
     bucket.limit().is_concurrent() && capacity.minus(bucket.tokens()) > held
 }
 
-/// Scans the table, or a part of it, unless another process does. Returns false if this process lacks the
-/// right.
+/// Scans the table, or a part, unless another process does. False if this process lacks the right.
 async fn scan_table(inner: &Arc<Inner>) -> bool {
     let mut turn = match ScanTurn::take(inner).await {
         Ok(Some(turn)) => turn,

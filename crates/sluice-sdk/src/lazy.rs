@@ -3,8 +3,7 @@
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// A `T` on the heap (`Box`, `Arc`), created on first use. A dereference creates it; [`get`](Self::get) does
-/// not.
+/// A `T` on the heap (`Box`, `Arc`), created by the first dereference; [`get`](Self::get) creates nothing.
 #[derive(Debug)]
 pub(crate) struct Lazy<T>(OnceLock<T>);
 

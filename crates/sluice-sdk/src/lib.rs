@@ -18,10 +18,9 @@
 //! # }
 //! ```
 //!
-//! [`Client::acquire`] never waits and returns [`Outcome::Granted`] or [`Outcome::RetryIn`]. [`Client::slot`]
-//! books a start, waits for it, runs a closure, and gives back what it held however the closure ends.
-//! [`Client::ops`] is for operators: its sweep gives back what crashed callers held. `docs/semantics.md`
-//! states what is promised under conflict, clock error and crash.
+//! [`Client::acquire`] never waits: [`Outcome::Granted`] or [`Outcome::RetryIn`]. [`Client::slot`] books a
+//! start, waits, runs a closure, and gives back what it held. [`Client::ops`] is for operators: its sweep
+//! gives back what crashed callers held. `docs/semantics.md` states what is promised.
 
 mod admission;
 mod api;

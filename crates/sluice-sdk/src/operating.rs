@@ -11,9 +11,8 @@ use crate::lane::inner::Inner;
 use crate::telemetry;
 
 impl Client {
-    /// What operators do with the table of this client: declare limits, list, survey, sweep.
-    ///
-    /// This client knows the effects at once; other processes learn of them when they next read the table.
+    /// What operators do with this client's table: declare limits, list, survey, sweep. This client knows the
+    /// effects at once, other processes when they next read the table.
     #[must_use]
     pub fn ops(&self) -> Ops {
         ops(&self.inner)

@@ -1,7 +1,5 @@
-//! What is counted, measured and traced: names and numbers. Imports no feature of the client.
-//!
-//! Metrics go through the `metrics` facade and are nearly free without a recorder. Each function here is one
-//! event. The names are in one table (`sluice_table::metric`), and no other code names a metric.
+//! What is counted, measured and traced, through the `metrics` facade, nearly free without a recorder.
+//! Imports no feature. Each function is one event; only `sluice_table::metric` names metrics.
 
 use std::time::Duration;
 
@@ -42,7 +40,6 @@ impl Source {
     }
 }
 
-/// An acquire failed.
 pub(crate) fn acquire_failed(took: Duration) {
     names::ACQUIRE_DURATION.histogram([OTHER.into(), "error".into()]).record(took);
 }
@@ -52,12 +49,10 @@ pub(crate) fn waited(bucket: SharedString, waited: Duration) {
     names::WAIT.histogram([bucket]).record(waited);
 }
 
-/// A slot ended by its timeout, before or after its closure began.
 pub(crate) fn slot_timed_out(bucket: SharedString) {
     names::SLOT_TIMEOUTS.counter([bucket]).increment(1);
 }
 
-/// DynamoDB was unavailable. The outcome states whether a local answer was given.
 pub(crate) fn unavailable(outcome: &'static str) {
     names::UNAVAILABLE.counter([outcome.into()]).increment(1);
 }
@@ -103,8 +98,7 @@ pub(crate) fn tracker_released(outcome: &'static str, grants: u64) {
     }
 }
 
-/// What the trackers of a client together hold and may hold, and the share of the entries in their heaps of
-/// ages that belong to grants that were taken.
+/// What a client's trackers hold and may hold, and the share of their age entries that are stale.
 pub(crate) fn trackers(reservations: usize, capacity: usize, stale: (usize, usize)) {
     names::TRACKER_RESERVATIONS.gauge([]).set(number(reservations));
     names::TRACKER_CAPACITY.gauge([]).set(number(capacity));
@@ -118,12 +112,10 @@ pub(crate) fn restored(bucket: SharedString, leases: usize) {
     names::SWEEP_RESTORED.counter([bucket]).increment(u64::try_from(leases).unwrap_or(u64::MAX));
 }
 
-/// This process learned of a cool-down that it did not know of.
 pub(crate) fn cool_down_heard(bucket: SharedString) {
     names::COOL_DOWNS.counter([bucket]).increment(1);
 }
 
-/// The vendor refused a call.
 pub(crate) fn vendor_refused(bucket: SharedString, reason: &'static str) {
     names::VENDOR_REFUSALS.counter([bucket, reason.into()]).increment(1);
 }
@@ -133,7 +125,6 @@ pub(crate) fn vendor_lowered(bucket: SharedString) {
     names::VENDOR_LOWERED.counter([bucket]).increment(1);
 }
 
-/// The vendor's limit is below the bucket's.
 pub(crate) fn vendor_limit_lower(bucket: SharedString) {
     names::VENDOR_LIMIT_LOWER.counter([bucket]).increment(1);
 }
@@ -171,8 +162,7 @@ pub(crate) fn level(bucket: SharedString, meters: &Meters, level: Amount, capaci
     names::BUCKET_CAPACITY.gauge([bucket]).set(number(capacity));
 }
 
-/// A bucket is gone: its gauges are set to zero. They are set once, if they were set before, and then no
-/// more, so that a recorder that forgets idle metrics may forget them.
+/// A bucket is gone: its gauges are set to zero once, if set before: a recorder may then forget them.
 pub(crate) fn gone(bucket: SharedString, meters: &Meters) {
     let (level, load) = meters.take_told();
     if level {

@@ -16,7 +16,6 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::load::taken;
 
-/// What a caller asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) cost: Cost,
@@ -24,7 +23,6 @@ pub(super) struct Asked {
     pub(super) slo: Option<Duration>,
 }
 
-/// The verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Admit {
@@ -38,7 +36,6 @@ pub(super) enum Verdict {
     },
 }
 
-/// Reads what the verdict needs, and returns the verdict.
 pub(super) async fn judge(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Verdict, AcquireError> {
     let reading = look::young(inner, entry).await?;
     let limit = reading.bucket.limit();
@@ -59,8 +56,7 @@ fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> Verdict {
     let in_line = if need <= capacity {
         bucket.reaches(need).map(|at| at.since(now))
     } else {
-        // The line never rises above the capacity. What is needed beyond the capacity comes at the refill
-        // rate.
+        // The line never rises above the capacity: what is needed beyond comes at the refill rate.
         bucket.limit().refill_rate().time_for(need.minus(bucket.level(now)))
     };
     let wait = in_line.unwrap_or(Duration::MAX).max(cooling_down(inner, bucket));
@@ -114,7 +110,6 @@ fn live(bucket: &Bucket, load: Option<&Load>, now: Timestamp) -> Amount {
     measured.map_or(taken, |measured| measured.min(taken))
 }
 
-/// What is left of a cool-down that the vendor asked for.
 fn cooling_down(inner: &Inner, bucket: &Bucket) -> Duration {
     bucket.blocked_until().unwrap_or_default().since(inner.now())
 }

@@ -1,5 +1,4 @@
-//! Reads the bucket and its load row for admission: both rows in one request, at most one such request at a
-//! time, and in the background while admission is in use.
+//! Reads the bucket and its load row for admission: in one request, one at a time, and in the background.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,8 +16,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{apply_read, is_not_missing, known_since, refresh};
 
-/// A reading that is older than this is read again before a verdict. Smaller reads more; larger judges by an
-/// older state.
+/// An older reading is read again before a verdict. Smaller reads more; larger judges by an older state.
 const YOUNG: Duration = Duration::from_secs(1);
 
 /// While admission is in use, the bucket and its load row are read at least this often, so that completions
@@ -55,8 +53,7 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
 }
 
 fn young_one(entry: &Entry, now: Timestamp) -> Option<Reading> {
-    // The background task reads the load row in time. The factor leaves some time for a process that did not
-    // run.
+    // The background task reads the load row in time; the factor allows for a process that did not run.
     entry.load.within(2 * REFRESH_EVERY, now)?;
     // A reading from before admission was in use has not been compared with what a sweep found: read again.
     entry.reading().filter(|reading| reading.is_younger_than(YOUNG, now) && watched(entry).has_seen())
@@ -89,8 +86,7 @@ fn keep_young(inner: &Arc<Inner>, entry: &Arc<Entry>) {
     }
 }
 
-/// The background reads of one bucket. If the task is dropped, for example with its runtime, the next
-/// question creates another.
+/// The background reads of one bucket. If the runtime drops the task, the next question creates another.
 struct Refreshing {
     inner: Weak<Inner>,
     entry: Arc<Entry>,

@@ -1,9 +1,8 @@
-//! What a process sees of a bucket over time: when something last departed, and since when work has been
-//! pending.
+//! What a process sees of a bucket over time: when something last departed, and since when work is pending.
 //!
 //! If more slots were granted between two readings than the number of taken slots rose by, something
-//! departed. The departure counts at the later reading: late rather than early, since a vendor that works
-//! must not be taken for one that is down.
+//! departed. It counts at the later reading: late rather than early, so that no vendor that works counts as
+//! down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +40,6 @@ struct Seen {
     tries_at: Option<Timestamp>,
 }
 
-/// What is known of completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Completions {
     pub(super) last_completion: Option<Timestamp>,
@@ -57,8 +55,7 @@ impl Seen {
     }
 }
 
-/// What admission sees of a bucket. From the first question on, it receives every reply that shows the
-/// bucket.
+/// What admission sees of a bucket: from the first question on, every reply that shows the bucket.
 pub(super) fn watched(entry: &Entry) -> Arc<Watched> {
     let watched = entry.extensions.of::<Watched>();
     entry.watched_by(|| Arc::clone(&watched) as Arc<dyn Watch>);
@@ -101,9 +98,8 @@ impl Watch for Watched {
 }
 
 impl Watched {
-    /// What is known now, from the readings of this process and from what sweeps measured. Sweeps may have
-    /// seen pending work earlier than this process did. Their instant does not count if the bucket was seen
-    /// wholly free since.
+    /// What is known now, from this process's readings and from sweeps, which may have seen pending work
+    /// earlier. Their instant does not count if the bucket was seen wholly free since.
     pub(super) fn known(&self, load: Option<&Load>) -> Completions {
         let seen = self.seen();
         let measured =
@@ -119,7 +115,6 @@ impl Watched {
         self.seen().asked_at = now;
     }
 
-    /// Notes that a read failed.
     pub(super) fn unknown(&self, now: Timestamp) {
         self.seen().unknown_until = now.after(UNKNOWN_FOR);
     }

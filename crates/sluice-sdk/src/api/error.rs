@@ -1,5 +1,3 @@
-//! Why an acquire returned neither a grant nor a refusal.
-
 use sluice_core::{Amount, Cost, Dimension, RowError};
 use sluice_table::StoreError;
 

@@ -21,10 +21,9 @@ pub enum RetryReason {
     /// A rate bucket has fewer tokens than the call takes; the wait is exact.
     Exhausted,
     /// Every slot of a concurrency bucket is held. The wait is what the waiters of this process and this
-    /// caller take at the rate at which slots recently came free, as sweeps measured it: at least 50 ms and
-    /// at most 30 s. A process knows that rate if it has read the bucket's load row, for self-healing or for
-    /// admission. Otherwise the wait is a guess of 1 s. If an inline lease ends sooner, the wait lasts until
-    /// that end.
+    /// caller take at the rate at which slots came free, as sweeps measured it: 50 ms to 30 s, or until an
+    /// inline lease ends if that is sooner. It is a guess of 1 s if the process has not read the load row,
+    /// for self-healing or for admission.
     NoFreeSlot,
     /// The vendor asked for a cool-down.
     CoolingDown,
@@ -67,7 +66,6 @@ impl RetryIn {
         Self { wait, dimension, reason, ticket: None }
     }
 
-    /// The refusal with this ticket, if there is one.
     pub(crate) fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
         self.ticket = ticket.map(Box::new);
         self
@@ -108,7 +106,6 @@ impl std::fmt::Display for RetryIn {
     }
 }
 
-/// A refusal of `dimension`, from the refusal that core returned.
 pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {
     RetryIn::new(refusal.wait, dimension.clone(), refusal.reason.into())
 }

@@ -69,8 +69,7 @@ pub enum RequestError {
 
 const MOST_DIMENSIONS: usize = 50;
 
-/// A dimension, and its cost if the caller named one. A dimension that is named twice is asked for once, at
-/// the sum of both costs.
+/// A dimension, and its cost if named. A dimension named twice is asked for once, at the sum of both costs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) dimension: Dimension,
@@ -93,16 +92,15 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Lets [`Client::acquire`](crate::Client::acquire) book a start up to `within` ahead, if no start is
-    /// possible now, and return a ticket for it ([`RetryIn::ticket`](crate::RetryIn::ticket)). For work that
+    /// Lets [`Client::acquire`](crate::Client::acquire) book a start up to `within` ahead, if none is
+    /// possible now, and return a ticket for it ([`RetryIn::ticket`](crate::RetryIn::ticket)): for work that
     /// goes back into its queue until then, and should not compete again. A longer time refuses fewer
-    /// callers, and more starts are booked ahead.
+    /// callers, and books more starts ahead.
     ///
-    /// For rate limits only, whose grants write no lease row. If a concurrency bucket is among the
-    /// dimensions, or with `SLUICE_LEASES=all`, a refusal has no ticket. A refusal has no ticket either if
-    /// the ticket could not be used: for a call that costs all of a bucket's capacity, or for dimensions
-    /// whose starts lie further apart than their buckets hold tokens. `slot` books by itself, and ignores
-    /// this setting.
+    /// For rate limits only, whose grants write no lease row: with a concurrency bucket among the dimensions,
+    /// or with `SLUICE_LEASES=all`, a refusal has no ticket. The same holds for a call that costs all of a
+    /// bucket's capacity, and for dimensions whose starts lie further apart than their buckets hold tokens:
+    /// the ticket could not be used. `slot` books by itself, and ignores this setting.
     #[must_use]
     pub const fn ticket_within(mut self, within: Duration) -> Self {
         self.ticket_within = Some(within);
@@ -133,8 +131,7 @@ impl<'a> Request<'a> {
         Named(self)
     }
 
-    /// The one dimension of the request, and its cost if one is named. `None` for any other request, and for
-    /// an invalid one.
+    /// The one dimension of a valid request for one, and its cost if named. `None` for any other request.
     pub(crate) fn only(&self) -> Option<(&str, Option<Cost>)> {
         let [name] = self.names() else { return None };
         match self.costs.as_slice() {
@@ -269,7 +266,6 @@ impl<S: AsRef<str>> From<Vec<S>> for Request<'_> {
     }
 }
 
-/// The names of a request, with commas between them.
 struct Named<'a>(&'a Request<'a>);
 
 impl Display for Named<'_> {

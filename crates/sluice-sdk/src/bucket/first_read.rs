@@ -1,5 +1,3 @@
-//! How the read of an unknown bucket failed, for the callers that waited for the read.
-
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;

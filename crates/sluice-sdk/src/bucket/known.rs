@@ -30,20 +30,16 @@ const CONTENTION_MEMORY: Duration = Duration::from_secs(10);
 /// is the headroom.
 const HEADROOM: Duration = Duration::from_millis(100);
 
-/// What the process knows of one bucket.
 pub(crate) struct Known {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<Reading>>,
-    /// Whether the table has the bucket, as far as this process has looked for it.
     presence: Presence,
     /// Whether the bucket was used since the cache last looked for an entry to forget.
     is_marked: AtomicBool,
-    /// When a write that moves the anchor last failed because another write had moved it, and how long the
-    /// failed write was under way.
+    /// When a write last failed because another had moved the anchor, and how long it was under way.
     anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
     /// Held during the first read of the row, so that many callers share one read.
     pub(crate) loading: tokio::sync::Mutex<FirstRead>,
-    /// How much is pending, and how fast slots come free.
     pub(crate) load: LoadSeen,
     /// What follows the bucket over time, if anything does.
     watch: OnceLock<Arc<dyn Watch>>,
@@ -95,8 +91,7 @@ impl Reading {
     }
 }
 
-/// How long after a reply showed its row a concurrency bucket is read again. A transaction does not show the
-/// row; the read lets a process that is never refused learn of changed limits.
+/// A concurrency bucket is read again after this: a transaction does not show the row, and limits may change.
 const UNREAD_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Known {
@@ -125,20 +120,17 @@ impl Known {
         self.reading.lock().clone()
     }
 
-    /// The bucket's name in metrics. If the process has met too many buckets, the bucket shares its name with
-    /// others.
+    /// The bucket's name in metrics, shared with others if the process has met too many buckets.
     pub(crate) fn label(&self) -> ::metrics::SharedString {
         self.label.of(&self.dimension, || self.reading().is_some())
     }
 
-    /// The same for a bucket of which a sweep found rows, even if this process never read the bucket's own
-    /// row.
+    /// The same for a bucket of which a sweep found rows, even if this process never read its own row.
     pub(crate) fn swept_label(&self) -> ::metrics::SharedString {
         self.label.of(&self.dimension, || true)
     }
 
-    /// The same, if no other bucket shares the name: a value of one bucket must not overwrite the value of
-    /// another.
+    /// The same, unless another bucket shares the name: values of two buckets must not overwrite each other.
     pub(crate) fn own_label(&self) -> Option<::metrics::SharedString> {
         Some(self.label()).filter(|label| **label != *OTHER)
     }
@@ -157,8 +149,7 @@ impl Known {
         }
     }
 
-    /// Reports to recorders what the bucket's load row states. A bucket that was measured exists, even if
-    /// this process never read its row.
+    /// Reports what the load row states. A measured bucket exists, even if this process never read its row.
     pub(crate) fn tell_load(&self, load: &Load) {
         let label = self.swept_label();
         if *label != *OTHER {
@@ -166,7 +157,6 @@ impl Known {
         }
     }
 
-    /// Reports to recorders that the bucket is gone.
     pub(crate) fn untell(&self) {
         if let Some(label) = self.own_label() {
             telemetry::gone(label, &self.meters);
@@ -182,8 +172,7 @@ impl Known {
         }
     }
 
-    /// Subtracts what a transaction took from the slots. The reading does not become younger, because others
-    /// may have given back.
+    /// The same for slots: `total` was taken.
     pub(crate) fn slots_taken(&self, total: Cost) {
         if let Some(known) = self.reading.lock().as_mut() {
             known.bucket = Arc::new(known.bucket.after_taking(total));
@@ -195,8 +184,7 @@ impl Known {
         *self.anchor_conflict.lock() = Some((now, under_way));
     }
 
-    /// The headroom that full writes should leave: none, unless such conflicts are so recent that more are to
-    /// be expected.
+    /// The headroom that full writes should leave: none, unless conflicts are recent.
     pub(crate) fn headroom(&self, now: Timestamp) -> Duration {
         match *self.anchor_conflict.lock() {
             Some((at, under_way)) if now.since(at) < CONTENTION_MEMORY => HEADROOM.max(under_way * 4),
@@ -248,20 +236,17 @@ impl Known {
         self.watch.get().into_iter().for_each(|watch| watch.apply_read(bucket, &|| self.load.last(), now));
     }
 
-    /// Notes that this process gave back a slot.
     pub(crate) fn completed(&self, now: impl FnOnce() -> Timestamp) {
         if let Some(watch) = self.watch.get() {
             watch.completed(now());
         }
     }
 
-    /// Forgets everything that was known of the bucket.
     pub(crate) fn forget(&self) {
         *self.reading.lock() = None;
         self.presence.doubt();
     }
 
-    /// Notes that this process gave back `cost`.
     pub(crate) fn slot_freed(&self, cost: Cost) {
         if let Some(reading) = self.reading.lock().as_mut() {
             reading.bucket = Arc::new(reading.bucket.after_giving_back(cost));
@@ -269,7 +254,6 @@ impl Known {
         }
     }
 
-    /// Notes that a read sent at `asked_at` found no row.
     pub(crate) fn missing(&self, asked_at: Timestamp) {
         self.presence.missed(asked_at);
     }
@@ -284,7 +268,6 @@ impl Known {
         self.presence.made();
     }
 
-    /// Whether this process has created the bucket since `asked`, or found it created.
     pub(crate) fn was_made_since(&self, asked: Instant) -> bool {
         self.presence.was_made_since(asked)
     }

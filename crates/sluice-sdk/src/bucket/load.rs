@@ -1,5 +1,4 @@
-//! What the process knows of the load of a concurrency bucket: the load row as last seen, and the callers
-//! that wait in this process.
+//! What the process knows of the load of a concurrency bucket: the load row, and the callers that wait here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +11,6 @@ use tokio::time::Instant;
 /// How long a crowd is believed. When this time has passed, two notes of this process have failed since.
 const CROWD_KNOWN_FOR: Duration = Duration::from_secs(20);
 
-/// The load of one bucket, as far as the process knows it.
 #[derive(Debug, Default)]
 pub(crate) struct LoadSeen {
     row: Mutex<Option<(Arc<Load>, Timestamp)>>,
@@ -36,15 +34,13 @@ impl LoadSeen {
         seen.as_ref().map(|(load, _)| Arc::clone(load))
     }
 
-    /// How many processes of the fleet wait for slots of the bucket or were refused recently, this process
-    /// included. `None` if this process has not noted itself within [`CROWD_KNOWN_FOR`], as with
-    /// `SLUICE_SELF_HEAL=off` or without the right to write the note.
+    /// How many processes of the fleet want slots, this one included. `None` if this process has not noted
+    /// itself within [`CROWD_KNOWN_FOR`], as with `SLUICE_SELF_HEAL=off` or without the right to.
     pub(crate) fn crowd(&self) -> Option<u32> {
         let (crowd, at) = (*self.crowd.lock())?;
         (at.elapsed() <= CROWD_KNOWN_FOR).then_some(crowd)
     }
 
-    /// Stores the crowd that a note of this process found.
     pub(crate) fn apply_crowd(&self, crowd: u32) {
         *self.crowd.lock() = Some((crowd, Instant::now()));
     }
@@ -54,7 +50,6 @@ impl LoadSeen {
         Amount::from_micros(self.waiting.load(Ordering::Relaxed).max(0))
     }
 
-    /// Stores the load row as a reply showed it.
     pub(crate) fn apply_read(&self, load: Arc<Load>, now: Timestamp) {
         *self.row.lock() = Some((load, now));
     }

@@ -1,14 +1,11 @@
-//! Whether the table has a bucket, as far as this process knows.
-
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::Timestamp;
 use tokio::time::Instant;
 
-/// How long a bucket that the table does not have counts as unknown without another read. Larger learns later
-/// of a bucket that another process creates; smaller costs more reads for callers that ask for the bucket all
-/// the time.
+/// How long a missing bucket counts as unknown without another read. Larger learns later of a bucket that
+/// another process creates; smaller reads more for callers that ask all the time.
 const UNKNOWN_MEMORY: Duration = Duration::from_secs(1);
 
 /// Whether the table has a bucket.
@@ -24,14 +21,12 @@ struct Seen {
 }
 
 impl Presence {
-    /// Notes that a read sent at `asked_at` found no row. The time counts from the sending of the read: the
-    /// reply may arrive long after it, because the process stood still, and the bucket may have been created
-    /// since.
+    /// Notes that a read sent at `asked_at` found no row. The time counts from the sending: the reply may
+    /// come long after, because the process stood still, and the bucket may have been created since.
     pub(super) fn missed(&self, asked_at: Timestamp) {
         self.0.lock().missed_at = Some(asked_at);
     }
 
-    /// Whether a read showed a moment ago that the table does not have the bucket.
     pub(super) fn is_missing(&self, now: Timestamp) -> bool {
         self.0.lock().missed_at.is_some_and(|at| is_within(UNKNOWN_MEMORY, at, now))
     }

@@ -1,5 +1,3 @@
-//! The modes of admission.
-
 /// What [`Client::admit`](crate::Client::admit) does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

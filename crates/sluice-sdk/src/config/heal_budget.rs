@@ -1,5 +1,3 @@
-//! How much healing may read.
-
 use std::time::Duration;
 
 use sluice_core::{HEAL_EVERY, LONGEST_HEAL_SPACING};
@@ -13,8 +11,7 @@ impl HealBudget {
     /// 25 units a second: a table of 1.6 MB is read every 8 s.
     pub(crate) const DEFAULT: Self = Self(1_500);
 
-    /// The smallest budget. A page of a megabyte costs 128 units, and this budget pays for one page within
-    /// the longest time between two turns.
+    /// The smallest budget: a page of a megabyte (128 units) within the longest time between two turns.
     pub(crate) const LEAST: u32 = 10;
 
     /// The largest budget: 16,666 units a second, five times what one partition of the table serves.
@@ -35,8 +32,7 @@ impl HealBudget {
         u64::from(self.0) * HEAL_EVERY.as_secs() / 60
     }
 
-    /// The most units that a turn may spend: what the budget yields within the longest time between two
-    /// turns.
+    /// The most that a turn may spend: what the budget yields within the longest time between two turns.
     pub(crate) fn most(self) -> u64 {
         u64::from(self.0) * LONGEST_HEAL_SPACING.as_secs() / 60
     }

@@ -1,5 +1,3 @@
-//! Where leases and tickets get their ids.
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,8 +33,7 @@ impl Default for LeaseIds {
     }
 }
 
-/// A UUID as short text, since it stands in an item with many others: six bits a character (RFC 4648, section
-/// 5), the highest bits first.
+/// A UUID as short text, since an item holds many: six bits a character (RFC 4648, section 5), highest first.
 fn uuid() -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let bits = uuid::Uuid::now_v7().as_u128();

@@ -1,5 +1,3 @@
-//! What an acquire returns.
-
 use std::sync::Arc;
 use std::time::Duration;
 

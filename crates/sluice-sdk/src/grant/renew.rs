@@ -32,16 +32,12 @@ pub enum RenewError {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Grant {
-    /// Extends the grant's leases to one lease time from now, and never shortens them. A grant without leases
-    /// has nothing to renew.
-    ///
-    /// Takes at most the time of a request (4.2 s) for each lease, and of one more if DynamoDB's time is not
-    /// known.
+    /// Extends the grant's leases to one lease time from now, and never shortens them; no leases, no request.
+    /// Takes at most a request (4.2 s) for each lease, and one more if DynamoDB's time is not known.
     ///
     /// # Errors
-    /// [`RenewError::LeaseGone`] if a lease ended and was given back: the holder should stop calling the
-    /// vendor, or go on in the knowledge that its call is not counted. The grant stays usable; a release
-    /// still gives back what else it holds.
+    /// [`RenewError::LeaseGone`] if a lease ended and was given back: stop calling the vendor, or know that
+    /// the call is not counted. A release still gives back what else the grant holds.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
         let renewal = self.renewal().await?;
         let Renewed { mut gone, failure } = renewal.send().await;
@@ -63,22 +59,19 @@ impl Grant {
         Ok(self.renewal_at(self.inner().time().await?))
     }
 
-    /// The writes that renew the leases from `now` on, separate from the grant: a tracker sends them without
-    /// holding any grant.
+    /// The writes that renew the leases from `now` on. A tracker sends them without holding a grant.
     pub(crate) fn renewal_at(&self, now: Timestamp) -> Renewal {
         let ends = now.after(self.lease_for()).ceil_to_second();
         Renewal { inner: Arc::clone(self.inner()), parts: self.parts().into(), ends }
     }
 
-    /// Records the end that a renewal gave the leases.
     pub(crate) fn was_renewed(&mut self, renewal: &Renewal) {
         if let Some(before) = self.lease_ends() {
             self.renewed_until(renewal.ends.max(before));
         }
     }
 
-    /// Records leases that a renewal found gone. Each is counted once, even if it is renewed again or
-    /// released afterwards.
+    /// Records leases that a renewal found gone, each once, whatever happens to it afterwards.
     pub(crate) fn found_gone(&mut self, gone: &[String]) {
         let (ends, inner) = (Timestamp::default(), Arc::clone(self.inner()));
         for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
@@ -89,8 +82,8 @@ impl Grant {
         }
     }
 
-    /// Renews the lease at half of its time (at once if half has passed), and more often while renewals fail.
-    /// Never returns. After the lease is gone, it only sets `lost`: a failure of the limiter must not kill
+    /// Renews the lease at half of its time (at once if that has passed), and more often while renewals fail.
+    /// Never returns. Once the lease is gone, it only sets `lost`: trouble of the limiter must not kill
     /// healthy work.
     pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
         let mut has_failed = false;
@@ -135,7 +128,6 @@ impl Renewal {
         self
     }
 
-    /// Whether nothing is left to renew.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -145,8 +137,7 @@ impl Renewal {
         let mut renewed = Renewed { gone: Vec::new(), failure: None };
         let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
         for (part, (key, update)) in renewals {
-            // Setting the same end twice equals setting it once. A row in the reply of a failed condition
-            // shows a lease that already ends later.
+            // Setting the same end twice equals setting it once. A failed condition may show a later end.
             let outcome = match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
                 Ok(Written::Applied(_)) => telemetry::Renewal::Renewed,
                 Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
@@ -179,8 +170,7 @@ fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
     }
 }
 
-/// Whether the row whose condition failed still has the lease. A lease row that exists has it; the row of a
-/// bucket outlives its leases.
+/// Whether the row whose condition failed still has the lease: a bucket's row outlives its leases.
 fn still_holds(parts: &[Part], key: &str, row: &Item) -> bool {
     let named =
         |part: &&Part| key.strip_prefix(part.entry.dimension.as_str()).is_some_and(|rest| rest.starts_with('/'));

@@ -14,18 +14,17 @@ use crate::lane::release::ReleaseError;
 use crate::lane::settle::{SettleError, Settled, parse, settle_part};
 
 impl Grant {
-    /// Reports what the call really used of `dimension`; call this as soon as it is known. If the call used
-    /// less than it took, the difference goes back. If it used more, the difference is taken now, if need be
-    /// as a debt, which refill pays before the next call is granted.
+    /// Reports what the call used of `dimension`; call this as soon as it is known. What was not used goes
+    /// back. What was used in addition is taken now, if need be as a debt, which refill pays before the next
+    /// grant.
     ///
-    /// Costs one write, shared with the other calls that are settled meanwhile; none if the call used what it
-    /// counts as. It may be called again (as while a stream runs), and then counts from the value settled
-    /// before. The write is never sent twice: if its reply is lost, what it gives back may be lost, and
-    /// refills. Tokens that have flowed back by themselves, or that would lift the level above the capacity,
-    /// are not given back either: the longer a call ran, the less of its surplus is there to be given back.
+    /// Costs one write, shared with calls that are settled meanwhile; none if the call used what it counts
+    /// as. A later call (as while a stream runs) counts from the value settled before. The write is never
+    /// sent twice: if its reply is lost, what it gives back may be lost, and refills. Tokens that have
+    /// refilled, or that have no room below the capacity, do not go back: the longer a call ran, the less
+    /// goes back.
     ///
-    /// Takes at most the time of two requests (4.2 s each) while DynamoDB does not answer, and of six while
-    /// other writers conflict.
+    /// Takes at most two requests (4.2 s each) while DynamoDB does not answer, and six while others conflict.
     ///
     /// # Errors
     /// [`SettleError`]: a dimension that the grant does not hold, a concurrency limit, a number below zero,
@@ -37,13 +36,9 @@ impl Grant {
         settle_part(&inner, part, used).await
     }
 
-    /// Ends a call that failed: what the vendor does not count of the call goes back, and so does what the
-    /// grant held.
-    ///
-    /// Most vendors count the request of a failed call and none of its tokens; [`Vendor::profile`] states
-    /// what each vendor is known to do, and the source. What was settled already stays as it is.
-    ///
-    /// Takes at most as long as a settle and a release.
+    /// Ends a failed call: what its vendor does not count goes back, and so does what the grant held. Most
+    /// vendors count the request and none of the tokens: [`Vendor::profile`] states what each does, with its
+    /// source. What was settled stays. Takes at most as long as a settle and a release.
     ///
     /// # Errors
     /// As for [`Grant::release`]. A settle that fails is logged.

@@ -1,5 +1,4 @@
-//! The value of the label `dimension`: a bucket's name, for as many buckets as a recorder should have to
-//! keep.
+//! The label `dimension`: a bucket's name, for as many buckets as a recorder should have to keep.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -9,15 +8,13 @@ use parking_lot::Mutex;
 use sluice_core::Dimension;
 
 /// How many buckets of a client have their names in metrics; all others are `other`. Each name is a time
-/// series of every metric, which collectors bill and keep. Dimensions that are made up from input must not
-/// fill the collectors.
+/// series of every metric: names made from input must not fill the collectors.
 pub(crate) const MOST_NAMED: usize = 100;
 
 /// The label of what has no bucket name of its own.
 pub(crate) const OTHER: &str = "other";
 
-/// The buckets of a client that have a name of their own in metrics. A bucket that was forgotten and comes
-/// back keeps its name.
+/// The buckets with a name in metrics. A bucket that was forgotten and comes back keeps its name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named(Arc<Mutex<HashSet<Dimension>>>);
 
@@ -40,8 +37,7 @@ impl BucketLabel {
         Self { named, text: OnceLock::new() }
     }
 
-    /// The label of the bucket. `exists` returns whether the table is known to have the bucket. The name of a
-    /// bucket that does not exist uses up no place.
+    /// The label of the bucket. The name of a bucket that does not exist (`exists`) uses up no place.
     pub(crate) fn of(&self, dimension: &Dimension, exists: impl FnOnce() -> bool) -> SharedString {
         if let Some(text) = self.text.get() {
             return text.clone();

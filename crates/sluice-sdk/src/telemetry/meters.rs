@@ -1,5 +1,4 @@
-//! The handles of a bucket's metrics, kept for a second, so that a grant from stock neither registers nor
-//! allocates.
+//! The handles of a bucket's metrics, kept for a second: a grant from stock registers and allocates nothing.
 
 use std::array;
 use std::sync::OnceLock;

@@ -1,5 +1,4 @@
-//! Spans, in the conventions of OpenTelemetry; `docs/metrics.md` lists them in a table. A span that no
-//! subscriber wants costs one comparison: its fields are not evaluated.
+//! Spans, as OpenTelemetry names them (`docs/metrics.md`). Without a subscriber, one costs a comparison.
 
 use std::fmt::Display;
 
