@@ -13,15 +13,13 @@ pub use standing::Standing;
 /// The load that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pressure {
-    /// The work ahead of the request: the cost of the calls under way, of the callers that wait, and of the
-    /// caller's own queue.
+    /// The work ahead of the request: the calls under way, the callers that wait, and the caller's queue.
     pub pending: Amount,
     /// What the request itself takes.
     pub request: Cost,
     /// What departs a second. `None` if unknown, and then the wait is unknown too.
     pub rate: Option<Rate>,
-    /// The longest wait that is of use to the caller. `None` if the caller accepts any wait; its request is
-    /// then never shed.
+    /// The longest wait of use to the caller. `None` accepts any wait, and is never shed.
     pub slo: Option<Duration>,
     /// The last known departure.
     pub last_completion: Option<Timestamp>,
@@ -44,8 +42,7 @@ pub enum Admission {
     },
     /// The request is not taken on.
     Shed {
-        /// The time from now until it would be done; the staleness time if nothing departs and no rate is
-        /// known.
+        /// The time until it would be done; the staleness time if nothing departs and no rate is known.
         wait: Duration,
         /// Why.
         reason: ShedReason,
@@ -73,11 +70,9 @@ impl ShedReason {
     }
 }
 
-/// Decides whether a request is taken on: `wait = (pending + request) / rate`, compared with the longest wait
-/// of use.
-///
-/// The staleness time runs from the last completion, or from when work became pending if that is later: after
-/// an idle hour the last completion is an hour old, although the vendor is well.
+/// Decides whether a request is taken on: `wait = (pending + request) / rate`, against the longest wait of
+/// use. The staleness time runs from the last completion, or from when work became pending if that is later:
+/// after an idle hour the last completion is an hour old, although the vendor is well.
 #[must_use]
 pub fn admit(pressure: &Pressure) -> Admission {
     let wait = pressure.rate.and_then(|rate| rate.time_for(pressure.pending.plus(pressure.request.amount())));

@@ -78,7 +78,6 @@ impl Amount {
         Self(i64::try_from(bounded).unwrap_or(i64::MAX))
     }
 
-    /// Parses a decimal, rounding down. The flag is true if no digit was lost.
     pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
         decimal::parse(text, 6).map(|scaled| (Self(scaled.value), scaled.exact))
     }
@@ -142,8 +141,7 @@ impl Cost {
 impl FromStr for Cost {
     type Err = CostError;
 
-    /// Reads a decimal. Digits after the sixth round **up**, because a cost that is too small is against the
-    /// vendor.
+    /// Reads a decimal. Digits after the sixth round **up**: too small a cost is against the vendor.
     fn from_str(text: &str) -> Result<Self, CostError> {
         let (amount, exact) = Amount::parse(text)?;
         let above = if exact { Some(amount.0) } else { amount.0.checked_add(1) };

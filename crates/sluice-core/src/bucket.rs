@@ -194,13 +194,11 @@ impl Bucket {
         self.note.as_ref().map(Note::drift)
     }
 
-    /// The drift that the previous sweep found.
     pub(crate) const fn note(&self) -> Option<&Note> {
         self.note.as_ref()
     }
 
-    /// The level at `now`, rounded down. It is never above the capacity, and below zero if starts are booked
-    /// ahead.
+    /// The level at `now`, rounded down: at most the capacity, below zero if starts are booked ahead.
     #[must_use]
     pub fn level(&self, now: Timestamp) -> Amount {
         self.line().at(now).min(self.limit.capacity())
@@ -322,7 +320,6 @@ impl Bucket {
         !self.limit.is_concurrent() && self.line().is_far_ahead(now)
     }
 
-    /// The line of the bucket, not capped.
     pub(crate) const fn line(&self) -> Line {
         Line::new(self.tokens, self.anchor.get(), self.limit.refill_rate())
     }

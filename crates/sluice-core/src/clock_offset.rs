@@ -4,8 +4,7 @@ use core::time::Duration;
 
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
-/// Bounds of the clock offset: DynamoDB's clock minus this machine's, in microseconds. Above zero, this
-/// machine's clock is behind.
+/// Bounds of DynamoDB's clock minus this machine's, in microseconds; above zero, this machine is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     lower: i64,
@@ -19,15 +18,13 @@ const DATE_STEP: Duration = Duration::from_secs(1);
 /// contradict each other, and then everything known is forgotten; a larger value makes the offset less exact.
 const HOST_ERROR: Duration = Duration::from_millis(10);
 
-/// How long replies narrow the bounds together before the older half is forgotten. A longer time makes the
-/// offset more exact, and keeps outdated bounds for longer after a clock was set by less than the bounds can
-/// show.
+/// How long replies narrow the bounds before the older half is forgotten. A longer time is more exact, and
+/// keeps outdated bounds for longer after a clock was set by less than the bounds can show.
 const KEPT: Duration = Duration::from_secs(60);
 
 impl ClockOffset {
-    /// The bounds that follow from a reply. Its request left at `sent` and the reply arrived at `received`,
-    /// both by this machine's clock; DynamoDB wrote `date` in between. `None` if this machine's clock was set
-    /// back in the meantime: nothing follows.
+    /// The bounds that follow from a reply: its request left at `sent` and the reply arrived at `received`,
+    /// by this machine; DynamoDB wrote `date` in between. `None` if this clock was set back meanwhile.
     #[must_use]
     pub fn of_reply(date: Timestamp, sent: Timestamp, received: Timestamp) -> Option<Self> {
         let lower = date.before(HOST_ERROR).micros_since(received);
@@ -59,12 +56,10 @@ impl ClockOffset {
         0.clamp(self.lower, self.upper)
     }
 
-    /// Returns the lowest and the highest offset, in microseconds, that are possible and within
-    /// [`CLOCK_ERROR`] of every possible offset. With any offset between the two, this machine's clock shows
-    /// DynamoDB's time to that error. `None` if the bounds are too far apart.
-    ///
-    /// After one reply, the bounds are apart by one second, twice the error of a host, and the round trip. So
-    /// one reply within 2.98 s is enough.
+    /// Returns the lowest and the highest possible offset, in microseconds, that are within [`CLOCK_ERROR`]
+    /// of every possible one: with any offset between, this machine shows DynamoDB's time to that error.
+    /// `None` if the bounds are too far apart. After one reply, they are apart by one second, twice the error
+    /// of a host, and the round trip: one reply within 2.98 s is enough.
     #[must_use]
     pub fn usable_micros(self) -> Option<(i64, i64)> {
         let error = i64::try_from(CLOCK_ERROR.as_micros()).unwrap_or(i64::MAX);
@@ -101,10 +96,8 @@ pub struct OffsetEstimate {
 }
 
 impl OffsetEstimate {
-    /// Takes in a reply that arrived at `now`.
-    ///
-    /// If the reply contradicts the replies before it, a clock was set, or runs at another speed: everything
-    /// known is forgotten.
+    /// Takes in a reply that arrived at `now`. If it contradicts earlier replies, a clock was set, or runs at
+    /// another speed: everything known is forgotten.
     pub fn note(&mut self, reply: ClockOffset, now: Timestamp) {
         let kept = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
         let (since, young) = match self.young {
@@ -189,8 +182,7 @@ mod tests {
                 let (reply, now) = reply(at, there, back, offset);
                 estimate.note(reply, now);
             }
-            // A reply every 5 s, for as long as both halves are kept plus the time by which the clock was set
-            // back.
+            // A reply every 5 s, for both halves' time and the time by which the clock was set back.
             let offset = offset + set_by;
             for _ in 0..28 {
                 at += 5_000_000;
@@ -235,8 +227,7 @@ mod tests {
         assert!(known.upper_micros() - known.lower_micros() <= 50_000, "{known:?}");
     }
 
-    /// Two hosts whose clocks are 19 ms apart answer quickly and in turn. Their replies do not contradict
-    /// each other.
+    /// Two hosts 19 ms apart answer quickly and in turn. Their replies do not contradict each other.
     #[test]
     fn hosts_that_differ_by_some_milliseconds_leave_the_bounds_narrow() {
         let mut estimate = OffsetEstimate::default();

@@ -1,8 +1,7 @@
 //! The directory: one row that names the concurrency buckets, so that a sweep can read them before its scan.
 //!
-//! A sweep writes the directory from what its scan found. The directory is only a hint: a bucket that it does
-//! not name yet is recounted by the next sweep, and for a name without a bucket the sweep finds that the
-//! bucket is gone.
+//! A sweep writes it from what its scan found. It is a hint: a bucket that it does not name is recounted by
+//! the next sweep, and a name without a bucket is found to be gone.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
@@ -19,8 +18,7 @@ pub struct Directory {
     as_read: String,
 }
 
-/// The maximum size of the text, so that the row stays below DynamoDB's 400 KB for an item: about 10,000
-/// names.
+/// The largest text, about 10,000 names: the row stays below DynamoDB's 400 KB for an item.
 const MOST_BYTES: usize = 300_000;
 
 /// Interleaving that the condition stops: another sweep wrote a newer directory, and this write would bring

@@ -1,14 +1,11 @@
-//! The mark of the table: which process scans the table for ended leases, when the next scan may begin, and
-//! where it continues.
+//! The mark of the table: who scans for ended leases, when the next scan may begin, and where it continues.
 //!
-//! The whole table has one mark, the row [`HEAL_KEY`]. A scan gives back what it finds whichever bucket it
-//! belongs to, so a scan for each full bucket would read the same rows again. A process that marks the row
-//! has a *turn*. It reads pages of the table, and after each page writes its progress and what the turn has
-//! cost so far. The next turn, of any process, continues from there.
+//! The table has one mark, the row [`HEAL_KEY`]: a scan gives back leases of any bucket, so one for each full
+//! bucket would read the same rows again. A process that marks the row has a *turn*. It reads pages, and
+//! after each page writes its progress and cost so far. The next turn, of any process, continues from there.
 //!
-//! The mark contains the instant and the id of its turn. The instant alone does not distinguish two processes
-//! that mark in the same microsecond: if one process loses its reply, it would find the other's mark and
-//! mistake it for its own.
+//! The mark contains the instant and the id of its turn. By the instant alone, of two processes that mark in
+//! the same microsecond, one that loses its reply would mistake the other's mark for its own.
 
 use alloc::borrow::{Cow, ToOwned as _};
 use alloc::string::String;
@@ -19,12 +16,10 @@ use crate::statement::{Operand, Statement, Update, Values};
 use crate::timestamp::{CLOCK_ERROR, Timestamp};
 
 /// The minimum time between two turns: 8 s. A shorter time finds ended leases sooner; each turn reads the
-/// table, or a part of it.
-///
-/// While callers ask for its slots, what a crashed holder had in a small table is back 15 s after its lease's
-/// time. The end of a lease is rounded up to a second (1 s). The lease has ended by every clock
-/// [`CLOCK_ERROR`] later (2 s). The last turn may have been just before (8 s), by a clock that is ahead (2
-/// s). Asking (processes ask not all at one instant, but within a second) and scanning take the rest (2 s).
+/// table, or a part. While callers ask, what a crashed holder had in a small table is back 15 s after its
+/// lease's time: the end is rounded up to a second (1 s); it has passed by every clock [`CLOCK_ERROR`] later
+/// (2 s); the last turn may have been just before (8 s), by a clock that is ahead (2 s); asking, spread over
+/// a second, and scanning take the rest (2 s).
 pub const HEAL_EVERY: Duration = Duration::from_secs(8);
 
 /// The maximum time by which a turn delays the next one: 15 minutes, in which the smallest budget pays for a
@@ -98,15 +93,13 @@ impl HealMark {
         }
     }
 
-    /// Whether this is the mark of the turn `turn`, made at `at`. A mark without an id was made by another
-    /// client.
+    /// Whether this is the mark of `turn`, made at `at`. A mark without an id is another client's.
     #[must_use]
     pub fn is_of(&self, turn: &str, at: Timestamp) -> bool {
         self.marked_at == Some(at) && self.turn.as_deref() == Some(turn)
     }
 
-    /// The key of the row after which the next turn continues; `None` for the start of the table. The row may
-    /// no longer exist.
+    /// The key after which the next turn continues, whether or not its row exists; `None` for the start.
     #[must_use]
     pub fn position(&self) -> Option<&str> {
         self.position.as_deref()
@@ -139,9 +132,8 @@ fn ahead(now: Timestamp) -> Timestamp {
     now.after(CLOCK_ERROR * 2)
 }
 
-/// The mark of a process that begins the turn `turn` at `now`. The id belongs to this turn alone. The next
-/// turn begins no sooner than `spacing` later, unless the progress of this turn says otherwise. Every reply
-/// to this write shows the row.
+/// The mark of a process that begins `turn`, a unique id, at `now`. The next turn begins no sooner than
+/// `spacing` later, unless the progress says otherwise. Every reply to this write shows the row.
 #[must_use]
 pub fn mark(turn: &str, now: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![
@@ -156,8 +148,7 @@ pub fn mark(turn: &str, now: Timestamp, spacing: Duration) -> Update {
     update(&MARK, values)
 }
 
-/// When the next turn may begin after one that was marked at `marked_at`: `spacing` later, but at most
-/// [`LONGEST_HEAL_SPACING`].
+/// When a turn may begin after `marked_at`: `spacing` later, at most [`LONGEST_HEAL_SPACING`].
 fn until(marked_at: Timestamp, spacing: Duration) -> Timestamp {
     marked_at.after(spacing.min(LONGEST_HEAL_SPACING))
 }
@@ -165,8 +156,7 @@ fn until(marked_at: Timestamp, spacing: Duration) -> Timestamp {
 /// Where the next turn continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealProgress {
-    /// The next turn begins no sooner than this after the mark of this turn, at most
-    /// [`LONGEST_HEAL_SPACING`].
+    /// The next turn begins no sooner than this after this turn's mark. At most [`LONGEST_HEAL_SPACING`].
     pub spacing: Duration,
     /// The key of the row after which the next turn continues; `None` for the start of the table.
     pub position: Option<String>,
@@ -192,10 +182,9 @@ pub fn heal_progress(turn: &str, marked_at: Timestamp, progress: &HealProgress) 
     }
 }
 
-/// Removes the mark of the turn `turn` at `at`. A process that turns out to have no rights for the scan sends
-/// this write, so that other processes need not wait: the next turn may begin `spacing` after `at`. (If the
-/// request that marks arrives late, after this write, it marks the table again, as if its sender had
-/// crashed.)
+/// Removes the mark of `turn` at `at`, for a process that finds that it may not scan: others need not wait,
+/// and the next turn may begin `spacing` after `at`. (If the marking request arrives after this write, it
+/// marks the table again, as if its sender had crashed.)
 #[must_use]
 pub fn unmark(turn: &str, at: Timestamp, spacing: Duration) -> Update {
     let values = alloc::vec![

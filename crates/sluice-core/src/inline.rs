@@ -10,14 +10,12 @@ use crate::limit::Limit;
 use crate::schema::{self, Exact, Fault, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
 use crate::timestamp::Timestamp;
 
-/// The maximum number of inline leases of a bucket: 200.
-///
-/// Each write pays for the whole row, one write unit a KB. According to the Developer Guide ("DynamoDB item
-/// sizes and formats"), a lease of one slot with an id of 22 characters takes 38 bytes: 22 for the id, 1 as
-/// an entry of the map, 3 as a map, 4 for `c` and 8 for `t`. The rest of a row takes about 300 bytes. With a
-/// lease row, an acquire and a release cost 8 units: two writes in each of two transactions. With an inline
-/// lease, they cost 2 units for each begun KB: 2 with 19 leases in the row, 8 with 99, 16 with 200 (8 KB).
-/// The limit follows: if every slot is held, inline leases cost at most twice what lease rows do.
+/// The maximum number of inline leases of a bucket: 200. Each write pays for the whole row, one write unit a
+/// KB. By the Developer Guide ("DynamoDB item sizes and formats"), a lease of one slot with an id of 22
+/// characters takes 38 bytes: 22 for the id, 1 as an entry, 3 as a map, 4 for `c`, 8 for `t`. The rest of a
+/// row takes about 300 bytes. With a lease row, acquire and release cost 8 units: two writes in each of two
+/// transactions. Inline they cost 2 units for each begun KB: 2 with 19 leases in the row, 8 with 99, 16 with
+/// 200 (8 KB). So even if every slot is held, inline leases cost at most twice what lease rows do.
 pub const MOST_INLINE_LEASES: usize = 200;
 
 /// A lease in the row of its bucket.
@@ -132,8 +130,7 @@ impl InlineLeases {
         self.held
     }
 
-    /// The slots that the readable leases hold together, without those leases that state more than the
-    /// capacity.
+    /// The slots of the readable leases, without those that state more than the capacity.
     #[must_use]
     pub fn held_within(&self, capacity: Amount) -> Amount {
         let believed = self.iter().filter(|(_, lease)| !lease.overstates(capacity));

@@ -102,8 +102,7 @@ impl Lease {
         })
     }
 
-    /// The buckets that an unreadable lease row may hold a part of, according to its attribute and to its
-    /// key.
+    /// The buckets that an unreadable lease row may belong to, by its attribute and by its key.
     pub fn dimensions_of_unreadable(row: &impl Row) -> impl Iterator<Item = Dimension> {
         let text = |attribute| match row.field(attribute) {
             Some(Field::Text(text)) => Some(text),

@@ -1,10 +1,7 @@
 //! The pure part of Sluice: what a bucket holds, what a caller may take, what a sweep gives back, and how all
-//! of this is stored in DynamoDB.
-//!
-//! This crate does no I/O, reads no clock, draws no random number and knows no AWS type: `now` is always an
-//! argument, and a plan is a value ([`Write`]) that `sluice-table` commits. The safety of every plan is in its
-//! condition, never in the order in which code happens to run; `docs/semantics.md` states what follows from
-//! this.
+//! of this is stored in DynamoDB. This crate does no I/O, reads no clock, draws no random number and knows no
+//! AWS type: `now` is an argument, and a plan is a value ([`Write`]) that `sluice-table` commits. The safety
+//! of a plan is in its condition, never in the order in which code runs: see `docs/semantics.md`.
 //!
 //! ```
 //! use core::time::Duration;

@@ -159,10 +159,9 @@ impl Limit {
         self.cost_per_call
     }
 
-    /// The lower limit that follows if the vendor reports `reported` in each `window` (calls at once, for
-    /// concurrency). Refill rate and burst are lowered in the same proportion. `None` if the reported limit
-    /// is not lower by at least a hundredth (a refill rate is often written with few decimals), or leaves no
-    /// room for one call.
+    /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency):
+    /// refill rate and burst are lowered in proportion. `None` if it is not lower by at least a hundredth (a
+    /// refill rate is often written with few decimals), or leaves no room for one call.
     #[must_use]
     pub fn lowered_to(&self, reported: Amount, window: Duration) -> Option<Self> {
         if self.is_concurrent() {
@@ -178,8 +177,7 @@ impl Limit {
         Self::rate(self.limit_type, Amount::clamped(capacity), rate, self.cost_per_call).ok()
     }
 
-    /// `numerator / denominator` of the limit, rounded down, for a process that is on its own. `None` if that
-    /// leaves no room for one call.
+    /// `numerator / denominator` of the limit, rounded down; `None` if that has no room for one call.
     #[must_use]
     pub fn share(&self, numerator: u32, denominator: u32) -> Option<Self> {
         let capacity = self.capacity.fraction(numerator, denominator);

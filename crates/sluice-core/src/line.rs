@@ -1,5 +1,4 @@
-//! The line of a rate bucket. This is the only code that computes the line: no plan has arithmetic of its own
-//! for it.
+//! The line of a rate bucket. Only this code computes it: no plan has arithmetic of its own for it.
 //!
 //! With T the tokens, A the anchor and R the refill rate, the line stands at `T + max(0, t - A) * R` for a
 //! writer whose clock shows t. The line is flat before its anchor: a write takes effect at `u = max(t, A)`.
@@ -66,15 +65,14 @@ impl Line {
         now.max(self.anchor)
     }
 
-    /// Whether the anchor is further in the future than the errors of two clocks explain, the clock that
-    /// shows `now` and the clock that set the anchor. If so, the latter is wrong.
+    /// Whether the anchor is further ahead than two clocks' errors explain: the clock that set it is wrong.
     pub(crate) fn is_far_ahead(self, now: Timestamp) -> bool {
         self.anchor > now.after(CLOCK_ERROR.saturating_mul(2))
     }
 
     /// The time from which this line and another rise together, for a clock that shows `now`: not before the
-    /// anchor, because the line is flat before it. If the anchor is far ahead, it will be moved back, and the
-    /// lines are compared at `now`.
+    /// anchor, because the line is flat before it. An anchor far ahead will be moved back, so the lines are
+    /// compared at `now`.
     pub(crate) fn both_rise(self, now: Timestamp) -> Timestamp {
         if self.is_far_ahead(now) { now } else { self.effect(now) }
     }
@@ -99,7 +97,6 @@ impl Line {
         self.tokens.plus(self.accrued_ceil(now))
     }
 
-    /// Whether the line stands at `amount` by `now`.
     pub(crate) fn has(self, amount: Amount, now: Timestamp) -> bool {
         self.rate.has_accrued(self.span(now), amount.minus(self.tokens))
     }

@@ -1,5 +1,4 @@
-//! The load of a concurrency bucket: what is pending, and how fast it departs. Each bucket has one load row,
-//! written by sweeps.
+//! The load of a concurrency bucket, in one row that sweeps write: what is pending, and how fast it departs.
 //!
 //! Pending is the cost of the live leases. Each sweep counts it from scratch, so that nothing can leak into
 //! it. What departed between two sweeps follows by conservation:
@@ -32,8 +31,7 @@ use note::Crowd;
 pub use note::{MOST_NOTED, NOTE_EVERY, clear_refusals, note, note_again};
 pub use outlived::{note_outlived, note_outlived_anew};
 
-/// If slots are taken for this long while nothing is granted and nothing departs, the slots have leaked, or
-/// their holders hang.
+/// Slots that are taken for this long without a grant or a departure have leaked, or their holders hang.
 pub const LEAKED_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// A load row, parsed. A bucket that no sweep has measured has no load row, or one with callers' notes alone.
@@ -131,9 +129,8 @@ impl Load {
         self.measured.and_then(|measured| measured.drain_rate)
     }
 
-    /// The rate at which `live` slots drain. More holders than were measured drain faster in proportion,
-    /// because each holder takes as long as before (Little's law: rate = holders / time of each). Fewer
-    /// holders do not count as slower: a bucket empties at its end.
+    /// The rate at which `live` slots drain. More holders than were measured drain faster in proportion
+    /// (Little's law: rate = holders / time of each). Fewer are not slower: a bucket empties at its end.
     #[must_use]
     pub fn drain_rate_of(&self, live: Amount) -> Option<Rate> {
         let measured = self.measured?;
@@ -212,9 +209,8 @@ impl Load {
         self.outlived
     }
 
-    /// Number of processes that were refused slots, or waited for them, in the current period of
-    /// [`NOTE_EVERY`] or the last one; zero if no process noted itself. A process that has left counts for
-    /// that long. At most [`MOST_NOTED`], whatever the row says.
+    /// Number of processes that noted themselves as wanting slots, in this period of [`NOTE_EVERY`] or the
+    /// last; zero if none did. One that has left counts for that long. At most [`MOST_NOTED`].
     #[must_use]
     pub fn crowd(&self, now: Timestamp) -> u32 {
         u32::try_from(self.crowd.size(now)).unwrap_or(MOST_NOTED).min(MOST_NOTED)

@@ -35,8 +35,7 @@ pub const USE_BY: Duration = Duration::from_secs(1);
 /// How long a lot should last at the recent demand: less than it may be used, so that little is left over.
 const LOT_SPAN: Duration = Duration::from_millis(750);
 
-/// Least time over which demand is measured: a batch that arrives within a millisecond says nothing about the
-/// next second.
+/// Least time of a measurement: a batch within a millisecond says nothing about the next second.
 const LEAST_MEASURED: Duration = Duration::from_millis(50);
 
 /// Tokens that were taken and that nobody has asked for yet.
@@ -45,14 +44,12 @@ pub struct Lot {
     after: Arc<Bucket>,
     left: Amount,
     taken_at: Timestamp,
-    /// Until this instant nothing of what is left runs over the brim. If less is left by now, the actual
-    /// instant is later.
+    /// Until this instant nothing of what is left overflows. The instant is later if less is left by now.
     whole_until: Timestamp,
 }
 
 impl Lot {
-    /// A lot of `amount`, taken at `now` by a write that left the row as `after`. The lot stands behind all
-    /// callers of that write.
+    /// A lot of `amount`, taken at `now`, behind all callers of the write that left the row as `after`.
     #[must_use]
     pub fn new(after: Arc<Bucket>, amount: Amount, now: Timestamp) -> Self {
         let mut lot = Self { after, left: amount, taken_at: now, whole_until: now };
@@ -60,8 +57,7 @@ impl Lot {
         lot
     }
 
-    /// Takes `cost` out of the lot, or one call's worth if `cost` is `None`. Returns `None` if the lot does
-    /// not have as much any more.
+    /// Takes `cost`, or one call's, out of the lot. `None` if the lot does not have as much any more.
     pub fn take(&mut self, cost: Option<Cost>, now: Timestamp) -> Option<RateReceipt> {
         let cost = cost.unwrap_or_else(|| self.after.limit().cost_per_call());
         if !self.is_fresh(now) || self.after.cooling_down(now).is_some() {
@@ -84,8 +80,7 @@ impl Lot {
         self.left.micros() <= 0
     }
 
-    /// Whether what is left may be given back to the bucket as it is known to be. Not under a later lot, and
-    /// not to another line.
+    /// Whether the rest may go back to the bucket as it is known: not under a later lot, nor to another line.
     #[must_use]
     pub fn may_go_back(&self, known: &Bucket) -> bool {
         known.lots() == self.after.lots() && known.anchor() == self.after.anchor()
@@ -143,10 +138,8 @@ impl Demand {
     }
 
     /// What to take beyond the present callers, which ask for `asked`: what callers took recently, for the
-    /// time that a lot should last. Ends the measurement and begins the next one.
-    ///
-    /// The refill of a bucket at the brim runs over. What flows back while the lot is used shrinks the lot,
-    /// so that amount is taken as well. Nobody would get it otherwise.
+    /// time that a lot should last. Ends the measurement and begins the next one. What flows back while the
+    /// lot is used shrinks the lot, so that amount is taken as well: in a full bucket it would overflow.
     pub fn next_lot(&mut self, bucket: &Bucket, asked: Amount, now: Timestamp) -> Amount {
         let since = self.since.replace(now).unwrap_or(now);
         let elapsed = now.micros_since(since).max(span_micros(LEAST_MEASURED));

@@ -7,10 +7,8 @@ use core::time::Duration;
 use crate::amount::Amount;
 use crate::decimal::{self, DecimalError};
 
-/// Tokens that flow back into a bucket, as an integer of 10^-12 tokens a second.
-///
-/// Twelve decimals are needed because a daily limit is a small rate: one call a day, in millionths, would be
-/// off by 5 %.
+/// Tokens that flow back into a bucket, as an integer of 10^-12 tokens a second. A daily limit is a small
+/// rate: one call a day, in millionths, would be off by 5 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(i64);
 
@@ -69,7 +67,6 @@ impl Rate {
         (micros < i64::MAX).then(|| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
 
-    /// Parses a decimal, rounding down. The flag is true if no digit was lost.
     pub(crate) fn parse(text: &str) -> Result<(Self, bool), DecimalError> {
         let scaled = decimal::parse(text, 12)?;
         if scaled.value < 0 { Err(DecimalError::OutOfRange) } else { Ok((Self(scaled.value), scaled.exact)) }
@@ -93,7 +90,6 @@ impl Rate {
     }
 }
 
-/// Microseconds, saturating.
 fn whole_micros(span: Duration) -> i128 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX).into()
 }

@@ -21,8 +21,7 @@ pub enum Verdict {
     ConditionFailed,
     /// Another transaction held the item. This says nothing about the item; the write is retryable.
     Conflict,
-    /// The table or partition is over its throughput. This says nothing about the item; the write is
-    /// retryable, later.
+    /// The table or partition is over its throughput, whatever the item: retryable, later.
     Throttled,
     /// The request itself is wrong, and stays wrong.
     Permanent,

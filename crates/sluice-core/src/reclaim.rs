@@ -1,5 +1,4 @@
-//! Giving slots back: one transaction deletes leases of one bucket and restores their slots. Also decides
-//! what to do when the transaction is rejected.
+//! Giving slots back: one transaction deletes leases of a bucket and restores their slots.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -39,8 +38,7 @@ pub struct Chunk {
 enum BucketPart {
     /// The slots come back, if there is room by this capacity.
     Restore(Exact<Amount>),
-    /// There is no room for all slots: as many come back as there is room for, and the bucket counts the
-    /// rest.
+    /// There is room for some slots: these come back, and the bucket counts the rest.
     Fill(Fill),
     /// Nothing: rate buckets refill by time, and a bucket may be gone.
     None,
@@ -52,8 +50,8 @@ pub enum ChunkStep {
     /// All that is known is that the transaction did not happen: send these chunks after a pause. They are
     /// split, so that one contended item holds up ever fewer of the others.
     BackOff(Vec<Chunk>),
-    /// Send these chunks instead, at once. They leave out leases that someone else gave back or renewed
-    /// (`lost_races` of them). If all leases were, there are no chunks.
+    /// Send these chunks instead, at once. They leave out leases that others gave back or renewed
+    /// (`lost_races` of them). There may be none.
     Continue {
         /// The chunks to send.
         chunks: Vec<Chunk>,
@@ -77,8 +75,7 @@ impl Chunk {
         Self::gone(Claim::Held, alloc::vec![lease])
     }
 
-    /// Leases that a scan saw ended, all of `bucket`, cut into transactions. `bucket` is `None` if the bucket
-    /// is gone.
+    /// Ended leases of `bucket`, cut into transactions. `bucket` is `None` if it is gone.
     #[must_use]
     pub fn reclaim(bucket: Option<&Bucket>, mut leases: Vec<Lease>) -> Vec<Self> {
         let mut chunks = Vec::new();
@@ -123,8 +120,7 @@ impl Chunk {
         matches!(self.part, BucketPart::Restore(_))
     }
 
-    /// Whether the slots, or some of them, turned out to be back already, so that the lease is deleted
-    /// without them.
+    /// Whether slots turned out to be back already, so that the lease is deleted without them.
     #[must_use]
     pub fn is_already_capped(&self) -> bool {
         matches!(&self.part, BucketPart::Fill(fill) if fill.over > Amount::ZERO)
@@ -142,8 +138,7 @@ impl Chunk {
         returned
     }
 
-    /// The actions of the transaction: the deletes in the order of [`leases`](Self::leases), then the
-    /// bucket's action.
+    /// The actions: the deletes in the order of [`leases`](Self::leases), then the bucket's action.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let delete = |lease: &Lease| match self.claim {
@@ -160,9 +155,8 @@ impl Chunk {
         writes
     }
 
-    /// What to do after the transaction of [`writes`](Self::writes) was cancelled. `reasons` has one reason
-    /// for each action, in order. `bucket` is the row that DynamoDB returned with a failed condition on the
-    /// bucket, or `None` if it returned none.
+    /// What to do after the transaction of [`writes`](Self::writes) was cancelled, with a reason for each
+    /// action, in order. `bucket` is the row that a failed condition on the bucket returned, if any.
     #[must_use]
     pub fn after(self, reasons: &[CancellationReason], bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
         if let Some(permanent) = reasons.iter().find(|r| r.verdict == Verdict::Permanent) {
@@ -201,8 +195,7 @@ impl Chunk {
         alloc::vec![self, rest]
     }
 
-    /// The condition on the bucket failed: its capacity changed, or there is no room for all these slots, or
-    /// it is another bucket.
+    /// The condition on the bucket failed: no room, another capacity, or another bucket.
     fn after_no_room(mut self, bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
         let chunks = match bucket {
             Some(Err(error)) => return ChunkStep::Fail(alloc::format!("{error}")),

@@ -1,5 +1,4 @@
-//! Recount: finds slots of a concurrency bucket that were lost or minted in ways that nobody foresaw, and
-//! corrects the bucket.
+//! Recount: finds slots of a concurrency bucket that were lost or minted in any way, and corrects the bucket.
 //!
 //! A slot is free, or a lease holds it: `drift = C - cost of all leases - T` is zero. A scan of the leases is
 //! no snapshot, though, and a busy bucket would always seem to leak. So the scan stands between two readings
@@ -71,8 +70,7 @@ pub struct ReadAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drift {
-    /// Nothing can be said: a client that does not count wrote in the meantime, a lease cannot be read or
-    /// states that it holds more than the capacity, or the limit changed.
+    /// Nothing can be said: another client wrote, a lease is unreadable or too large, or the limit changed.
     Unknown,
     /// As far as can be seen, each slot is free or held by a lease.
     None,
@@ -93,8 +91,7 @@ impl Drift {
         // Numbers whose difference overflows count nothing.
         let (Some(writes), Some(counted)) = (writes, counted) else { return Self::Unknown };
         let is_unreadable = |bucket: &Bucket| bucket.inline().is_some_and(|leases| !leases.unreadable().is_empty());
-        // Because of a lease that states more than the capacity, all slots but its own would be taken for
-        // minted, and the bucket would be shut.
+        // A lease of more than the capacity would make all other slots seem minted, and shut the bucket.
         let overstates = |bucket: &Bucket| bucket.inline().is_some_and(|leases| leases.overstates(capacity));
         let unreadable =
             census.unreadable || [first, last].into_iter().any(|bucket| is_unreadable(bucket) || overstates(bucket));
@@ -135,8 +132,7 @@ impl Drift {
         }
     }
 
-    /// The drift in slots: positive if slots are lost, negative if slots are minted. `None` if there is no
-    /// drift, or nothing can be said.
+    /// The drift in slots: positive if lost, negative if minted. `None` without drift, or if it is unknown.
     #[must_use]
     pub const fn signed(self) -> Option<Amount> {
         match self {
@@ -222,15 +218,13 @@ static TAKE_AWAY: Statement = Statement::fixed(
 );
 
 impl Correction {
-    /// What to do about `drift`, found at `now` by a sweep that read the bucket as `first` before its scan
-    /// and as `last` after it.
+    /// What to do about `drift`, found at `now` between the readings `first` and `last`.
     #[must_use]
     pub fn plan(first: &Bucket, last: &Bucket, drift: Drift, now: Timestamp) -> Self {
         match (first.note(), drift.signed()) {
             (None, None) => Self::Nothing,
             (None, Some(found)) => Self::Note(Self::note(first, found, now)),
-            // The drift is not confirmed, even if the reason is that nothing can be said: a correction takes
-            // two consecutive sweeps.
+            // Not confirmed, even if nothing can be said: a correction takes two consecutive sweeps.
             (Some(note), None) => Self::Note(on(first, note, &FORGET, alloc::vec![])),
             (Some(note), Some(found)) if confirms(note, found, now) => Self::correct(first, last, note, found),
             (Some(note), Some(found)) => {
@@ -256,9 +250,8 @@ impl Correction {
         }
     }
 
-    /// Corrects as much as both sweeps found. What only this sweep found is corrected by the next two. If
-    /// slots were minted, T may go below zero until holders release, as in a resize, and may stay above the
-    /// capacity until then.
+    /// Corrects what both sweeps found; the next two correct the rest. For minted slots, T may go below zero
+    /// until holders release, as in a resize, and may stay above the capacity until then.
     fn correct(first: &Bucket, last: &Bucket, note: &Note, found: Amount) -> Self {
         let noted = note.drift.get();
         let is_minted = is_negative(found);

@@ -1,9 +1,8 @@
 //! The DynamoDB table: its key, its attributes, and how a row is read.
 //!
-//! There is one table per environment, on demand, with partition key [`KEY`] (string) and no sort key. It
-//! holds several kinds of rows, distinguished by the key: buckets (`openai#rpm`), leases
-//! (`lease#openai#rpm#{id}`), tickets (`ticket#{id}`), and what sweeps store (`load#...`). Clients in other
-//! languages may share the table and use the same names.
+//! One table per environment, on demand, with partition key [`KEY`] (string) and no sort key. The key
+//! distinguishes the rows: buckets (`openai#rpm`), leases (`lease#openai#rpm#{id}`), tickets (`ticket#{id}`),
+//! and what sweeps store (`load#...`). Clients in other languages may share it.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -52,8 +51,7 @@ pub const BLOCKED_UNTIL: &str = "blocked_until";
 pub const ADMITTED: &str = "admitted";
 /// Concurrency bucket, optional: the part of [`ADMITTED`] whose lease is inline.
 pub const ADMITTED_INLINE: &str = "admitted_inline";
-/// Concurrency bucket, optional: the inline leases, a map from each id to its [`INLINE_COST`] and
-/// [`INLINE_ENDS`].
+/// Concurrency bucket, optional: the inline leases, from id to [`INLINE_COST`] and [`INLINE_ENDS`].
 pub const LEASES: &str = "leases";
 /// Inline lease: the cost. The name is one letter, because DynamoDB charges by the size of the row.
 pub const INLINE_COST: &str = "c";
@@ -66,14 +64,12 @@ pub const LOTS: &str = "lots";
 pub const REPAIRED_AT: &str = "repaired_at";
 /// Rate bucket, optional: monotone count of the tokens given back unused.
 pub const RETURNED: &str = "returned";
-/// Rate bucket, optional: monotone sum of what replies of the vendor, saying that less is left, lowered the
-/// bucket by.
+/// Rate bucket, optional: monotone sum by which replies of the vendor lowered the bucket.
 pub const OBSERVED: &str = "observed";
 /// Rate bucket, optional: [`VERSION`] after the grant whose reply lowered the bucket last. A reply to an
 /// older grant changes nothing.
 pub const OBSERVED_VERSION: &str = "observed_version";
-/// Bucket, optional: the lowest limit that the vendor reported recently and that was lower than the bucket's
-/// limit.
+/// Bucket, optional: the lowest limit below the bucket's that the vendor reported recently.
 pub const VENDOR_LIMIT: &str = "vendor_limit";
 /// Bucket, optional: the window of [`VENDOR_LIMIT`], in seconds; 0 for concurrency.
 pub const VENDOR_LIMIT_WINDOW: &str = "vendor_limit_window";
@@ -84,8 +80,7 @@ pub const ADOPTS_LIMIT: &str = "adopts_limit";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. While it rises as fast
 /// as [`VERSION`], all writers count.
 pub const COUNTED: &str = "counted";
-/// Concurrency bucket, optional: monotone cost of leases that were deleted without freeing their slots,
-/// because the bucket had no room.
+/// Concurrency bucket, optional: monotone cost of leases that were deleted without room for their slots.
 pub const CAPPED: &str = "capped";
 /// Concurrency bucket, optional: slots that the last sweep found lost (below zero: minted), for the next
 /// sweep to confirm.
@@ -103,21 +98,17 @@ pub const SWEEPS_KEY: &str = "load#sweeps";
 /// The last sweeps: one line each, the latest first.
 pub const SWEEPS: &str = "sweeps";
 
-/// The key of the table's mark, which says which process scans the table for ended leases. No load row has
-/// this key either.
+/// The key of the table's mark: who scans for ended leases. No load row has this key either.
 pub const HEAL_KEY: &str = "load#heal";
 /// Mark: when the last healing turn began.
 pub const HEALED_AT: &str = "healed_at";
-/// Mark, optional: the id of the last turn, which distinguishes it from a turn that began in the same
-/// microsecond.
+/// Mark, optional: the id of the last turn: two turns may begin in the same microsecond.
 pub const HEALED_BY: &str = "healed_by";
 /// Mark, optional: no turn begins before this instant, because the last turn is not paid for yet.
 pub const HEAL_AFTER: &str = "heal_after";
-/// Mark, optional: the key of the row after which the next turn continues. Without it, the next turn begins
-/// at the start of the table.
+/// Mark, optional: the key after which the next turn continues; the start of the table without it.
 pub const HEAL_POSITION: &str = "heal_position";
-/// Mark, optional: the maximum number of rows of the next page. It is smaller after a page that failed or
-/// took too long.
+/// Mark, optional: the most rows of the next page, fewer after a page that failed or took too long.
 pub const HEAL_ROWS: &str = "heal_rows";
 
 /// Load: cost of the leases that were live at the last measurement.
@@ -148,8 +139,7 @@ pub const CROWD_PERIOD: &str = "crowd_period";
 pub const CROWD: &str = "crowd";
 /// Load, optional: [`CROWD`] of the period before.
 pub const CROWD_BEFORE: &str = "crowd_before";
-/// Load, optional: monotone count of holders that were found alive after their lease had ended (expired
-/// holders).
+/// Load, optional: monotone count of expired holders: found alive after their lease had ended.
 pub const OUTLIVED: &str = "outlived";
 
 /// Lease: the bucket whose slots or tokens the lease holds.
@@ -162,12 +152,10 @@ pub const CREATED_AT: &str = "created_at";
 pub const TTL: &str = "ttl";
 /// Lease: the holder.
 pub const CALLER: &str = "caller";
-/// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after the lease's end. The table's TTL is
-/// set on this attribute and never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a
-/// sweep had seen it.
+/// Lease: when DynamoDB may delete the row, [`PURGE_AFTER_SECS`] after its end. The table's TTL is on this,
+/// never on [`TTL`]: DynamoDB would delete the only trace of a held slot before a sweep saw it.
 pub const PURGE_AT: &str = "purge_at";
-/// Time between the end of a lease and its deletion by DynamoDB: 7 days, in which any sweep may find the
-/// lease.
+/// Time from a lease's end to its deletion by DynamoDB: 7 days, in which any sweep may find it.
 pub const PURGE_AFTER_SECS: u64 = 7 * 24 * 60 * 60;
 
 /// Ticket: what the ticket books. A map from each dimension to its [`COST`], and to [`TOKENS`],
@@ -320,7 +308,6 @@ pub(crate) fn count(row: &(impl Row + ?Sized), attribute: &'static str) -> Resul
     parsed(row, attribute, |text| decimal::parse(text, 0).map(|scaled| scaled.value))
 }
 
-/// An attribute that other clients do not write: `None` if absent, still an error if present and unreadable.
 pub(crate) fn optional<T>(
     row: &impl Row,
     attribute: &'static str,

@@ -1,10 +1,9 @@
 //! The last sweeps, in one row, for operators: one line a sweep, the last written first.
 //!
-//! The time of a line is by the clock of the process that swept. A clock that is far off must not hide that
-//! no sweeps run (a line dated tomorrow would be the latest all day). It also must not remove the lines of
-//! others (to a clock that is behind, every other line is dated tomorrow). So lines stand in the order in
-//! which they were written, whatever their times say, and are dropped in that order; readers skip lines that
-//! are far ahead.
+//! A line has the time of the process that swept. A clock that is far off must not hide that no sweeps run (a
+//! line dated tomorrow would be the latest all day), nor remove others' lines (to a clock that is behind,
+//! they are dated tomorrow). So lines stand in the order in which they were written, and are dropped in that
+//! order; readers skip lines that are far ahead.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString as _};
@@ -71,8 +70,7 @@ impl SweepLog {
         self.records.iter()
     }
 
-    /// The sweeps until `now`, the latest first. A line that is further ahead than two clocks can be apart is
-    /// left out.
+    /// The sweeps until `now`, the latest first, without lines further ahead than two clocks can be apart.
     pub fn until(&self, now: Timestamp) -> impl Iterator<Item = &SweepRecord> {
         let ahead = now.after(CLOCK_ERROR * 2);
         let mut records: Vec<&SweepRecord> = self.records.iter().filter(|record| record.at <= ahead).collect();
@@ -117,8 +115,7 @@ pub struct SweepRecordError;
 impl FromStr for SweepRecord {
     type Err = SweepRecordError;
 
-    /// A value that is missing in the line is zero; a name that is not known is ignored. A line without a
-    /// time is an error.
+    /// A value that is missing is zero, an unknown name is ignored. A line without a time is an error.
     fn from_str(line: &str) -> Result<Self, Self::Err> {
         let value = |name: &str| {
             line.split(' ').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).ok_or(SweepRecordError)

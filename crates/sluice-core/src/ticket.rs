@@ -9,10 +9,9 @@
 //! - the time after the start in which the ticket may be redeemed at the latest, in microseconds, in base 36,
 //! - the dimensions, the one with the latest start first.
 //!
-//! Letters, digits, `-` and `_` stand for themselves. Any other byte of a name is `~` and two digits in base
-//! 16, so that nothing in the text has to be escaped in a URL or in an attribute of a queue.
-//!
-//! The text says when asking is not worthwhile. Only the row ([`TicketRow`]) says what may be used, and when.
+//! Letters, digits, `-` and `_` stand for themselves; any other byte of a name is `~` and two digits in base
+//! 16: nothing has to be escaped in a URL or a queue's attribute. The text says when asking is not
+//! worthwhile. Only the row ([`TicketRow`]) says what may be used, and when.
 
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString as _};
@@ -55,10 +54,8 @@ impl TicketId {
     }
 }
 
-/// A booked start that is carried in a message and, when the start is reached, redeemed by any process.
-///
-/// Its text is short, consists of letters, digits, `.`, `-`, `_` and `~`, and parses back into the same
-/// ticket.
+/// A booked start that a message carries and any process redeems. Its text is short, of letters, digits, `.`,
+/// `-`, `_` and `~`, and parses back into the same ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     id: TicketId,

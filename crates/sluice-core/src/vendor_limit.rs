@@ -1,5 +1,3 @@
-//! A limit that a vendor reported.
-
 use core::time::Duration;
 
 use crate::amount::Amount;

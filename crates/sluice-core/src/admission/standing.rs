@@ -33,18 +33,17 @@ impl Standing {
         self.taken.max(Amount::ZERO)
     }
 
-    /// The cost of the live leases at `later`, if it was `pending` at this moment: `pending` and what was
-    /// granted since. Slots that nobody holds are not in it. The result is too high if leases ended meanwhile
-    /// and nobody gave them back, and too low by what was granted while the sweep was counting. `None` if
-    /// something departed meanwhile, or if that is unknown.
+    /// The cost of the live leases at `later`, if it was `pending` now: `pending` and what was granted since.
+    /// Too high if leases ended and nobody gave them back, too low by what was granted while the sweep
+    /// counted. `None` if something departed meanwhile, or if that is unknown.
     #[must_use]
     pub fn live_at(&self, pending: Amount, later: &Self) -> Option<Amount> {
         let has_stood = self.departed(later) == Some(Amount::ZERO);
         has_stood.then(|| pending.plus(later.admitted.minus(self.admitted)))
     }
 
-    /// What departed until `later`. `None` if that is unknown: clients wrote that do not count, or the bucket
-    /// was recreated.
+    /// What departed until `later`. `None` if unknown: clients wrote that do not count, or the bucket was
+    /// recreated.
     #[must_use]
     pub fn departed(&self, later: &Self) -> Option<Amount> {
         let granted = later.admitted.minus(self.admitted);

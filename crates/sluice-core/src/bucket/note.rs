@@ -1,11 +1,9 @@
-//! The drift that the last sweep found in a bucket, stored in the bucket's row until the next sweep confirms
-//! it.
+//! The drift that the last sweep found, stored in the bucket's row until the next sweep confirms it.
 
 use crate::amount::Amount;
 use crate::schema::{DRIFT, DRIFT_SEEN_AT, Exact, Row, amount, timestamp};
 use crate::timestamp::Timestamp;
 
-/// What an earlier sweep found, as it stands in the bucket's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) drift: Exact<Amount>,
@@ -14,8 +12,8 @@ pub(crate) struct Note {
 
 impl Note {
     /// A note that cannot be read counts as none: what sweeps store must not keep callers from a bucket. A
-    /// number that is out of range counts as zero, which states no drift, and is overwritten: the conditions
-    /// of the recount compare with what stands in the row.
+    /// number out of range counts as zero, no drift, and is overwritten: the conditions of the recount
+    /// compare with what stands in the row.
     pub(crate) fn read(row: &impl Row) -> Option<Self> {
         let drift = amount(row, DRIFT).or_else(|_| Exact::unread(row, DRIFT, Amount::ZERO)).ok()?;
         let seen_at = timestamp(row, DRIFT_SEEN_AT);

@@ -75,8 +75,7 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
     let cost = schema::number(row, COST_PER_CALL)?;
     let cost_per_call: Cost = cost.parse().map_err(|e| RowError::bad(COST_PER_CALL, cost, e))?;
     let limit = if parsed == LimitType::Concurrent {
-        // A refill rate on a concurrency row means nothing, whichever client wrote it: slots come back by
-        // release alone.
+        // A refill rate on a concurrency row means nothing: slots come back by release alone.
         Limit::concurrent(capacity, cost_per_call)
     } else {
         Limit::rate(parsed, capacity, rate, cost_per_call)

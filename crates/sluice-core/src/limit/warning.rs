@@ -26,11 +26,10 @@ pub enum LimitWarning {
 }
 
 impl Limit {
-    /// Returns what is doubtful about the limit.
-    ///
-    /// If the bucket has room for two calls, a full write leaves one call, for any next caller and by any
-    /// clock. If it has room for one, a full write leaves nothing, and the next call is available C / R after
-    /// the anchor: a caller whose clock lags by more finds it taken each time.
+    /// Returns what is doubtful about the limit. With room for two calls, a full write leaves one, for any
+    /// caller and any clock. With room for one, it leaves nothing, and the next call is available C / R after
+    /// the anchor: a caller whose clock lags by more finds it taken each time. the anchor: a caller whose
+    /// clock lags by more finds it taken each time.
     #[must_use]
     pub fn warning(&self) -> Option<LimitWarning> {
         let call = self.cost_per_call.amount();

@@ -5,9 +5,9 @@ use core::time::Duration;
 use crate::rate::Rate;
 
 /// The part of the old average that is left after a second, in 2^-32: 0.8^(1/30). A sample weighs 0.2 for
-/// every thirty seconds that it took (alpha 0.2), so that samples may be any time apart. With a sweep every
-/// five minutes, if the rate falls to a tenth, the average is within a tenth of the new rate after two whole
-/// samples. A sweep every fifteen seconds does not make the average jump.
+/// every thirty seconds, so samples may be any time apart: if the rate falls to a tenth, two whole samples of
+/// five minutes bring the average within a tenth of the new rate. A sweep every fifteen seconds does not make
+/// the average jump.
 const KEPT: u64 = 4_263_139_338;
 
 const ONE: u64 = 1 << 32;

@@ -208,8 +208,7 @@ impl Measurement {
     }
 }
 
-/// What departed between two measurements. `None` if a client wrote that does not count what it takes, or if
-/// the bucket was recreated.
+/// What departed between two measurements. `None` if a client does not count, or the bucket was recreated.
 fn departures(last: &Measurement, sample: &Sample) -> Option<Amount> {
     let admitted = sample.admitted.minus(last.admitted);
     (admitted >= Amount::ZERO && sample.uncounted == last.uncounted)

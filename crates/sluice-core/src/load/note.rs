@@ -1,9 +1,7 @@
-//! The note of a process in a bucket's load row: the refusals of its callers, and the process itself, as one
-//! of the processes that want slots.
+//! The note of a process in a bucket's load row: its refusals, and itself as one that wants slots.
 //!
-//! Time is divided into periods of [`NOTE_EVERY`]. The row counts the processes of the current period and
-//! keeps the count of the period before. A process notes itself once a period, so the larger of the two
-//! counts is the number of processes that want slots.
+//! Time is divided into periods of [`NOTE_EVERY`], and each process notes itself once a period. The row keeps
+//! the counts of this period and the last: the larger one is the number of processes that want slots.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -16,12 +14,11 @@ use crate::schema::{self, CROWD, CROWD_BEFORE, CROWD_PERIOD, Field, REFUSED, Row
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// How often a process notes itself while a bucket refuses it, or while its callers wait for the bucket's
-/// slots: 8 s. A longer time costs fewer writes, and the crowd follows later.
+/// How often a process notes itself while its callers want slots: 8 s. A longer time costs fewer writes, and
+/// the crowd follows later.
 pub const NOTE_EVERY: Duration = Duration::from_secs(8);
 
-/// The most processes that can have noted themselves in a period: DynamoDB takes 1,000 writes a second to one
-/// row. A larger count was not written by notes.
+/// The most processes that can note themselves in a period: DynamoDB takes 1,000 writes a second to one row.
 pub const MOST_NOTED: u32 = 8_000;
 
 /// Adds a process to the period that the row is in.
@@ -76,8 +73,7 @@ impl Crowd {
         Self { period: count(CROWD_PERIOD), count: count(CROWD), before: count(CROWD_BEFORE) }
     }
 
-    /// Number of processes that want slots at `now`: the larger count of the current period and the last. A
-    /// process that left within them still counts.
+    /// The larger count of the current period and the last. A process that left within them still counts.
     pub(super) fn size(self, now: Timestamp) -> i64 {
         match period(now).saturating_sub(self.period) {
             // Another process, whose clock is ahead, has begun the next period.
@@ -117,7 +113,7 @@ pub fn note_again(dimension: &Dimension, row: &impl Row, refusals: u32, now: Tim
 }
 
 /// The write that makes room for a note, if the count of refusals in `row` is not a number; `None` if it is
-/// one, or is absent.
+/// one, or absent.
 #[must_use]
 pub fn clear_refusals(dimension: &Dimension, row: &impl Row) -> Option<Update> {
     is_in_the_way(row, REFUSED).then(|| Update {

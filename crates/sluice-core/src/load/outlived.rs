@@ -7,8 +7,7 @@ use crate::dimension::Dimension;
 use crate::schema::{Field, OUTLIVED, Row};
 use crate::statement::{Operand, Statement, Update};
 
-/// Adds to the count. The condition is that the count is a number, or absent: nothing can be added to any
-/// other type. [`OUTLIVE_ANEW`] replaces such a count.
+/// Adds to the count, if it is a number or absent: [`OUTLIVE_ANEW`] replaces any other type.
 static OUTLIVE: Statement = Statement::fixed(
     "SET #outlived = if_not_exists(#outlived, :0) + :holders",
     "attribute_not_exists(#outlived) OR attribute_type(#outlived, :number)",
@@ -24,8 +23,7 @@ static OUTLIVE_ANEW: Statement = Statement::fixed(
     &[OUTLIVED],
 );
 
-/// Notes that `holders` holders of `dimension` were found alive after their lease had ended. A note that is
-/// sent twice counts twice.
+/// Notes holders that were found alive after their lease had ended. A note sent twice counts twice.
 #[must_use]
 pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
     Update {
@@ -39,8 +37,7 @@ pub fn note_outlived(dimension: &Dimension, holders: u32) -> Update {
     }
 }
 
-/// The same note for a row whose count is not a number: the write replaces that count. `None` if `row` has no
-/// such count.
+/// The same for a row whose count is not a number, which is replaced; `None` if it is one.
 #[must_use]
 pub fn note_outlived_anew(dimension: &Dimension, row: &impl Row, holders: u32) -> Option<Update> {
     is_in_the_way(row, OUTLIVED).then(|| Update {

@@ -7,8 +7,7 @@ use crate::amount::Amount;
 use crate::lease::Lease;
 use crate::timestamp::CLOCK_ERROR;
 
-/// Longest time between the instant at which a lease says that it was granted and its write: a request may be
-/// tried for as long.
+/// Longest time from a lease's `created_at` to its write: a request may be tried for as long.
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
 /// What a sweep saw of the leases of one bucket.

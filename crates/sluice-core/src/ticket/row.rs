@@ -52,13 +52,13 @@ use crate::schema::{
 use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
 
-/// Time between the end of a ticket and its deletion by DynamoDB: longer than clocks err, and short because
-/// every sweep reads the row.
+/// Time between the end of a ticket and its deletion: longer than clocks err, and short because every sweep
+/// reads the row.
 const PURGE_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// How long the row of a redeemed ticket stays; nobody deletes it sooner. A send of the write that created
-/// the row may be thought lost and still be under way for up to half a minute. Without the row, that send
-/// would recreate it, for somebody else to redeem. Found by the simulation (seed 448).
+/// How long the row of a redeemed ticket stays. A send of the write that created it may be thought lost and
+/// be under way for half a minute: without the row, it would recreate it, for somebody else to redeem. Found
+/// by the simulation (seed 448).
 const SPENT_FOR: Duration = Duration::from_secs(60);
 
 /// What a ticket holds of one bucket.
@@ -98,8 +98,7 @@ pub enum Judgement {
         /// Whether the cause is a cool-down.
         cooling_down: bool,
     },
-    /// No longer: some of it has run over the brim, or the limits are not those that the ticket was booked
-    /// under.
+    /// No longer: some of it has overflowed, or the limits are not those of the booking.
     Lapsed,
 }
 
@@ -170,8 +169,7 @@ impl TicketRow {
         Ok(Self { id, parts: parts.into_values().collect(), redeemed_by })
     }
 
-    /// The write that creates the row. If nobody redeems the ticket, DynamoDB deletes the row an hour after
-    /// the ticket's end.
+    /// The write that creates the row. DynamoDB deletes it an hour after the ticket's end.
     #[must_use]
     pub fn put(&self) -> Put {
         let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension.to_string()), part.operand()));
@@ -228,9 +226,8 @@ impl TicketRow {
         self.redeemed_by.as_deref() == Some(by)
     }
 
-    /// Whether the ticket may be used at `now`. `buckets` are the buckets of its parts as they were read, in
-    /// the order of [`parts`](Self::parts). The reading is the instant of the start: what others do to the
-    /// buckets later comes behind the start.
+    /// Whether the ticket may be used at `now`, by its parts' `buckets` as read, in the order of
+    /// [`parts`](Self::parts). What others do to them after that reading comes behind the start.
     #[must_use]
     pub fn judge(&self, buckets: &[Arc<Bucket>], now: Timestamp) -> Judgement {
         if let Some(part) = self.parts.iter().max_by_key(|part| part.start()).filter(|part| part.start() > now) {
@@ -248,8 +245,7 @@ impl TicketRow {
         }
     }
 
-    /// The latest start of the parts. Never before the epoch, because a ticket's text cannot state such an
-    /// instant.
+    /// The latest start of the parts. Never before the epoch, which a ticket's text cannot state.
     fn start_at(&self) -> Timestamp {
         self.parts.iter().map(Booked::start).fold(Timestamp::from_micros(0), Timestamp::max)
     }
@@ -290,8 +286,8 @@ impl Booked {
         }
     }
 
-    /// When the line is at zero, rounded up. If a start was booked, this is the start. If the tokens were
-    /// there already, it lies before the take.
+    /// When the line is at zero, rounded up: the booked start, or an instant before the take if the tokens
+    /// were there.
     fn start(&self) -> Timestamp {
         self.reaches(Amount::ZERO)
     }
@@ -308,8 +304,7 @@ impl Booked {
         Line::new(self.tokens, self.anchor.get(), self.rate)
     }
 
-    /// The receipt of the booking, if it may be used at `now`. The receipt allows the same returns as the
-    /// booking.
+    /// The receipt of the booking, if it may be used at `now`. It allows the same returns.
     fn receipt(&self, bucket: &Bucket, now: Timestamp) -> Option<RateReceipt> {
         let limit = bucket.limit();
         let is_as_booked = *bucket.dimension() == self.dimension
@@ -326,8 +321,8 @@ impl Booked {
             return None;
         }
         let left = bucket.as_left(self.tokens, self.anchor.clone(), self.returned, self.lots);
-        // Foreseen: callers that booked behind this start may have called before it, so that a vendor's reply
-        // does not show whose calls it counts.
+        // Foreseen: callers behind this start may have called before it, so a vendor's reply does not show
+        // whose calls it counts.
         let receipt = RateReceipt::foreseen(Arc::new(left), Amount::ZERO, self.cost);
         (receipt.room(now).minus(since) >= self.cost.amount()).then_some(receipt)
     }
