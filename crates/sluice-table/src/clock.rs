@@ -6,11 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_core::Timestamp;
 
-/// The clock of a client: the system's, or one that a test moves.
-///
-/// The client decides by DynamoDB's time. It uses this clock for the time between two replies, and corrects
-/// it by the `Date` of each reply. Even a clock that is wrong by hours is therefore harmless
-/// (`docs/semantics.md`, *Clocks*).
+/// The clock of a client: the system's, or one that a test moves. The client decides by DynamoDB's time: it
+/// uses this clock between two replies, and corrects it by the `Date` of each. So even a clock that is wrong
+/// by hours is harmless (`docs/semantics.md`, *Clocks*).
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -41,9 +39,9 @@ impl Clock {
     }
 
     /// The same clock with a steady clock, which nobody sets; `steady` returns the time since any fixed
-    /// instant. If the two clocks move apart, this clock was set, or the machine resumed from a snapshot;
-    /// what replies showed of this clock then no longer counts. For tests: the system's clock already has the
-    /// monotonic clock as its steady clock.
+    /// instant. If the two move apart, this clock was set, or the machine resumed from a snapshot, and what
+    /// replies showed of it no longer counts. For tests: the system's clock already has the monotonic clock
+    /// as its steady clock.
     #[must_use]
     pub fn steady_by(self, steady: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let now = match self.0 {

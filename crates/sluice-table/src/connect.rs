@@ -10,8 +10,7 @@ use crate::store::Store;
 
 pub use aws_config::SdkConfig;
 
-/// The AWS configuration of the environment for a Region. `endpoint`, if given, replaces AWS's endpoint.
-/// Makes no request.
+/// The AWS configuration of the environment for a Region, at `endpoint` if given. Makes no request.
 pub async fn environment(region: String, endpoint: Option<&str>) -> SdkConfig {
     let loader = aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region)).http_client(http_client());
     match endpoint {

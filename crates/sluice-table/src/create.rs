@@ -33,8 +33,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// already exists, leaves it as it is and returns false. Takes at most a minute.
 ///
 /// # Errors
-/// [`CreateTableError`] with the service's message, or if the table did not become active within half a
-/// minute.
+/// [`CreateTableError`] with the service's message, or if the table is not active within half a minute.
 pub async fn create_table(dynamo: &Dynamo, table: &str) -> Result<bool, CreateTableError> {
     let failed = |step, message| CreateTableError { table: table.to_owned(), step, message };
     match tokio::time::timeout(LONGEST, create(dynamo, table, failed)).await {

@@ -63,8 +63,8 @@ impl Intercept for DateReader {
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let reply = context.response();
-        // The reply of a proxy or a gateway in place of DynamoDB has another clock. Engines for development
-        // may leave the id out; DynamoDB does not.
+        // The reply of a proxy has another clock. Engines for development may leave out the id; DynamoDB does
+        // not.
         if reply.headers().get("x-amzn-requestid").is_none() && !reply.status().is_success() {
             return Ok(());
         }

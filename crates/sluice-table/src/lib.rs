@@ -1,7 +1,6 @@
-//! Rows in and out of DynamoDB. Only this crate names the AWS SDK, only it retries a request, and only it
-//! knows the time. A caller passes a write of `sluice-core`, and receives the result within a stated time.
-//!
-//! This crate knows no bucket, no lease and no grant.
+//! Rows in and out of DynamoDB. Only this crate names the AWS SDK, retries a request, and knows the time. It
+//! knows no bucket, no lease and no grant: it takes a write of `sluice-core`, and returns the result within a
+//! stated time.
 
 mod clock;
 #[cfg(feature = "aws-config")]

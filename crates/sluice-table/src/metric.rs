@@ -143,8 +143,8 @@ pub fn histogram(key: &Key) -> Histogram {
 
 static METADATA: Metadata<'static> = Metadata::new("sluice", Level::INFO, Some(module_path!()));
 
-/// Describes each metric to the recorder: unit and description. Every new client calls this function. A
-/// program that installs its recorder later calls it after that.
+/// Describes each metric to the recorder. Every new client calls this function. A program that installs its
+/// recorder later calls it after that.
 pub fn describe_metrics() {
     for metric in METRICS {
         let (name, unit) = (KeyName::from_const_str(metric.name), metric.unit.facade());

@@ -1,5 +1,3 @@
-//! The operations of DynamoDB that Sluice uses.
-
 /// An operation of DynamoDB's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {

@@ -60,7 +60,6 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     }
 });
 
-/// Counts a request that was answered or given up.
 pub(crate) fn ended(operation: Operation, ended: Ended, took: Duration) {
     let at = Ended::ALL.iter().position(|one| *one == ended).unwrap_or(0);
     names::histogram(&KEYS.duration[operation.index()][at]).record(took);
@@ -75,7 +74,6 @@ pub fn clock_offset(offset: ClockOffset) {
     names::CLOCK_OFFSET.gauge([]).set(if offset.micros() < 0 { -size } else { size });
 }
 
-/// Counts a request that is sent again.
 pub(crate) fn retried(operation: Operation) {
     names::RETRIES.counter([operation.as_str().into()]).increment(1);
 }
@@ -100,8 +98,7 @@ impl Units {
     }
 }
 
-/// Millionths of a unit. `Duration` converts a double without a detour through text. A negative number is
-/// `None`.
+/// Millionths of a unit; `None` below zero. `Duration` converts a double without a detour through text.
 fn micros(units: f64) -> Option<i64> {
     Duration::try_from_secs_f64(units).ok().and_then(|units| i64::try_from(units.as_micros()).ok())
 }

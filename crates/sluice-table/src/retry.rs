@@ -47,9 +47,8 @@ pub(crate) fn classify_answer(code: &str, status: u16) -> Fate {
     }
 }
 
-/// Exponential backoff with full jitter: a wait between zero and `base * 2^attempt`, at most `cap`.
-///
-/// Source: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
+/// Exponential backoff with full jitter: a wait between zero and `base * 2^attempt`, at most `cap` (Marc
+/// Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     base: Duration,

@@ -1,5 +1,4 @@
-//! Settings of the connection to one table, from the environment or from code. Also: how an environment
-//! variable is read.
+//! Settings of the connection to one table, from the environment or from code, and how variables are read.
 
 use std::time::Duration;
 
@@ -33,11 +32,10 @@ pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most retries that may be set: more would turn a short failure into a minute of waiting.
 pub const MOST_RETRIES: u32 = 20;
 
-/// The shortest timeout of an attempt: a reply from another Region takes 0.3 s, and a shorter attempt would
-/// fail in a quiet network.
+/// The shortest timeout of an attempt: a shorter attempt would fail in a quiet network. (A reply from another
+/// Region takes 0.3 s.)
 pub const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
-/// The longest timeout of an attempt: with a longer one, a single connection that hangs would block all
-/// callers of a bucket.
+/// The longest timeout of an attempt: a connection that hangs blocks all callers of a bucket for as long.
 pub const LONGEST_ATTEMPT: Duration = Duration::from_secs(60);
 
 /// A year. A longer setting is a wrong unit, and sums of instants would overflow.
@@ -158,8 +156,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     seconds().or_else(with_unit).filter(|time| *time <= LONGEST_SETTING)
 }
 
-/// The level in `SLUICE_LOG_LEVEL`, as `tracing` spells it, for programs that install a subscriber. `None` if
-/// the text is not a level.
+/// The level in `SLUICE_LOG_LEVEL`, as `tracing` spells it; `None` if the text is not a level.
 #[must_use]
 pub fn log_level(text: &str) -> Option<&'static str> {
     ["error", "warn", "info", "debug", "trace"].into_iter().find(|level| level.eq_ignore_ascii_case(text))

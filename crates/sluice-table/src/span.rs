@@ -1,5 +1,3 @@
-//! The tracing span of a request, by the conventions of OpenTelemetry.
-
 use tracing::Span;
 use tracing::field::Empty;
 

@@ -1,5 +1,5 @@
-//! The table: the only code that talks to DynamoDB. It translates core's writes, sends a request again if
-//! that can help, and separates what was not applied from what may have been.
+//! The only code that talks to DynamoDB: translates core's writes, sends a request again if that can help,
+//! and separates what was not applied from what may have been.
 
 mod answer;
 mod connection;

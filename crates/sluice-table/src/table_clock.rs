@@ -1,14 +1,13 @@
-//! The time of the table: DynamoDB's time, as far as its replies show it. All decisions use this time, so the
-//! processes of a fleet agree on it even if the clocks of their machines differ.
+//! The time of the table, as DynamoDB's replies show it: all decisions use it, so that the processes of a
+//! fleet agree.
 //!
 //! Each reply gives a bracket: the least and the most that DynamoDB's clock may differ from this process's
 //! steady clock, which nobody sets. The time is the reading of this machine's clock, moved into that bracket:
 //! a clock that may be exact is left alone, and a wrong clock is corrected.
 //!
-//! The bracket no longer counts if the two clocks of the machine moved apart: its clock was set, or the
-//! machine resumed from a snapshot and its steady clock had stood still. Nor does the bracket count if the
-//! last reply is too long ago. In both cases nothing that contains an instant is written before the next
-//! reply.
+//! The bracket no longer counts if the machine's two clocks moved apart (its clock was set, or it resumed
+//! from a snapshot, its steady clock having stood still), or if the last reply is too long ago. Then nothing
+//! that contains an instant is written before the next reply.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,22 +19,20 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::requests;
 
-/// If this machine's clock and its steady clock move apart by more than this, one of them jumped. With a
-/// smaller value, the pause between two readings on a busy machine counts as a jump, which costs a read of
-/// the table. With a larger value, a longer stop of the steady clock goes unnoticed and counts as an error of
-/// the time until two replies contradict each other.
+/// If the machine's two clocks move apart by more than this, one of them jumped. With a smaller value, a busy
+/// machine's pause between two readings counts as a jump, which costs a read of the table. With a larger one,
+/// a longer stop of the steady clock goes unnoticed, and counts as an error of the time until two replies
+/// contradict each other.
 const JUMP: Duration = Duration::from_millis(250);
 
 /// How long the time learned from a reply counts. NTP slews a clock by 500 ppm at most, which is 0.3 s in
 /// this time. With a smaller value an idle process reads the table more often.
 const GOOD_FOR: Duration = Duration::from_secs(600);
 
-/// A clock offset above this is logged as a warning: Sluice corrects the clock, but other programs on the
-/// machine do not.
+/// A larger offset is logged as a warning: Sluice corrects the clock, other programs on the machine do not.
 const WARN_ABOVE: Duration = Duration::from_secs(1);
 
-/// The shortest time between two updates of the gauge: there may be thousands of replies, and the offset
-/// rarely changes.
+/// The shortest time between two updates of the gauge: replies are many, and the offset rarely changes.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// The shortest time between two warnings.
@@ -105,8 +102,7 @@ impl TableClock {
     /// after a jump of this machine's clock, and if the last reply is too long ago.
     #[must_use]
     pub fn known(&self) -> Option<Timestamp> {
-        // The results of the replies are read before the clock, so that a reply that comes in between does
-        // not seem older.
+        // What replies showed is read before the clock: a reply that comes in between must not seem older.
         let (apart, heard_at) = (self.apart.load(Ordering::Acquire), self.heard_at.load(Ordering::Acquire));
         if apart == NEVER {
             return None;
@@ -135,10 +131,10 @@ impl TableClock {
         self.local.steady_micros()
     }
 
-    /// The time by the steady clock alone, if a reply has come since the steady clock showed `asked_at`. A
-    /// caller uses it if it found this machine's clock set right after each of several replies, so the clock
-    /// is set all the time. (A stopped machine looks the same after one reply, but not after each of
-    /// several.) The reading is moved into the bracket, which is around the steady clock.
+    /// The time by the steady clock alone, if a reply has come since it showed `asked_at`: for a caller that
+    /// found this machine's clock set after each of several replies. (A stopped machine looks the same after
+    /// one reply, not after several.) The reading is moved into the bracket, which is around the steady
+    /// clock.
     pub(crate) fn known_since(&self, asked_at: i64) -> Option<Timestamp> {
         let is_heard = self.apart.load(Ordering::Acquire) != NEVER && self.heard_at.load(Ordering::Acquire) >= asked_at;
         is_heard.then(|| self.now())
@@ -157,9 +153,8 @@ impl TableClock {
         SentAt { local: self.local.now(), steady: self.local.steady_micros(), moved_apart }
     }
 
-    /// Learns from the `Date` of a reply that has just come; `None` if the reply has no readable `Date`.
-    ///
-    /// An endpoint that never sends a `Date` is assumed to agree with this machine's clock.
+    /// Learns from the `Date` of a reply that has just come. An endpoint that never sends a readable `Date`
+    /// is assumed to agree with this machine's clock.
     pub(crate) fn replied(&self, date: Option<Timestamp>, sent: SentAt) {
         let (received, steady) = (self.local.now(), self.local.steady_micros());
         let mut heard = self.heard();
@@ -180,9 +175,8 @@ impl TableClock {
                 let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
                 let is_late = sent < self.heard_at.load(Ordering::Acquire);
                 let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else { return };
-                // This request was sent before the last reply came, and its own reply came later. If the
-                // machine was stopped in between, and neither clock shows it, the date of this reply is from
-                // before the stop.
+                // This request was sent before the last reply came, and answered later. If the machine was
+                // stopped in between, and neither clock shows it, this date is from before the stop.
                 if is_late && heard.estimate.is_contradicted_by(reply) {
                     return;
                 }
@@ -203,10 +197,9 @@ impl TableClock {
         self.tell(heard, received, apart);
     }
 
-    /// Whether a reply must be ignored because the two clocks moved apart during its request. The machine may
-    /// have been stopped while its steady clock stood still, and its other clock may have been set to any
-    /// time. The reply to the next request counts even if the clocks moved apart again: a clock that is set
-    /// during each request must not hide the time for ever.
+    /// Whether a reply must be ignored because the clocks moved apart during its request: the machine may
+    /// have been stopped, its steady clock too, and its other clock set to any time. The next reply counts
+    /// even so: a clock that is set during each request must not hide the time for ever.
     fn doubts(&self, heard: &mut Heard, sent: SentAt, (received, steady): (Timestamp, i64)) -> bool {
         let (local_way, steady_way) = (received.micros_since(sent.local), steady.saturating_sub(sent.steady));
         let was_doubted = std::mem::replace(&mut heard.is_doubted, local_way.abs_diff(steady_way) > micros(JUMP));

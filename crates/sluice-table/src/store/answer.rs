@@ -1,5 +1,3 @@
-//! Service errors that are answers: a false condition, and a cancellation with its reasons.
-
 use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
@@ -110,8 +108,7 @@ pub(super) fn cancelled(reason: types::CancellationReason) -> Cancelled {
     Cancelled { reason: CancellationReason { verdict, message }, row: reason.item.filter(|item| !item.is_empty()) }
 }
 
-/// The outcome of a cancelled transaction. A false condition is returned even if another row was also held,
-/// because the next plan begins with the false condition.
+/// The outcome of a cancellation. A false condition comes first: the next plan begins with it.
 fn of_reasons(reasons: &[types::CancellationReason]) -> Ended {
     let is = |code: &str| reasons.iter().any(|reason| reason.code.as_deref() == Some(code));
     if is("ConditionalCheckFailed") {

@@ -98,8 +98,7 @@ impl Store {
         self.attempt
     }
 
-    /// How long a request for rows may take, with all attempts and the waits between them. If credentials
-    /// must be fetched first, that time is added.
+    /// How long a request for rows may take, attempts and waits together. Fetching credentials comes on top.
     #[must_use]
     pub fn longest_request(&self) -> Duration {
         longest_request(self.attempt.of_rows(), self.max_retries)

@@ -94,7 +94,6 @@ impl StoreError {
     }
 }
 
-/// The fate of a request that failed.
 pub(super) fn fate<E: ProvideErrorMetadata>(error: &SdkError<E>) -> Fate {
     match error {
         SdkError::ConstructionFailure(_) => Fate::Permanent,

@@ -1,11 +1,10 @@
 //! One attempt on the wire, bounded from the moment when the request is sent to the last byte of its reply.
 //!
-//! The AWS SDK has a timeout for the head of a reply and one for the attempt. The first does not cover the
-//! body. The second includes the time in which credentials are fetched, which may be seconds at the first
-//! request. Therefore this module wraps the HTTP client under the SDK, also a client that the product
-//! supplies: one timeout covers connection, head and body, and the SDK receives the reply whole. Credentials
-//! have a limit of their own. The SDK's other timeouts are off. Its stalled-stream protection is off too: it
-//! watches bodies that arrive in pieces, and none does.
+//! The AWS SDK has a timeout for the head of a reply, which does not cover the body, and one for the attempt,
+//! which includes fetching credentials: seconds, at the first request. So this module wraps the HTTP client
+//! under the SDK, also one that the product supplies: one timeout covers connection, head and body, and the
+//! SDK gets the reply whole. Credentials have a limit of their own. The SDK's other timeouts are off, and so
+//! is its stalled-stream protection: no body arrives in pieces.
 
 use std::time::Duration;
 
@@ -36,8 +35,7 @@ const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
 /// up to some megabytes of JSON, which takes seconds over a line of 10 Mbit/s; a row takes milliseconds.
 const TIMES_FOR_MANY: u32 = 5;
 
-/// The largest reply that is read. DynamoDB sends at most 16 MB of items, and as JSON they take up to twice
-/// that.
+/// The largest reply that is read: DynamoDB sends at most 16 MB of items, up to twice that as JSON.
 const MOST_BYTES: usize = 32 * 1_024 * 1_024;
 
 /// How long one attempt may take.
@@ -83,8 +81,7 @@ pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout) -> Builder {
         .timeout_config(timeouts(attempt))
 }
 
-/// The connect timeout is for connections that are made in the background, when no caller waits for them any
-/// more.
+/// The connect timeout is for connections made in the background, for which no caller waits any more.
 fn timeouts(attempt: AttemptTimeout) -> TimeoutConfig {
     TimeoutConfig::disabled().to_builder().connect_timeout(attempt.of_rows()).build()
 }

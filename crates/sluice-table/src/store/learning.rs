@@ -5,8 +5,8 @@ use tokio::sync::watch;
 
 use super::error::StoreError;
 
-/// The read under way to learn the time, if there is one. When the clocks of a fleet are set at once, each
-/// process reads once.
+/// The read under way to learn the time, if any: when the clocks of a fleet are set at once, each process
+/// reads once.
 #[derive(Debug, Default)]
 pub(super) struct Learning(Mutex<Option<watch::Receiver<Option<Outcome>>>>);
 
@@ -20,9 +20,8 @@ pub(super) enum Role {
 }
 
 impl Learning {
-    /// The role of a caller. A caller that has already `waited` without success for the read under way begins
-    /// another one, because the first reader may be gone. Other callers that waited for the first read share
-    /// the new one.
+    /// The role of a caller. One that has `waited` without success for the read under way begins another,
+    /// because the first reader may be gone. Others that waited share the new one.
     pub(super) fn role(&self, waited: Option<&watch::Receiver<Option<Outcome>>>) -> Role {
         let mut under_way = self.0.lock();
         // If the caller that reads has left, its channel is closed without an outcome.

@@ -29,8 +29,7 @@ impl Store {
         reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
-    /// Reads rows, strongly consistent, in no particular order. Rows that do not exist, or that throttling
-    /// held back in every try, are left out.
+    /// Reads rows, strongly consistent, in no order, without those that do not exist or stayed throttled.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.
@@ -69,8 +68,7 @@ impl Store {
         self.scan_within(scan, IfAmbiguous::SendAgain).await
     }
 
-    /// Reads a page of the table and pays for it at most once: if the reply is lost, the page is not
-    /// requested again.
+    /// Reads a page of the table and pays for it at most once: it is not sent again after a lost reply.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.

@@ -49,8 +49,7 @@ impl Store {
         let (mut was_skewed, mut maybe_applied) = (false, false);
         for attempt in 0.. {
             self.requests.fetch_add(1, Ordering::Relaxed);
-            // On the heap: the future is large, and inside the futures of its callers the nesting is deeper
-            // than the compiler accepts.
+            // On the heap: inside its callers' futures, the nesting is deeper than the compiler accepts.
             let error = match self.send_once(operation, attempt, Box::pin(send())).await {
                 Ok(reply) => return Tried { answer: Ok(reply), maybe_applied },
                 Err(error) => error,

@@ -8,14 +8,13 @@ use super::connection::Store;
 use super::error::StoreError;
 use super::learning::Role;
 
-/// The most rounds; in each, this caller or another one reads. One round is enough, unless this machine's
-/// clock is set right after the reply, the reply takes too long, or the caller that reads leaves.
+/// The most rounds: one is enough, unless this clock is set right after the reply, or the reader is slow or
+/// leaves.
 const ROUNDS: u32 = 3;
 
 impl Store {
-    /// DynamoDB's time, for a write. Returns at once if the time is known, otherwise after a read of the
-    /// table. Callers that need the time at once share one read. Takes at most three times the time of a
-    /// request.
+    /// DynamoDB's time, for a write: at once if known, otherwise after a read, which callers share. Takes at
+    /// most three times the time of a request.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer, or its replies take over 3 s.

@@ -84,9 +84,8 @@ impl Store {
         reply.map(|reply| reply.attributes).map_err(Failed::error)
     }
 
-    /// Sends a transaction. If it does not arrive or is not answered, it is sent again under the same token,
-    /// so for DynamoDB it is one transaction. A cancellation is returned with its reasons; the caller judges
-    /// them.
+    /// Sends a transaction. If it is not answered, it is sent again under the same token: for DynamoDB it is
+    /// one. A cancellation is returned with its reasons, which the caller judges.
     ///
     /// # Errors
     /// [`StoreError`] if no try was answered.

@@ -7,8 +7,7 @@ use super::*;
 const START: i64 = 1_709_550_000_000_000;
 const SECOND: i64 = 1_000_000;
 const HOUR: i64 = 3_600 * SECOND;
-/// The error after one reply: a `Date` is cut to seconds, the round trip takes two milliseconds, and hosts
-/// are off by up to 10 ms.
+/// The error after one reply: `Date` is cut to seconds, the trip takes 2 ms, hosts are off by up to 10 ms.
 const FIRST: i64 = SECOND + 12_000;
 
 /// A machine, and the true time.
@@ -137,8 +136,7 @@ fn an_endpoint_that_tells_no_date_is_taken_to_agree_with_the_machine() {
     assert_eq!(clock.known(), None);
     clock.replied(None, clock.sent());
     assert_eq!(machine.error(&clock), Some(5 * SECOND + HOUR));
-    // The first reply with a `Date` counts at once. A later reply without one, as from a proxy, changes
-    // nothing.
+    // The first reply with a `Date` counts at once. A later one without, as from a proxy, changes nothing.
     machine.ask(&clock);
     let error = machine.error(&clock).unwrap();
     assert!(error <= FIRST);
