@@ -100,8 +100,7 @@ struct Sender<'a> {
 /// chunk that fails [`MOST_TRIES`] times, because of conflicts or because its plan is too old, is left to a sweep.
 ///
 /// # Errors
-/// [`StoreError`] if DynamoDB is unavailable or rejects a request. Throttling is not an error: what it leaves
-/// is counted in `tally`.
+/// [`StoreError`] if DynamoDB is unavailable or rejects a request. `tally` counts what throttling leaves.
 pub async fn send_chunk(
     store: &Store,
     chunk: Chunk,

@@ -13,8 +13,8 @@ pub struct LeaseRow {
     /// The key of the lease's row. For an inline lease, the key of its bucket and the place in the row:
     /// `elevenlabs#concurrent leases.{id}`.
     pub key: String,
-    /// What the lease holds, or why that cannot be read. The row does not state who holds an inline lease,
-    /// nor since when.
+    /// What the lease holds, or why that is unreadable. The row does not state who holds an inline lease, nor
+    /// since when.
     pub lease: Result<Lease, RowError>,
     /// Whether the lease is inline, in its bucket's row.
     pub is_inline: bool,
@@ -29,10 +29,8 @@ impl LeaseRow {
 }
 
 impl Ops {
-    /// Reads every lease, oldest first; inline leases, whose age is not known, come before the others. This
-    /// is a scan: for people, not for the path of a call.
-    ///
-    /// Takes at most 20.2 s for each page of a megabyte.
+    /// Reads every lease, oldest first, after the inline leases, whose age is not known. A scan: for people,
+    /// not for calls. Takes at most 20.2 s for each page of a megabyte.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.

@@ -1,8 +1,6 @@
-//! What operators and the reconciler do with a table: declare limits, list, survey, sweep, recount, and heal
-//! for processes that wait.
-//!
+//! What operators and the reconciler do with a table: declare limits, list, survey, sweep, recount, and heal.
 //! Knows no client and grants nothing. [`Ops`] is the entry. A process that also acquires learns through an
-//! [`Observer`] what the operations changed.
+//! [`Observer`] what changed.
 
 mod chunk;
 mod leases;

@@ -128,9 +128,7 @@ impl From<StoreError> for LimitsError {
 }
 
 impl Ops {
-    /// Reads one bucket; `None` if the table has no bucket of this name.
-    ///
-    /// Takes at most the time of a request (4.2 s).
+    /// Reads one bucket; `None` if there is none of this name. Takes at most a request (4.2 s).
     ///
     /// # Errors
     /// [`BucketError`] if the row cannot be read or the table does not answer.
@@ -139,9 +137,8 @@ impl Ops {
         row.map(|row| parse(dimension, &row)).transpose()
     }
 
-    /// Reads every bucket, sorted by key. This is a scan: for people, not for the path of a call.
-    ///
-    /// Takes at most 20.2 s for each page of a megabyte.
+    /// Reads every bucket, sorted by key. A scan: for people, not for calls. Takes at most 20.2 s for each
+    /// page of a megabyte.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.
@@ -174,8 +171,7 @@ impl Ops {
         Ok(rows)
     }
 
-    /// Checks whether [`apply_limit`](Self::apply_limit) would accept this limit, as far as that is known
-    /// without the table.
+    /// Checks whether [`apply_limit`](Self::apply_limit) would accept this limit, without the table.
     ///
     /// # Errors
     /// [`LimitsError::TooLargeForInline`] if callers write their leases inline.
@@ -190,10 +186,8 @@ impl Ops {
 
     /// Gives `dimension` this limit: creates the bucket, full, or changes the limit and keeps the level. An
     /// anchor in the future is moved back, as far as this process knows the time. Doubts about the limit
-    /// ([`Limit::warning`]) are logged, as event `limit.doubtful`.
-    ///
-    /// Takes at most four times the time of a request (4.2 s), or five times if DynamoDB's time is not
-    /// known.
+    /// ([`Limit::warning`]) are logged, as event `limit.doubtful`. Takes at most four requests (4.2 s each),
+    /// five if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`LimitsError`] for a change between rate and concurrency, a limit that is too large for inline
@@ -232,8 +226,7 @@ impl Ops {
                 continue;
             }
             if from == *limit {
-                // Perhaps an earlier send created the bucket: its reply was lost, and this process learns of
-                // the bucket now.
+                // Perhaps an earlier send created the bucket, and this process learns of it now.
                 self.observer.exists(dimension);
                 // The repair was applied, by this send or by one whose reply was lost.
                 let is_repaired = repaired == Some(bucket.anchor());
@@ -255,9 +248,8 @@ impl Ops {
         Err(LimitsError::Contended(dimension.clone()))
     }
 
-    /// Sets whether `dimension` adopts a lower limit that its vendor reports. Returns true if that changed.
-    ///
-    /// Takes at most twice the time of a request (4.2 s).
+    /// Sets whether `dimension` adopts a lower limit that its vendor reports; true if that changed. Takes at
+    /// most two requests (4.2 s each).
     ///
     /// # Errors
     /// [`BucketError`] for an unknown dimension, a row that cannot be read, or a table that does not answer.
@@ -280,10 +272,8 @@ impl Ops {
         }
     }
 
-    /// Removes a bucket, and what sweeps measured of it; false if there was no bucket. Leases of the bucket
-    /// stay until a sweep finds them.
-    ///
-    /// Takes at most twice the time of a request (4.2 s).
+    /// Removes a bucket, and what sweeps measured of it; false if there was none. Its leases stay until a
+    /// sweep. Takes at most two requests (4.2 s each).
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.

@@ -36,8 +36,7 @@ impl Ops {
         Self { store, observer: Arc::new(Nobody), has_inline_leases: false }
     }
 
-    /// Operates the table that the `SLUICE_*` variables name, with the AWS credentials of the environment.
-    /// Makes no request.
+    /// Operates the table of the `SLUICE_*` variables with the environment's credentials. Makes no request.
     ///
     /// # Errors
     /// [`ConfigError`] for a variable that cannot be used, or if no table is named.
@@ -54,9 +53,8 @@ impl Ops {
         Self { observer, ..self }
     }
 
-    /// Sets whether callers of this table write their leases into the rows of buckets
-    /// (`SLUICE_LEASES=inline`). If they do, limits that are too large for inline leases are rejected. By
-    /// default they do not.
+    /// Sets whether callers write inline leases (`SLUICE_LEASES=inline`); by default they do not. If they do,
+    /// limits that are too large for these are rejected.
     #[must_use]
     pub fn with_inline_leases(self, has_inline_leases: bool) -> Self {
         Self { has_inline_leases, ..self }
@@ -74,17 +72,15 @@ impl Ops {
         self.store.clock().now()
     }
 
-    /// DynamoDB's clock minus this process's clock, as bounded by its replies of the last one to two minutes;
-    /// `None` before the first reply.
+    /// DynamoDB's clock minus this one, by the replies of the last one to two minutes; `None` before the
+    /// first.
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.store.clock().offset()
     }
 
-    /// Opens the connection before the first real request, with one cheap request: a strongly consistent read
-    /// of half a KB.
-    ///
-    /// Takes at most the time of a request (4.2 s).
+    /// Opens the connection with one cheap request: a strongly consistent read of half a KB. Takes at most
+    /// the time of a request (4.2 s).
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.

@@ -1,16 +1,12 @@
-//! How a release ended.
-
 /// How a release ended. Each outcome is fine for the caller; the last two show that something else was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Released {
     /// What was held is back.
     GivenBack,
-    /// There was no room for all of it: another client had restored this slot, or other slots. What there was
-    /// room for came back.
+    /// There was no room for all of it: another client had restored slots. What there was room for came back.
     AlreadyCapped,
-    /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to another caller while this
-    /// holder's call went on.
+    /// The lease was gone: it ended, and a sweep gave the slot back, perhaps to another, during the call.
     LeaseGone,
 }
 

@@ -17,8 +17,7 @@ use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
 
 mod metrics;
 
-/// Everything that a table contains, as one scan saw it. The scan is eventually consistent and not a
-/// snapshot: rows may be a second old, and the rows that were read first are older than the last.
+/// Everything in a table, by one eventually consistent scan: no snapshot, and rows may be a second old.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
@@ -30,9 +29,8 @@ pub struct Survey {
     pub buckets: Vec<BucketRow>,
     /// The leases (lease rows and inline leases), in no order.
     pub leases: Vec<LeaseRow>,
-    /// What sweeps measured of the concurrency buckets among `buckets`, sorted by key. A load row whose
-    /// bucket is gone, or is no longer a concurrency bucket, is left out: no sweep measures it again, and its
-    /// values would stay for ever.
+    /// The loads of the concurrency buckets among `buckets`, sorted by key. A load row without such a bucket
+    /// is left out: no sweep measures it again, and its values would stay for ever.
     pub loads: Vec<LoadRow>,
     /// The last sweeps; empty if none was logged.
     pub sweeps: SweepLog,
@@ -69,10 +67,8 @@ impl LoadRow {
 }
 
 impl Ops {
-    /// Reads the whole table: buckets, leases, load, sweeps. Costs half a read unit for each 4 KB. For
-    /// operators and monitoring, not for the path of a call.
-    ///
-    /// Takes at most 20.2 s for each page of a megabyte.
+    /// Reads the whole table: buckets, leases, load, sweeps. For operators and monitoring, not for the path
+    /// of a call. Costs half a read unit for each 4 KB. Takes at most 20.2 s for each page of a megabyte.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.
@@ -80,10 +76,8 @@ impl Ops {
         self.survey_within(NonZeroUsize::MAX).await
     }
 
-    /// As [`survey`](Self::survey), of at most this many pages of a megabyte each. A larger table is reported
-    /// in part, and always in about the same part: the order of a scan is fixed.
-    ///
-    /// Takes at most 20.2 s for each page.
+    /// As [`survey`](Self::survey), of at most this many pages of a megabyte each, 20.2 s each. A larger
+    /// table is reported in part, in about the same part each time: the order of a scan is fixed.
     ///
     /// # Errors
     /// [`StoreError`] if the table does not answer.
@@ -120,8 +114,8 @@ impl Ops {
 }
 
 impl Survey {
-    /// Removes loads whose concurrency bucket is not in the survey. If only a part of the table was read, the
-    /// loads of buckets in the rest go too: a bucket that is not reported has no load in the survey.
+    /// Removes loads whose concurrency bucket is not in the survey: it is gone, or in a part that was not
+    /// read.
     fn leave_out_stray_loads(&mut self) {
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
         let slots: BTreeSet<&Dimension> =

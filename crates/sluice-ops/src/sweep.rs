@@ -1,5 +1,4 @@
-//! The sweep: gives back what crashed holders held. The reconciler runs it. Any process may run it, at any
-//! time, beside other sweeps.
+//! The sweep gives back what crashed holders held. The reconciler runs it; any process may, at any time.
 
 use std::time::Duration;
 
@@ -80,17 +79,15 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
 }
 
 impl Ops {
-    /// Gives back what ended leases hold, recounts the concurrency buckets, and measures their loads.
-    ///
-    /// Every write is conditional on what was read. So sweeps may run side by side, be cut off anywhere, and
-    /// meet late releases and renewals.
+    /// Gives back what ended leases hold, recounts the concurrency buckets, and measures their loads. Every
+    /// write is conditional on what was read: sweeps may run side by side, be cut off, and meet late
+    /// releases.
     ///
     /// Takes at most its budget and 0.5 s; without a budget, 20.2 s for each page and 4.2 s for each write.
     ///
     /// # Errors
-    /// [`SweepError`] if the table does not answer, with what was done until then. A row that cannot be read
-    /// is not an error: it is counted, logged and left alone. Throttling is not an error either: the next
-    /// sweep does what throttling left.
+    /// [`SweepError`] if the table does not answer, with what was done until then. An unreadable row is no
+    /// error: it is counted, logged and left alone. Nor is throttling: the next sweep does the rest.
     pub async fn sweep(&self, options: SweepOptions) -> Result<SweepReport, SweepError> {
         let began = Instant::now();
         let store = self.store.counting_anew();
@@ -152,7 +149,6 @@ async fn sweep(store: &Store, options: &SweepOptions) -> (SweepReport, Result<()
     }
 }
 
-/// A sweep that received no reply is an error, however little time it had.
 fn no_answer() -> StoreError {
     let message = String::from("no answer before the sweep's time ended");
     StoreError::Unavailable { operation: "GetItem", message, maybe_applied: false }

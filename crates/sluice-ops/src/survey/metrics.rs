@@ -14,21 +14,18 @@ use crate::telemetry::number;
 /// A lease that ended this long ago was missed by two sweeps of the five-minute rule.
 const OVERDUE: Duration = Duration::from_secs(11 * 60);
 
-/// The most buckets that are reported, by name. A table with more buckets has names that were made up from
-/// input, and no collector should keep them all.
+/// The most buckets that are reported, by name. If there are more, names were made from input, and no
+/// collector should keep them all.
 const MOST_TOLD: usize = 1_000;
 
 /// For each bucket: its leases, and how many of them are overdue.
 type Leases<'a> = BTreeMap<&'a Dimension, (usize, usize)>;
 
 impl Survey {
-    /// Reports to the recorder of this thread, or of the program, what the table contains: the metrics whose
-    /// source is the table ([`MetricSource`](sluice_table::metric::MetricSource)). If a recorder is used
-    /// again, what is gone since an earlier survey keeps its last value there.
-    ///
-    /// A survey of a part of the table ([`is_whole`](Survey::is_whole) is false) reports what was read, with
-    /// `sluice.scrape.whole` at 0 and a warning in the log: its counts are too low, and buckets may be
-    /// missing.
+    /// Reports the metrics whose source is the table ([`MetricSource`](sluice_table::metric::MetricSource))
+    /// to the recorder of this thread, or of the program. In a recorder that is used again, what is gone
+    /// keeps its last value. If only a part was read ([`is_whole`](Survey::is_whole) is false),
+    /// `sluice.scrape.whole` is 0 and a warning is logged: counts are too low, and buckets may be missing.
     pub fn publish(&self) {
         let leases = self.leases_by_bucket();
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());

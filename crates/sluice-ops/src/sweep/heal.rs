@@ -1,5 +1,4 @@
-//! What a process heals: a page of the table, whatever buckets its leases belong to, and the inline leases of
-//! one bucket.
+//! What a process heals: a page of the table, whatever its leases' buckets, and a bucket's inline leases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +17,7 @@ use sluice_table::{StoreError, row_key, value_text};
 /// How many buckets are given back to at once. Fewer disturb callers less.
 const AT_ONCE: usize = 4;
 
-/// The most bytes of an inline lease in its bucket's row: an id of 36 bytes, a cost, an end, and what
-/// DynamoDB adds to them.
+/// The most bytes of an inline lease: an id of 36 bytes, a cost, an end, and what DynamoDB adds.
 const BYTES_OF_A_LEASE: usize = 60;
 
 /// A page to be read.
@@ -55,19 +53,16 @@ pub enum NextPage {
     After(String),
     /// At the start of the table: this page was the last.
     Start,
-    /// Where this page began: the page could not be read, or there was not time for all leases that had
-    /// ended.
+    /// Where this page began: it was unreadable, or there was not time for all of its ended leases.
     Again,
 }
 
 impl HealPage<'_> {
-    /// Reads the page, and gives back what its ended leases hold: leases with rows of their own, and inline
-    /// leases in bucket rows. Leases of rate buckets, and of buckets that are gone, are deleted: otherwise
-    /// each of them would cost a read of its bucket in every scan.
-    ///
-    /// Only then is the page done: if the process ends before, the page is left to the next turn. A lease in
-    /// conflict is left to the next scan, and so is whatever DynamoDB rejects for one bucket. A page of one
-    /// row is never read again: it would stop the scan for ever.
+    /// Reads the page, and gives back what its ended leases hold, inline or in rows of their own. Leases of
+    /// rate buckets, and of buckets that are gone, are deleted: each would cost a read in every scan. Only
+    /// then is the page done: if the process ends before, the next turn reads it. A lease in conflict, and
+    /// what DynamoDB rejects for one bucket, is left to the next scan. A page of one row is never read again:
+    /// it would stop the scan for ever.
     pub async fn heal(self, ops: &Ops) -> HealedPage {
         let deadlines = Deadlines::of(Some(self.time));
         let now = match ops.store.time().await {
@@ -88,8 +83,7 @@ impl HealPage<'_> {
         let rows = rows.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Rows(leases)));
         let inline = page.ended_inline.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Inline(leases)));
         let mut ended: Vec<_> = rows.chain(inline).collect();
-        // In random order: with many buckets, a process that is cut off again and again does not always begin
-        // with the same buckets.
+        // In random order: a process that is cut off again and again begins with other buckets each time.
         fastrand::shuffle(&mut ended);
         let units = self.units.saturating_sub(page.read_units);
         let given = PageRun { ops, now, deadlines, units, given: PageTotals::default() }.give_back(ended).await;
@@ -134,7 +128,6 @@ impl Ops {
     }
 }
 
-/// What was given back of a page so far.
 #[derive(Debug, Default)]
 struct PageTotals {
     restored: usize,
@@ -145,7 +138,6 @@ struct PageTotals {
     error: Option<StoreError>,
 }
 
-/// Gives back what a page contains.
 struct PageRun<'a> {
     ops: &'a Ops,
     now: Timestamp,
@@ -184,8 +176,7 @@ impl PageRun<'_> {
                 Ok(leases) => self.given.restored += leases,
                 Err(error) if error.is_unavailable() => self.given.error = Some(error),
                 Err(error) => {
-                    // Logged once a page: most of the time, the other buckets are refused for the same
-                    // reason.
+                    // Logged once a page: most of the time, the others are refused for the same reason.
                     if refused == 0 {
                         tracing::warn!(event = "heal.refused", %dimension, %error, "the ended leases of this bucket wait for another process");
                     }
@@ -202,8 +193,7 @@ impl PageRun<'_> {
     }
 }
 
-/// Gives back what the leases of one bucket hold. A bucket that became a rate bucket has no slots for the
-/// inline leases in its row.
+/// Gives back what one bucket's leases hold. A bucket that became a rate bucket has no slots for them.
 async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: EndedLeases) -> Reclaimed {
     let known = reclaim::known_of(&sweep.store, &dimension).await;
     let has_slots = |bucket: &Bucket| bucket.limit().is_concurrent();
@@ -220,16 +210,15 @@ async fn give_back(sweep: reclaim::Sweep, dimension: Dimension, ended: EndedLeas
     }
 }
 
-/// Read units of the strongly consistent read of a bucket: one for each 4 KB, most of which are inline
-/// leases.
+/// Read units of a bucket's strongly consistent read: one for each 4 KB, mostly inline leases.
 fn units_of(done: &Reclaimed) -> u64 {
     let Some(BucketRead::Bucket(bucket)) = &done.known else { return 1 };
     let leases = bucket.inline().map_or(0, InlineLeases::len);
     1 + u64::try_from(leases * BYTES_OF_A_LEASE / 4_096).unwrap_or(0)
 }
 
-/// A sweep as of `now`, an instant before the page was read: the instant by which leases are judged gets no
-/// later while the process is frozen.
+/// A sweep as of `now`, before the page was read: leases are judged by that instant even if the process
+/// freezes.
 fn sweep(ops: &Ops, now: Timestamp, deadlines: Deadlines) -> reclaim::Sweep {
     reclaim::Sweep { store: ops.store.clone(), deadlines, cutoff: now.before(CLOCK_ERROR) }
 }

@@ -16,8 +16,7 @@ fn at_most(store: &Store) -> Duration {
     store.attempt().of_rows().saturating_mul(2)
 }
 
-/// Adds a line for a sweep that ended and has this much time `left`. Nothing depends on the line: a failure
-/// is only logged.
+/// Adds a line for a sweep with this much time `left`. Nothing depends on it: a failure is only logged.
 pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Duration>) {
     let record = |at| SweepRecord {
         at,
@@ -32,8 +31,7 @@ pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Durati
     // A sweep that took all of its time still gets a moment to record what it did.
     let longest = at_most(store);
     let at_most = left.map_or(longest, |left| left.clamp(GRACE.min(longest), longest));
-    // Other processes compare the instant with their own clock: the instant is DynamoDB's, or the line is
-    // left out.
+    // Other processes compare the instant with their own clock: it is DynamoDB's, or the line is left out.
     let written = async { write(store, record(store.time().await?)).await };
     let failed = match tokio::time::timeout(at_most, written).await {
         Ok(Ok(())) => return,
@@ -43,8 +41,7 @@ pub(super) async fn add(store: &Store, report: &SweepReport, left: Option<Durati
     tracing::warn!(event = "reconciler.sweep_log_left", error = failed);
 }
 
-/// Adds the line. The condition requires the text that was read, so that no sweep removes another sweep's
-/// line.
+/// Adds the line. The condition requires the text as read: no sweep removes another sweep's line.
 async fn write(store: &Store, record: SweepRecord) -> Result<(), StoreError> {
     let mut tries = store.tries();
     while tries.another() {

@@ -92,7 +92,6 @@ async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, Sto
     }
 }
 
-/// Adds the result of one write to the report.
 async fn take(
     tasks: &mut JoinSet<Result<Option<Measured>, StoreError>>,
     report: &mut SweepReport,

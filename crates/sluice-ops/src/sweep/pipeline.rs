@@ -1,5 +1,4 @@
-//! The sweep's one loop: receives what the scan finds, and hands out what is to be given back, a few buckets
-//! at once.
+//! The sweep's one loop: takes what the scan finds, and gives back leases of a few buckets at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,8 +14,7 @@ use super::scan::{self, Found, Page, Query};
 use super::{Deadlines, is_over};
 use sluice_table::{Store, StoreError};
 
-/// The most ended leases that wait here; then the scan has to wait. A sweep of any number of leases takes the
-/// memory of these leases (about 8 MB).
+/// The most ended leases that wait here (about 8 MB); then the scan has to wait.
 const MOST_WAITING: usize = 25_000;
 
 /// A sweep between its two readings of the buckets.
@@ -37,8 +35,7 @@ pub(super) struct Pipeline {
     /// Leases in `groups` and `ready`.
     waiting: usize,
     tasks: JoinSet<Reclaimed>,
-    /// Buckets that are being given back to, with the number of leases. Transactions of one bucket run one
-    /// after the other: side by side they would only conflict.
+    /// Buckets being given back to, and how many leases: transactions of one bucket would conflict.
     busy: BTreeMap<Dimension, usize>,
     /// What is known of each bucket.
     known: BTreeMap<Dimension, BucketRead>,
@@ -132,8 +129,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the loop continues. After a failure of the table, or after the end of the time, it waits only
-    /// for what is under way.
+    /// Whether the loop goes on. After a failure or the end of the time, it waits only for what is under way.
     fn is_going_on(&self) -> bool {
         let begins_more = self.given_back.is_ok() && !is_over(self.deadlines.work);
         begins_more || !self.tasks.is_empty()
@@ -211,8 +207,7 @@ impl Pipeline {
             self.known.insert(done.dimension.clone(), known);
         }
         if let Err(error) = done.result {
-            // The first failure ends the sweep: if the table is unavailable, every bucket would cost its
-            // retries.
+            // The first failure ends the sweep: otherwise every bucket would cost its retries.
             self.found = None;
             self.given_back = std::mem::replace(&mut self.given_back, Ok(())).and(Err(error));
         }

@@ -1,5 +1,4 @@
-//! Part 2: gives back what the ended leases of one bucket hold, one transaction at a time; for inline leases,
-//! one write at a time.
+//! Part 2: gives back what a bucket's ended leases hold, a transaction (inline: a write) at a time.
 
 use std::sync::Arc;
 
@@ -9,8 +8,7 @@ use super::{Deadlines, is_over};
 use crate::chunk::{Tally, send_chunk};
 use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, Store, StoreError, Written};
 
-/// What the sweep has read of a bucket. The reading may be old: the conditions of the writes check whether it
-/// still holds.
+/// What the sweep has read of a bucket. It may be old: the conditions of the writes check it.
 #[derive(Clone, Debug)]
 pub(super) enum BucketRead {
     Bucket(Arc<Bucket>),
@@ -51,7 +49,6 @@ pub(super) struct Sweep {
     pub(super) cutoff: Timestamp,
 }
 
-/// Gives back what the leases hold. All of them are leases of `dimension`.
 pub(super) async fn reclaim(
     sweep: Sweep,
     dimension: Dimension,
@@ -79,7 +76,6 @@ pub(super) async fn reclaim(
     Reclaimed { dimension, known: Some(known), tally, result }
 }
 
-/// Reads the bucket.
 pub(super) async fn known_of(store: &Store, dimension: &Dimension) -> Result<BucketRead, StoreError> {
     let Some(row) = store.read(dimension.as_str()).await? else { return Ok(BucketRead::Gone) };
     Ok(parsed(dimension, &Attributes(&row)))
@@ -108,9 +104,9 @@ impl Sweep {
         Ok(())
     }
 
-    /// Gives back inline leases. The leases come from the reading and not from the scan: leases that ended
-    /// before the sweep began are in both. The reply of a rejected write contains the row, from which the
-    /// next plan is made. Leases that are no longer in that row were taken over or renewed by others.
+    /// Gives back inline leases: those of the reading, which also contains those that the scan saw. A
+    /// rejected write's reply contains the row for the next plan. Leases that it no longer has were taken
+    /// over or renewed.
     async fn inline(
         &self,
         dimension: &Dimension,
@@ -167,8 +163,7 @@ impl Sweep {
     }
 }
 
-/// Counts a write that was applied, and returns the number of leases that it removed. What the write did to
-/// slots is in the bucket's row, where the recount reads it.
+/// Counts an applied write, and returns how many leases it removed. The recount reads slots in the row.
 fn count(reclaim: &InlineReclaim, tally: &mut Tally) -> usize {
     let leases = reclaim.leases.len();
     let restored = leases - reclaim.already_capped;

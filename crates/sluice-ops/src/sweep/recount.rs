@@ -1,5 +1,4 @@
-//! Part 3: recounts the concurrency buckets. Reads them before and after the scan, and corrects what two
-//! sweeps found. The readings also serve the measurement of the loads.
+//! Part 3: recounts the concurrency buckets, read before and after the scan, also to measure their loads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +25,7 @@ pub(super) struct Recount {
 }
 
 impl Recount {
-    /// Reads the concurrency buckets that the directory names, before the scan. Reads none while the table is
-    /// throttled.
+    /// Reads the buckets that the directory names, before the scan; none while the table is throttled.
     pub(super) async fn begin(store: &Store) -> Result<Self, StoreError> {
         // Nothing is judged by a clock that may be wrong: a live lease would seem to have ended.
         let begun = store.time().await?;
@@ -159,8 +157,7 @@ async fn read_directory(store: &Store) -> Result<(Directory, BTreeMap<Dimension,
     Ok((directory, first, loads))
 }
 
-/// Reads rows, and returns the concurrency buckets and the load rows. A bucket that cannot be read is left
-/// out.
+/// Reads rows, and returns the readable concurrency buckets and the load rows.
 async fn read_buckets(
     store: &Store,
     keys: Vec<String>,

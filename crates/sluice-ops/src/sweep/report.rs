@@ -18,32 +18,29 @@ pub const REPORT_TARGET: &str = "sluice_ops::sweep_report";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SweepOptions {
-    /// Segments that the table is scanned in; 16 by default. They are scanned in random order, so that a
-    /// sweep that is always cut off does not always miss the same rows. Each segment costs at least one
-    /// request.
+    /// Segments of the scan; 16 by default, one request each at least. Their order is random: a sweep that is
+    /// always cut off does not always miss the same rows.
     pub segments: u16,
     /// Segments scanned at once, and buckets given back to at once; 4 by default. More finish sooner; fewer
     /// disturb callers less.
     pub concurrency: u16,
     /// Time after which nothing new begins; none by default. The next sweep does the rest.
     pub budget: Option<Duration>,
-    /// The longest that a call may take; 15 minutes by default, which is how long a Lambda function may run.
-    /// A drain rate is never taken to be below one departure from each slot in that time, so that a bucket in
-    /// which nothing departs does not shed for ever. A longer time lets a rate fall lower, for calls that do
-    /// last longer. With a shorter time, a bucket never sheds for longer than that time.
+    /// The longest that a call may take; 15 minutes by default, as long as a Lambda function may run. No
+    /// drain rate is below one departure from each slot in that time: a bucket in which nothing departs does
+    /// not shed for ever. A longer time lets a rate fall lower, for calls that do last longer. With a shorter
+    /// one, a bucket never sheds for longer than that.
     pub slowest_call: Duration,
 }
 
-/// The shortest `slowest_call`. The floor of a drain rate is computed from the longest call: below a second,
-/// it would not be a floor but the rate of a fast vendor.
+/// The shortest `slowest_call`: below a second, the floor of the drain rate would be a fast vendor's rate.
 const SHORTEST_CALL: Duration = Duration::from_secs(1);
 
 /// The default of `slowest_call`: 15 minutes.
 const SLOWEST_CALL: Duration = Duration::from_secs(15 * 60);
 
 impl SweepOptions {
-    /// The defaults, and what the environment sets: `SLUICE_SLOWEST_CALL`, as in `15m`, is
-    /// [`slowest_call`](Self::slowest_call).
+    /// The defaults, and [`slowest_call`](Self::slowest_call) from `SLUICE_SLOWEST_CALL`, such as `15m`.
     ///
     /// # Errors
     /// [`ConfigError::BadValue`] if the variable is not a time from 1 s to a year.
@@ -93,15 +90,13 @@ pub struct SweepReport {
     pub refused: usize,
     /// Concurrency buckets that the recount could judge.
     pub recounted: usize,
-    /// Slots that the recount found lost (above zero) or minted (below zero), by bucket. See
-    /// `docs/operations.md`.
+    /// Slots lost (above zero) or minted (below zero), by bucket. See `docs/operations.md`.
     pub drift: BTreeMap<Dimension, Amount>,
     /// Slots that the recount gave back or took away, after two consecutive sweeps had found them.
     pub corrected: BTreeMap<Dimension, Amount>,
     /// The loads of the concurrency buckets, as measured.
     pub loads: BTreeMap<Dimension, Load>,
-    /// Expired holders (holders whose lease ended while their call went on) found since the last sweep, by
-    /// bucket.
+    /// Expired holders (their lease ended while their call went on) found since the last sweep, by bucket.
     pub outlived: BTreeMap<Dimension, u64>,
     /// Segments of the table that the budget or throttling left to the next sweep, whole or in part.
     pub segments_unscanned: usize,
@@ -111,8 +106,7 @@ pub struct SweepReport {
     pub requests: u64,
     /// How long the sweep took.
     pub duration: Duration,
-    /// DynamoDB's clock minus this process's clock; `None` if no reply stated DynamoDB's time, as with some
-    /// local engines.
+    /// DynamoDB's clock minus this one; `None` if no reply stated the time, as with some local engines.
     pub clock_offset: Option<ClockOffset>,
 }
 

@@ -1,5 +1,4 @@
-//! Part 1: the scan, in parallel segments and random order. Passes on the leases that have ended, and a
-//! census of all leases.
+//! Part 1: the scan, in parallel segments and random order. Passes on ended leases, and a census of all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,9 +18,8 @@ use sluice_table::{Attributes, Consistency, Item, Scan, Store, StoreError, value
 /// in an expression. Each bucket takes two operators and 36 bytes, and the rest of the filter about 240.
 const MOST_NAMED: usize = 100;
 
-/// Rows of a page: half the leases that a megabyte holds. Smaller pages take less memory, of which a small
-/// function has little (about 3 MB a page, and a few pages are read at once). Larger pages take fewer
-/// requests.
+/// Rows of a page: half the leases in a megabyte. Smaller pages take less memory, of which a small function
+/// has little (about 3 MB a page, and a few are read at once). Larger pages take fewer requests.
 pub const ROWS_PER_PAGE: u32 = 2_500;
 
 /// Read units of the largest page, with an eventually consistent read.
@@ -52,8 +50,7 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) rows_scanned: usize,
-    /// Rounded up. If the reply does not state the units, as with some local engines: the units of a
-    /// megabyte.
+    /// Rounded up. If the reply does not state the units, as of some local engines: those of a megabyte.
     pub(super) read_units: u64,
     pub(super) unparsable: usize,
     pub(super) ended: Vec<Lease>,
@@ -117,8 +114,7 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
 }
 
 impl Query {
-    /// A query for the leases that have ended by `now`, and nothing else. A row that cannot be read is not
-    /// logged: the sweeps log it, and every 8 s would be too often.
+    /// A query for the leases that have ended by `now`. Unreadable rows are not logged: the sweeps log them.
     pub(super) fn of_ended(now: Timestamp) -> Self {
         Self {
             read_at: ReadAt { begun: now, done: now },
@@ -169,10 +165,9 @@ impl Query {
         }
     }
 
-    /// A page of the leases that have ended, and of the buckets with inline leases: at most `rows` rows,
-    /// after the row `from`. Reads are eventually consistent, at half the price. A lease that has ended by
-    /// every clock was written seconds ago, and what a late replica shows of it is part of the condition of
-    /// the write that gives it back.
+    /// A page of the ended leases, and of the buckets with inline leases: `rows` rows after `from`,
+    /// eventually consistent, at half the price. A lease that has ended by every clock was written seconds
+    /// ago, and what a late replica shows of it is part of the condition of the write that gives it back.
     pub(super) fn ended(&self, from: Option<Item>, rows: u32) -> Scan {
         Scan {
             segment: 0,
