@@ -64,7 +64,6 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
 }
 
-/// Prints what was granted, holds it, releases it, and prints the result of the release.
 pub(crate) async fn hold_and_release(client: &Client, grant: Grant, time: Duration, json: bool) -> Ended {
     let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
     if !json {

@@ -102,7 +102,6 @@ async fn create_table(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Applies a file and shows what changed.
 #[cfg(feature = "lab")]
 pub(crate) async fn apply(client: &Client, declared: &BucketsFile) -> Result<(), Failure> {
     print_changes(&apply_all(client, declared).await?);
@@ -151,8 +150,7 @@ impl LimitLine {
 }
 
 async fn apply_all(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLine>, Failure> {
-    // Compares every bucket first, so that a bucket that cannot be applied is found before anything is
-    // applied.
+    // Compares every bucket first: one that cannot be applied is found before anything is.
     compare(client, declared).await?;
     let mut changes = Vec::new();
     for (dimension, limit) in &declared.limits {

@@ -17,16 +17,13 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::failure::Failure;
 use crate::output::plain;
 
-/// The client that the environment variables describe.
 pub(crate) async fn client() -> Result<Client, Failure> {
     Ok(Client::from_env().await?)
 }
 
-/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error, as JSON if standard error is
-/// not a terminal.
-///
-/// A warning about something that the user just asked for is no news: the module in `asked_for` is silent,
-/// unless the level is set.
+/// Logs at `SLUICE_LOG_LEVEL` (WARN by default for a command) on standard error, as JSON if that is no
+/// terminal. The module in `asked_for` is silent unless the level is set: its warnings are what the user
+/// asked for.
 pub(crate) fn log(asked_for: Option<&'static str>) {
     use std::io::IsTerminal as _;
     let level = std::env::var("SLUICE_LOG_LEVEL").ok();

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

@@ -25,8 +25,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// The most violations that are listed: a slot that is never given back makes a violation of every later
-/// grant.
+/// The most violations that are listed: a slot never given back makes one of every later grant.
 const MOST_NAMED: usize = 20;
 
 pub(crate) fn run(options: &Options) -> Ended {
@@ -40,12 +39,10 @@ pub(crate) fn run(options: &Options) -> Ended {
     Ok(exit_code(&verdict))
 }
 
-/// 1 if a promise was not kept.
 pub(crate) fn exit_code(verdict: &Verdict) -> ExitCode {
     if verdict.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints a line for each bucket, and the verdict.
 pub(crate) fn print(verdict: &Verdict) {
     use Align::{Left, Right};
     if !verdict.buckets.is_empty() {

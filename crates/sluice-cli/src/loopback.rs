@@ -1,9 +1,7 @@
-//! Protects what is served on the loopback interface: any program on this machine may read it, a page of
-//! another site may not.
+//! Protects what is served on loopback: programs of this machine may read it, pages of other sites not.
 //!
-//! A browser on this machine runs scripts of any site. If the name of such a site is made to resolve to this
-//! machine (DNS rebinding), a script could read what is served here, because to the browser this server is
-//! then that site. But the browser sends the site's own name as the host, and the server rejects that name.
+//! If the name of another site is made to resolve to this machine (DNS rebinding), a script of that site
+//! could read what is served here. But the browser sends that name as the host, and the server rejects it.
 
 use std::net::IpAddr;
 
@@ -18,13 +16,11 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether a request used a name of this machine: `localhost`, or an address of the loopback interface. Any
-/// port is accepted, as behind a tunnel.
+/// Whether a request used a name of this machine: `localhost`, or a loopback address, at any port.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_this_machine)
 }
 
-/// The answer to a request that used another name.
 pub(crate) fn refusal() -> Response {
     (StatusCode::FORBIDDEN, "use the name localhost or a loopback address\n").into_response()
 }

@@ -46,8 +46,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let scraper = Arc::new(Scraper::default());
     tokio::select! {
         served = axum::serve(listener, service(Arc::clone(&scraper), address)) => served?,
-        // The scans run independently of the requests. If they ended, nothing would be scanned any more, so
-        // the program would end too.
+        // The scans run independently of requests. If they ended, the program would have to end too.
         never = scraper.read_on(Reader::new(client, INTERVAL)) => match never {},
         () = &mut stop => println!("stopping"),
     }

@@ -16,9 +16,8 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// Replaces control characters in text from the table or from a remote answer, before a person sees the text.
-/// A terminal takes control characters for commands, and they end a line or overwrite it. Anybody who can
-/// write a row could put them there. JSON has its own escapes.
+/// Replaces control characters in text from the table or a remote answer, which a terminal takes for
+/// commands: anybody who can write a row could put them there. JSON has its own escapes.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
         text.chars().map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
@@ -27,7 +26,6 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Prints an error on standard error. The error may have several lines.
 pub(crate) fn print_error(error: impl ToString) {
     let error = error.to_string();
     let lines: Vec<_> = error.lines().map(plain).collect();
@@ -84,13 +82,11 @@ pub(crate) fn table<const N: usize>(columns: [(&str, Align); N], rows: Vec<[Stri
     }
 }
 
-/// Prints a value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     println!("{}", serde_json::to_string(value)?);
     Ok(())
 }
 
-/// A row that was listed but cannot be read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unreadable {
     pub(crate) key: String,
@@ -103,7 +99,6 @@ pub(crate) fn with_unreadable(rows: &[impl Serialize], unreadable: &[Unreadable]
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Lists rows that cannot be read, on standard error.
 pub(crate) fn print_unreadable(rows: &[Unreadable]) {
     for Unreadable { key, error } in rows {
         let (key, error) = (plain(key), plain(error));

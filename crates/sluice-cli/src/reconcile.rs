@@ -30,8 +30,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Parses a time of one second at least: each sweep reads the whole table, and a slowest call of no time sets
-/// no floor.
+/// Parses a time of one second at least: a sweep reads the whole table, and zero sets no floor.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < Duration::from_secs(1) => Err("it must be one second at least, as in 5m".into()),
@@ -40,8 +39,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
-    // One listener for the whole run, so that a signal during a sweep is noticed too. A sweep may be cut off
-    // anywhere.
+    // One listener for the whole run: a signal during a sweep counts too. A sweep may be cut off anywhere.
     let mut stop = std::pin::pin!(stop_requested());
     let ops = client().await?.ops();
     let mut how = SweepOptions::from_env()?;

@@ -57,9 +57,8 @@ async fn child(command: &[String]) -> std::io::Result<ExitStatus> {
         }
         [] => return Err(std::io::Error::other("no command")),
     };
-    // Ctrl-C reaches the child directly, because it is in this process group: wait until the child has ended,
-    // then release. SIGTERM reaches only this process, and is passed on. Both signals are listened for before
-    // the child exists.
+    // Ctrl-C reaches the child directly, in this process group: wait for its end, then release. SIGTERM
+    // reaches only this process, and is passed on. Both are listened for before the child exists.
     let (mut at_terminate, mut at_interrupt) = (pin!(terminated()), pin!(interrupted()));
     let mut child = process.kill_on_drop(true).spawn()?;
     loop {

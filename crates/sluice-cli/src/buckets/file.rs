@@ -110,7 +110,6 @@ impl BucketsFile {
         if self.adopting.contains(dimension) { OnLowerLimit::Adopt } else { OnLowerLimit::Report }
     }
 
-    /// An error about the bucket, with its position in the file.
     pub(crate) fn at(&self, dimension: &Dimension, error: impl fmt::Display) -> Failure {
         let line = self.lines.get(dimension).copied().unwrap_or(1);
         Failure::new(format!("{}:{line}: {error}", self.name))
@@ -220,8 +219,7 @@ mod tests {
         assert_eq!(file.limits[0].1.refill_rate().to_string(), "8.333333333333");
     }
 
-    /// For each fault: the text under `[[bucket]]`, the position in the message, and what the message says is
-    /// accepted.
+    /// For each fault: the text under `[[bucket]]`, its position, and what the message says is accepted.
     const FAULTS: [(&str, &str, &str); 15] = [
         (
             "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",

@@ -41,8 +41,7 @@ impl FromStr for Token {
 }
 
 impl Token {
-    /// Compares the whole token, however early it differs, so that the time of the comparison reveals only
-    /// the length.
+    /// Compares the whole token, however early it differs: the time reveals only the length.
     pub(super) fn is(&self, given: &str) -> bool {
         let differing = self.0.bytes().zip(given.bytes()).fold(0, |seen, (ours, theirs)| seen | (ours ^ theirs));
         (std::hint::black_box(differing) == 0) & (self.0.len() == given.len())

@@ -1,5 +1,4 @@
-//! The last hour of a bucket in columns of ten seconds: enough for a chart on a page, and small enough to
-//! send.
+//! The last hour of a bucket in columns of ten seconds: enough for a chart, and small enough to send.
 
 use serde::Serialize;
 
@@ -32,9 +31,8 @@ pub(super) fn column(at: f64) -> i64 {
 }
 
 impl Columns {
-    /// The columns of `points`, oldest first, from column `from` on. Column `from` is returned in full, so
-    /// that a page that knew a part of it gets the rest: a later reading covers the time since the one before
-    /// it.
+    /// The columns of `points`, oldest first, from column `from` on, which is returned in full: a later
+    /// reading also covers the time since the one before it.
     pub(super) fn new<'a>(points: impl DoubleEndedIterator<Item = &'a Point>, from: i64) -> Self {
         let new: Vec<&Point> = points.rev().take_while(|point| column(point.at) >= from).collect();
         let Some(last) = new.first().map(|point| column(point.at)) else {
@@ -64,7 +62,6 @@ impl Columns {
     }
 }
 
-/// The start of a column.
 #[allow(clippy::cast_precision_loss)]
 fn start(column: i64) -> f64 {
     column as f64 * STEP_SECS
@@ -75,7 +72,6 @@ fn index(first: i64, column: i64) -> usize {
     usize::try_from(column - first).unwrap_or_default()
 }
 
-/// What is known about one column.
 #[derive(Default)]
 struct Cell {
     level: Mean,

@@ -3,7 +3,6 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 const PAGE: &str = include_str!("page.html");
-/// The placeholder of the nonce.
 const NONCE: &str = "{nonce}";
 
 /// The page for a browser without the token. Its link leads back to the dashboard from this site: a browser
@@ -12,13 +11,12 @@ pub(super) const NEEDS_TOKEN: &str = "<!doctype html><html lang=\"en\"><meta cha
     content=\"width=device-width, initial-scale=1\"><title>Sluice</title><p>This dashboard needs its token: add ?token=... to the \
     address once. If this browser has opened the dashboard before: <a href=\"/\">open it again</a>.";
 
-/// The page with a nonce of 128 random bits. A browser runs only scripts that carry the nonce, so injected
+/// The page with a nonce of 128 random bits, A browser runs only scripts that carry the nonce, so injected
 /// scripts do not run.
 pub(super) fn page(nonce: &str) -> String {
     PAGE.replace(NONCE, nonce)
 }
 
-/// 128 random bits.
 pub(super) fn nonce() -> Result<String, getrandom::Error> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)?;

@@ -17,7 +17,6 @@ const WATCHED_FOR: Duration = Duration::from_secs(60);
 /// How long the first request after a pause waits for a new reading.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was read from the table.
 #[derive(Debug)]
 pub(super) struct Watcher {
     client: Client,

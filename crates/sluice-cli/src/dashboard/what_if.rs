@@ -1,14 +1,13 @@
 //! Answers "what if this product doubles its calls", from the use of the last minutes.
 //!
 //! A rate bucket that grants `u` a second grants `u x factor`, of `R` that are refilled. For a concurrency
-//! bucket, Little's law gives the same: slots in use = calls a second x time of a call. If the time of a call
-//! stays the same, twice the calls need twice the slots, of `C`. Above the limit the queue of callers grows
-//! in both cases: by `(x / limit - 1)` seconds of waiting in each second.
+//! bucket, by Little's law, slots in use = calls a second x time of a call: twice the calls need twice the
+//! slots, of `C`. Above the limit the queue grows: by `(x / limit - 1)` seconds of waiting in each second.
 //!
-//! Leases tell who called. If some leases name no caller, or if a rate bucket has none, the answer is between
-//! two bounds: none of that part belongs to the product, or all of it does. The same is true if a bucket
-//! filled up while nobody looked: what was used in that time may have been refilled since, and then leaves no
-//! trace. Nothing is decided from this answer, so it is computed with floats.
+//! Leases tell who called. If some name no caller, or if a rate bucket has none, the answer is between two
+//! bounds: none of that part is the product's, or all of it. The same is true if a bucket filled up while
+//! nobody looked: what was used may have been refilled without a trace. Nothing is decided from this answer,
+//! so it is computed with floats.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::view::{BucketView, Series, View};
 
-/// The question.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub(super) struct Question {
@@ -48,7 +46,6 @@ impl Question {
     }
 }
 
-/// The answer.
 #[derive(Debug, Serialize)]
 pub(super) struct WhatIf {
     /// The callers that leases name.
@@ -56,7 +53,6 @@ pub(super) struct WhatIf {
     buckets: Vec<Line>,
 }
 
-/// The answer for one bucket.
 #[derive(Debug, PartialEq, Serialize)]
 struct Line {
     name: String,
@@ -88,8 +84,7 @@ enum Outcome {
 
 /// The use of this time counts as usual.
 const WINDOW_SECS: f64 = 300.0;
-/// From this share of a limit on, calls wait at peaks. A bucket that grants this much may also have more
-/// demand than it grants.
+/// From this share of a limit on, calls wait at peaks, and demand may be higher than use.
 const TIGHT: f64 = 0.9;
 
 impl WhatIf {
@@ -102,7 +97,6 @@ impl WhatIf {
     }
 }
 
-/// The use of a bucket.
 #[derive(Debug)]
 struct Use {
     /// Tokens a second, or slots, at least; `None` if it is not known yet.

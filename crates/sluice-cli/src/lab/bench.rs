@@ -1,6 +1,5 @@
-//! `sluice bench`: compares Sluice with the reference algorithm that it was described with, a lone
-//! conditional update and a limiter in memory. All run in one go, over loopback and against a modelled
-//! DynamoDB.
+//! `sluice bench`: compares Sluice with the reference algorithm, a lone conditional update and a limiter in
+//! memory, over loopback and against a modelled DynamoDB.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +51,6 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
     version: &'static str,

@@ -49,8 +49,7 @@ const START_UP: Duration = Duration::from_millis(1_500);
 const CRASH_AT: Duration = Duration::from_secs(1);
 /// Time between two checks of what the killed process held.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long the slots of the killed process may take to come back while callers want them: the lease's time
-/// plus 15 s. No sweep runs in that time.
+/// How long the killed process's slots may take to come back without a sweep: the lease's time plus 15 s.
 const RECOVERY_AT_MOST: Duration = worker::LEASE_TTL.saturating_add(Duration::from_secs(15));
 /// How long callers that are under way at the end may take to finish.
 const WIND_DOWN: Duration = Duration::from_secs(15);
@@ -134,7 +133,6 @@ async fn play(
     Ok(recovery)
 }
 
-/// Announces what the vendors change by themselves.
 async fn news(announcer: Announcer, begin: Instant, length: Duration) {
     sleep_until(vendor::openai::drop_at(begin, length)).await;
     let limits::Lowered { at_first, later, .. } = limits::OPENAI_REQUESTS;

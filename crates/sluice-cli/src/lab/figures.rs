@@ -1,5 +1,3 @@
-//! Figures of a run, rounded for a report.
-
 /// The percentile of sorted microseconds, in milliseconds: the least value that `percent` of `sorted` do not
 /// exceed.
 #[allow(clippy::cast_precision_loss)]

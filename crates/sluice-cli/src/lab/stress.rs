@@ -107,7 +107,6 @@ fn can_be_judged(offset: Option<ClockOffset>) -> Result<(), Failure> {
     }
 }
 
-/// The buckets to stress, as they are now.
 async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, Failure> {
     let mut names: Vec<&str> =
         dimensions.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name)).collect();
@@ -124,7 +123,7 @@ async fn buckets(client: &Client, dimensions: &[String]) -> Result<Vec<Bucket>, 
     Ok(buckets)
 }
 
-/// The history contains the limits from before the run. If they changed, the run would be judged by the wrong
+/// The history contains the limits from before the run: if they changed, the run would be judged by the wrong
 /// limits.
 async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]) -> Result<(), Failure> {
     let now = buckets(client, dimensions).await?;
@@ -137,8 +136,7 @@ async fn are_unchanged(client: &Client, dimensions: &[String], before: &[Bucket]
     }
 }
 
-/// The limit as an event of the history. The first limit of a bucket holds for all time before it, so its
-/// moment does not matter.
+/// The limit as an event. A bucket's first limit holds for all time before it, whatever its moment.
 fn limit(bucket: &Bucket) -> Result<Event, Failure> {
     let limit = bucket.limit();
     let kind = match limit.limit_type() {

@@ -11,11 +11,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::view::Reader;
 
-/// How long a scrape waits for a scan that is due, before it takes the previous text. In most tables it gets
-/// the new text.
+/// How long a scrape waits for a due scan before it takes the previous text: usually long enough.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a scrape waits if there is no previous text; less than the ten seconds that Prometheus gives a
-/// scrape.
+/// How long a scrape waits without a previous text: less than the ten seconds that Prometheus gives.
 const FIRST_PATIENCE: Duration = Duration::from_secs(8);
 /// How long after the next scan was due a text is too old to be served as the state of the table.
 const OLD: Duration = Duration::from_secs(5 * 60);
@@ -29,7 +27,6 @@ pub(super) struct Scraper {
     last: watch::Sender<Option<Scan>>,
 }
 
-/// The result of a scan.
 #[derive(Clone, Debug)]
 struct Scan {
     /// The text, or why there is none.

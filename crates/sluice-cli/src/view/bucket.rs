@@ -8,8 +8,7 @@ use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, Lease, Limit, Load, Timestam
 use super::number::{per_second, seconds, tokens};
 use super::used::Used;
 
-/// A bucket as a picture shows it. Amounts are tokens (slots, for concurrency); instants are seconds since
-/// the epoch.
+/// A bucket in a picture. Amounts are tokens or slots; instants are seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct BucketView {
     pub(crate) name: String,
@@ -22,12 +21,10 @@ pub(crate) struct BucketView {
     /// Below zero if starts are booked ahead. For concurrency, the free slots: above the capacity if slots
     /// were minted.
     pub(crate) level: f64,
-    /// Seconds until the level reaches the cost of a call that names no cost, so how long a call that comes
-    /// now waits behind the booked ones. 0 if it need not wait, and for concurrency, where the wait is
-    /// unknown.
+    /// Seconds until the level reaches the default cost: how long a call that comes now waits behind the
+    /// booked ones. 0 if not at all, and for concurrency, where it is unknown.
     pub(crate) wait_secs: f64,
-    /// Tokens or slots taken per second since the previous survey, minus what was given back unused. `None`
-    /// if two surveys do not show it.
+    /// Tokens or slots taken per second since the previous survey, less returns; `None` if unknown.
     pub(crate) used_per_sec: Option<f64>,
     /// Whether the real figure may be higher, because the bucket was full in between.
     pub(crate) used_is_least: bool,
@@ -63,7 +60,6 @@ pub(crate) struct BucketView {
     pub(crate) version: i64,
 }
 
-/// A holder of a lease.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Holder {
     pub(crate) id: String,

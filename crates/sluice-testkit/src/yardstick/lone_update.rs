@@ -1,5 +1,4 @@
-//! A lone conditional `UpdateItem` in a loop: no read, no lease, no refill. The least that a limiter in
-//! DynamoDB can do.
+//! A lone conditional `UpdateItem` in a loop: the least that a limiter in DynamoDB can do.
 
 use std::time::Duration;
 

@@ -174,8 +174,8 @@ impl Reference {
     }
 }
 
-/// The wait as the description states it, if tokens are refilled. For limits without a refill, such as slots,
-/// the description states none: the wait of a retry is used.
+/// The wait as described, if tokens are refilled. For slots the description states none: the wait of a retry
+/// is used.
 fn retry_in(row: &Row) -> Duration {
     if row.concurrent {
         return Duration::from_millis(fastrand::u64(BASE_BACKOFF..=LONGEST_BACKOFF));

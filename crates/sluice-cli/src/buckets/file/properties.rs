@@ -1,13 +1,11 @@
-//! Property tests: whatever the file contains, the buckets read from it are valid, and a fault is reported
-//! with its position.
+//! Property tests: buckets read from any file are valid, and a fault is reported with its position.
 
 use proptest::prelude::*;
 use sluice_core::{Amount, LimitType};
 
 use super::BucketsFile;
 
-/// A bucket as a user could declare it, or nearly so. Each line may be missing, and each value may belong to
-/// another line.
+/// A bucket as a user could declare it, or nearly so: lines may be missing, and values may be swapped.
 fn declared() -> impl Strategy<Value = String> {
     let line = |name: &'static str, value: BoxedStrategy<String>| {
         let line = value.prop_map(move |value| format!("{name} = {value}\n"));

@@ -135,8 +135,7 @@ fn nothing_is_said_of_what_was_not_seen() {
 
 const RPM: &str = "openai#rpm";
 
-/// A limit of 500 a minute. 490 are taken at the end of ten minutes in which nobody looked; before and after
-/// them, pages looked and nothing was taken.
+/// A limit of 500 a minute. 490 are taken at the end of ten unseen minutes, and none before or after.
 fn over_a_hole(taken: i64) -> View {
     let full = Row::rate(RPM, 500_000_000, 1).number("refill_rate", "8.333333");
     let last = full.clone().tokens((500 - taken) * 1_000_000).anchor(1_609_000_000).writes(9);

@@ -12,8 +12,7 @@ pub(crate) fn plenty() -> Result<Limit, Failure> {
     per_minute(LimitType::Requests, 600, capacity)
 }
 
-/// What a bucket with the limit `plenty` holds at the beginning. It is not full, so the bucket neither
-/// refuses nor overflows.
+/// What such a bucket holds at first: not full, so that it neither refuses nor overflows.
 pub(crate) const PLENTY: Amount = Amount::from_tokens(900_000_000);
 
 pub(crate) fn per_minute(limit_type: LimitType, tokens: i32, capacity: Amount) -> Result<Limit, Failure> {

@@ -10,8 +10,8 @@ use super::world::Stage;
 use crate::failure::Failure;
 
 const SIZE: (u32, u32) = (960, 400);
-/// Each system, with the position of its figures in pixels above its line. The first system has none: its
-/// figures would cover the others'.
+/// Each system, with the position of its figures in pixels above its line. The first has none: they would
+/// cover the others'.
 const SYSTEMS: [(&str, RGBColor, Option<i32>); 3] = [
     ("lone update", RGBColor(230, 159, 0), None),
     ("reference", RGBColor(213, 94, 0), Some(-9)),
@@ -24,7 +24,6 @@ const MOST_GRANTS: f64 = 1e7;
 /// Callers and grants a second of one system.
 type Line = Vec<(f64, f64)>;
 
-/// Draws the measures of the scenario `ample`.
 pub(crate) fn write(measures: &[Measure], file: &Path) -> Result<(), Failure> {
     let svg = draw(measures)?;
     std::fs::write(file, svg).map_err(|error| Failure::new(format!("{}: {error}", file.display())))

@@ -1,5 +1,4 @@
-//! The engine in a process of its own, so that the bench measures processor time and memory of its clients
-//! only.
+//! The engine in a process of its own: the bench measures its clients' processor time and memory only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{ExitCode, Stdio};

@@ -35,7 +35,6 @@ pub(crate) struct Tally {
     pub(crate) grants: u64,
     /// Grants that were asked for within the time, and answered later.
     pub(crate) late: u64,
-    /// Refusals although there was quota, or because other callers were faster.
     pub(crate) false_refusals: u64,
     /// Refusals because there was no quota.
     pub(crate) refusals: u64,
@@ -61,7 +60,6 @@ impl Tally {
     }
 }
 
-/// A system in one or more processes, ready to be loaded.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     run: Box<dyn Fn(Load) -> BoxFuture<'static, Tally> + Send + Sync>,
@@ -95,8 +93,7 @@ async fn run<S: System>(processes: Vec<S>, load: Load) -> Tally {
 /// The pause after an error.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
 
-/// A refusal may come from the process's own memory, without a request, so virtual time must pass before the
-/// next try.
+/// A refusal may come from memory, without a request: virtual time must pass before the next try.
 const AFTER_FALSE_REFUSAL: Duration = Duration::from_millis(1);
 
 async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {

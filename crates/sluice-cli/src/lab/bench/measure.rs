@@ -9,8 +9,7 @@ use super::load::{Contestant, Load, Tally};
 use super::process::processor_time;
 use super::world::{Stage, World};
 
-/// The results of one system. Fields named `per_grant` are amounts for each grant; what was not measured is
-/// left out.
+/// The results of one system. Fields named `per_grant` are for each grant; what was not measured is left out.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) struct Measure {
@@ -75,7 +74,6 @@ pub(crate) struct Used {
     pub(crate) cpu: Option<Duration>,
 }
 
-/// The name of a case, and the scenario that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
     pub(crate) scenario: &'static str,
@@ -83,8 +81,7 @@ pub(crate) struct Case<'a> {
     pub(crate) callers: usize,
 }
 
-/// Loads each contestant in turn, in several rounds, so that other work of the machine affects all of them
-/// alike.
+/// Loads each contestant in turn, in several rounds: other work of the machine affects all alike.
 pub(crate) async fn compare(
     world: &World,
     case: Case<'_>,

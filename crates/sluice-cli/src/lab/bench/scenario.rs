@@ -35,7 +35,6 @@ pub(crate) enum Scenario {
     Memory,
 }
 
-/// The parameters of a scenario.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// How long each system is measured.
@@ -79,8 +78,7 @@ impl Scenario {
     }
 }
 
-/// Runs `work` on a thread whose clock stands still while any task can run, and moves to the next timer when
-/// none can.
+/// Runs `work` in virtual time: the clock moves to the next timer when no task can run.
 async fn in_virtual_time<T, Work>(work: impl FnOnce() -> Work + Send + 'static) -> Result<T, Failure>
 where
     T: Send + 'static,
@@ -89,7 +87,6 @@ where
     on_one_thread(true, work).await
 }
 
-/// Runs `work` on a runtime of one thread.
 async fn on_one_thread<T, Work>(is_paused: bool, work: impl FnOnce() -> Work + Send + 'static) -> Result<T, Failure>
 where
     T: Send + 'static,

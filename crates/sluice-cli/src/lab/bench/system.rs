@@ -14,7 +14,6 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
     /// What a caller needs to give a grant back.
     type Held: Send;
 
-    /// Asks once.
     fn take(&self) -> impl Future<Output = Result<Answer<Self::Held>, Failure>> + Send;
 
     /// Gives back, if there is something to give back.

@@ -64,8 +64,7 @@ fn scenario(measures: &[Measure]) -> Vec<String> {
     lines
 }
 
-/// A line about a system's errors. Such a system does not run as it should: a release that fails keeps its
-/// slots from all callers.
+/// A line about a system's errors: a release that fails keeps its slots from all callers.
 fn errors(measure: &Measure) -> Option<String> {
     let last: String = measure.last_error.as_deref().unwrap_or_default().chars().take(50).collect();
     let (style, plain) = (RED.render(), RED.render_reset());
@@ -109,7 +108,6 @@ fn memory(measure: &Measure) -> String {
     format!("{:<24}{count:>11} in {:.1} s: {growth} more resident", measure.case, measure.seconds)
 }
 
-/// The targets, each with whether it was met or missed.
 pub(crate) fn targets(targets: &[Target]) -> Vec<String> {
     let mut lines = Vec::new();
     if !targets.is_empty() {

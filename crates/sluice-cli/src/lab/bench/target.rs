@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::measure::Measure;
 use super::world::Stage;
 
-/// One target, and the measured figure.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Target {
     pub(crate) scenario: &'static str,

@@ -105,8 +105,8 @@ impl World {
         (0..processes).map(one).collect()
     }
 
-    /// Sluice's own write for a grant of one token, without Sluice. The bucket is neither full nor empty, so
-    /// that one plan fits every write.
+    /// Sluice's own write for one token, without Sluice. The bucket is neither full nor empty, so one plan
+    /// fits every write.
     pub(crate) async fn own_update(&self, dimension: &str) -> Result<OwnUpdate, Failure> {
         let client = self.settings().dynamodb(self.dynamodb());
         let bucket = client.ops().bucket(&Dimension::new(dimension)?).await?;
@@ -139,7 +139,6 @@ impl World {
         dynamo.row(&self.table, key).ok()??[attribute]["N"].as_str()?.parse().ok()
     }
 
-    /// The number of leases.
     pub(crate) async fn leases(&self) -> usize {
         self.settings().dynamodb(self.dynamodb()).ops().leases().await.map_or(usize::MAX, |leases| leases.len())
     }

@@ -70,8 +70,7 @@ impl Crew {
             command.arg("demo-worker").args(["--name", &name(n), "--vendor", vendor]);
             command.arg("--callers").args(callers(options).map(|callers| callers.to_string()));
             command.args(["--start", &start.micros().to_string(), "--stop", &stop.micros().to_string()]);
-            // Refusals and cool-downs are logged as warnings, but here they are expected: the summary reports
-            // them, and they must not disturb the bars.
+            // Refusals and cool-downs are warnings, but expected here: the summary has them, not the bars.
             let level = std::env::var("SLUICE_LOG_LEVEL").unwrap_or_else(|_| "ERROR".into());
             command.env("SLUICE_LOG_LEVEL", level);
             command.env("SLUICE_ENDPOINT_URL", endpoint).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);

@@ -9,8 +9,7 @@ use crate::failure::Failure;
 
 pub(crate) const TABLE: &str = "ontopix-vendor-buckets-demo";
 
-/// The first vendor's API. Its limits are known exactly, so it has no reason to reject a call that arrives in
-/// time.
+/// The first vendor's API. Its limits are known exactly: it rejects no call that arrives in time.
 pub(crate) const ANTHROPIC: Api = Api {
     path: "/anthropic",
     limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
@@ -18,8 +17,7 @@ pub(crate) const ANTHROPIC: Api = Api {
     tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: None }),
 };
 
-/// The second vendor's API. It allows less than the buckets grant, and lowers its limit again while the
-/// callers run.
+/// The second vendor's API. It allows less than the buckets grant, and even less later.
 pub(crate) const OPENAI: Api = Api {
     path: "/openai",
     limits: &["openai#requests", "openai#tokens"],
@@ -60,8 +58,8 @@ pub(crate) const WINDOW_SECS: u32 = 10;
 pub(crate) const REQUESTS_PER_WINDOW: u32 = 600;
 /// Tokens that the vendor accepts in a window.
 pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
-/// Calls that the vendor accepts at once: one and a half times the callers of a process, so that the other
-/// callers still get calls done with the slots that a killed process leaves.
+/// Calls that the vendor accepts at once: one and a half times the callers of a process, so that the others
+/// go on when one is killed.
 pub(crate) const AT_ONCE: u32 = 24;
 
 /// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (600 - 2) / (10 s + 170 ms).
@@ -72,14 +70,12 @@ pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
 const TOKEN_BURST: f64 = 3_000.0;
 const TOKEN_RATE: f64 = 6_500.0;
 
-/// OpenAI states its limits by the minute, and lets this many seconds' worth accumulate; in the demo, this
-/// time stands for a minute.
+/// OpenAI's limits are by the minute, and this many seconds' worth accumulate; in the demo, this time stands
+/// for a minute.
 pub(crate) const MINUTE_SECS: u32 = 3;
-/// Calls a minute: what the bucket grants, what the vendor accepts at first, and what it accepts after the
-/// drop.
+/// Calls a minute: what the bucket grants, and what the vendor accepts at first and after the drop.
 pub(crate) const OPENAI_REQUESTS: Lowered = Lowered { configured: 1_200, at_first: 900, later: 600 };
-/// Tokens a minute; the vendor accepts what the bucket grants. Without settling, 10 calls a second would use
-/// them up.
+/// Tokens a minute, as the vendor accepts. Without settling, 10 calls a second would use them up.
 pub(crate) const OPENAI_TOKENS: u32 = 240_000;
 
 /// Calls at once that the bucket of ElevenLabs grants, and calls that the vendor accepts.
@@ -94,8 +90,7 @@ pub(crate) struct Lowered {
     pub(crate) later: u32,
 }
 
-/// Applies the limits. The buckets of the vendors that allow less adopt a lower limit when the headers state
-/// it.
+/// Applies the limits. The buckets of vendors that allow less adopt a lower limit from the headers.
 pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
     let rate = |kind, burst: f64, rate: f64| -> Result<Limit, Failure> {
         Ok(Limit::rate(kind, burst.to_string().parse()?, rate.to_string().parse::<Rate>()?, Cost::ONE)?)

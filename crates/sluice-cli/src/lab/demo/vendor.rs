@@ -37,8 +37,7 @@ type Books<B> = Arc<Mutex<B>>;
 pub(crate) struct Call {
     /// The tokens that the call will use.
     pub(crate) tokens: u32,
-    /// When the call was allowed to start, in microseconds of Unix time. No vendor judges by it: it is for
-    /// the summary.
+    /// When the call might start, in microseconds of Unix time: for the summary, not for the vendor.
     pub(crate) start_at: u64,
 }
 
@@ -65,22 +64,18 @@ impl Vendors {
         self.url.clone()
     }
 
-    /// The books of the first vendor.
     pub(crate) fn anthropic(&self) -> MutexGuard<'_, anthropic::Books> {
         locked(&self.anthropic)
     }
 
-    /// The books of the second vendor.
     pub(crate) fn openai(&self) -> MutexGuard<'_, openai::Books> {
         locked(&self.openai)
     }
 
-    /// The books of the third vendor.
     pub(crate) fn elevenlabs(&self) -> MutexGuard<'_, elevenlabs::Books> {
         locked(&self.elevenlabs)
     }
 
-    /// Calls that each vendor has accepted so far.
     pub(crate) fn taken(&self) -> [usize; 3] {
         [self.anthropic().taken(), self.openai().taken(), self.elevenlabs().taken()]
     }
@@ -104,8 +99,7 @@ fn headers<const N: usize>(pairs: [(&'static str, String); N]) -> HeaderMap {
     valid.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
 }
 
-/// Adds `Retry-After` in whole seconds, rounded up, as these vendors write it, and returns the wait that it
-/// states.
+/// Adds `Retry-After` in whole seconds, rounded up, as these vendors do, and returns that wait.
 fn retry_after(headers: &mut HeaderMap, wait: Duration) -> Duration {
     let secs = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     headers.insert("retry-after", HeaderValue::from(secs));

@@ -53,10 +53,8 @@ impl Crew {
         self.late = Instant::now() + WIND_DOWN;
     }
 
-    /// The reports of the processes, after all have ended.
-    ///
-    /// If one process fails, the whole run fails: the releases that it did not write would look like slots
-    /// that were granted twice.
+    /// The reports of the processes, after all have ended. If one fails, the run fails: releases that it did
+    /// not write would look like slots granted twice.
     pub(crate) async fn finished(&mut self) -> Result<Vec<Figures>, Failure> {
         let late = self.late;
         let all = async {

@@ -15,8 +15,8 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Names the files, and checks that the history can be written: better now than after the run. The old
-    /// contents of the history stay until new contents replace them.
+    /// Names the files, and checks now that the history can be written; its old contents stay until new
+    /// contents replace them.
     pub(crate) fn beside(history: &Path, processes: u32) -> Result<Self, Failure> {
         File::options().append(true).create(true).open(history).map_err(|error| cannot_write(history, &error))?;
         let part = |n: u32| {
@@ -27,7 +27,6 @@ impl Parts {
         Ok(Self { history: history.to_owned(), files: (0..processes).map(part).collect() })
     }
 
-    /// The file of the nth process.
     pub(crate) fn file(&self, n: u32) -> Option<&Path> {
         self.files.get(n as usize).map(PathBuf::as_path)
     }

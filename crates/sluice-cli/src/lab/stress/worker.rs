@@ -41,7 +41,6 @@ pub(crate) struct Options {
     dimensions: Vec<String>,
 }
 
-/// What a process reports at the end.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
     /// Why the process gave up.
@@ -49,7 +48,6 @@ pub(crate) struct Report {
     pub(crate) figures: Figures,
 }
 
-/// The figures of a process.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Figures {
     pub(crate) grants: u64,

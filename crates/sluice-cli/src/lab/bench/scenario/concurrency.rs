@@ -1,5 +1,4 @@
-//! Slots that are held for a moment and given back: 100 for 64 callers, so that one is always free; and 10
-//! for 64 callers, which wait for them.
+//! Slots held for a moment: 100 for 64 callers, so that one is always free; and 10 for 64, which wait.
 
 use std::time::Duration;
 

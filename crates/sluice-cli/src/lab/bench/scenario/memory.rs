@@ -1,5 +1,4 @@
-//! The memory that a client keeps for each bucket that it knows, and for each grant that it was given.
-//! Measured in a process of its own, whose memory nothing else has used.
+//! A client's memory for each known bucket and each grant, in a process that did nothing else.
 
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -37,7 +36,6 @@ pub(crate) struct Options {
     longest_ms: u64,
 }
 
-/// The report of the process.
 #[derive(Debug, Deserialize, Serialize)]
 struct Report {
     buckets_kb: Option<i64>,
@@ -76,7 +74,6 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
     ])
 }
 
-/// The measuring process.
 pub(crate) async fn measure(options: Options) -> Ended {
     let ClientAt { settings, dynamo } = sluice_at(&options.endpoint, &Meter::default());
     let client = settings.dynamodb(dynamo);

@@ -1,5 +1,4 @@
-//! One core: a client that takes tokens before callers ask for them, and for comparison a limiter that knows
-//! only its own process.
+//! One core: a client that takes tokens ahead, beside a limiter that knows only its own process.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -21,8 +20,7 @@ const CASE: Case<'static> = Case { scenario: "prefetch", name: "1 caller on one 
 const WARM_UP: Duration = Duration::from_secs(1);
 /// A caller that is never refused would not release the core; a caller that calls a vendor does.
 const GRANTS_BETWEEN_YIELDS: u32 = 64;
-/// Reading the clock takes about as long as a whole answer from memory, so only one answer in this many is
-/// timed.
+/// Reading the clock takes as long as an answer from memory: one in this many is timed.
 const GRANTS_BETWEEN_TIMED: u32 = 16;
 
 pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
@@ -86,7 +84,6 @@ async fn grants<S: System>(system: &S, length: Duration) -> Result<Used, Failure
 /// The quota a second: more than a core can ask for.
 const QUOTA: NonZeroU32 = NonZeroU32::new(1_000_000_000).unwrap();
 
-/// The same loop around `governor`.
 fn in_memory(length: Duration) -> Measure {
     let limiter = RateLimiter::direct(Quota::per_second(QUOTA));
     let (mut used, mut latencies) = (Used::default(), Histogram::default());

@@ -57,7 +57,6 @@ async fn case(
     Ok(compare(world, case, &contestants, load, rounds).await)
 }
 
-/// The name of the case, in the table and for the targets.
 pub(super) fn case_name(processes: usize, callers: usize) -> String {
     match (processes, callers) {
         (1, _) => format!("1 process, {callers} callers"),

@@ -1,9 +1,8 @@
-//! More demand than the limit allows, from callers that wait as told. In virtual time, because limits by the
-//! minute need minutes.
+//! More demand than the limit allows, from callers that wait as told, in virtual time: limits by the minute
+//! need minutes.
 //!
-//! The bucket is empty at the beginning, so what the limit allows is known exactly: the n-th grant starts no
-//! earlier than n tokens' refill after the beginning. Figures are for the minutes after a warm-up, in which
-//! every caller has joined the queue.
+//! The bucket is empty at first, so the n-th grant starts no earlier than n tokens' refill later. Figures are
+//! for the minutes after a warm-up, in which every caller has joined the queue.
 
 use std::time::Duration;
 
@@ -54,7 +53,6 @@ struct Run<'a> {
     callers: usize,
 }
 
-/// One grant.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     asked_at: Instant,
@@ -177,8 +175,7 @@ async fn call<S: Waits>(
     (starts, tally)
 }
 
-/// Starts that come too early. The n-th start may not come before n tokens have flowed into the bucket, which
-/// was empty.
+/// Starts that come too early: the n-th may not come before n tokens have flowed into the empty bucket.
 fn above_bound(starts: &[Start], empty_at: Timestamp, per_minute: i32) -> u64 {
     let mut at: Vec<Timestamp> = starts.iter().map(|start| start.at).collect();
     at.sort_unstable();

@@ -23,15 +23,14 @@ pub(super) struct Anthropic {
     vendor_429_for: Refused,
     /// The most calls accepted in any window.
     busiest_window: usize,
-    /// The burst of the calls' starts at the bucket's rate, the bucket's burst, and whether the first is
-    /// within the second.
+    /// The burst of the starts at the bucket's rate, the bucket's burst, and whether the first is within the
+    /// second.
     burst_of_starts: f64,
     burst_allowed: f64,
     starts_fit: bool,
     /// Calls that arrived before their start.
     called_early: usize,
-    /// The time from a start to its arrival, median and longest; and the time that the bucket leaves room for
-    /// in a window.
+    /// The time from a start to its arrival, median and longest, and the time that a window leaves room for.
     arrival_p50_ms: f64,
     slowest_arrival_ms: f64,
     arrival_room_ms: f64,
@@ -116,8 +115,7 @@ impl Anthropic {
         ]
     }
 
-    /// If the starts are as the bucket allows, and no call arrives later than there is room for, the vendor
-    /// has no reason to reject a call for the number of calls.
+    /// If starts are as allowed, and arrive in time, the vendor has no reason to reject by number.
     fn lateness(&self, refused: u64) -> Claim {
         let Self { slowest_arrival_ms, arrival_room_ms, .. } = self;
         let told =

@@ -1,18 +1,17 @@
-//! Compares the starts of the calls that arrived with the promise of their bucket, and measures how long the
-//! calls took to arrive.
+//! Compares the starts of arrived calls with their bucket's promise, and measures how long the calls took to
+//! arrive.
 
 use std::time::Duration;
 
 use crate::lab::demo::vendor::anthropic::Arrival;
 
-/// Starts are in whole microseconds, so the length of a span is off by less than two: a thousandth of a call
-/// at 500 a second.
+/// Starts are whole microseconds, so a span is off by less than two: a thousandth of a call at 500 a second.
 const ROUNDING: f64 = 0.001;
 
 #[derive(Debug)]
 pub(super) struct Starts {
-    /// The smallest burst with which a bucket of this rate allows all the starts: over all spans of time, the
-    /// most calls that start in a span, minus its length times the rate.
+    /// The smallest burst that allows all starts at this rate: over all spans of time, the most calls that
+    /// start in a span, minus its length times the rate.
     pub(super) burst: f64,
     /// Calls that arrived before their start.
     pub(super) early: usize,

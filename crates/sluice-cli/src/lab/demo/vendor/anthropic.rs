@@ -1,5 +1,4 @@
-//! Like Anthropic: limits on calls and tokens in any window of time, ending at any moment, and on calls at
-//! once.
+//! Like Anthropic: limits on calls and tokens in any window of time, and on calls at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use tokio::time::Instant;
 use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes, unix_micros};
 use crate::lab::demo::limits::{AT_ONCE, REQUESTS_PER_WINDOW, TOKENS_PER_WINDOW, WINDOW_SECS};
 
-/// The vendor's state.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     /// Calls that were accepted, oldest first.
@@ -64,7 +62,6 @@ struct Taken {
     tokens: u32,
 }
 
-/// Why a call is rejected.
 #[derive(Clone, Copy)]
 enum Over {
     Requests,
@@ -109,8 +106,7 @@ impl Books {
         self.taken.iter().map(|taken| taken.tokens).sum()
     }
 
-    /// Headers with the limits by the minute, of which each window has its share; what is left of the window;
-    /// and when it is full again.
+    /// Headers with the limits by the minute, of which a window has its share; what is left; and the reset.
     fn headers(&self, now: Instant) -> HeaderMap {
         let windows = 60 / WINDOW_SECS;
         let newest = self.taken.back().map_or(Duration::ZERO, |taken| WINDOW.saturating_sub(now - taken.at));
@@ -127,27 +123,22 @@ impl Books {
         ])
     }
 
-    /// The calls that arrived, accepted or not.
     pub(crate) fn arrivals(&self) -> &[Arrival] {
         &self.arrivals
     }
 
-    /// Calls answered with 429.
     pub(crate) fn refused(&self) -> Refused {
         self.refused
     }
 
-    /// Calls under way, now and at most.
     pub(crate) fn concurrency(&self) -> (u32, u32) {
         (self.under_way, self.peak)
     }
 
-    /// The most calls in any window.
     pub(crate) fn busiest_window(&self) -> usize {
         self.busiest
     }
 
-    /// Calls accepted so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken_at().count()
     }

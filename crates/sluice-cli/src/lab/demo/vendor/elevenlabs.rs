@@ -22,7 +22,6 @@ pub(crate) const BUSY: Duration = Duration::from_millis(1_500);
 /// The shortest and the longest time of a call, in milliseconds.
 const CALL_MILLIS: (u64, u64) = (500, 900);
 
-/// The vendor's state.
 #[derive(Debug)]
 pub(crate) struct Books {
     busy_at: Instant,
@@ -63,12 +62,10 @@ impl Books {
         ])
     }
 
-    /// Calls accepted so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Calls under way, now and at most.
     pub(crate) fn concurrency(&self) -> (u32, u32) {
         (self.under_way, self.peak)
     }
@@ -78,7 +75,6 @@ impl Books {
         (self.too_many.len(), self.too_many.iter().filter(|at| **at > since).count())
     }
 
-    /// The 429s while the vendor was busy.
     pub(crate) fn busy(&self) -> &Waits {
         &self.busy
     }

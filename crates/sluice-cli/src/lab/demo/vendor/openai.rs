@@ -1,5 +1,4 @@
-//! Like OpenAI: limits by the minute that refill evenly, one on requests and one on tokens. The first drops
-//! during the run.
+//! Like OpenAI: evenly refilled limits by the minute, on requests and tokens. The first drops during the run.
 
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ const CALL_MILLIS: (u64, u64) = (30, 90);
 /// The time that stands for a minute.
 pub(crate) const MINUTE: Duration = Duration::from_secs(MINUTE_SECS as u64);
 
-/// The vendor's state.
 #[derive(Debug)]
 pub(crate) struct Books {
     requests: Quota,
@@ -37,8 +35,7 @@ pub(crate) struct Books {
 #[derive(Debug)]
 struct Quota {
     per_minute: u64,
-    /// Below zero after a drop. In parts: a call has as many as a minute has microseconds, so that no
-    /// division rounds.
+    /// Below zero after a drop. A call has as many parts as a minute has microseconds: no division rounds.
     level: i128,
     at: Instant,
 }
@@ -146,17 +143,14 @@ impl Books {
         ])
     }
 
-    /// Calls accepted so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken.len()
     }
 
-    /// Calls accepted between two instants.
     pub(crate) fn taken_between(&self, from: Instant, to: Instant) -> usize {
         self.taken.iter().filter(|at| (from..to).contains(at)).count()
     }
 
-    /// The vendor's 429s.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }

@@ -64,8 +64,7 @@ impl Worker {
                     self.counts.refused.fetch_add(1, Relaxed);
                     sleep(retry.wait()).await;
                 }
-                // The demo has no queue to put the work back into: the caller waits, and then takes other
-                // work.
+                // The demo has no queue to put the work back into: the caller waits, and takes other work.
                 Err(SlotError::Call(CallError::Refused(
                     Decision::RetryInline { wait } | Decision::Requeue { wait, .. },
                 ))) => sleep(wait).await,
