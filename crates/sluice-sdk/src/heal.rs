@@ -35,8 +35,8 @@ use crate::heal::due::PendingTries;
 use crate::heal::turn::ScanTurn;
 use crate::heal::wanted::Next;
 
-/// How long a caller counts as wanting slots after its last try, or after it was told to come back: one more
-/// scan, so that it gets the slot as early as one that waits.
+/// How long a caller counts as wanting slots after its last try, or after it was told to come back: long
+/// enough for one more scan, so that a caller that asks again later gets the slot as early as one that waits.
 const COMES_BACK: Duration = HEAL_EVERY;
 
 /// How long after a denied request healing tries again: the policy of the role may not have taken effect yet.

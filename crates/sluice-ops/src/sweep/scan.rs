@@ -114,7 +114,8 @@ async fn scan_segment(store: Store, deadlines: Deadlines, query: Query, mut scan
 }
 
 impl Query {
-    /// A query for the leases that have ended by `now`. Unreadable rows are not logged: the sweeps log them.
+    /// A query for the leases that have ended by `now`. Unreadable rows are not logged: the sweeps log them,
+    /// and every 8 s would be too often.
     pub(super) fn of_ended(now: Timestamp) -> Self {
         Self {
             read_at: ReadAt { begun: now, done: now },

@@ -201,7 +201,8 @@ impl ReservationTracker {
         self.shared.counts.report()
     }
 
-    /// Removes taken grants from the heap of ages. The tracker does so itself once they are half of it.
+    /// Removes taken grants from the heap of ages. The tracker does so itself once they are more than half of
+    /// it: a call by hand frees memory sooner.
     pub fn compact(&self) {
         self.shared.index().compact();
     }
@@ -239,9 +240,9 @@ impl ReservationTracker {
         self.cleaning.start(&self.shared);
     }
 
-    /// Ends the background task, and waits for its releases and renewals under way: at most the time of a
-    /// request (4.2 s) for each renewal, and as long as [`Grant::release`]. Held grants stay and are no
-    /// longer renewed; calls under way still find them at their end.
+    /// Ends the background task, if one runs, and waits for its releases and renewals under way: at most the
+    /// time of a request (4.2 s) for each renewal, and as long as [`Grant::release`]. Held grants stay and
+    /// are no longer renewed; calls under way still find them at their end.
     pub async fn stop(&self) {
         self.cleaning.stop().await;
     }

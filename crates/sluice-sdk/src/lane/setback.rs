@@ -1,5 +1,6 @@
 //! The one rule of waiting, for all lanes: what keeps callers from an answer. A caller that waits stays in
-//! the queue until its own deadline, unless time does not end the setback. Others receive it at once.
+//! the queue until its own deadline, unless the setback is one that time does not end. A caller that does not
+//! wait receives the setback at once.
 
 use std::time::Duration;
 
