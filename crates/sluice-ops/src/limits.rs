@@ -2,8 +2,8 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, OnLowerLimit,
-    Operand, RatePlanner, Row, RowError, on_lower_limit,
+    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, Names,
+    OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, IfAmbiguous, Item, Scan, StoreError, Written, value_text};

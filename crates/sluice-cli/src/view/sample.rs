@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sluice_ops::{BucketRow, LeaseRow, LoadRow, Survey};
 use sluice_sdk::core::schema::{self, Field};
-use sluice_sdk::core::{Bucket, Cost, Dimension, Lease, LeaseId, Load, SweepLog, SweepRecord, Timestamp};
+use sluice_sdk::core::{Bucket, Cost, Dimension, Lease, LeaseId, SweepLog, SweepRecord, Timestamp};
 
 pub(crate) fn dimension(name: &str) -> Dimension {
     Dimension::new(name).unwrap()
