@@ -23,6 +23,7 @@ use crate::dimension::Dimension;
 use crate::schema::TICKET_PREFIX;
 use crate::timestamp::Timestamp;
 
+pub(crate) mod booked;
 pub(crate) mod row;
 
 #[cfg(doc)]

@@ -89,26 +89,28 @@ struct Queued {
     sends: Sends,
 }
 
-/// Where chunks are sent.
+/// Where chunks are sent, and how often each waits out a conflict.
 struct Sender<'a> {
     store: &'a Store,
+    tries: u32,
     queue: Vec<Queued>,
     tally: &'a mut Tally,
 }
 
-/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request. A
-/// chunk that fails [`MOST_TRIES`] times, because of conflicts or because its plan is too old, is left to a sweep.
+/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request. A part
+/// is left to a sweep after `tries` conflicts that were waited out, or [`MOST_TRIES`] plans that were too old.
 ///
 /// # Errors
 /// [`StoreError`] if DynamoDB is unavailable or rejects a request. `tally` counts what throttling leaves.
 pub async fn send_chunk(
     store: &Store,
     chunk: Chunk,
+    tries: u32,
     more_time: impl Fn() -> bool,
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
     let queue = vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::BucketRead }];
-    let mut sender = Sender { store, queue, tally };
+    let mut sender = Sender { store, tries, queue, tally };
     while let Some(next) = sender.queue.pop() {
         if !more_time() {
             sender.tally.left += next.chunk.leases().len();
@@ -133,7 +135,7 @@ impl Sender<'_> {
         match tried.answer {
             Ok(Transacted::Committed) => self.tally.committed(&next.chunk),
             Ok(Transacted::Cancelled(reasons)) => self.cancelled(next, &writes, reasons).await?,
-            Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < MOST_TRIES => {
+            Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < self.tries => {
                 // A caller waits for the result: throttling ends sooner than a lease does.
                 self.store.back_off(next.attempt).await;
                 self.queue.push(Queued { attempt: next.attempt + 1, ..next });
@@ -163,13 +165,13 @@ impl Sender<'_> {
                 // Planned again at once, from the row as it was a moment ago: each failure means that another
                 // writer succeeded.
                 let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
-                if replans >= MOST_TRIES {
+                if replans > MOST_TRIES {
                     self.tally.leave(&chunks);
                 } else {
                     self.put_back(chunks, attempt, replans, sends);
                 }
             }
-            ChunkStep::BackOff(chunks) if attempt >= MOST_TRIES => self.tally.leave(&chunks),
+            ChunkStep::BackOff(chunks) if attempt >= self.tries => self.tally.leave(&chunks),
             ChunkStep::BackOff(chunks) => {
                 self.tally.conflicts_retried += 1;
                 self.store.back_off(attempt).await;

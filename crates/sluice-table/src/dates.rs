@@ -2,13 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use aws_sdk_dynamodb::config::interceptors::{
-    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
-};
-use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
-use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
-use aws_smithy_types::config_bag::{Storable, StoreReplace};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use sluice_core::Timestamp;
 
 use crate::table_clock::{SentAt, TableClock};
@@ -29,50 +24,21 @@ impl DateReader {
     pub(crate) fn server(&self) -> Option<&str> {
         self.server.get().map(String::as_str)
     }
-}
 
-/// When a request was sent.
-#[derive(Debug)]
-struct Sent(SentAt);
-
-impl Storable for Sent {
-    type Storer = StoreReplace<Self>;
-}
-
-impl Intercept for DateReader {
-    fn name(&self) -> &'static str {
-        "SluiceDateReader"
+    /// Notes when `request` is sent: now.
+    pub(crate) fn sent(&self, request: &HttpRequest) -> SentAt {
+        self.server.get_or_init(|| host(request.uri()).to_owned());
+        self.clock.sent()
     }
 
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.server.get_or_init(|| host(context.request().uri()).to_owned());
-        config.interceptor_state().store_put(Sent(self.clock.sent()));
-        Ok(())
-    }
-
-    /// Ignores a missing or unreadable `Date`: no request fails because of it.
-    fn read_after_transmit(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let reply = context.response();
+    /// Reads the reply to the request that was sent at `sent`. Ignores a missing or unreadable `Date`: no request
+    /// fails because of it.
+    pub(crate) fn replied(&self, reply: &HttpResponse, sent: SentAt) {
         // The reply of a proxy has another clock. Engines for development may leave out the id; DynamoDB does
         // not.
-        if reply.headers().get("x-amzn-requestid").is_none() && !reply.status().is_success() {
-            return Ok(());
+        if reply.headers().get("x-amzn-requestid").is_some() || reply.status().is_success() {
+            self.clock.replied(reply.headers().get("date").and_then(date_of), sent);
         }
-        let date = reply.headers().get("date").and_then(date_of);
-        if let Some(Sent(sent)) = config.load::<Sent>() {
-            self.clock.replied(date, *sent);
-        }
-        Ok(())
     }
 }
 

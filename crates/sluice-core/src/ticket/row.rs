@@ -38,17 +38,12 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
+use super::booked::{Booked, read_part};
 use super::{Ticket, TicketId};
-use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
-use crate::line::Line;
 use crate::plan::receipt::RateReceipt;
-use crate::rate::Rate;
-use crate::schema::{
-    self, BOOKED, CAPACITY, COST, Exact, Field, KEY, LAST_REFILL_AT, LOTS, PURGE_AT, REDEEMED_BY, REFILL_RATE,
-    RETURNED, Row, RowError, TICKET_PREFIX, TOKENS,
-};
+use crate::schema::{self, BOOKED, Field, KEY, PURGE_AT, REDEEMED_BY, Row, RowError, TICKET_PREFIX};
 use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -60,20 +55,6 @@ const PURGE_AFTER: Duration = Duration::from_secs(60 * 60);
 /// be under way for half a minute: without the row, it would recreate it, for somebody else to redeem. Found
 /// by the simulation (seed 448).
 const SPENT_FOR: Duration = Duration::from_secs(60);
-
-/// What a ticket holds of one bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Booked {
-    dimension: Dimension,
-    cost: Cost,
-    /// The line, as the booking left it for those behind it.
-    tokens: Amount,
-    anchor: Exact<Timestamp>,
-    returned: Amount,
-    lots: i64,
-    capacity: Amount,
-    rate: Rate,
-}
 
 /// A ticket's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +115,7 @@ impl TicketRow {
     pub fn book<'a>(id: TicketId, receipts: impl IntoIterator<Item = &'a RateReceipt>) -> Option<Self> {
         let receipts: Vec<&RateReceipt> = receipts.into_iter().collect();
         let mut parts: Vec<Booked> = receipts.iter().map(|receipt| Booked::of(receipt)).collect();
-        parts.sort_by(|a, b| a.dimension.cmp(&b.dimension));
+        parts.sort_by(|a, b| a.dimension().cmp(b.dimension()));
         let row = Self { id, parts, redeemed_by: None };
         let start = row.start_at();
         let is_usable = |receipt: &&RateReceipt| receipt.room(start) >= receipt.cost().amount();
@@ -151,7 +132,7 @@ impl TicketRow {
         let id = id.ok_or_else(|| RowError::bad(KEY, key, "it is not the key of a ticket"))?;
         let (mut parts, mut fault) = (BTreeMap::new(), None);
         let is_map = row.entries(BOOKED, &mut |name, entry| match read_part(name, entry) {
-            Ok(part) => drop(parts.insert(part.dimension.clone(), part)),
+            Ok(part) => drop(parts.insert(part.dimension().clone(), part)),
             Err(error) => fault = Some(error),
         });
         if let Some(error) = fault {
@@ -172,7 +153,7 @@ impl TicketRow {
     /// The write that creates the row. DynamoDB deletes it an hour after the ticket's end.
     #[must_use]
     pub fn put(&self) -> Put {
-        let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension.to_string()), part.operand()));
+        let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension().to_string()), part.operand()));
         let item = alloc::vec![
             (KEY, Operand::text(self.id.key())),
             (BOOKED, Operand::Map(entries.collect())),
@@ -203,7 +184,7 @@ impl TicketRow {
     pub fn ticket(&self) -> Ticket {
         let mut parts: Vec<&Booked> = self.parts.iter().collect();
         parts.sort_by_key(|part| Reverse(part.start()));
-        let dimensions = parts.into_iter().map(|part| part.dimension.clone()).collect();
+        let dimensions = parts.into_iter().map(|part| part.dimension().clone()).collect();
         let (start, use_by) = (self.start_at(), self.use_by());
         Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions }
     }
@@ -231,7 +212,7 @@ impl TicketRow {
     #[must_use]
     pub fn judge(&self, buckets: &[Arc<Bucket>], now: Timestamp) -> Judgement {
         if let Some(part) = self.parts.iter().max_by_key(|part| part.start()).filter(|part| part.start() > now) {
-            let (wait, dimension) = (part.start().since(now), part.dimension.clone());
+            let (wait, dimension) = (part.start().since(now), part.dimension().clone());
             return Judgement::Wait { wait, dimension, cooling_down: false };
         }
         let cooling = buckets.iter().filter_map(|bucket| Some((bucket.cooling_down(now)?, bucket.dimension())));
@@ -257,106 +238,4 @@ impl TicketRow {
     fn use_by(&self) -> Timestamp {
         self.parts.iter().map(Booked::use_by).min().unwrap_or_default()
     }
-}
-
-impl Booked {
-    /// The bucket whose tokens this part holds.
-    #[must_use]
-    pub const fn dimension(&self) -> &Dimension {
-        &self.dimension
-    }
-
-    /// What this part holds.
-    #[must_use]
-    pub const fn cost(&self) -> Cost {
-        self.cost
-    }
-
-    fn of(receipt: &RateReceipt) -> Self {
-        let (bucket, limit) = (receipt.after(), receipt.after().limit());
-        Self {
-            dimension: bucket.dimension().clone(),
-            cost: receipt.cost(),
-            tokens: receipt.left(),
-            anchor: bucket.anchor_as_read().clone(),
-            returned: bucket.returned(),
-            lots: bucket.lots(),
-            capacity: limit.capacity(),
-            rate: limit.refill_rate(),
-        }
-    }
-
-    /// When the line is at zero, rounded up: the booked start, or an instant before the take if the tokens
-    /// were there.
-    fn start(&self) -> Timestamp {
-        self.reaches(Amount::ZERO)
-    }
-
-    fn use_by(&self) -> Timestamp {
-        self.reaches(self.capacity.minus(self.cost.amount()))
-    }
-
-    fn reaches(&self, amount: Amount) -> Timestamp {
-        self.line().reaches(amount).unwrap_or(Timestamp::from_micros(i64::MAX))
-    }
-
-    const fn line(&self) -> Line {
-        Line::new(self.tokens, self.anchor.get(), self.rate)
-    }
-
-    /// The receipt of the booking, if it may be used at `now`. It allows the same returns.
-    fn receipt(&self, bucket: &Bucket, now: Timestamp) -> Option<RateReceipt> {
-        let limit = bucket.limit();
-        let is_as_booked = *bucket.dimension() == self.dimension
-            && !limit.is_concurrent()
-            && limit.capacity() == self.capacity
-            && limit.refill_rate() == self.rate
-            && bucket.returned() >= self.returned;
-        let since = bucket.returned().minus(self.returned);
-        // The lines are compared where both rise. The bucket may have an anchor since that is ahead of this
-        // clock, and its line stands still before that anchor. Up to an anchor that is far ahead, because a
-        // clock was wrong, the ticket's line would have risen above all that the bucket can hold.
-        let at = bucket.line().both_rise(now);
-        if !is_as_booked || bucket.line().at(at) > self.line().at_most(at).plus(since) {
-            return None;
-        }
-        let left = bucket.as_left(self.tokens, self.anchor.clone(), self.returned, self.lots);
-        // Foreseen: callers behind this start may have called before it, so a vendor's reply does not show
-        // whose calls it counts.
-        let receipt = RateReceipt::foreseen(Arc::new(left), Amount::ZERO, self.cost);
-        (receipt.room(now).minus(since) >= self.cost.amount()).then_some(receipt)
-    }
-
-    fn operand(&self) -> Operand {
-        let values = [
-            (COST, Operand::number(self.cost)),
-            (TOKENS, Operand::number(self.tokens)),
-            (LAST_REFILL_AT, Operand::number(&self.anchor)),
-            (RETURNED, Operand::number(self.returned)),
-            (LOTS, Operand::number(self.lots)),
-            (CAPACITY, Operand::number(self.capacity)),
-            (REFILL_RATE, Operand::number(self.rate)),
-        ];
-        Operand::Map(values.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
-    }
-}
-
-fn read_part(name: &str, entry: Option<&dyn Row>) -> Result<Booked, RowError> {
-    let bad = |reason: String| RowError::bad(BOOKED, name, reason);
-    let dimension = Dimension::new(name).map_err(|error| bad(error.reason.to_owned()))?;
-    let entry = entry.ok_or_else(|| bad("it is not a map".to_owned()))?;
-    let read = || {
-        let cost = schema::amount(entry, COST)?.get();
-        Ok(Booked {
-            dimension,
-            cost: Cost::new(cost).map_err(|error| RowError::bad(COST, &cost.to_string(), error))?,
-            tokens: schema::amount(entry, TOKENS)?.get(),
-            anchor: schema::timestamp(entry, LAST_REFILL_AT)?,
-            returned: schema::amount(entry, RETURNED)?.get(),
-            lots: schema::count(entry, LOTS)?,
-            capacity: schema::amount(entry, CAPACITY)?.get(),
-            rate: schema::rate(entry, REFILL_RATE)?.get(),
-        })
-    };
-    read().map_err(|error: RowError| bad(error.to_string()))
 }

@@ -8,6 +8,10 @@ use super::{Deadlines, is_over};
 use crate::chunk::{Tally, send_chunk};
 use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, Store, StoreError, Written};
 
+/// How many conflicts of a lease a sweep waits out: at most half a second. The next sweep finds the lease again,
+/// and one hot bucket must not keep a page from its end.
+const CONFLICTS: u32 = 5;
+
 /// What the sweep has read of a bucket. It may be old: the conditions of the writes check it.
 #[derive(Clone, Debug)]
 pub(super) enum BucketRead {
@@ -99,7 +103,7 @@ impl Sweep {
             }
         };
         for chunk in Chunk::reclaim(bucket, leases) {
-            send_chunk(&self.store, chunk, || !is_over(self.deadlines.work), tally).await?;
+            send_chunk(&self.store, chunk, CONFLICTS, || !is_over(self.deadlines.work), tally).await?;
         }
         Ok(())
     }
@@ -128,7 +132,7 @@ impl Sweep {
                 }
             };
             let Some(reclaim) = InlinePlanner::new(&bucket).reclaim(self.cutoff) else { break };
-            if is_over(self.deadlines.work) || replans >= MOST_TRIES {
+            if is_over(self.deadlines.work) || replans > MOST_TRIES {
                 tally.left += found.saturating_sub(done);
                 return Ok(());
             }

@@ -7,6 +7,10 @@ use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 
+/// Tries of one note: fewer than other changes have. A note that fails is written again a period later, and
+/// hundreds of processes that begin a period together would pay for each other's failed tries.
+const TRIES: u32 = 6;
+
 /// Writes the note of this process, with the number of callers that were refused since its last note, if any
 /// caller asked since. The reply states how many processes want slots, and shows the load row. A note whose
 /// reply is lost is sent again, and may count twice for a period or two.
@@ -38,8 +42,7 @@ pub(super) async fn write(inner: &Inner, entry: &Entry, wanted: &Wanted) -> Resu
 async fn try_to_write(inner: &Inner, entry: &Entry, refusals: u32) -> Result<Option<Item>, StoreError> {
     let (dimension, now) = (&entry.dimension, inner.time().await?);
     let mut update = note(dimension, refusals, now);
-    let mut tries = inner.store.tries();
-    while tries.another() {
+    for _ in 0..TRIES {
         let row = match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
             Written::Applied(row) => return Ok(Some(row)),
             Written::ConditionFailed(row) => row.unwrap_or_default(),

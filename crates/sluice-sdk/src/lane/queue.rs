@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::lane::queue::leader::Leader;
@@ -146,8 +146,8 @@ impl<A> WaitHandle<A> {
             if let Some(solo) = &self.solo
                 && !solo.is_over(context)
             {
-                // The answer can only come from the service, which this caller itself has just run. A wake-up
-                // by the answer would make the runtime poll this task once more, often on another thread.
+                // The service, which this caller has just run, has answered or wakes this caller again. A wake-up
+                // by the answer too would make the runtime poll this task once more, often on another thread.
                 return match self.reply.try_recv() {
                     Ok(answer) => Poll::Ready(answer),
                     Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -164,7 +164,7 @@ impl<A> WaitHandle<A> {
 /// A service that is under way goes on.
 impl<A> Drop for WaitHandle<A> {
     fn drop(&mut self) {
-        self.solo.take().into_iter().for_each(|solo| solo.move_out());
+        self.solo.take().into_iter().for_each(|solo| drop(solo.move_out()));
     }
 }
 
@@ -206,7 +206,7 @@ impl<Q, A> Lane<Q, A> {
             let solo = line.solo.take();
             drop(line);
             // The first caller is no longer alone, and may not be polled: the service moves to a task.
-            solo.into_iter().for_each(|solo| solo.move_out());
+            solo.and_then(|solo| solo.move_out()).into_iter().for_each(Waker::wake);
             return WaitHandle { reply, solo: None };
         }
         let solo = Arc::new(SoloLeader::new(serve(Leader::new(self))));
@@ -242,7 +242,13 @@ impl<Q, A> Lane<Q, A> {
         }
         line.forget_the_gone();
         match line.waiting.front() {
-            Some(head) if fits(&head.ask) => line.waiting.pop_front(),
+            Some(head) if fits(&head.ask) => {
+                // A lone caller learns of its answer only when it runs the service again.
+                if line.solo.is_some() {
+                    self.wake();
+                }
+                line.waiting.pop_front()
+            }
             _ => None,
         }
     }

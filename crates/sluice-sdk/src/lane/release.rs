@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
 use sluice_ops::{Released, Tally, send_chunk};
-use sluice_table::{Attributes, IfAmbiguous, StoreError, Written};
+use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, StoreError, Written};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -146,7 +146,7 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     let leases = chunk.leases().to_vec();
     let began = Instant::now();
     let in_time = || began.elapsed() < RELEASE_PATIENCE;
-    let sent = send_chunk(&inner.store, chunk, in_time, &mut tally).await;
+    let sent = send_chunk(&inner.store, chunk, MOST_TRIES, in_time, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.completed(|| inner.now());
         entry.slot_freed(slots);

@@ -137,3 +137,46 @@ impl Drop for UnclaimedGrant {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::Dimension;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::lane::poll::Poll;
+    use crate::lane::queue::leader::Leader;
+    use crate::lane::queue::{Lane, Patient, Service};
+    use crate::lane::setback::Setback;
+
+    /// A caller that waits for longer than any test runs.
+    struct Waits;
+
+    impl Patient for Waits {
+        fn stays_until(&self) -> Option<Instant> {
+            Some(Instant::now() + Duration::from_secs(3_600))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_another_left_reaches_a_lone_caller_in_its_pause_at_once() {
+        let lane = Arc::new(Lane::<Waits, u32>::default());
+        let serve = |mut leader: Leader<Waits, u32>| -> Service {
+            Box::pin(async move {
+                let mut poll = Poll::default();
+                while let Some(batch) = leader.next(10).await {
+                    let why = Setback::overtaken(&Dimension::new("elevenlabs#concurrent").unwrap());
+                    leader.after(batch.len(), (Some((batch, why)), ()), &mut poll, || Some(1_000)).await;
+                }
+            })
+        };
+        let lone = tokio::spawn(lane.join(Waits, serve).answer());
+        while lane.why().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let left_at = Instant::now();
+        lane.head_if(|_| true).unwrap().answer(7);
+        assert_eq!(lone.await.unwrap().unwrap(), 7);
+        assert_eq!(left_at.elapsed(), Duration::ZERO, "not at the end of its pause");
+    }
+}

@@ -38,7 +38,7 @@ pub(crate) struct Handles {
 
 impl Meters {
     /// Counts with the handles of the bucket with this label at instant `at`. Returns whether the handles were
-    /// recreated.
+    /// recreated. A recorder must not acquire through Sluice from within a metric.
     pub(crate) fn count(
         &self,
         at: Timestamp,
@@ -46,8 +46,8 @@ impl Meters {
         count: impl FnOnce(&Handles),
     ) -> bool {
         let mut kept = self.kept.lock();
-        let is_young = |handles: &Box<Handles>| at.micros_since(handles.made_at).unsigned_abs() < KEPT_MICROS;
-        let are_new = !kept.as_ref().is_some_and(is_young);
+        let is_young = |handles: &Handles| at.micros_since(handles.made_at).unsigned_abs() < KEPT_MICROS;
+        let are_new = !kept.as_deref().is_some_and(is_young);
         if are_new {
             *kept = None;
         }

@@ -36,8 +36,8 @@ impl Store {
         let clock = Arc::new(TableClock::new(clock));
         let dates = DateReader::new(Arc::clone(&clock));
         let attempt = AttemptTimeout(attempt_timeout);
-        let bounded = exchange::bounded(dynamo, attempt);
-        let dynamo = Dynamo::from_conf(bounded.interceptor(dates.clone()).build());
+        let bounded = exchange::bounded(dynamo, attempt, &dates);
+        let dynamo = Dynamo::from_conf(bounded.build());
         Self {
             dynamo,
             table,

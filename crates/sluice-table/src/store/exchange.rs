@@ -27,6 +27,10 @@ use aws_smithy_types::body::SdkBody;
 use http_body_util::{BodyExt as _, Limited};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::dates::DateReader;
+#[cfg(feature = "aws-config")]
+use crate::http::http_client;
+
 /// How long credentials may take. A machine's metadata service answers in milliseconds, an assumed role takes
 /// tenths of a second, and a login helper takes seconds. The AWS SDK allows each of its attempts 6.2 s.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,19 +70,40 @@ impl AttemptTimeout {
 
 /// The configuration of `dynamo` with bounded attempts, which the SDK does not repeat. If `dynamo` has no
 /// HTTP client of its own, one is created; without the feature `aws-config` its requests fail, and say why.
-pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout) -> Builder {
+///
+/// The AWS SDK's own default client is never used: nothing would bound its attempts.
+pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout, dates: &DateReader) -> Builder {
     let config = dynamo.config();
-    let http = config.http_client();
-    #[cfg(feature = "aws-config")]
-    let http = Some(http.unwrap_or_else(crate::http::http_client));
+    let http = config.http_client().unwrap_or_else(http_client);
     let credentials = config.identity_cache().unwrap_or_else(|| IdentityCache::lazy().build());
-    let mut builder = config.to_builder();
-    builder.set_http_client(http.map(|http| SharedHttpClient::new(BoundedClient { http, attempt })));
-    builder
+    config
+        .to_builder()
+        .http_client(BoundedClient { http, attempt, dates: dates.clone() })
         .identity_cache(BoundedIdentity(credentials))
         .retry_config(RetryConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .timeout_config(timeouts(attempt))
+}
+
+/// A client without a connection.
+#[cfg(not(feature = "aws-config"))]
+fn http_client() -> SharedHttpClient {
+    aws_smithy_runtime_api::client::http::http_client_fn(|_, _| SharedHttpConnector::new(NoHttpClient))
+}
+
+/// The program brought no HTTP client, and none is built in.
+#[cfg(not(feature = "aws-config"))]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the DynamoDB client has no HTTP client: set `http_client` in its configuration, or build sluice-sdk with its feature aws-config"
+)]
+struct NoHttpClient;
+
+#[cfg(not(feature = "aws-config"))]
+impl HttpConnector for NoHttpClient {
+    fn call(&self, _: HttpRequest) -> HttpConnectorFuture {
+        HttpConnectorFuture::ready(Err(ConnectorError::user(Self.into())))
+    }
 }
 
 /// The connect timeout is for connections made in the background, for which no caller waits any more.
@@ -86,17 +111,18 @@ fn timeouts(attempt: AttemptTimeout) -> TimeoutConfig {
     TimeoutConfig::disabled().to_builder().connect_timeout(attempt.of_rows()).build()
 }
 
-/// An HTTP client that bounds each exchange.
+/// An HTTP client that bounds each exchange, and reads the time from its reply.
 #[derive(Debug)]
 struct BoundedClient {
     http: SharedHttpClient,
     attempt: AttemptTimeout,
+    dates: DateReader,
 }
 
 impl HttpClient for BoundedClient {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.http.http_connector(settings, components);
-        SharedHttpConnector::new(BoundedConnector { connector, attempt: self.attempt })
+        SharedHttpConnector::new(BoundedConnector { connector, attempt: self.attempt, dates: self.dates.clone() })
     }
 
     fn validate_base_client_config(
@@ -120,18 +146,22 @@ impl HttpClient for BoundedClient {
 struct BoundedConnector {
     connector: SharedHttpConnector,
     attempt: AttemptTimeout,
+    dates: DateReader,
 }
 
 impl HttpConnector for BoundedConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let allowed = self.attempt.of(&request);
+        let (dates, sent) = (self.dates.clone(), self.dates.sent(&request));
         let reply = self.connector.call(request);
         HttpConnectorFuture::new(async move {
             let until = Instant::now() + allowed;
-            match timeout_at(until, reply).await {
-                Ok(reply) => whole(reply?, until, allowed).await,
-                Err(_) => Err(ConnectorError::timeout(TooSlow::Head(allowed).into())),
-            }
+            let Ok(reply) = timeout_at(until, reply).await else {
+                return Err(ConnectorError::timeout(TooSlow::Head(allowed).into()));
+            };
+            let reply = whole(reply?, until, allowed).await?;
+            dates.replied(&reply, sent);
+            Ok(reply)
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
-use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{ReturnConsumedCapacity, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use sluice_sdk::core::schema::KEY;
 use sluice_sdk::core::{Operand, Update};
 use tokio::time::sleep;
@@ -76,7 +76,9 @@ impl OwnUpdate {
             .update_expression(statement.update.to_string())
             .condition_expression(statement.condition.to_string())
             .return_values(ReturnValue::AllNew)
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            // Sluice counts what its requests cost.
+            .return_consumed_capacity(ReturnConsumedCapacity::Total);
         for (placeholder, name) in statement.names.iter() {
             request = request.expression_attribute_names(placeholder, name.to_string());
         }

@@ -135,8 +135,8 @@ impl Reference {
             .condition_expression("version = :read_version")
             .expression_attribute_values(":tokens", digits(row.left))
             .expression_attribute_values(":now", digits(seconds(now)))
-            .expression_attribute_values(":next", digits(row.version + 1))
-            .expression_attribute_values(":expected_version", digits(row.version));
+            .expression_attribute_values(":version", digits(row.version + 1))
+            .expression_attribute_values(":read_version", digits(row.version));
         Ok(TransactWriteItem::builder().update(update.build().map_err(failed)?).build())
     }
 
@@ -165,9 +165,9 @@ impl Reference {
             let update = Update::builder()
                 .table_name(&self.table)
                 .key(KEY, text(dimension))
-                .update_expression("SET tokens = tokens + :k, version = version + :one")
-                .expression_attribute_values(":k", digits(cost))
-                .expression_attribute_values(":one", digits(1));
+                .update_expression("SET tokens = tokens + :cost, version = version + :1")
+                .expression_attribute_values(":cost", digits(cost))
+                .expression_attribute_values(":1", digits(1));
             actions.push(TransactWriteItem::builder().update(update.build().map_err(failed)?).build());
         }
         Ok(actions)

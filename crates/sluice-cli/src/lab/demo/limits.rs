@@ -63,7 +63,7 @@ pub(crate) const TOKENS_PER_WINDOW: u32 = 72_000;
 pub(crate) const AT_ONCE: u32 = 24;
 
 /// R = (N - C) / (W + j) of docs/buckets.md, with one clock: (600 - 2) / (10 s + 170 ms).
-pub(crate) const REQUEST_BURST: f64 = 2.0;
+pub(crate) const REQUEST_BURST: u32 = 2;
 pub(crate) const REQUEST_RATE: f64 = 58.8;
 /// The j that this rate leaves room for.
 pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
@@ -104,7 +104,7 @@ pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
     };
     let report = OnLowerLimit::Report;
     let limits = [
-        ("anthropic#requests", rate(LimitType::Requests, REQUEST_BURST, REQUEST_RATE)?, report),
+        ("anthropic#requests", rate(LimitType::Requests, REQUEST_BURST.into(), REQUEST_RATE)?, report),
         ("anthropic#tokens", rate(LimitType::Tokens, TOKEN_BURST, TOKEN_RATE)?, report),
         ("anthropic#concurrent", at_once(AT_ONCE)?, report),
         ("openai#requests", by_the_minute(LimitType::Requests, OPENAI_REQUESTS.configured)?, OnLowerLimit::Adopt),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn what_the_bucket_allows_and_what_may_arrive_late_fit_the_window() {
         let longest = f64::from(WINDOW_SECS) + ARRIVES_WITHIN.as_secs_f64();
-        let calls = REQUEST_BURST + REQUEST_RATE * longest;
+        let calls = f64::from(REQUEST_BURST) + REQUEST_RATE * longest;
         assert!(calls <= f64::from(REQUESTS_PER_WINDOW) && calls > f64::from(REQUESTS_PER_WINDOW) - 1.0, "{calls}");
         let tokens = TOKEN_BURST + TOKEN_RATE * longest;
         assert!(tokens <= f64::from(TOKENS_PER_WINDOW), "{tokens}");

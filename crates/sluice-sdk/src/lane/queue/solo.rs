@@ -40,16 +40,18 @@ impl SoloLeader {
         false
     }
 
-    /// Moves the service to a task. Without a runtime it ends here, and the callers in the queue are told so.
-    pub(super) fn move_out(&self) {
-        let Some(Running { service, caller }) = self.running().take() else { return };
+    /// Moves the service to a task of its own, and returns what wakes the caller that has run it so far, which
+    /// now waits for its answer alone. Without a runtime the service ends here, and the callers in the queue are
+    /// told so.
+    pub(super) fn move_out(&self) -> Option<Waker> {
+        let Running { service, caller } = self.running().take()?;
         match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
             Some(runtime) => {
                 runtime.spawn(service);
             }
             None => drop(service),
         }
-        caller.into_iter().for_each(Waker::wake);
+        caller
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {

@@ -26,7 +26,7 @@ pub(super) struct Anthropic {
     /// The burst of the starts at the bucket's rate, the bucket's burst, and whether the first is within the
     /// second.
     burst_of_starts: f64,
-    burst_allowed: f64,
+    burst_allowed: u32,
     starts_fit: bool,
     /// Calls that arrived before their start.
     called_early: usize,
@@ -62,7 +62,7 @@ impl Anthropic {
         let granted = books.taken_over_time(first, length, 1)[0];
         let allowed = usize::try_from(u128::from(REQUESTS_PER_WINDOW) * length.as_micros()).unwrap_or(0)
             / (WINDOW_SECS as usize * 1_000_000);
-        let starts = Starts::of(books.arrivals(), REQUEST_RATE);
+        let starts = Starts::of(books.arrivals(), REQUEST_RATE, REQUEST_BURST);
         let refused = books.refused();
         Self {
             vendor_calls: books.arrivals().len(),
@@ -71,7 +71,7 @@ impl Anthropic {
             busiest_window: books.busiest_window(),
             burst_of_starts: rounded(starts.burst),
             burst_allowed: REQUEST_BURST,
-            starts_fit: starts.fit(REQUEST_BURST),
+            starts_fit: starts.fit,
             called_early: starts.early,
             arrival_p50_ms: millis(starts.median),
             slowest_arrival_ms: millis(starts.slowest),
