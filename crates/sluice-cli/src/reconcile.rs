@@ -22,7 +22,7 @@ pub(crate) struct Options {
     #[arg(long, value_parser = interval, default_value = "5m")]
     interval: Duration,
     /// The longest time that a call may take, one second at least. It sets the lowest drain rate: each slot
-    /// comes free once in that time [default: SLUICE_SLOWEST_CALL, in seconds, else 15m]
+    /// comes free once in that time [default: SLUICE_SLOWEST_CALL, as in 15m or 900; else 15m]
     #[arg(long, value_parser = interval)]
     slowest_call: Option<Duration>,
     /// Print JSON, a line for each sweep

@@ -75,7 +75,6 @@ impl Statement {
 
 /// A value that a write sends to the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Operand {
     /// A string (S).
     Text(String),
@@ -131,7 +130,6 @@ pub struct Delete {
 
 /// One conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Write {
     /// Changes a row.
     Update(Update),

@@ -50,6 +50,8 @@ pub(crate) fn value(operand: Operand) -> AttributeValue {
     match operand {
         Operand::Text(text) => AttributeValue::S(text),
         Operand::Number(number) => AttributeValue::N(number),
-        other => unreachable!("core has no operand {other:?}"),
+        Operand::Map(entries) => {
+            AttributeValue::M(entries.into_iter().map(|(name, entry)| (name.into_owned(), value(entry))).collect())
+        }
     }
 }

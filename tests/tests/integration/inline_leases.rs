@@ -61,7 +61,6 @@ fn value(operand: &Operand) -> AttributeValue {
         Operand::Map(entries) => {
             AttributeValue::M(entries.iter().map(|(name, entry)| (name.to_string(), value(entry))).collect())
         }
-        other => panic!("{other:?}"),
     }
 }
 

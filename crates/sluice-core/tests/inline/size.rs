@@ -53,7 +53,6 @@ fn size(value: &Operand) -> usize {
             significant.div_ceil(2) + 1 + usize::from(text.starts_with('-'))
         }
         Operand::Map(entries) => 3 + entries.iter().map(|(name, entry)| 1 + name.len() + size(entry)).sum::<usize>(),
-        other => panic!("{other:?}"),
     }
 }
 

@@ -1,5 +1,6 @@
-//! The one budget of tries for a change of a row that other writers keep changing. Callers in a queue have the
-//! round of their lane instead, which answers them or lets them wait.
+//! The budget of tries for a change of a row that other writers keep changing. Callers in a queue have the round
+//! of their lane instead, which answers them or lets them wait. Releases, sweeps and notes of self-healing have
+//! bounds of their own.
 
 use std::time::Duration;
 
