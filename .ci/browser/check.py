@@ -282,7 +282,7 @@ def main() -> None:
         expect(page.complaints() == [], "the console has no complaint of that")
 
         board.stop()
-        page.until("a dashboard that is gone is told", f"!{BANNER} && document.getElementById('banner').innerText.includes('does not answer')")
+        page.until("a dashboard that is gone is told", f"!{BANNER} && document.getElementById('banner').innerText.includes('sends no data')")
         begin(*serve_page)
         page.until("and its return is noticed", f"{BANNER} && !{STALE}")
         page.complaints()
