@@ -97,8 +97,9 @@ struct Sender<'a> {
     tally: &'a mut Tally,
 }
 
-/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request. A part
-/// is left to a sweep after `tries` conflicts that were waited out, or [`MOST_TRIES`] plans that were too old.
+/// Sends a chunk until it is done, and splits it if necessary. `more_time` is called before every request. A
+/// part is left to a sweep after `tries` conflicts that were waited out, or [`MOST_TRIES`] plans that were
+/// too old.
 ///
 /// # Errors
 /// [`StoreError`] if DynamoDB is unavailable or rejects a request. `tally` counts what throttling leaves.

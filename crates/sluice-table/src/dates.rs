@@ -31,8 +31,8 @@ impl DateReader {
         self.clock.sent()
     }
 
-    /// Reads the reply to the request that was sent at `sent`. Ignores a missing or unreadable `Date`: no request
-    /// fails because of it.
+    /// Reads the reply to the request that was sent at `sent`. Ignores a missing or unreadable `Date`: no
+    /// request fails because of it.
     pub(crate) fn replied(&self, reply: &HttpResponse, sent: SentAt) {
         // The reply of a proxy has another clock. Engines for development may leave out the id; DynamoDB does
         // not.

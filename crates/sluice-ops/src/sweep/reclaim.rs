@@ -8,8 +8,8 @@ use super::{Deadlines, is_over};
 use crate::chunk::{Tally, send_chunk};
 use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, Store, StoreError, Written};
 
-/// How many conflicts of a lease a sweep waits out: at most half a second. The next sweep finds the lease again,
-/// and one hot bucket must not keep a page from its end.
+/// How many conflicts of a lease a sweep waits out: at most half a second. The next sweep finds the lease
+/// again, and one hot bucket must not keep a page from its end.
 const CONFLICTS: u32 = 5;
 
 /// What the sweep has read of a bucket. It may be old: the conditions of the writes check it.

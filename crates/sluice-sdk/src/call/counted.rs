@@ -35,8 +35,9 @@ fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
     }
 }
 
-/// Counts a call that was granted from stock `at` this time. Registers and allocates nothing, and reads no clock:
-/// this is most of what a busy process does. The grant took less than a microsecond, and counts as no time.
+/// Counts a call that was granted from stock `at` this time. Registers and allocates nothing, and reads no
+/// clock: this is most of what a busy process does. The grant took less than a microsecond, and counts as no
+/// time.
 pub(crate) fn granted_from_stock(entry: &Entry, at: Timestamp) {
     granted_in(entry, Source::Stock, Duration::ZERO, at);
 }

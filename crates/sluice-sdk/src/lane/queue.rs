@@ -67,8 +67,8 @@ pub(crate) struct WaitHandle<A> {
 /// Why a caller has no answer.
 #[derive(Clone, Debug)]
 pub(crate) enum NoAnswer {
-    /// The leader ended, for example with its runtime, before it reached the caller: nothing was sent, and the
-    /// caller asks again.
+    /// The leader ended, for example with its runtime, before it reached the caller: nothing was sent, and
+    /// the caller asks again.
     NotServed,
     /// The leader ended while a request for the caller was under way.
     Lost,
@@ -146,8 +146,9 @@ impl<A> WaitHandle<A> {
             if let Some(solo) = &self.solo
                 && !solo.is_over(context)
             {
-                // The service, which this caller has just run, has answered or wakes this caller again. A wake-up
-                // by the answer too would make the runtime poll this task once more, often on another thread.
+                // The service, which this caller has just run, has answered or wakes this caller again. A
+                // wake-up by the answer too would make the runtime poll this task once more, often on another
+                // thread.
                 return match self.reply.try_recv() {
                     Ok(answer) => Poll::Ready(answer),
                     Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,

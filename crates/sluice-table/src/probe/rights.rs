@@ -21,24 +21,24 @@ impl Probe<'_> {
     pub async fn right(self, action: &str, key: &str) -> Probed<()> {
         let (Self { dynamo, table }, row) = (self, row_key(key));
         match action {
-            "dynamodb:GetItem" => told(dynamo.get_item().table_name(table).set_key(Some(row)).send().await),
+            "dynamodb:GetItem" => right_of(dynamo.get_item().table_name(table).set_key(Some(row)).send().await),
             "dynamodb:UpdateItem" => {
                 let request = dynamo.update_item().table_name(table).set_key(Some(row)).condition_expression(NEVER);
-                told(request.update_expression(CHANGE).send().await)
+                right_of(request.update_expression(CHANGE).send().await)
             }
             "dynamodb:PutItem" => {
                 let request = dynamo.put_item().table_name(table).set_item(Some(row));
-                told(request.condition_expression(NEVER).send().await)
+                right_of(request.condition_expression(NEVER).send().await)
             }
             "dynamodb:DeleteItem" => {
                 let request = dynamo.delete_item().table_name(table).set_key(Some(row));
-                told(request.condition_expression(NEVER).send().await)
+                right_of(request.condition_expression(NEVER).send().await)
             }
             "dynamodb:BatchGetItem" => match KeysAndAttributes::builder().keys(row).build() {
-                Ok(keys) => told(dynamo.batch_get_item().request_items(table, keys).send().await),
+                Ok(keys) => right_of(dynamo.batch_get_item().request_items(table, keys).send().await),
                 Err(error) => Probed::Failed(error.to_string()),
             },
-            "dynamodb:Scan" => told(dynamo.scan().table_name(table).limit(1).send().await),
+            "dynamodb:Scan" => right_of(dynamo.scan().table_name(table).limit(1).send().await),
             other => Probed::Failed(format!("there is no probe of {other}")),
         }
     }
@@ -60,12 +60,12 @@ impl Probe<'_> {
             TransactWriteItem::builder().put(put).build(),
             TransactWriteItem::builder().delete(delete).build(),
         ];
-        told(dynamo.transact_write_items().set_transact_items(Some(items.into())).send().await)
+        right_of(dynamo.transact_write_items().set_transact_items(Some(items.into())).send().await)
     }
 }
 
 /// A false condition means that the role has the right: a denial comes before any condition is checked.
-fn told<T, E>(result: Result<T, SdkError<E>>) -> Probed<()>
+fn right_of<T, E>(result: Result<T, SdkError<E>>) -> Probed<()>
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {

@@ -1,6 +1,6 @@
-//! The budget of tries for a change of a row that other writers keep changing. Callers in a queue have the round
-//! of their lane instead, which answers them or lets them wait. Releases, sweeps and notes of self-healing have
-//! bounds of their own.
+//! The budget of tries for a change of a row that other writers keep changing. Callers in a queue have the
+//! round of their lane instead, which answers them or lets them wait. Releases, sweeps and notes of
+//! self-healing have bounds of their own.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::connection::Store;
 /// succeeds beside more writers, and costs a write unit a try; a smaller number gives up sooner.
 pub const MOST_TRIES: u32 = 20;
 
-/// A limited number of tries: [`MOST_TRIES`]. None begins later than the longest time of one request, so that all tries, the
+/// A limited number of tries. None begins later than the longest time of one request, so that all tries, the
 /// last included, end within twice that time.
 #[derive(Debug)]
 pub struct Tries {
@@ -21,7 +21,7 @@ pub struct Tries {
 }
 
 impl Store {
-    /// The tries of one change, from now.
+    /// The tries of one change, from now: [`MOST_TRIES`].
     #[must_use]
     pub fn tries(&self) -> Tries {
         Tries::within(self.longest_request(), MOST_TRIES)

@@ -24,8 +24,8 @@ impl SoloLeader {
         Self { running: Mutex::new(Some(running)), runtime: Handle::try_current().ok() }
     }
 
-    /// Polls the service. Returns whether nothing is left to run. If the service moves out later, the caller is
-    /// woken.
+    /// Polls the service. Returns whether nothing is left to run. If the service moves out later, the caller
+    /// is woken.
     pub(super) fn is_over(&self, context: &mut Context<'_>) -> bool {
         let mut held = self.running();
         let Some(running) = held.as_mut() else { return true };
@@ -40,9 +40,9 @@ impl SoloLeader {
         false
     }
 
-    /// Moves the service to a task of its own, and returns what wakes the caller that has run it so far, which
-    /// now waits for its answer alone. Without a runtime the service ends here, and the callers in the queue are
-    /// told so.
+    /// Moves the service to a task of its own, and returns what wakes the caller that has run it so far,
+    /// which now waits for its answer alone. Without a runtime the service ends here, and the callers in the
+    /// queue are told so.
     pub(super) fn move_out(&self) -> Option<Waker> {
         let Running { service, caller } = self.running().take()?;
         match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
