@@ -9,6 +9,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod buckets;
+pub(crate) mod chunks;
 pub(crate) mod entry;
 pub(crate) mod expired_holder;
 pub(crate) mod fallback;

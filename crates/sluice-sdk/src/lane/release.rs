@@ -15,9 +15,9 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Service};
+use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::settle::settle_charged;
-use crate::lane::{expired_holder, inline};
+use crate::lane::{chunks, expired_holder, inline};
 use crate::telemetry;
 
 /// The outcome of a release as metrics and spans name it.
@@ -104,6 +104,7 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
 
 /// The lane of releases with lease rows: the releases of one bucket share one transaction.
 pub(crate) type ReleaseLane = Lane<Slots, Result<Released, ReleaseError>>;
+type ReleaseWaiter = Waiter<Slots, Result<Released, ReleaseError>>;
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result<Released, ReleaseError> {
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(entry), leader)) };
@@ -111,25 +112,22 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
     released.unwrap_or_else(|| Err(stopped("TransactWriteItems").into()))
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Slots, Result<Released, ReleaseError>>) {
-    while let Some(mut line) = leader.next(usize::MAX).await {
-        while !line.is_empty() {
-            let later = line.split_off(line.len().min(MAX_LEASES_PER_TRANSACTION));
-            let waiters = std::mem::replace(&mut line, later);
-            let Some(last) = waiters.last() else { continue };
-            // The last caller has the youngest reading of the capacity.
-            let bucket = Arc::clone(&last.ask.bucket);
-            let leases = waiters.iter().map(|waiter| waiter.ask.lease.clone()).collect();
-            let released = release_chunk(&inner, &entry, Chunk::release(&bucket, leases)).await;
-            let out = released.iter().find_map(unavailable);
-            waiters.into_iter().zip(released).for_each(|(waiter, released)| waiter.answer(released));
-            // The callers behind have waited for an unanswered request: no other is sent for them.
-            out.into_iter().for_each(|error| {
-                let rest = std::mem::take(&mut line).into_iter();
-                rest.for_each(|waiter| waiter.answer(Err(error.clone().unsent().into())));
-            });
-        }
-    }
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Slots, Result<Released, ReleaseError>>) {
+    let (inner, entry) = (&*inner, &*entry);
+    let release = |waiters| release_together(inner, entry, waiters);
+    chunks::lead(inner, leader, MAX_LEASES_PER_TRANSACTION, release, |error| Err(error.into())).await;
+}
+
+/// Answers all `waiters`. Returns the error if DynamoDB is out.
+async fn release_together(inner: &Inner, entry: &Entry, waiters: Vec<ReleaseWaiter>) -> Result<(), StoreError> {
+    let Some(last) = waiters.last() else { return Ok(()) };
+    // The last caller has the youngest reading of the capacity.
+    let bucket = Arc::clone(&last.ask.bucket);
+    let leases = waiters.iter().map(|waiter| waiter.ask.lease.clone()).collect();
+    let released = release_chunk(inner, entry, Chunk::release(&bucket, leases)).await;
+    let out = released.iter().find_map(unavailable);
+    waiters.into_iter().zip(released).for_each(|(waiter, released)| waiter.answer(released));
+    out.map_or(Ok(()), Err)
 }
 
 /// The error, if DynamoDB is out.

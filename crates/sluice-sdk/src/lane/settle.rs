@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sluice_core::{Amount, CostError, Dimension, RatePlanner, Settle};
 use sluice_table::{IfAmbiguous, StoreError, Written};
-use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::request::Quantity;
+use crate::lane::chunks;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::stopped;
@@ -146,23 +146,10 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
     settled.unwrap_or_else(|| Err(AcquireError::Store(stopped("UpdateItem")).into()))
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, mut leader: Leader<Settle, Result<Amount, SettleError>>) {
-    // A call is settled even if its caller has gone away: the call was made.
-    while let Some(mut line) = leader.next_with_the_gone(usize::MAX).await {
-        let began = Instant::now();
-        while !line.is_empty() {
-            let later = line.split_off(line.len().min(MOST_AT_ONCE));
-            let together = std::mem::replace(&mut line, later);
-            let Err(error) = settle_together(&inner, &entry, together).await else { continue };
-            // All callers of the batch share the time of one request: writes for those behind go on as long
-            // as one more attempt ends within that time.
-            if began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request() {
-                let rest = std::mem::take(&mut line).into_iter();
-                rest.for_each(|waiter| waiter.answer(Err(AcquireError::from(error.clone().unsent()).into())));
-            }
-        }
-        leader.batch_is_over();
-    }
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Settle, Result<Amount, SettleError>>) {
+    let (inner, entry) = (&*inner, &*entry);
+    let settle = |waiters| settle_together(inner, entry, waiters);
+    chunks::lead(inner, leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
 }
 
 /// Answers all `waiters`. Returns the error if DynamoDB is out.
