@@ -1,4 +1,5 @@
-/// Parses "5s", "1m 30s", "250ms".
+/// Parses a time, as the settings do: "5s", "1m 30s", "250ms", or plain seconds.
 pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; it must be a time, as in 5s, 250ms or 1m"))
+    sluice_table::duration(text)
+        .ok_or_else(|| "it must be a time of at most a year, as in 5s, 250ms, 1m or 5 (seconds)".to_owned())
 }

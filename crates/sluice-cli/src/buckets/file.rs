@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Deserialize;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, OnLowerLimit, Rate};
@@ -166,9 +165,8 @@ fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate
     match (&declared.window, &declared.refill_rate) {
         (Some(window), None) => {
             let takes = "it must be a time above 0, as in \"1m\" or \"24h\"";
-            let span: Duration =
-                humantime::parse_duration(window.as_ref()).map_err(|_| place.fault(window, "window", takes))?;
-            let rate = Rate::per(capacity, span).filter(|rate| !rate.is_zero());
+            let span = sluice_table::duration(window.as_ref());
+            let rate = span.and_then(|span| Rate::per(capacity, span)).filter(|rate| !rate.is_zero());
             rate.ok_or_else(|| place.fault(window, "window", takes))
         }
         (None, Some(written)) => {
