@@ -186,7 +186,7 @@ impl ClientBuilder {
     }
 
     /// The source of lease ids, which must differ from those of every other process. A simulation makes them
-    /// repeatable. An id that is empty or contains a `#` is replaced by a UUID.
+    /// repeatable. An id that is empty or contains a `#` is replaced by one of the client's own.
     #[must_use]
     pub fn lease_ids(mut self, next: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.config.lease_ids = LeaseIds::from_fn(next);

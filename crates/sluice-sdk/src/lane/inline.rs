@@ -123,7 +123,7 @@ impl Patient for InlineAsk {
 }
 
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
-    let id = inner.config.lease_ids.next();
+    let id = inner.config.lease_ids.next_inline();
     let in_line = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;
     let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };

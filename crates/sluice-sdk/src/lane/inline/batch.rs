@@ -240,7 +240,7 @@ impl Batch<'_> {
     /// Gives back a lease that ended after it was written, as in a frozen process. Its caller asks again.
     fn under_another_id(&self, mut waiter: InlineWaiter) -> InlineWaiter {
         if let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask {
-            let old = std::mem::replace(id, self.inner.config.lease_ids.next());
+            let old = std::mem::replace(id, self.inner.config.lease_ids.next_inline());
             trace.take().into_iter().for_each(Trace::forget);
             drop(Trace::new(self.inner, self.entry, old, *cost));
         }
