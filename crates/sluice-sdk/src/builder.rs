@@ -18,7 +18,7 @@ use crate::config::lease_ids::LeaseIds;
 use crate::config::{Config, Leases, OnUnavailable};
 use crate::extensions::Extensions;
 use crate::heal::Healer;
-use crate::lane::buckets::Cache;
+use crate::lane::cache::Cache;
 use crate::lane::fallback::Fallback;
 use crate::lane::inner::Inner;
 

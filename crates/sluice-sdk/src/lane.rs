@@ -8,15 +8,14 @@
 //! queue looks again, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
 
 pub(crate) mod attempt;
-pub(crate) mod buckets;
+pub(crate) mod cache;
 pub(crate) mod chunks;
 pub(crate) mod entry;
 pub(crate) mod expired_holder;
 pub(crate) mod fallback;
 pub(crate) mod inline;
 pub(crate) mod inner;
-pub(crate) mod late;
-pub(crate) mod load;
+pub(crate) mod no_grant;
 pub(crate) mod parallel;
 pub(crate) mod part;
 pub(crate) mod per_bucket;
@@ -29,6 +28,7 @@ pub(crate) mod round;
 pub(crate) mod rows;
 pub(crate) mod setback;
 pub(crate) mod settle;
+pub(crate) mod slot_wait;
 pub(crate) mod sync;
 pub(crate) mod terms;
 pub(crate) mod tokens;

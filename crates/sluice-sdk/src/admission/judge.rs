@@ -14,7 +14,7 @@ use crate::api::error::AcquireError;
 use crate::bucket::known::Reading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::load::taken;
+use crate::lane::slot_wait::taken;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {

@@ -178,7 +178,7 @@ mod tests {
     use sluice_core::{Cost, Dimension, Limit};
 
     use super::*;
-    use crate::lane::buckets::Cache;
+    use crate::lane::cache::Cache;
 
     /// The first question creates the state of admission. A reply must not, or every bucket would be watched.
     #[test]

@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::late::{behind, too_late};
-use crate::lane::load::WaitingForSlot;
+use crate::lane::no_grant::{behind, too_late};
 use crate::lane::parallel::stopped;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
@@ -18,6 +17,7 @@ use crate::lane::queue::{Lane, Left, Patient, Service, Waiter};
 use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::round;
 use crate::lane::setback::{Patience, Setback};
+use crate::lane::slot_wait::WaitingForSlot;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;

@@ -6,7 +6,7 @@ use sluice_table::{Store, StoreError};
 use crate::api::refusal::RetryIn;
 use crate::config::Config;
 use crate::extensions::Extensions;
-use crate::lane::buckets::Cache;
+use crate::lane::cache::Cache;
 use crate::lane::entry::Entry;
 use crate::lane::fallback::Fallback;
 

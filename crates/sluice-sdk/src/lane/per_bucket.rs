@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest, refused};
 use crate::lane::inner::Inner;
-use crate::lane::late::too_late;
+use crate::lane::no_grant::too_late;
 use crate::lane::poll::{Poll, WaitContext};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};

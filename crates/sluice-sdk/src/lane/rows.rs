@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::late::{behind, too_late};
-use crate::lane::load::WaitingForSlot;
+use crate::lane::no_grant::{behind, too_late};
 use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
 use crate::lane::poll::Poll;
@@ -16,6 +15,7 @@ use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Left, Patient, Service, Waiter};
 use crate::lane::round;
 use crate::lane::setback::Setback;
+use crate::lane::slot_wait::WaitingForSlot;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{Answer, UnclaimedGrant};
 use crate::lane::wants::Want;

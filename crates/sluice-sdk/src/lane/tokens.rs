@@ -12,7 +12,7 @@ use crate::api::refusal::{contended, refused};
 use crate::bucket::known::Reading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::late::too_late;
+use crate::lane::no_grant::too_late;
 use crate::lane::parallel::stopped;
 use crate::lane::part::{Part, Parts};
 use crate::lane::poll::Poll;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::api::request::Request;
 use crate::call::counted::{granted_from_stock, granted_in};
-use crate::lane::buckets::Cache;
+use crate::lane::cache::Cache;
 use crate::lane::entry::Entry;
 use crate::lane::release::name_of;
 use crate::telemetry;

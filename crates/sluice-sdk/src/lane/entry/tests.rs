@@ -4,7 +4,7 @@ use std::time::Duration;
 use sluice_core::{Bucket, Cost, Dimension, Limit, Timestamp};
 
 use super::*;
-use crate::lane::buckets::Cache;
+use crate::lane::cache::Cache;
 
 /// The benchmark `memory` measures the total: 20 MB for 10,000 buckets.
 #[test]

@@ -23,7 +23,7 @@ use crate::lane::release::ReleaseError;
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::{UnclaimedGrant, Via};
-use crate::lane::{load, round};
+use crate::lane::{round, slot_wait};
 
 pub(super) struct Batch<'a> {
     pub(super) inner: &'a Arc<Inner>,
@@ -189,7 +189,7 @@ impl Batch<'_> {
                 }
                 InlineAnswer::Refused(refusal) => {
                     let InlineAsk::Take { cost, terms, .. } = &waiter.ask else { continue };
-                    let retry = load::refusal(self.inner, self.entry, *cost, terms.stays, *refusal);
+                    let retry = slot_wait::refusal(self.inner, self.entry, *cost, terms.stays, *refusal);
                     self.refuse(waiter, &Setback::Refused(retry));
                 }
                 InlineAnswer::NeverSatisfiable { capacity } => {

@@ -21,7 +21,7 @@ use crate::lane::rows::transaction::{Applied, PlannedCaller, Sent, Share, judge}
 use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::{Answer, UnclaimedGrant, Via};
-use crate::lane::{load, round};
+use crate::lane::{round, slot_wait};
 
 /// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
@@ -187,7 +187,7 @@ impl Batch<'_> {
     fn retries(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
         let each = self.entries.iter().zip(no).zip(&ask.costs);
         let refused = each.filter_map(|((entry, no), cost)| match no {
-            Plan::Refuse(refusal) => Some(load::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal)),
+            Plan::Refuse(refusal) => Some(slot_wait::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal)),
             _ => None,
         });
         refused.collect()

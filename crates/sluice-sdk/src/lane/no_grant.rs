@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::api::refusal::RetryReason;
 use crate::lane::inner::Inner;
-use crate::lane::load;
 use crate::lane::setback::{Setback, Taken};
+use crate::lane::slot_wait;
 use crate::lane::unclaimed::Answer;
 use crate::lane::wants::Want;
 
@@ -16,7 +16,7 @@ pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
     Ok(Taken::Refused(match of_bucket {
         Some(want) => {
-            let told = load::behind(&want.entry, want.cost, told, inner.now());
+            let told = slot_wait::behind(&want.entry, want.cost, told, inner.now());
             inner.refused(&want.entry, &told);
             told
         }
@@ -39,7 +39,7 @@ pub(super) fn too_late(
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
     Ok(Taken::Refused(match of_bucket.filter(|_| told.reason == RetryReason::NoFreeSlot) {
         Some(want) => {
-            let told = load::in_vain(&want.entry, want.cost, inner.now());
+            let told = slot_wait::deadline_passed(&want.entry, want.cost, inner.now());
             inner.refused(&want.entry, &told);
             told
         }

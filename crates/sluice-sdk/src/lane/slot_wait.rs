@@ -58,9 +58,9 @@ pub(crate) fn taken(bucket: &Bucket) -> Amount {
 /// Returns the refusal of a concurrency bucket. If it is full and its drain rate is known, the wait is until
 /// the waiters of this process and this caller have slots. `in_line`: the caller is one of the waiters.
 pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, in_line: bool, mut refusal: Refusal) -> RetryIn {
-    let besides = if in_line { Amount::ZERO } else { cost.amount() };
+    let extra = if in_line { Amount::ZERO } else { cost.amount() };
     if refusal.reason == Reason::NoFreeSlot
-        && let Some(measured) = measured_wait(entry, besides, inner.now())
+        && let Some(measured) = measured_wait(entry, extra, inner.now())
     {
         // The end of an inline lease is known, and nobody has to wait longer than that.
         let is_known = refusal.wait < NO_SLOT_WAIT;
@@ -80,15 +80,15 @@ pub(crate) fn behind(entry: &Entry, cost: Cost, mut retry: RetryIn, now: Timesta
 }
 
 /// Returns the refusal for a caller whose patience ended before it had a slot, and that has left the queue.
-pub(crate) fn in_vain(entry: &Entry, cost: Cost, now: Timestamp) -> RetryIn {
+pub(crate) fn deadline_passed(entry: &Entry, cost: Cost, now: Timestamp) -> RetryIn {
     let wait = measured_wait(entry, cost.amount(), now).unwrap_or(Backoff::POLL.cap());
     RetryIn::new(wait, entry.dimension.clone(), RetryReason::NoFreeSlot)
 }
 
-/// Returns the time until the callers that wait in this process have slots and `besides` more slots are free.
-fn measured_wait(entry: &Entry, besides: Amount, now: Timestamp) -> Option<Duration> {
+/// Returns the time until the callers that wait in this process have slots and `extra` more slots are free.
+fn measured_wait(entry: &Entry, extra: Amount, now: Timestamp) -> Option<Duration> {
     let load = entry.load.within(KNOWN_FOR, now)?;
     let rate = load.drain_rate_of(taken(&entry.reading()?.bucket))?;
-    let wait = rate.time_for(entry.load.waiting().plus(besides))?;
+    let wait = rate.time_for(entry.load.waiting().plus(extra))?;
     Some(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT))
 }
