@@ -64,7 +64,7 @@ pub use load::{
     Before, LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again,
     note_outlived, note_outlived_anew,
 };
-pub use plan::batch::{Batch, RateBatch, Starts};
+pub use plan::batch::{BatchPlan, RateBatch, Starts};
 pub use plan::change::Change;
 pub use plan::claim::Claim;
 pub use plan::cool_down::cool_down;

@@ -237,9 +237,9 @@ impl Drop for Grant {
 
 /// A grant, or none, under which no call was made yet. A drop gives everything back, including rate tokens.
 #[derive(Debug, Default)]
-pub(crate) struct Uncalled(Option<Grant>);
+pub(crate) struct UnusedGrant(Option<Grant>);
 
-impl Uncalled {
+impl UnusedGrant {
     pub(crate) fn join(&mut self, grant: Grant) {
         self.0 = Some(match self.0.take() {
             Some(held) => held.join(grant),
@@ -293,7 +293,7 @@ impl Uncalled {
     }
 }
 
-impl Drop for Uncalled {
+impl Drop for UnusedGrant {
     fn drop(&mut self) {
         if let Some(grant) = self.0.take() {
             grant.give_back_unused();

@@ -2,7 +2,7 @@
 //!
 //! A caller stands in a queue before a bucket, and one write serves all callers in the queue ([`queue`]). There
 //! are three kinds: [`tokens`] for rate buckets, [`rows`] for lease rows, [`inline`] for inline leases. Each file is
-//! both ends of the queue: `take` enters it, and its `Batch` is what the leader serves, called back by [`round`].
+//! both ends of the queue: `take` enters it, and its batch is what the leader serves, called back by [`round`].
 //!
 //! [`attempt`] chooses the kind. [`reading`] reads buckets, [`setback`] decides who stays, [`poll`] how often the
 //! queue looks again, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.

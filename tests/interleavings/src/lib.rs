@@ -20,4 +20,4 @@ mod lane {
     pub(crate) mod sync;
 }
 
-pub mod line;
+pub mod slots;

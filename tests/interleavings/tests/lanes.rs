@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use shuttle::rand::Rng as _;
 use shuttle::sync::Arc;
-use sluice_interleavings::line::{Ask, Bucket};
+use sluice_interleavings::slots::{Ask, Bucket};
 
 /// Runs for each promise: an order of tasks is drawn for each.
 const RUNS: usize = 3_000;

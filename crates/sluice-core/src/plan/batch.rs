@@ -29,7 +29,7 @@ pub enum Starts {
 
 /// The plan for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchPlan {
     /// The one write. If nobody is granted anything, it is `None`, or a repair of the anchor.
     pub write: Option<Planned>,
     /// The answers to the callers, in order. `Write` holds S, the tokens taken for the caller and for all
@@ -61,7 +61,7 @@ impl<'a> RatePlanner<'a> {
     /// The write for as many of `claims` as fit, in their order. The write takes up to `prefetch` more, as
     /// long as the bucket stays half full: below that, every token is for callers that need it now.
     #[must_use]
-    pub fn plan_batch(self, claims: &[Claim], now: Timestamp, starts: Starts, prefetch: Amount) -> Batch {
+    pub fn plan_batch(self, claims: &[Claim], now: Timestamp, starts: Starts, prefetch: Amount) -> BatchPlan {
         let mut batch = self.batch(now, starts);
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
@@ -75,7 +75,7 @@ impl<'a> RatePlanner<'a> {
             answers.push(answer);
         }
         let prefetched = batch.prefetch(prefetch);
-        Batch { total: batch.total, write: batch.write().or_else(|| self.repair(now)), answers, prefetched }
+        BatchPlan { total: batch.total, write: batch.write().or_else(|| self.repair(now)), answers, prefetched }
     }
 
     /// A batch without callers.

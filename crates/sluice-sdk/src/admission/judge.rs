@@ -53,13 +53,13 @@ pub(super) async fn judge(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) 
 fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> Verdict {
     let now = inner.now();
     let (need, capacity) = (asked.backlog.plus(asked.cost.amount()), bucket.limit().capacity());
-    let in_line = if need <= capacity {
+    let refilled_in = if need <= capacity {
         bucket.reaches(need).map(|at| at.since(now))
     } else {
         // The line never rises above the capacity: what is needed beyond comes at the refill rate.
         bucket.limit().refill_rate().time_for(need.minus(bucket.level(now)))
     };
-    let wait = in_line.unwrap_or(Duration::MAX).max(cooling_down(inner, bucket));
+    let wait = refilled_in.unwrap_or(Duration::MAX).max(cooling_down(inner, bucket));
     within(Verdict::Admit { wait: Some(wait) }, asked.slo)
 }
 

@@ -16,7 +16,7 @@ use crate::lane::reading::known;
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::Answer;
-use crate::lane::wants::{Want, want, wants, wants_in_line};
+use crate::lane::wants::{Want, want, wants, wants_waiting};
 use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
@@ -45,7 +45,7 @@ async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, ter
 /// Takes what is asked for, or returns why not.
 pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
-        let answer = match wants_in_line(inner, asks, terms).await {
+        let answer = match wants_waiting(inner, asks, terms).await {
             Ok(wants) => take_wants(inner, &wants, terms).await,
             Err(setback) => setback.answer(),
         };

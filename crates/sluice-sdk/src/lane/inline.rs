@@ -13,7 +13,7 @@ use crate::lane::no_grant::{behind, too_late};
 use crate::lane::parallel::stopped;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Left, Patient, Service, Waiter};
+use crate::lane::queue::{Lane, Patient, QueueResult, Service, Waiter};
 use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::round;
 use crate::lane::setback::{Patience, Setback};
@@ -24,7 +24,7 @@ use crate::lane::wants::Want;
 
 mod batch;
 
-use crate::lane::inline::batch::Batch;
+use crate::lane::inline::batch::InlineBatch;
 
 pub(crate) type InlineLane = Lane<InlineAsk, InlineOutcome>;
 type InlineWaiter = Waiter<InlineAsk, InlineOutcome>;
@@ -124,16 +124,16 @@ impl Patient for InlineAsk {
 
 pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
     let id = inner.config.lease_ids.next_inline();
-    let in_line = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
+    let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;
     let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
-        Left::Answered(InlineOutcome::Taken(answer)) => answer,
-        Left::Answered(InlineOutcome::Released(_)) | Left::Lost => Err(stopped("UpdateItem").into()),
-        Left::Behind(setback) => behind(inner, std::slice::from_ref(want), setback),
-        Left::Late => {
-            drop(in_line);
+        QueueResult::Answered(InlineOutcome::Taken(answer)) => answer,
+        QueueResult::Answered(InlineOutcome::Released(_)) | QueueResult::Lost => Err(stopped("UpdateItem").into()),
+        QueueResult::Behind(setback) => behind(inner, std::slice::from_ref(want), setback),
+        QueueResult::Late => {
+            drop(waiting);
             too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for())
         }
     }
@@ -161,6 +161,6 @@ fn service<'a>(
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, InlineOutcome>) {
     let (inner, entry) = (&inner, &entry);
-    let batch = |waiters| Batch { inner, entry, waiters, waiting: None, unclaimed_grants: Vec::new() };
+    let batch = |waiters| InlineBatch { inner, entry, waiters, waiting: None, unclaimed_grants: Vec::new() };
     round::lead(inner, leader, Poll::default(), batch, || entry.load.crowd(), || entry.doubt()).await;
 }

@@ -24,7 +24,7 @@ use crate::lane::queue::solo::SoloLeader;
 /// A queue of callers. Each caller asks `Q` and is answered `A`.
 #[derive(Debug)]
 pub(crate) struct Lane<Q, A> {
-    line: Mutex<Queue<Q, A>>,
+    queue: Mutex<Queue<Q, A>>,
     is_served: AtomicBool,
     /// Tells the leader of the lane that the callers that wait may look again.
     wake: Notify,
@@ -40,7 +40,7 @@ struct Queue<Q, A> {
     /// Whether all callers in the queue wait, and nobody is being served.
     is_paused: bool,
     /// Whether callers that came before those in the queue are being served.
-    is_out: bool,
+    is_serving: bool,
     /// The service, while the only caller runs it.
     solo: Option<Arc<SoloLeader>>,
     /// Whether the last batch had several callers, which may be about to come back.
@@ -78,7 +78,7 @@ pub(crate) enum NoAnswer {
 
 /// How a caller that takes leaves the queue.
 #[derive(Debug)]
-pub(crate) enum Left<A> {
+pub(crate) enum QueueResult<A> {
     Answered(A),
     /// The deadline of the caller passed.
     Late,
@@ -109,16 +109,16 @@ pub(crate) fn stay<Q, A>(waiting: &mut Waiting<Q, A>, waiter: Waiter<Q, A>, why:
 
 impl<Q, A> Default for Lane<Q, A> {
     fn default() -> Self {
-        let line = Queue {
+        let queue = Queue {
             waiting: VecDeque::new(),
             why: None,
             looks_since: None,
             is_paused: false,
-            is_out: false,
+            is_serving: false,
             solo: None,
             was_busy: false,
         };
-        Self { line: Mutex::new(line), is_served: AtomicBool::new(false), wake: Notify::new() }
+        Self { queue: Mutex::new(queue), is_served: AtomicBool::new(false), wake: Notify::new() }
     }
 }
 
@@ -192,26 +192,26 @@ impl<Q, A> Lane<Q, A> {
 
     /// Joins the end of the queue. If nobody serves the lane, `serve` creates the service.
     pub(crate) fn join(self: &Arc<Self>, ask: Q, serve: impl FnOnce(Leader<Q, A>) -> Service) -> WaitHandle<A> {
-        self.enter(self.line(), ask, serve)
+        self.enter(self.queue(), ask, serve)
     }
 
     fn enter(
         self: &Arc<Self>,
-        mut line: MutexGuard<'_, Queue<Q, A>>,
+        mut queue: MutexGuard<'_, Queue<Q, A>>,
         ask: Q,
         serve: impl FnOnce(Leader<Q, A>) -> Service,
     ) -> WaitHandle<A> {
         let (waiter, reply) = oneshot::channel();
-        line.waiting.push_back(Waiter { ask, reply: waiter });
+        queue.waiting.push_back(Waiter { ask, reply: waiter });
         if self.is_served.swap(true, Ordering::AcqRel) {
-            let solo = line.solo.take();
-            drop(line);
+            let solo = queue.solo.take();
+            drop(queue);
             // The first caller is no longer alone, and may not be polled: the service moves to a task.
             solo.and_then(|solo| solo.move_out()).into_iter().for_each(Waker::wake);
             return WaitHandle { reply, solo: None };
         }
         let solo = Arc::new(SoloLeader::new(serve(Leader::new(self))));
-        line.solo = Some(Arc::clone(&solo));
+        queue.solo = Some(Arc::clone(&solo));
         WaitHandle { reply, solo: Some(solo) }
     }
 
@@ -221,13 +221,13 @@ impl<Q, A> Lane<Q, A> {
 
     /// Why the head of the queue waits, or waited when it last looked; `None` if nobody waits.
     pub(crate) fn why(&self) -> Option<Setback> {
-        self.line().why.clone()
+        self.queue().why.clone()
     }
 
     /// For how long the callers that wait have looked again, unanswered; `None` in a pause or a first look.
     pub(crate) fn looks_for(&self) -> Option<Duration> {
-        let line = self.line();
-        line.looks_since.filter(|_| line.is_out).map(|since| since.elapsed())
+        let queue = self.queue();
+        queue.looks_since.filter(|_| queue.is_serving).map(|since| since.elapsed())
     }
 
     pub(crate) fn wake(&self) {
@@ -237,26 +237,26 @@ impl<Q, A> Lane<Q, A> {
     /// Takes the head of the queue, if it `fits` what another caller was granted and left. `None` while
     /// callers that came before the head are being served.
     pub(crate) fn head_if(&self, fits: impl FnOnce(&Q) -> bool) -> Option<Waiter<Q, A>> {
-        let mut line = self.line();
-        if line.is_out {
+        let mut queue = self.queue();
+        if queue.is_serving {
             return None;
         }
-        line.forget_the_gone();
-        match line.waiting.front() {
+        queue.forget_the_gone();
+        match queue.waiting.front() {
             Some(head) if fits(&head.ask) => {
                 // A lone caller learns of its answer only when it runs the service again.
-                if line.solo.is_some() {
+                if queue.solo.is_some() {
                     self.wake();
                 }
-                line.waiting.pop_front()
+                queue.waiting.pop_front()
             }
             _ => None,
         }
     }
 
     /// A panic while the lock is held leaves nothing half done.
-    fn line(&self) -> MutexGuard<'_, Queue<Q, A>> {
-        self.line.lock()
+    fn queue(&self) -> MutexGuard<'_, Queue<Q, A>> {
+        self.queue.lock()
     }
 }
 
@@ -268,20 +268,20 @@ impl<Q: Patient, A> Lane<Q, A> {
         mut ask: impl FnMut() -> Q,
         stays: impl Fn(&Setback) -> bool,
         mut serve: impl FnMut(Leader<Q, A>) -> Service,
-    ) -> Left<A> {
+    ) -> QueueResult<A> {
         loop {
             let ask = ask();
             let until = ask.stays_until();
             let handle = match self.join_if(ask, &stays, &mut serve) {
                 Ok(handle) => handle,
-                Err(setback) => return Left::Behind(setback),
+                Err(setback) => return QueueResult::Behind(setback),
             };
             match handle.answer_until(until).await {
-                Some(Ok(answer)) => return Left::Answered(answer),
+                Some(Ok(answer)) => return QueueResult::Answered(answer),
                 Some(Err(NoAnswer::NotServed)) => {}
-                Some(Err(NoAnswer::Behind(setback))) => return Left::Behind(setback),
-                Some(Err(NoAnswer::Lost)) => return Left::Lost,
-                None => return Left::Late,
+                Some(Err(NoAnswer::Behind(setback))) => return QueueResult::Behind(setback),
+                Some(Err(NoAnswer::Lost)) => return QueueResult::Lost,
+                None => return QueueResult::Late,
             }
         }
     }
@@ -294,15 +294,15 @@ impl<Q: Patient, A> Lane<Q, A> {
         stays: impl FnOnce(&Setback) -> bool,
         serve: impl FnOnce(Leader<Q, A>) -> Service,
     ) -> Result<WaitHandle<A>, Setback> {
-        let line = self.line();
-        if line.is_paused {
-            if !line.has_takers() {
+        let queue = self.queue();
+        if queue.is_paused {
+            if !queue.has_takers() {
                 self.wake.notify_one();
-            } else if let Some(why) = line.why.as_ref().filter(|why| !stays(why)) {
+            } else if let Some(why) = queue.why.as_ref().filter(|why| !stays(why)) {
                 return Err(why.clone().unsent());
             }
         }
-        Ok(self.enter(line, ask, serve))
+        Ok(self.enter(queue, ask, serve))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Left, Patient, Service, Waiter};
+use crate::lane::queue::{Lane, Patient, QueueResult, Service, Waiter};
 use crate::lane::round;
 use crate::lane::setback::Setback;
 use crate::lane::slot_wait::WaitingForSlot;
@@ -23,7 +23,7 @@ use crate::lane::wants::Want;
 mod batch;
 mod transaction;
 
-use crate::lane::rows::batch::Batch;
+use crate::lane::rows::batch::RowBatch;
 
 pub(crate) type RowLane = Lane<RowAsk, Answer>;
 type RowWaiter = Waiter<RowAsk, Answer>;
@@ -65,15 +65,15 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
         terms,
     };
     let slots = wants.iter().filter(|want| want.concurrent && terms.stays);
-    let in_line: Vec<_> = slots.map(|want| WaitingForSlot::join(&want.entry, want.cost)).collect();
+    let waiting: Vec<_> = slots.map(|want| WaitingForSlot::join(&want.entry, want.cost)).collect();
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), entries.clone(), Arc::clone(&lane), leader)) };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(|| ask.clone(), stays, serve).await {
-        Left::Answered(answer) => answer,
-        Left::Behind(setback) => behind(inner, wants, setback),
-        Left::Lost => Err(stopped("TransactWriteItems").into()),
-        Left::Late => {
-            drop(in_line);
+        QueueResult::Answered(answer) => answer,
+        QueueResult::Behind(setback) => behind(inner, wants, setback),
+        QueueResult::Lost => Err(stopped("TransactWriteItems").into()),
+        QueueResult::Late => {
+            drop(waiting);
             too_late(inner, wants, lane.why(), lane.looks_for())
         }
     }
@@ -81,7 +81,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
 
 async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, Answer>) {
     let (inner, entries, lane) = (&inner, &entries, &lane);
-    let batch = |waiters| Batch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
+    let batch = |waiters| RowBatch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
     let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();
     round::lead(inner, leader, Poll::default(), batch, crowd, || entries.iter().for_each(|entry| entry.doubt())).await;
 }

@@ -56,9 +56,9 @@ pub(crate) fn taken(bucket: &Bucket) -> Amount {
 }
 
 /// Returns the refusal of a concurrency bucket. If it is full and its drain rate is known, the wait is until
-/// the waiters of this process and this caller have slots. `in_line`: the caller is one of the waiters.
-pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, in_line: bool, mut refusal: Refusal) -> RetryIn {
-    let extra = if in_line { Amount::ZERO } else { cost.amount() };
+/// the waiters of this process and this caller have slots. `is_waiting`: the caller is one of the waiters.
+pub(crate) fn refusal(inner: &Inner, entry: &Entry, cost: Cost, is_waiting: bool, mut refusal: Refusal) -> RetryIn {
+    let extra = if is_waiting { Amount::ZERO } else { cost.amount() };
     if refusal.reason == Reason::NoFreeSlot
         && let Some(measured) = measured_wait(entry, extra, inner.now())
     {

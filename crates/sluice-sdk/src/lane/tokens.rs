@@ -17,7 +17,7 @@ use crate::lane::parallel::stopped;
 use crate::lane::part::{Part, Parts};
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Left, Patient, Service, Waiter, Waiting, stay};
+use crate::lane::queue::{Lane, Patient, QueueResult, Service, Waiter, Waiting, stay};
 use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
@@ -63,10 +63,10 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(|| TokenAsk { cost: want.cost, terms }, stays, serve).await {
-        Left::Answered(answer) => answer,
-        Left::Behind(setback) => setback.answer(),
-        Left::Lost => Err(stopped("UpdateItem").into()),
-        Left::Late => too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for()),
+        QueueResult::Answered(answer) => answer,
+        QueueResult::Behind(setback) => setback.answer(),
+        QueueResult::Lost => Err(stopped("UpdateItem").into()),
+        QueueResult::Late => too_late(inner, std::slice::from_ref(want), lane.why(), lane.looks_for()),
     }
 }
 
@@ -74,13 +74,13 @@ async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, An
     let (inner, entry) = (&inner, &entry);
     let batch = |waiters| {
         let (waiting, unclaimed_grants) = (None, Vec::new());
-        Batch { inner, entry, waiters, waiting, unclaimed_grants, lot: None, has_tried_repair: false }
+        TokenBatch { inner, entry, waiters, waiting, unclaimed_grants, lot: None, has_tried_repair: false }
     };
     round::lead(inner, leader, Poll::uncounted(), batch, || entry.load.crowd(), || ()).await;
 }
 
 /// The callers of a round, in order. A write is for the first [`MOST_AT_ONCE`] of them.
-struct Batch<'a> {
+struct TokenBatch<'a> {
     inner: &'a Arc<Inner>,
     entry: &'a Arc<Entry>,
     waiters: Vec<TokenWaiter>,
@@ -106,7 +106,7 @@ struct Sent {
     began: Instant,
 }
 
-impl round::Batch for Batch<'_> {
+impl round::Batch for TokenBatch<'_> {
     type Ask = TokenAsk;
     type Answer = Answer;
 
@@ -160,7 +160,7 @@ impl round::Batch for Batch<'_> {
     }
 }
 
-impl Batch<'_> {
+impl TokenBatch<'_> {
     /// Serves callers from stock, and with starts that other callers left.
     fn serve_without_write(&mut self, bucket: &Bucket, now: Timestamp) {
         let has_abandoned = self.entry.has_abandoned();

@@ -43,7 +43,7 @@ pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
 }
 
 /// As [`wants`], for a caller on `terms`: one that waits reads again, until its deadline.
-pub(crate) async fn wants_in_line(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
+pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Vec<Want>, Setback> {
     let first = &asks[0].dimension;
     let Some(until) = terms.stays_until() else {
         return wants(inner, asks).await.map_err(|error| Setback::of(error, first));

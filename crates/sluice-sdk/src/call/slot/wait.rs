@@ -13,7 +13,7 @@ use crate::api::request::{Ask, RequestError};
 use crate::call::slot::SlotError;
 use crate::config::OnUnavailable;
 use crate::grant::outcome::Outcome;
-use crate::grant::{Grant, Holding, Uncalled};
+use crate::grant::{Grant, Holding, UnusedGrant};
 use crate::lane::attempt;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -23,7 +23,7 @@ use crate::lane::reading::known_since;
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::Setback;
 use crate::lane::terms::{LeaseTerm, Terms};
-use crate::lane::wants::wants_in_line;
+use crate::lane::wants::wants_waiting;
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken
 /// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
@@ -89,9 +89,9 @@ impl<'a> Waiting<'a> {
         let (slots, tokens) = self.slots_and_tokens(asks).await?;
         loop {
             self.lease_lost.store(false, Ordering::Relaxed);
-            let mut held = Uncalled::default();
+            let mut held = UnusedGrant::default();
             if !slots.is_empty() {
-                held.join(self.in_line(&slots).await?);
+                held.join(self.take_slots(&slots).await?);
             }
             let booked = tokio::select! {
                 biased;
@@ -129,7 +129,7 @@ impl<'a> Waiting<'a> {
     /// Whether the vendor asked for a pause since the start was booked. A cool-down that this process knows
     /// counts at once. After a long wait, the rows that no reply has shown recently are read, side by side.
     /// If the reads take too long or fail, the call is made: a failure of the limiter must not prevent it.
-    async fn cooling_down(&self, held: &Uncalled) -> Option<RetryIn> {
+    async fn cooling_down(&self, held: &UnusedGrant) -> Option<RetryIn> {
         let entries = held.entries();
         if held.booked_wait() > HEARD_WITHIN {
             let look = |entry: &Arc<Entry>| {
@@ -149,7 +149,7 @@ impl<'a> Waiting<'a> {
     /// Separates the asks for slots from those for tokens. While an outage is answered locally, asks of
     /// unknown kind count as asks for tokens.
     async fn slots_and_tokens(&self, asks: Vec<Ask>) -> Result<(Vec<Ask>, Vec<Ask>), NoStart> {
-        let concurrent: Vec<bool> = match wants_in_line(self.inner, &asks, self.terms(Duration::ZERO)).await {
+        let concurrent: Vec<bool> = match wants_waiting(self.inner, &asks, self.terms(Duration::ZERO)).await {
             Ok(wants) => wants.iter().map(|want| want.concurrent).collect(),
             Err(Setback::Out(_)) if self.inner.config.on_unavailable != OnUnavailable::Error => vec![false; asks.len()],
             Err(setback) => return Err(NoStart::Refused(setback.refusal()?)),
@@ -160,7 +160,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Takes slots, and waits in the lane's queue for them: first in, first out.
-    async fn in_line(&self, asks: &[Ask]) -> Result<Grant, NoStart> {
+    async fn take_slots(&self, asks: &[Ask]) -> Result<Grant, NoStart> {
         match self.ask(asks, Duration::ZERO).await? {
             Outcome::Granted(grant) => Ok(grant),
             Outcome::RetryIn(retry) => Err(NoStart::Refused(retry)),
@@ -170,7 +170,7 @@ impl<'a> Waiting<'a> {
     /// Books tokens and sleeps until their start. Of several dimensions, the one with the longest wait is
     /// booked first, and the others when it starts, so that no tokens lie unused for long.
     async fn book(&self, mut asks: Vec<Ask>) -> Result<Option<Grant>, NoStart> {
-        let mut held = Uncalled::default();
+        let mut held = UnusedGrant::default();
         let mut gave_back_early = false;
         while !asks.is_empty() {
             let batch = self.next_batch(&asks);
@@ -215,7 +215,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Gives back the tokens that would lie unused until the latest start, and returns their asks.
-    async fn give_back_early(&self, held: &mut Uncalled) -> Vec<Ask> {
+    async fn give_back_early(&self, held: &mut UnusedGrant) -> Vec<Ask> {
         let early = held.split_earlier_than(KEPT_AT_MOST);
         let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
         let again = early.iter().map(ask).collect();

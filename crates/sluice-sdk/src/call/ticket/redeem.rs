@@ -10,7 +10,7 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::call::counted;
 use crate::client::Client;
-use crate::grant::{Grant, Uncalled};
+use crate::grant::{Grant, UnusedGrant};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, finished, in_parallel, stopped};
@@ -151,7 +151,7 @@ impl Redeemed {
 /// What one call gets of a ticket.
 enum Claim {
     /// A grant. It is given back if nobody waits for it any more.
-    Mine(Uncalled),
+    Mine(UnusedGrant),
     Not(Redeemed),
 }
 
@@ -262,11 +262,11 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> Back {
     }
 }
 
-fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Uncalled {
+fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> UnusedGrant {
     let now = inner.now();
     let part = |receipt: RateReceipt| Part::from_stock(inner.entry(receipt.dimension()), receipt, now);
     let parts = receipts.into_iter().map(part).collect();
-    let mut held = Uncalled::default();
+    let mut held = UnusedGrant::default();
     held.join(Grant::of(Arc::clone(inner), parts, now, Duration::ZERO, took));
     held
 }

@@ -92,13 +92,13 @@ fn ten_thousand_sets_keep_memory_bounded_and_the_lane_of_who_is_in_line() {
     let cache = of_at_most(100_000);
     let shared = cache.entry(&named("shared"), || NOW);
     let set = |n: u32| [Arc::clone(&shared), cache.entry(&named(n), || NOW)];
-    let in_line = cache.row_lane(&set(0));
+    let in_use = cache.row_lane(&set(0));
     for n in 1..10_000 {
         cache.row_lane(&set(n));
     }
     assert!(cache.lanes() <= 1_000, "{}", cache.lanes());
     assert!(shared.rows.lock().len() <= 4_096, "{}", shared.rows.lock().len());
-    assert!(Arc::ptr_eq(&in_line, &cache.row_lane(&set(0))));
+    assert!(Arc::ptr_eq(&in_use, &cache.row_lane(&set(0))));
 }
 
 /// Otherwise a bucket that is met again would not wake the callers that wait in the lane.

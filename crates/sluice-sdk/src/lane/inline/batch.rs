@@ -25,7 +25,7 @@ use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::{UnclaimedGrant, Via};
 use crate::lane::{round, slot_wait};
 
-pub(super) struct Batch<'a> {
+pub(super) struct InlineBatch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entry: &'a Arc<Entry>,
     pub(super) waiters: Vec<InlineWaiter>,
@@ -49,7 +49,7 @@ impl Draft {
     }
 }
 
-impl round::Batch for Batch<'_> {
+impl round::Batch for InlineBatch<'_> {
     type Ask = InlineAsk;
     type Answer = InlineOutcome;
 
@@ -111,7 +111,7 @@ impl round::Batch for Batch<'_> {
     }
 }
 
-impl Batch<'_> {
+impl InlineBatch<'_> {
     fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> Draft {
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());

@@ -38,34 +38,34 @@ impl<Q, A> Leader<Q, A> {
 
     async fn next_of(&mut self, most: usize, counts: impl Fn(&Waiter<Q, A>) -> bool) -> Option<Vec<Waiter<Q, A>>> {
         let (mut here, was_busy) = {
-            let line = self.lane.line();
-            (line.waiting.len(), line.was_busy)
+            let queue = self.lane.queue();
+            (queue.waiting.len(), queue.was_busy)
         };
         let is_over = self.has_served && here == 0;
         for _ in 0..if was_busy && !is_over { MOST_YIELDS } else { 0 } {
             yield_now().await;
-            let now = self.lane.line().waiting.len();
+            let now = self.lane.queue().waiting.len();
             if now <= here {
                 break;
             }
             here = now;
         }
         self.has_served = true;
-        let mut line = self.lane.line();
-        let count = line.waiting.len().min(most);
-        let mut waiters: Vec<_> = line.waiting.drain(..count).filter(&counts).collect();
-        while waiters.is_empty() && !line.waiting.is_empty() {
-            waiters.extend(line.waiting.pop_front().filter(&counts));
+        let mut queue = self.lane.queue();
+        let count = queue.waiting.len().min(most);
+        let mut waiters: Vec<_> = queue.waiting.drain(..count).filter(&counts).collect();
+        while waiters.is_empty() && !queue.waiting.is_empty() {
+            waiters.extend(queue.waiting.pop_front().filter(&counts));
         }
-        line.is_out = !waiters.is_empty();
+        queue.is_serving = !waiters.is_empty();
         if !waiters.is_empty() {
-            line.was_busy = waiters.len() > 1;
+            queue.was_busy = waiters.len() > 1;
         }
         if waiters.is_empty() {
             self.is_left = true;
             // A client may know very many buckets.
-            line.waiting = VecDeque::new();
-            (line.solo, line.why, line.looks_since) = (None, None, None);
+            queue.waiting = VecDeque::new();
+            (queue.solo, queue.why, queue.looks_since) = (None, None, None);
             self.lane.is_served.store(false, Ordering::Release);
             return None;
         }
@@ -74,8 +74,8 @@ impl<Q, A> Leader<Q, A> {
 
     /// Notes that the batch is answered. What one of its callers left is now for the head of the queue.
     pub(crate) fn batch_is_over(&self) {
-        let mut line = self.lane.line();
-        (line.is_out, line.why, line.looks_since) = (false, None, None);
+        let mut queue = self.lane.queue();
+        (queue.is_serving, queue.why, queue.looks_since) = (false, None, None);
     }
 }
 
@@ -116,24 +116,24 @@ impl<Q: Patient, A> Leader<Q, A> {
         length: impl FnOnce(&Setback, Option<Instant>, bool) -> Duration,
     ) {
         let pause = {
-            let mut line = self.lane.line();
-            let came: Vec<_> = line.waiting.drain(..).collect();
-            line.waiting.extend(waiters);
-            let why = why.following(line.why.as_ref());
-            let is_blocked = line.has_takers();
+            let mut queue = self.lane.queue();
+            let came: Vec<_> = queue.waiting.drain(..).collect();
+            queue.waiting.extend(waiters);
+            let why = why.following(queue.why.as_ref());
+            let is_blocked = queue.has_takers();
             if !is_blocked && !came.is_empty() {
                 self.lane.wake.notify_one();
             }
             for waiter in came {
                 match is_blocked && waiter.ask.stays_until().is_none() {
                     true => drop(waiter.reply.send(Err(NoAnswer::Behind(why.clone().unsent())))),
-                    false => line.waiting.push_back(waiter),
+                    false => queue.waiting.push_back(waiter),
                 }
             }
-            let until = line.waiting.iter().filter_map(|waiter| waiter.ask.stays_until()).min();
-            let pause = length(&why, until, line.waiting.iter().any(|waiter| !waiter.ask.takes()));
-            line.why = Some(why);
-            (line.is_paused, line.is_out) = (true, false);
+            let until = queue.waiting.iter().filter_map(|waiter| waiter.ask.stays_until()).min();
+            let pause = length(&why, until, queue.waiting.iter().any(|waiter| !waiter.ask.takes()));
+            queue.why = Some(why);
+            (queue.is_paused, queue.is_serving) = (true, false);
             pause
         };
         tokio::select! {
@@ -141,8 +141,8 @@ impl<Q: Patient, A> Leader<Q, A> {
             () = sleep(pause) => {}
             () = self.lane.wake.notified() => {}
         }
-        let mut line = self.lane.line();
-        (line.is_paused, line.looks_since) = (false, Some(Instant::now()));
+        let mut queue = self.lane.queue();
+        (queue.is_paused, queue.looks_since) = (false, Some(Instant::now()));
     }
 }
 
@@ -151,11 +151,11 @@ impl<Q, A> Drop for Leader<Q, A> {
         if self.is_left {
             return;
         }
-        let mut line = self.lane.line();
-        let waiting = std::mem::take(&mut line.waiting);
-        (line.why, line.is_paused, line.is_out, line.solo) = (None, false, false, None);
+        let mut queue = self.lane.queue();
+        let waiting = std::mem::take(&mut queue.waiting);
+        (queue.why, queue.is_paused, queue.is_serving, queue.solo) = (None, false, false, None);
         self.lane.is_served.store(false, Ordering::Release);
-        drop(line);
+        drop(queue);
         for waiter in waiting {
             let _ = waiter.reply.send(Err(NoAnswer::NotServed));
         }

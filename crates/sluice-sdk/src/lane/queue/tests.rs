@@ -26,7 +26,7 @@ async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
     let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
     let mut first = tokio::spawn(lane.join(1, service(&gate)).answer());
     // Until the batch of the first caller is taken.
-    while !lane.line().waiting.is_empty() {
+    while !lane.queue().waiting.is_empty() {
         tokio::task::yield_now().await;
     }
     let later: Vec<_> = (2..5).map(|ask| lane.join(ask, nobody)).collect();
@@ -47,7 +47,7 @@ async fn who_arrives_while_the_lane_is_served_is_in_the_next_batch() {
 async fn a_caller_that_is_not_polled_keeps_nobody_waiting() {
     let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
     let mut idle = Box::pin(lane.join(1, service(&gate)).answer());
-    while !lane.line().waiting.is_empty() {
+    while !lane.queue().waiting.is_empty() {
         let is_pending = std::future::poll_fn(|context| Poll::Ready(idle.as_mut().poll(context).is_pending()));
         assert!(is_pending.await);
         tokio::task::yield_now().await;

@@ -26,7 +26,7 @@ use crate::lane::{round, slot_wait};
 /// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
 const MOST_ACTIONS: usize = 100;
 
-pub(super) struct Batch<'a> {
+pub(super) struct RowBatch<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) entries: &'a [Arc<Entry>],
     pub(super) lane: &'a Arc<RowLane>,
@@ -37,7 +37,7 @@ pub(super) struct Batch<'a> {
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
 }
 
-impl round::Batch for Batch<'_> {
+impl round::Batch for RowBatch<'_> {
     type Ask = RowAsk;
     type Answer = Answer;
 
@@ -89,7 +89,7 @@ impl round::Batch for Batch<'_> {
     }
 }
 
-impl Batch<'_> {
+impl RowBatch<'_> {
     /// Returns whether a future anchor of a bucket with too little for a caller was moved back, here or
     /// before. A future anchor refuses nobody: the wait in a refusal follows from the row as it is.
     async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {

@@ -60,7 +60,7 @@ impl Drop for Granted {
     }
 }
 
-/// A place in line.
+/// A place in the queue.
 #[derive(Debug)]
 pub struct Waits(WaitHandle<Granted>);
 
@@ -84,7 +84,7 @@ impl Bucket {
         })
     }
 
-    /// Stands in line.
+    /// Stands in the queue.
     #[must_use]
     pub fn join(self: &Arc<Self>, ask: Ask) -> Waits {
         let bucket = Arc::clone(self);
@@ -129,7 +129,7 @@ impl Bucket {
         self.free.load(Ordering::SeqCst)
     }
 
-    /// Whether nobody is in line or being served.
+    /// Whether nobody is in the queue or being served.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.lane.is_idle()
