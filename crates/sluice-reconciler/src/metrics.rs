@@ -57,11 +57,11 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
     let clock = report.clock_offset.map(|offset| ("ClockOffset", "Milliseconds", json!(offset.millis().abs())));
     let all: Vec<_> = all.into_iter().chain(clock).collect();
     std::iter::once(line(&[("Environment", environment)], &all, now))
-        .chain(telling(report).into_iter().map(of_dimension))
+        .chain(buckets_to_report(report).into_iter().map(of_dimension))
 }
 
 /// The buckets with a line of their own: first those with a fault, then those with pending work.
-fn telling(report: &SweepReport) -> Vec<&Dimension> {
+fn buckets_to_report(report: &SweepReport) -> Vec<&Dimension> {
     let restored = report.dimensions.iter().filter(|(_, restored)| restored.slots > 0).map(|(name, _)| name);
     let still = report.loads.iter().filter(|(_, load)| load.still_since().is_some()).map(|(name, _)| name);
     let busy = report.loads.iter().filter(|(_, load)| load.pending() > Amount::ZERO).map(|(name, _)| name);

@@ -93,26 +93,26 @@ impl Reconciler {
             (Ok(ops), Ok(options)) => (ops, options.clone()),
             (Err(error), _) | (_, Err(error)) => {
                 let error = ReconcileError::Config(error.to_string());
-                self.tell(&SweepReport::default(), Some(&error));
+                self.log(&SweepReport::default(), Some(&error));
                 return Err(error);
             }
         };
         options.budget = Some(budget(time_left));
         match ops.sweep(options).await {
             Ok(report) => {
-                self.tell(&report, None);
+                self.log(&report, None);
                 Ok(json!(report))
             }
             Err(SweepError { report, source }) => {
                 let error = ReconcileError::Sweep(source);
-                self.tell(&report, Some(&error));
+                self.log(&report, Some(&error));
                 Err(error)
             }
         }
     }
 
     /// Logs the result of a run.
-    fn tell(&self, report: &SweepReport, error: Option<&ReconcileError>) {
+    fn log(&self, report: &SweepReport, error: Option<&ReconcileError>) {
         match error {
             None => print(report),
             Some(error) => print(&Failed { event: "reconciler.failed", error: error.to_string(), report }),

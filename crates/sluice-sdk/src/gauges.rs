@@ -66,13 +66,13 @@ impl Client {
 }
 
 async fn publish(client: Weak<Inner>, every: Duration) {
-    let mut is_told = false;
+    let mut has_warned = false;
     // The task holds the client only while it reads: between two reads the last clone may be dropped.
     while let Some(inner) = client.upgrade() {
         if let Err(error) = refresh(&inner).await
-            && !is_told
+            && !has_warned
         {
-            is_told = true;
+            has_warned = true;
             tracing::warn!(event = "gauges.unread", %error, "gauges show what this process saw last");
         }
         drop(inner);
@@ -87,7 +87,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
         telemetry::trackers(trackers.reservations, trackers.capacity, (trackers.stale_entries, trackers.entries));
     }
     if let Some(offset) = inner.store.clock().offset() {
-        sluice_table::tell_clock_offset(offset);
+        sluice_table::publish_clock_offset(offset);
     }
     let mut entries = inner.cache.entries();
     entries.retain(|entry| entry.own_label().is_some());
@@ -103,7 +103,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     let rows = match inner.store.read_all(&keys).await {
         Ok(rows) => rows,
         Err(error) => {
-            entries.iter().for_each(|entry| tell_last_seen(inner, entry));
+            entries.iter().for_each(|entry| publish_last_seen(inner, entry));
             return Err(error);
         }
     };
@@ -111,8 +111,8 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
     for entry in &entries {
         let name = entry.dimension.as_str();
         if let Some(row) = rows.get(name) {
-            tell(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied());
-        } else if entry.meters.is_told() && matches!(inner.store.read(name).await, Ok(None)) {
+            publish_one(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied());
+        } else if entry.meters.is_published() && matches!(inner.store.read(name).await, Ok(None)) {
             // Read again by itself: a batch also leaves out rows that throttling held back.
             entry.gone();
         }
@@ -122,16 +122,16 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
 
 /// Reports the gauges of one bucket: none if its row cannot be read, which the sweep counts and
 /// `sluice doctor` reports. A load row, which may outlive its bucket, is reported only beside it.
-fn tell(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
+fn publish_one(inner: &Inner, entry: &Entry, row: &Item, load: Option<&Item>) {
     let Ok(bucket) = Bucket::read(&entry.dimension, &Attributes(row)) else { return };
-    entry.tell_level_of(&bucket, inner.now());
+    entry.publish_level_of(&bucket, inner.now());
     if bucket.limit().is_concurrent()
         && let Some(load) = load.and_then(|row| Load::read(&entry.dimension, &Attributes(row)).ok())
     {
-        entry.tell_load(&load);
+        entry.publish_load(&load);
     }
 }
 
-fn tell_last_seen(inner: &Inner, entry: &Entry) {
-    entry.tell_level(inner.now());
+fn publish_last_seen(inner: &Inner, entry: &Entry) {
+    entry.publish_level(inner.now());
 }

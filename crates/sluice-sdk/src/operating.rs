@@ -37,7 +37,7 @@ impl Observer for Remembered {
     }
 
     fn measured(&self, dimension: &Dimension, load: &Load) {
-        self.0.entry(dimension).tell_load(load);
+        self.0.entry(dimension).publish_load(load);
     }
 
     fn exists(&self, dimension: &Dimension) {

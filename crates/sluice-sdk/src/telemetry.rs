@@ -112,7 +112,7 @@ pub(crate) fn restored(bucket: SharedString, leases: usize) {
     names::SWEEP_RESTORED.counter([bucket]).increment(u64::try_from(leases).unwrap_or(u64::MAX));
 }
 
-pub(crate) fn cool_down_heard(bucket: SharedString) {
+pub(crate) fn cool_down_seen(bucket: SharedString) {
     names::COOL_DOWNS.counter([bucket]).increment(1);
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn healed(outcome: &'static str) {
 
 /// The load row of a bucket. A bucket without a drain rate yet gets no gauge of it.
 pub(crate) fn load(bucket: SharedString, meters: &Meters, pending: Amount, drain_rate: Option<Rate>) {
-    meters.told_load();
+    meters.mark_load_published();
     names::LOAD_PENDING.gauge([bucket.clone()]).set(number(pending));
     if let Some(rate) = drain_rate {
         names::LOAD_DRAIN_RATE.gauge([bucket]).set(number(rate));
@@ -157,14 +157,14 @@ pub(crate) fn load(bucket: SharedString, meters: &Meters, pending: Amount, drain
 
 /// The level of a bucket, as last seen and refilled since, and its capacity.
 pub(crate) fn level(bucket: SharedString, meters: &Meters, level: Amount, capacity: Amount) {
-    meters.told_level();
+    meters.mark_level_published();
     names::BUCKET_LEVEL.gauge([bucket.clone()]).set(number(level));
     names::BUCKET_CAPACITY.gauge([bucket]).set(number(capacity));
 }
 
 /// A bucket is gone: its gauges are set to zero once, if set before: a recorder may then forget them.
 pub(crate) fn gone(bucket: SharedString, meters: &Meters) {
-    let (level, load) = meters.take_told();
+    let (level, load) = meters.take_published();
     if level {
         names::BUCKET_LEVEL.gauge([bucket.clone()]).set(0.0);
         names::BUCKET_CAPACITY.gauge([bucket.clone()]).set(0.0);

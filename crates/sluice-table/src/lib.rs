@@ -6,7 +6,7 @@ mod clock;
 #[cfg(feature = "aws-config")]
 mod connect;
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a measurement tells its figure")]
+#[allow(clippy::print_stdout, reason = "a measurement prints its figure")]
 mod cost;
 mod create;
 mod dates;
@@ -28,7 +28,7 @@ pub use clock::Clock;
 pub use connect::{SdkConfig, client_of, environment};
 pub use create::{CreateTableError, create_table};
 pub use probe::{Probe, Probed, Provisioned, RowState, TableDescription};
-pub use requests::clock_offset as tell_clock_offset;
+pub use requests::clock_offset as publish_clock_offset;
 pub use retry::{Backoff, random_up_to};
 pub use settings::{
     ATTEMPT_TIMEOUT, ConfigError, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, Settings, Variable,

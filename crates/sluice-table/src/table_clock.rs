@@ -33,7 +33,7 @@ const GOOD_FOR: Duration = Duration::from_secs(600);
 const WARN_ABOVE: Duration = Duration::from_secs(1);
 
 /// The shortest time between two updates of the gauge: replies are many, and the offset rarely changes.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// The shortest time between two warnings.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -45,28 +45,28 @@ const NEVER: i64 = i64::MIN;
 #[derive(Debug)]
 pub struct TableClock {
     local: Clock,
-    heard: Mutex<Heard>,
+    replies: Mutex<Replies>,
     /// The bracket: DynamoDB's time minus the steady clock, at least and at most, in microseconds.
     lowest: AtomicI64,
     highest: AtomicI64,
     /// The local clock minus the steady clock, when the last reply that counts came, or [`NEVER`].
     apart: AtomicI64,
     /// When that reply came, by the steady clock.
-    heard_at: AtomicI64,
+    replied_at: AtomicI64,
     /// How many requests there were so far during which the two clocks moved apart.
     moved_apart: AtomicU32,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Replies {
     estimate: OffsetEstimate,
     /// Whether any reply had a `Date`. From then on, a reply without one does not mean that this machine's
     /// clock is DynamoDB's.
-    has_told: bool,
+    has_date: bool,
     /// Whether the clocks moved apart during the request of the last reply.
     is_doubted: bool,
     warned_at: Option<Instant>,
-    told_at: Option<Timestamp>,
+    published_at: Option<Timestamp>,
 }
 
 /// When a request was sent, by both clocks.
@@ -82,11 +82,11 @@ impl TableClock {
     pub(crate) fn new(local: Clock) -> Self {
         Self {
             local,
-            heard: Mutex::default(),
+            replies: Mutex::default(),
             lowest: AtomicI64::new(i64::MIN),
             highest: AtomicI64::new(i64::MAX),
             apart: AtomicI64::new(NEVER),
-            heard_at: AtomicI64::new(NEVER),
+            replied_at: AtomicI64::new(NEVER),
             moved_apart: AtomicU32::new(0),
         }
     }
@@ -103,7 +103,7 @@ impl TableClock {
     #[must_use]
     pub fn known(&self) -> Option<Timestamp> {
         // What replies showed is read before the clock: a reply that comes in between must not seem older.
-        let (apart, heard_at) = (self.apart.load(Ordering::Acquire), self.heard_at.load(Ordering::Acquire));
+        let (apart, replied_at) = (self.apart.load(Ordering::Acquire), self.replied_at.load(Ordering::Acquire));
         if apart == NEVER {
             return None;
         }
@@ -112,7 +112,7 @@ impl TableClock {
         (0..2).find_map(|_| {
             let (local, steady) = (self.local.now(), self.local.steady_micros());
             let is_same = local.micros().saturating_sub(steady).abs_diff(apart) <= micros(JUMP);
-            let is_young = steady.saturating_sub(heard_at).unsigned_abs() <= micros(GOOD_FOR);
+            let is_young = steady.saturating_sub(replied_at).unsigned_abs() <= micros(GOOD_FOR);
             (is_same && is_young).then(|| self.bracketed(local, steady))
         })
     }
@@ -136,15 +136,16 @@ impl TableClock {
     /// one reply, not after several.) The reading is moved into the bracket, which is around the steady
     /// clock.
     pub(crate) fn known_since(&self, asked_at: i64) -> Option<Timestamp> {
-        let is_heard = self.apart.load(Ordering::Acquire) != NEVER && self.heard_at.load(Ordering::Acquire) >= asked_at;
-        is_heard.then(|| self.now())
+        let has_replied =
+            self.apart.load(Ordering::Acquire) != NEVER && self.replied_at.load(Ordering::Acquire) >= asked_at;
+        has_replied.then(|| self.now())
     }
 
     /// The offset of this machine's clock now, as the replies show it; `None` before the first reply.
     #[must_use]
     pub fn offset(&self) -> Option<ClockOffset> {
         let apart = self.local.now().micros().saturating_sub(self.local.steady_micros());
-        self.heard().estimate.offset().map(|offset| offset.of_clock_ahead_by(apart))
+        self.replies().estimate.offset().map(|offset| offset.of_clock_ahead_by(apart))
     }
 
     /// The readings of both clocks. The caller takes them right before it sends a request.
@@ -157,53 +158,53 @@ impl TableClock {
     /// is assumed to agree with this machine's clock.
     pub(crate) fn replied(&self, date: Option<Timestamp>, sent: SentAt) {
         let (received, steady) = (self.local.now(), self.local.steady_micros());
-        let mut heard = self.heard();
+        let mut replies = self.replies();
         let apart = received.micros().saturating_sub(steady);
         let before = self.apart.load(Ordering::Acquire);
         if before != NEVER && apart.abs_diff(before) > micros(JUMP) {
             // What the replies showed is about the clock before it jumped.
-            heard.estimate = OffsetEstimate::default();
+            replies.estimate = OffsetEstimate::default();
         }
         match date {
             Some(date) => {
-                if self.doubts(&mut heard, sent, (received, steady)) {
+                if self.doubts(&mut replies, sent, (received, steady)) {
                     return;
                 }
                 // The clock that shows the longer round trip counts: one clock may have been set, the other
                 // may have stood still while the process was frozen.
                 let way = steady.saturating_sub(sent.steady).max(received.micros_since(sent.local)).max(0);
                 let (sent, received) = (steady.saturating_sub(way), Timestamp::from_micros(steady));
-                let is_late = sent < self.heard_at.load(Ordering::Acquire);
+                let is_late = sent < self.replied_at.load(Ordering::Acquire);
                 let Some(reply) = ClockOffset::of_reply(date, Timestamp::from_micros(sent), received) else { return };
                 // This request was sent before the last reply came, and answered later. If the machine was
                 // stopped in between, and neither clock shows it, this date is from before the stop.
-                if is_late && heard.estimate.is_contradicted_by(reply) {
+                if is_late && replies.estimate.is_contradicted_by(reply) {
                     return;
                 }
-                heard.has_told = true;
-                heard.estimate.note(reply, received);
+                replies.has_date = true;
+                replies.estimate.note(reply, received);
             }
-            None if heard.has_told => return,
+            None if replies.has_date => return,
             None => {}
         }
         let anything = Some((i64::MIN, i64::MAX));
-        let Some((lowest, highest)) = heard.estimate.offset().map_or(anything, ClockOffset::usable_micros) else {
+        let Some((lowest, highest)) = replies.estimate.offset().map_or(anything, ClockOffset::usable_micros) else {
             return;
         };
         self.lowest.store(lowest, Ordering::Release);
         self.highest.store(highest, Ordering::Release);
-        self.heard_at.store(steady, Ordering::Release);
+        self.replied_at.store(steady, Ordering::Release);
         self.apart.store(apart, Ordering::Release);
-        self.tell(heard, received, apart);
+        self.publish(replies, received, apart);
     }
 
     /// Whether a reply must be ignored because the clocks moved apart during its request: the machine may
     /// have been stopped, its steady clock too, and its other clock set to any time. The next reply counts
     /// even so: a clock that is set during each request must not hide the time for ever.
-    fn doubts(&self, heard: &mut Heard, sent: SentAt, (received, steady): (Timestamp, i64)) -> bool {
+    fn doubts(&self, replies: &mut Replies, sent: SentAt, (received, steady): (Timestamp, i64)) -> bool {
         let (local_way, steady_way) = (received.micros_since(sent.local), steady.saturating_sub(sent.steady));
-        let was_doubted = std::mem::replace(&mut heard.is_doubted, local_way.abs_diff(steady_way) > micros(JUMP));
-        if !heard.is_doubted {
+        let was_doubted = std::mem::replace(&mut replies.is_doubted, local_way.abs_diff(steady_way) > micros(JUMP));
+        if !replies.is_doubted {
             return false;
         }
         let so_far = self.moved_apart.fetch_add(1, Ordering::AcqRel);
@@ -217,19 +218,19 @@ impl TableClock {
         Timestamp::from_micros(local.micros().max(lowest).min(highest))
     }
 
-    fn tell(&self, mut heard: MutexGuard<'_, Heard>, received: Timestamp, apart: i64) {
-        let Some(offset) = heard.estimate.offset().map(|offset| offset.of_clock_ahead_by(apart)) else { return };
+    fn publish(&self, mut replies: MutexGuard<'_, Replies>, received: Timestamp, apart: i64) {
+        let Some(offset) = replies.estimate.offset().map(|offset| offset.of_clock_ahead_by(apart)) else { return };
         // If the clock was set back, the gauge is updated as if a second had passed.
-        let tells = heard.told_at.is_none_or(|at| at > received || received.since(at) >= TELL_EVERY);
-        if tells {
-            heard.told_at = Some(received);
+        let publishes = replies.published_at.is_none_or(|at| at > received || received.since(at) >= PUBLISH_EVERY);
+        if publishes {
+            replies.published_at = Some(received);
         }
-        let warns = offset.exceeds(WARN_ABOVE) && heard.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+        let warns = offset.exceeds(WARN_ABOVE) && replies.warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY);
         if warns {
-            heard.warned_at = Some(Instant::now());
+            replies.warned_at = Some(Instant::now());
         }
-        drop(heard);
-        if tells {
+        drop(replies);
+        if publishes {
             requests::clock_offset(offset);
         }
         if warns {
@@ -242,8 +243,8 @@ impl TableClock {
         }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock()
+    fn replies(&self) -> MutexGuard<'_, Replies> {
+        self.replies.lock()
     }
 }
 

@@ -16,7 +16,7 @@ const OVERDUE: Duration = Duration::from_secs(11 * 60);
 
 /// The most buckets that are reported, by name. If there are more, names were made from input, and no
 /// collector should keep them all.
-const MOST_TOLD: usize = 1_000;
+const MOST_PUBLISHED: usize = 1_000;
 
 /// For each bucket: its leases, and how many of them are overdue.
 type Leases<'a> = BTreeMap<&'a Dimension, (usize, usize)>;
@@ -29,12 +29,12 @@ impl Survey {
     pub fn publish(&self) {
         let leases = self.leases_by_bucket();
         let buckets = self.buckets.iter().filter_map(|row| row.bucket.as_ref().ok());
-        buckets.take(MOST_TOLD).for_each(|bucket| tell_bucket(bucket, &leases, self.at));
-        self.loads.iter().take(MOST_TOLD).for_each(|row| tell_load(row, self.at));
-        if self.buckets.len() > MOST_TOLD {
+        buckets.take(MOST_PUBLISHED).for_each(|bucket| publish_bucket(bucket, &leases, self.at));
+        self.loads.iter().take(MOST_PUBLISHED).for_each(|row| publish_load(row, self.at));
+        if self.buckets.len() > MOST_PUBLISHED {
             tracing::warn!(
                 event = "metrics.untold",
-                buckets = self.buckets.len() - MOST_TOLD,
+                buckets = self.buckets.len() - MOST_PUBLISHED,
                 "too many buckets: the metrics leave this number of buckets out"
             );
         }
@@ -76,7 +76,7 @@ fn label(dimension: &Dimension) -> SharedString {
     SharedString::from_owned(dimension.to_string())
 }
 
-fn tell_bucket(bucket: &Bucket, leases: &Leases<'_>, at: Timestamp) {
+fn publish_bucket(bucket: &Bucket, leases: &Leases<'_>, at: Timestamp) {
     let dimension = bucket.dimension();
     names::BUCKET_LEVEL.gauge([label(dimension)]).set(number(bucket.level(at)));
     names::BUCKET_CAPACITY.gauge([label(dimension)]).set(number(bucket.limit().capacity()));
@@ -91,7 +91,7 @@ fn tell_bucket(bucket: &Bucket, leases: &Leases<'_>, at: Timestamp) {
     }
 }
 
-fn tell_load(row: &LoadRow, at: Timestamp) {
+fn publish_load(row: &LoadRow, at: Timestamp) {
     let Ok(load) = &row.load else { return };
     let dimension = &row.dimension;
     names::LOAD_PENDING.gauge([label(dimension)]).set(number(load.pending()));

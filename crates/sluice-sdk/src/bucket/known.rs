@@ -136,28 +136,28 @@ impl Known {
     }
 
     /// Reports to recorders what the bucket holds, as last seen and refilled since.
-    pub(crate) fn tell_level(&self, now: Timestamp) {
+    pub(crate) fn publish_level(&self, now: Timestamp) {
         if let Some(reading) = self.reading() {
-            self.tell_level_of(&reading.bucket, now);
+            self.publish_level_of(&reading.bucket, now);
         }
     }
 
     /// The same for a row as it was read.
-    pub(crate) fn tell_level_of(&self, bucket: &Bucket, now: Timestamp) {
+    pub(crate) fn publish_level_of(&self, bucket: &Bucket, now: Timestamp) {
         if let Some(label) = self.own_label() {
             telemetry::level(label, &self.meters, bucket.level(now), bucket.limit().capacity());
         }
     }
 
     /// Reports what the load row states. A measured bucket exists, even if this process never read its row.
-    pub(crate) fn tell_load(&self, load: &Load) {
+    pub(crate) fn publish_load(&self, load: &Load) {
         let label = self.swept_label();
         if *label != *OTHER {
             telemetry::load(label, &self.meters, load.pending(), load.drain_rate());
         }
     }
 
-    pub(crate) fn untell(&self) {
+    pub(crate) fn clear_gauges(&self) {
         if let Some(label) = self.own_label() {
             telemetry::gone(label, &self.meters);
         }
@@ -204,20 +204,20 @@ impl Known {
         let is_news = self.has_new_cool_down(&bucket, now);
         let mut reading = self.reading.lock();
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
-            self.tell_watch(&bucket, now);
+            self.notify_watch(&bucket, now);
             *reading = Some(Reading { bucket, seen_at: now, read_at: now });
         }
         drop(reading);
-        is_news.then(|| telemetry::cool_down_heard(self.label()));
+        is_news.then(|| telemetry::cool_down_seen(self.label()));
     }
 
     /// Stores the row as a read or a failed condition showed it.
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let is_news = self.has_new_cool_down(&bucket, now);
-        self.tell_watch(&bucket, now);
+        self.notify_watch(&bucket, now);
         *self.reading.lock() = Some(Reading { bucket, seen_at: now, read_at: now });
         // By now the bucket has a name in metrics.
-        is_news.then(|| telemetry::cool_down_heard(self.label()));
+        is_news.then(|| telemetry::cool_down_seen(self.label()));
     }
 
     /// Whether the vendor asked for a cool-down that was not known before.
@@ -232,7 +232,7 @@ impl Known {
         self.watch.get_or_init(watch);
     }
 
-    fn tell_watch(&self, bucket: &Bucket, now: Timestamp) {
+    fn notify_watch(&self, bucket: &Bucket, now: Timestamp) {
         self.watch.get().into_iter().for_each(|watch| watch.apply_read(bucket, &|| self.load.last(), now));
     }
 

@@ -17,7 +17,7 @@ use crate::telemetry::Source;
 use crate::telemetry::meters::Handles;
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "a measurement tells its figure")]
+#[allow(clippy::print_stdout, reason = "a measurement prints its figure")]
 mod cost;
 
 const fn source_of(part: &Part) -> Source {
@@ -31,7 +31,7 @@ const fn source_of(part: &Part) -> Source {
 /// bucket in use needs no task for that.
 fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
     if entry.meters.count(at, || entry.label(), count) {
-        entry.tell_level(at);
+        entry.publish_level(at);
     }
 }
 

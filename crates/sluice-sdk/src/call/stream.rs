@@ -22,7 +22,7 @@ pub struct GrantedStream<S: TryStream> {
     /// Holds the grant, renews it, and gives it back when it receives the end: a task of its own, for readers
     /// that take long over a piece and for readers that go away. `None` when that is done.
     holding: Option<JoinHandle<()>>,
-    tell: Option<oneshot::Sender<End>>,
+    end_sender: Option<oneshot::Sender<End>>,
     /// The error of the reply, kept until the grant is given back.
     error: Option<S::Error>,
     /// Whether a piece arrived, so that the vendor has worked.
@@ -34,7 +34,7 @@ pub struct GrantedStream<S: TryStream> {
 struct Meter<T> {
     dimension: String,
     read: Read<T>,
-    said: Option<Quantity>,
+    last: Option<Quantity>,
 }
 
 type Read<T> = Box<dyn FnMut(&T) -> Option<Quantity> + Send>;
@@ -94,12 +94,12 @@ impl Grant {
     /// Outside of tokio's runtime, which every grant comes from.
     pub fn stream<S: TryStream>(self, reply: S) -> GrantedStream<S> {
         let lease_lost = Arc::new(AtomicBool::new(false));
-        let (tell, told) = oneshot::channel();
+        let (end_sender, end_receiver) = oneshot::channel();
         GrantedStream {
             reply: Some(Box::pin(reply)),
             meters: Vec::new(),
-            holding: Some(tokio::spawn(hold(self, told, Arc::clone(&lease_lost)))),
-            tell: Some(tell),
+            holding: Some(tokio::spawn(hold(self, end_receiver, Arc::clone(&lease_lost)))),
+            end_sender: Some(end_sender),
             error: None,
             has_begun: false,
             lease_lost,
@@ -118,7 +118,7 @@ impl<S: TryStream> GrantedStream<S> {
         mut read: impl FnMut(&S::Ok) -> Option<Q> + Send + 'static,
     ) -> Self {
         let read = Box::new(move |piece: &S::Ok| read(piece).map(Into::into));
-        self.meters.push(Meter { dimension: dimension.into(), read, said: None });
+        self.meters.push(Meter { dimension: dimension.into(), read, last: None });
         self
     }
 
@@ -132,11 +132,11 @@ impl<S: TryStream> GrantedStream<S> {
     fn end(&mut self, call: Call) {
         // The connection first: a slot that is given back is not in use.
         self.reply = None;
-        let said = |meter: Meter<S::Ok>| Some((meter.dimension, meter.said?));
-        let used = std::mem::take(&mut self.meters).into_iter().filter_map(said).collect();
-        if let Some(tell) = self.tell.take() {
+        let stated = |meter: Meter<S::Ok>| Some((meter.dimension, meter.last?));
+        let used = std::mem::take(&mut self.meters).into_iter().filter_map(stated).collect();
+        if let Some(end_sender) = self.end_sender.take() {
             // The task that holds the grant listens until it receives the end.
-            let _ = tell.send(End { call, used });
+            let _ = end_sender.send(End { call, used });
         }
     }
 
@@ -163,7 +163,7 @@ impl<S: TryStream> Stream for GrantedStream<S> {
                 Some(Ok(piece)) => {
                     this.has_begun = true;
                     for meter in &mut this.meters {
-                        meter.said = (meter.read)(&piece).or_else(|| meter.said.take());
+                        meter.last = (meter.read)(&piece).or_else(|| meter.last.take());
                     }
                     return Poll::Ready(Some(Ok(piece)));
                 }
@@ -200,10 +200,10 @@ impl<S: TryStream> std::fmt::Debug for GrantedStream<S> {
 }
 
 /// Holds the grant until it receives the end, then settles and gives back.
-async fn hold(mut grant: Grant, told: oneshot::Receiver<End>, lost: Arc<AtomicBool>) {
+async fn hold(mut grant: Grant, ended: oneshot::Receiver<End>, lost: Arc<AtomicBool>) {
     let end = tokio::select! {
         biased;
-        end = told => end,
+        end = ended => end,
         () = grant.keep_alive(Holding::Renewed, &lost) => return,
     };
     // If the stream goes away without an end, the grant's own drop gives back.

@@ -95,7 +95,7 @@ impl Cache {
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
         // Otherwise the gauges of a forgotten bucket would keep its last values.
-        forgotten.iter().for_each(|entry| entry.untell());
+        forgotten.iter().for_each(|entry| entry.clear_gauges());
         entry
     }
 

@@ -131,7 +131,7 @@ impl Entry {
     /// Notes that the bucket was removed: forgets it, and its gauges do not keep their last values.
     pub(crate) fn gone(&self) {
         self.forget();
-        self.untell();
+        self.clear_gauges();
     }
 
     pub(super) fn forget_abandoned(&self) {

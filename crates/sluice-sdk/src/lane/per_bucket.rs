@@ -19,7 +19,7 @@ use crate::lane::wants::Want;
 use crate::lane::{inline, tokens};
 
 /// How long a refused caller waits for the return of other dimensions' grants. The return itself goes on.
-pub(super) const RETURN_HEARD: Duration = Duration::from_secs(1);
+pub(super) const RETURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Takes all or nothing: if any bucket refuses, what the others granted is given back. A crash in between
 /// loses rate tokens, which refill, and inline leases, which end.
@@ -55,7 +55,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     let (answer, rest) = answer;
     if let Some(parts) = rest.map(UnclaimedGrant::into_parts) {
         let inner = Arc::clone(inner);
-        let kept = if terms.stays { terms.patience().min(RETURN_HEARD) } else { RETURN_HEARD };
+        let kept = if terms.stays { terms.patience().min(RETURN_WAIT) } else { RETURN_WAIT };
         // On its own task: if this future is dropped, the parts are still given back.
         let _ = timeout(kept, tokio::spawn(async move { give_back_unused(&inner, parts).await })).await;
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::lane::inner::Inner;
-use crate::lane::per_bucket::RETURN_HEARD;
+use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Patient, Waiter, Waiting};
@@ -138,5 +138,5 @@ fn longest_round(inner: &Inner) -> Duration {
 /// round, and the return of what other dimensions granted.
 pub(crate) fn longest_attempt(inner: &Inner) -> Duration {
     let look_up = inner.store.attempt().of_rows() + inner.store.longest_request();
-    look_up + 2 * longest_round(inner) + RETURN_HEARD
+    look_up + 2 * longest_round(inner) + RETURN_WAIT
 }

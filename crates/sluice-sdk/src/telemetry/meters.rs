@@ -22,8 +22,8 @@ const KEPT_MICROS: u64 = 1_000_000;
 #[derive(Default)]
 pub(crate) struct Meters {
     kept: Mutex<Option<Box<Handles>>>,
-    level_is_told: AtomicBool,
-    load_is_told: AtomicBool,
+    level_is_published: AtomicBool,
+    load_is_published: AtomicBool,
 }
 
 /// Each handle is registered when it is first used: what never happened is not reported.
@@ -55,22 +55,22 @@ impl Meters {
         are_new
     }
 
-    pub(super) fn told_level(&self) {
-        self.level_is_told.store(true, Ordering::Relaxed);
+    pub(super) fn mark_level_published(&self) {
+        self.level_is_published.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn told_load(&self) {
-        self.load_is_told.store(true, Ordering::Relaxed);
+    pub(super) fn mark_load_published(&self) {
+        self.load_is_published.store(true, Ordering::Relaxed);
     }
 
     /// Whether level and load were set since the last call.
-    pub(super) fn take_told(&self) -> (bool, bool) {
-        (self.level_is_told.swap(false, Ordering::Relaxed), self.load_is_told.swap(false, Ordering::Relaxed))
+    pub(super) fn take_published(&self) -> (bool, bool) {
+        (self.level_is_published.swap(false, Ordering::Relaxed), self.load_is_published.swap(false, Ordering::Relaxed))
     }
 
     /// Whether any gauge of the bucket is set in a recorder.
-    pub(crate) fn is_told(&self) -> bool {
-        self.level_is_told.load(Ordering::Relaxed) || self.load_is_told.load(Ordering::Relaxed)
+    pub(crate) fn is_published(&self) -> bool {
+        self.level_is_published.load(Ordering::Relaxed) || self.load_is_published.load(Ordering::Relaxed)
     }
 }
 

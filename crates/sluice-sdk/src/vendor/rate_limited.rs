@@ -137,7 +137,7 @@ impl Client {
         let now = inner.now();
         let asks = request.into().parse()?;
         let dimension = asks[0].dimension.clone();
-        tell_unreadable(inner, &dimension, &reply, now);
+        report_unreadable(inner, &dimension, &reply, now);
         let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
             return Ok(Decision::NotRefused);
         };
@@ -185,7 +185,7 @@ const fn name_of(refusal: &Refusal) -> &'static str {
 }
 
 /// Reports waits that cannot be read. They count as no wait, and somebody should know.
-fn tell_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
+fn report_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &Reply<'_, H>, now: Timestamp) {
     if reply.status < 400 {
         return;
     }

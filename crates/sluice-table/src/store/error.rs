@@ -178,7 +178,7 @@ where
         let message = context.err().message().unwrap_or(code).to_owned();
         let status = context.raw().status().as_u16();
         // An answer without a code comes from a proxy, or from something that is not DynamoDB.
-        let told = if code.is_empty() {
+        let text = if code.is_empty() {
             let begins = beginning(context.raw());
             format!("HTTP status {status}, and the reply is not DynamoDB's ({begins}): a proxy may have sent it")
         } else {
@@ -189,10 +189,10 @@ where
             "AccessDeniedException" => StoreError::AccessDenied { operation, table, message },
             code if CREDENTIAL_CODES.contains(&code) => StoreError::Credentials { operation, message },
             _ if matches!(fate(&error), Fate::Conflict | Fate::Throttled) && !maybe_applied => {
-                StoreError::Contended { operation, message: told }
+                StoreError::Contended { operation, message: text }
             }
-            _ if fate(&error).is_transient() => StoreError::Unavailable { operation, message: told, maybe_applied },
-            _ => StoreError::Rejected { operation, table, message: told },
+            _ if fate(&error).is_transient() => StoreError::Unavailable { operation, message: text, maybe_applied },
+            _ => StoreError::Rejected { operation, table, message: text },
         };
     }
     let mut message = chain(&error);
@@ -212,13 +212,13 @@ where
 const NOT_HTTP: [&str; 2] = ["invalid HTTP", "message parse error"];
 
 /// The most bytes of a reply that a message quotes.
-const MOST_TOLD: usize = 80;
+const MOST_QUOTED: usize = 80;
 
 /// The beginning of a reply, for a message.
 fn beginning(reply: &HttpResponse) -> String {
     let body = reply.body().bytes().unwrap_or_default();
-    let text = String::from_utf8_lossy(&body[..body.len().min(MOST_TOLD)]);
-    format!("{:?}{}", text.trim(), if body.len() > MOST_TOLD { " and more" } else { "" })
+    let text = String::from_utf8_lossy(&body[..body.len().min(MOST_QUOTED)]);
+    format!("{:?}{}", text.trim(), if body.len() > MOST_QUOTED { " and more" } else { "" })
 }
 
 /// An error with all its causes, each stated once.

@@ -30,8 +30,8 @@ impl Learning {
         if let Some(read) = shared {
             return Role::Waits(read.clone());
         }
-        let (tells, read) = watch::channel(None);
+        let (sender, read) = watch::channel(None);
         *under_way = Some(read);
-        Role::Reads(tells)
+        Role::Reads(sender)
     }
 }

@@ -7,7 +7,7 @@ use super::answer::Failed;
 use super::connection::Store;
 use super::error::StoreError;
 use super::scan::{Page, Scan};
-use super::translate::{self, TOLD, value_text};
+use super::translate::{self, COUNT_UNITS, value_text};
 use super::written::{IfAmbiguous, Item};
 use crate::operation::Operation;
 
@@ -22,7 +22,7 @@ impl Store {
     pub async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
             let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
-            let request = request.return_consumed_capacity(TOLD);
+            let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
         let reply = self.retrying(Operation::GetItem, IfAmbiguous::SendAgain, request).await;

@@ -23,13 +23,13 @@ use crate::retry::Fate;
 use crate::span;
 
 /// A reply that states its consumed capacity.
-pub(super) trait Reply: RequestId {
+pub(super) trait MeteredReply: RequestId {
     fn consumed(&self) -> &[ConsumedCapacity];
 }
 
 macro_rules! replies {
     ($($reply:ty),*) => {$(
-        impl Reply for $reply {
+        impl MeteredReply for $reply {
             fn consumed(&self) -> &[ConsumedCapacity] {
                 self.consumed_capacity.as_slice()
             }
@@ -41,7 +41,7 @@ replies!(GetItemOutput, PutItemOutput, UpdateItemOutput, DeleteItemOutput, ScanO
 
 macro_rules! replies_of_many {
     ($($reply:ty),*) => {$(
-        impl Reply for $reply {
+        impl MeteredReply for $reply {
             fn consumed(&self) -> &[ConsumedCapacity] {
                 self.consumed_capacity.as_deref().unwrap_or_default()
             }
@@ -60,7 +60,7 @@ impl Store {
         request: impl Future<Output = Result<T, SdkError<E>>>,
     ) -> Result<T, SdkError<E>>
     where
-        T: Reply,
+        T: MeteredReply,
         E: ProvideErrorMetadata + Answer,
     {
         let span = span::request(operation, &self.table, self.server(), attempt);

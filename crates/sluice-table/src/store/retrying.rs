@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use super::answer::{Answer, Failed};
 use super::connection::Store;
 use super::error;
-use super::request::Reply;
+use super::request::MeteredReply;
 use super::written::{IfAmbiguous, Tried};
 use crate::operation::Operation;
 use crate::requests::retried;
@@ -27,7 +27,7 @@ impl Store {
     ) -> Result<T, Failed>
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
-        T: Reply,
+        T: MeteredReply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         self.trying(operation, if_ambiguous, send).await.answer
@@ -42,7 +42,7 @@ impl Store {
     ) -> Tried<T, Failed>
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
-        T: Reply,
+        T: MeteredReply,
         E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         // A request that was signed by a wrong clock does not count as a try: its reply gives the time.

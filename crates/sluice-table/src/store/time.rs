@@ -26,17 +26,18 @@ impl Store {
         for _ in 0..ROUNDS {
             asked_at = self.clock.steady_micros();
             let outcome = match self.learning.role(waited.as_ref()) {
-                Role::Reads(tells) => {
+                Role::Reads(sender) => {
                     // An error reply contains the time too.
                     let outcome = self.read(DIRECTORY_KEY).await.map(drop);
-                    tells.send_replace(Some(outcome.clone()));
+                    sender.send_replace(Some(outcome.clone()));
                     Some(outcome)
                 }
                 Role::Waits(mut read) => {
-                    let told = async { read.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone()) };
-                    let told = timeout(self.longest_request(), told).await;
-                    waited = told.is_err().then_some(read);
-                    told.ok().flatten()
+                    let outcome =
+                        async { read.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone()) };
+                    let outcome = timeout(self.longest_request(), outcome).await;
+                    waited = outcome.is_err().then_some(read);
+                    outcome.ok().flatten()
                 }
             };
             match (self.clock.known(), outcome) {

@@ -19,7 +19,7 @@ use super::scan::{Consistency, Scan};
 use super::written::Item;
 
 /// Each reply states the units that it cost.
-pub(super) const TOLD: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
+pub(super) const COUNT_UNITS: ReturnConsumedCapacity = ReturnConsumedCapacity::Total;
 
 /// A row of the AWS SDK, for core to read.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(super) fn update(dynamo: &Dynamo, table: &str, update: &Update) -> UpdateIte
         .set_expression_attribute_values(values(&update.values))
         .return_values(ReturnValue::AllNew)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-        .return_consumed_capacity(TOLD)
+        .return_consumed_capacity(COUNT_UNITS)
 }
 
 pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuilder {
@@ -107,7 +107,7 @@ pub(super) fn put(dynamo: &Dynamo, table: &str, put: &Put) -> PutItemFluentBuild
         .condition_expression(put.statement.condition.as_ref())
         .set_expression_attribute_names(names(&put.statement.names))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-        .return_consumed_capacity(TOLD)
+        .return_consumed_capacity(COUNT_UNITS)
 }
 
 pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteItemFluentBuilder {
@@ -119,14 +119,14 @@ pub(super) fn delete(dynamo: &Dynamo, table: &str, delete: &Delete) -> DeleteIte
         .set_expression_attribute_names(names(&delete.statement.names))
         .set_expression_attribute_values(values(&delete.values))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-        .return_consumed_capacity(TOLD)
+        .return_consumed_capacity(COUNT_UNITS)
 }
 
 pub(super) fn batch(dynamo: &Dynamo, table: &str, keys: &[String]) -> BatchGetItemFluentBuilder {
     let keys = keys.iter().filter_map(|name| key(name)).collect();
     let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
     let wanted = wanted.ok().map(|wanted| HashMap::from([(table.to_owned(), wanted)]));
-    dynamo.batch_get_item().set_request_items(wanted).return_consumed_capacity(TOLD)
+    dynamo.batch_get_item().set_request_items(wanted).return_consumed_capacity(COUNT_UNITS)
 }
 
 pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuilder {
@@ -145,7 +145,7 @@ pub(super) fn scan(dynamo: &Dynamo, table: &str, scan: &Scan) -> ScanFluentBuild
         .set_limit(scan.page)
         .set_projection_expression(scan.projection.map(str::to_owned))
         .set_exclusive_start_key(scan.from.clone())
-        .return_consumed_capacity(TOLD)
+        .return_consumed_capacity(COUNT_UNITS)
 }
 
 /// A write as an action of a transaction, without its table.

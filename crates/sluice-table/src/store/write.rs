@@ -7,7 +7,7 @@ use sluice_core::{Delete, Put, Update, Write};
 use super::answer::{Failed, cancelled};
 use super::connection::Store;
 use super::error::StoreError;
-use super::translate::{self, TOLD};
+use super::translate::{self, COUNT_UNITS};
 use super::written::{IfAmbiguous, Item, Transacted, Tried, Written};
 use crate::operation::Operation;
 
@@ -77,7 +77,7 @@ impl Store {
     pub async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
             let request = self.dynamo.delete_item().table_name(&self.table).return_values(ReturnValue::AllOld);
-            let request = request.return_consumed_capacity(TOLD);
+            let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
         let reply = self.retrying(Operation::DeleteItem, IfAmbiguous::SendAgain, request).await;
@@ -97,7 +97,7 @@ impl Store {
     pub async fn try_transact(&self, transaction: &Transaction) -> Tried<Transacted> {
         let request = || {
             let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
-            let request = request.return_consumed_capacity(TOLD);
+            let request = request.return_consumed_capacity(COUNT_UNITS);
             let items = transaction.items.iter().map(|item| translate::in_table(item, &self.table)).collect();
             request.set_transact_items(Some(items)).send()
         };

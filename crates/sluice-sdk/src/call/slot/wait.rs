@@ -31,7 +31,7 @@ const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 
 /// A caller whose start was further away than this reads the bucket again, for a cool-down that another
 /// process set meanwhile. A smaller value finds the cool-down sooner, and reads more.
-const HEARD_WITHIN: Duration = Duration::from_millis(250);
+const FRESH_READING: Duration = Duration::from_millis(250);
 
 /// How long these reads may delay a start: a read takes a fifth of it.
 const LOOK_AT_MOST: Duration = Duration::from_millis(50);
@@ -131,10 +131,10 @@ impl<'a> Waiting<'a> {
     /// If the reads take too long or fail, the call is made: a failure of the limiter must not prevent it.
     async fn cooling_down(&self, held: &UnusedGrant) -> Option<RetryIn> {
         let entries = held.entries();
-        if held.booked_wait() > HEARD_WITHIN {
+        if held.booked_wait() > FRESH_READING {
             let look = |entry: &Arc<Entry>| {
                 let (inner, entry) = (Arc::clone(self.inner), Arc::clone(entry));
-                async move { timeout(LOOK_AT_MOST, known_since(&inner, &entry, HEARD_WITHIN)).await }
+                async move { timeout(LOOK_AT_MOST, known_since(&inner, &entry, FRESH_READING)).await }
             };
             let _ = in_parallel(entries.iter().map(look).collect()).await;
         }

@@ -166,7 +166,7 @@ impl RowBatch<'_> {
                     Some(error) => waiter.answer(Err(error)),
                     None => {
                         let retries = self.retries(&no, &waiter.ask);
-                        self.tell_of_full(&waiter, &retries);
+                        self.report_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
                     }
@@ -194,7 +194,7 @@ impl RowBatch<'_> {
     }
 
     /// Reports each full bucket, not only the one that the caller's refusal names.
-    fn tell_of_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
+    fn report_full(&self, waiter: &RowWaiter, retries: &[RetryIn]) {
         for retry in retries {
             let Some(entry) = self.entries.iter().find(|entry| entry.dimension == retry.dimension) else { continue };
             match waiter.ask.terms.queue_patience(self.inner).waits_for(retry) {
