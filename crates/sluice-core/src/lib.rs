@@ -62,7 +62,7 @@ pub use limit::warning::LimitWarning;
 pub use limit::{Limit, LimitError, LimitType};
 pub use load::{
     Before, LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again,
-    note_outlived, note_outlived_anew,
+    note_expired_holders, replace_expired_holders,
 };
 pub use plan::batch::{BatchPlan, RateBatch, Starts};
 pub use plan::change::Change;

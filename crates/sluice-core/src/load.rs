@@ -22,14 +22,14 @@ use crate::schema::{
 use crate::timestamp::Timestamp;
 
 mod average;
+mod expired_holders;
 mod measure;
 mod note;
-mod outlived;
 
+pub use expired_holders::{note_expired_holders, replace_expired_holders};
 pub use measure::{Before, Measured, Sample};
 use note::Crowd;
 pub use note::{MOST_NOTED, NOTE_EVERY, clear_refusals, note, note_again};
-pub use outlived::{note_outlived, note_outlived_anew};
 
 /// Slots that are taken for this long without a grant or a departure have leaked, or their holders hang.
 pub const LEAKED_AFTER: Duration = Duration::from_secs(15 * 60);
@@ -40,7 +40,7 @@ pub struct Load {
     dimension: Dimension,
     measured: Option<Measurement>,
     refused: i64,
-    outlived: i64,
+    expired_holders: i64,
     crowd: Crowd,
 }
 
@@ -51,7 +51,7 @@ struct Measurement {
     taken: Amount,
     admitted: Amount,
     uncounted: i64,
-    outlived: i64,
+    expired_holders: i64,
     drain_rate: Option<Rate>,
     at: Timestamp,
     sequence: i64,
@@ -83,7 +83,7 @@ impl Load {
                 drain_rate: rate.filter(|rate| !rate.is_zero()),
                 at,
                 uncounted: count(UNCOUNTED)?,
-                outlived: count(OUTLIVED_SEEN)?,
+                expired_holders: count(OUTLIVED_SEEN)?,
                 sequence: schema::count(row, SEQUENCE)?,
                 pending_since: time(PENDING_SINCE)?,
                 departed_at: time(DEPARTED_AT)?,
@@ -94,7 +94,7 @@ impl Load {
             dimension: dimension.clone(),
             measured,
             refused: count(REFUSED).unwrap_or_default(),
-            outlived: count(OUTLIVED).unwrap_or_default(),
+            expired_holders: count(OUTLIVED).unwrap_or_default(),
             crowd: Crowd::read(row),
         })
     }
@@ -102,7 +102,7 @@ impl Load {
     /// The load of a bucket about which nothing is known.
     #[must_use]
     pub fn none(dimension: &Dimension) -> Self {
-        Self { dimension: dimension.clone(), measured: None, refused: 0, outlived: 0, crowd: Crowd::default() }
+        Self { dimension: dimension.clone(), measured: None, refused: 0, expired_holders: 0, crowd: Crowd::default() }
     }
 
     /// The key of a bucket's load row.
@@ -205,8 +205,8 @@ impl Load {
 
     /// Number of expired holders so far: holders that were found alive after their lease had ended.
     #[must_use]
-    pub const fn outlived(&self) -> i64 {
-        self.outlived
+    pub const fn expired_holders(&self) -> i64 {
+        self.expired_holders
     }
 
     /// Number of processes that noted themselves as wanting slots, in this period of [`NOTE_EVERY`] or the

@@ -54,7 +54,7 @@ impl Tally {
     fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount, sends: Sends) {
         self.lost_races += lost_races;
         let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
-        let by_own = sends == Sends::Doubted && lost_races == keys.len();
+        let by_own = sends == Sends::Unanswered && lost_races == keys.len();
         let released = if by_own { Released::GivenBack } else { Released::LeaseGone };
         self.ended(keys.into_iter().filter(|key| !stays(key)), released);
         let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
@@ -75,10 +75,10 @@ impl Tally {
 /// Whether every send of a chunk's leases so far is known not to have been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sends {
-    BucketRead,
+    Answered,
     /// One send was not answered. If the chunk is sent again under the same token, the two sends are one
     /// transaction. If it is planned again, it is another transaction, and finds what the first one did.
-    Doubted,
+    Unanswered,
 }
 
 /// A chunk to be sent, and how often it failed: because of conflicts, and because its plan was too old.
@@ -110,7 +110,7 @@ pub async fn send_chunk(
     more_time: impl Fn() -> bool,
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
-    let queue = vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::BucketRead }];
+    let queue = vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::Answered }];
     let mut sender = Sender { store, tries, queue, tally };
     while let Some(next) = sender.queue.pop() {
         if !more_time() {
@@ -131,7 +131,7 @@ impl Sender<'_> {
         let leases = next.chunk.leases().len();
         let tried = send(self.store, &writes).await;
         if tried.maybe_applied {
-            next.sends = Sends::Doubted;
+            next.sends = Sends::Unanswered;
         }
         match tried.answer {
             Ok(Transacted::Committed) => self.tally.committed(&next.chunk),

@@ -44,7 +44,7 @@ pub fn metrics(environment: &str, report: &SweepReport, ended: Ended, now: Times
         ("Corrected", COUNT, slots(total(&report.corrected))),
         ("Pending", COUNT, slots(report.pending())),
         ("LeakSuspected", COUNT, slots(total(&leaked))),
-        ("ExpiredButAlive", COUNT, json!(report.outlived.values().sum::<u64>())),
+        ("ExpiredButAlive", COUNT, json!(report.expired_holders.values().sum::<u64>())),
         ("SegmentsUnscanned", COUNT, json!(report.segments_unscanned)),
         ("DeadlineHit", COUNT, json!(u8::from(report.deadline_hit))),
         ("Requests", COUNT, json!(report.requests)),
@@ -66,7 +66,7 @@ fn buckets_to_report(report: &SweepReport) -> Vec<&Dimension> {
     let still = report.loads.iter().filter(|(_, load)| load.still_since().is_some()).map(|(name, _)| name);
     let busy = report.loads.iter().filter(|(_, load)| load.pending() > Amount::ZERO).map(|(name, _)| name);
     let mut seen = BTreeSet::new();
-    let all = report.drift.keys().chain(report.outlived.keys()).chain(restored).chain(still).chain(busy);
+    let all = report.drift.keys().chain(report.expired_holders.keys()).chain(restored).chain(still).chain(busy);
     all.filter(|name| seen.insert(*name)).take(MOST_DIMENSIONS).collect()
 }
 

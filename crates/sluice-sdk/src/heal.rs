@@ -19,11 +19,11 @@ use tokio::time::timeout;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason};
+use crate::client_ops::ops;
 use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
 use crate::lane::inner::{Inner, Refusals};
 use crate::lane::reading::known_since;
-use crate::operating::ops;
 use crate::telemetry;
 
 mod due;

@@ -28,6 +28,7 @@ mod bucket;
 mod builder;
 mod call;
 mod client;
+mod client_ops;
 mod config;
 mod extensions;
 mod gauges;
@@ -35,7 +36,6 @@ mod grant;
 mod heal;
 mod lane;
 mod lazy;
-mod operating;
 mod telemetry;
 mod vendor;
 

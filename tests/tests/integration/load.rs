@@ -222,11 +222,11 @@ async fn a_holder_that_outlived_its_lease_is_told_of_by_the_next_sweep_alone() {
     let frozen = take(&world.client(), SLOTS).await;
     world.pass_lease();
     let report = world.client().ops().sweep(SweepOptions::default()).await.unwrap();
-    assert_eq!((report.restored_slots, report.outlived.len()), (1, 0));
+    assert_eq!((report.restored_slots, report.expired_holders.len()), (1, 0));
     assert_eq!(frozen.release().await.unwrap(), Released::LeaseGone);
     settle().await;
-    assert_eq!(sweep(&world).await.outlived[&dimension(SLOTS)], 1);
-    assert!(sweep(&world).await.outlived.is_empty());
+    assert_eq!(sweep(&world).await.expired_holders[&dimension(SLOTS)], 1);
+    assert!(sweep(&world).await.expired_holders.is_empty());
 }
 
 /// Nothing can be added to it, and no sweep replaces it: nobody would be told of such holders any more.
@@ -241,7 +241,7 @@ async fn a_count_of_outlived_leases_that_is_none_is_begun_anew() {
         row.insert(OUTLIVED.into(), spoiled);
         world.put(row).await;
         world.pass_lease();
-        assert!(sweep(&world).await.outlived.is_empty());
+        assert!(sweep(&world).await.expired_holders.is_empty());
         // The first replaces it, whose reply is lost; the second is added to it.
         for (grant, fault) in frozen.into_iter().zip([Some(Fault::LoseReply), None]) {
             let updates = AtomicU64::new(0);
@@ -256,7 +256,10 @@ async fn a_count_of_outlived_leases_that_is_none_is_begun_anew() {
         world.dynamo.faults().clear();
         assert_eq!(world.row(&key).await.unwrap()[OUTLIVED], number("2"));
         world.pass(Duration::from_secs(300));
-        assert_eq!(world.client().ops().sweep(SweepOptions::default()).await.unwrap().outlived[&dimension(SLOTS)], 2);
+        assert_eq!(
+            world.client().ops().sweep(SweepOptions::default()).await.unwrap().expired_holders[&dimension(SLOTS)],
+            2
+        );
     }
 }
 

@@ -30,10 +30,10 @@ pub(super) fn of_load(load: &Load) -> Vec<Finding> {
                     back";
         findings.push(Finding::problem(Check::Load, name, what, todo));
     }
-    if load.outlived() > 0 {
+    if load.expired_holders() > 0 {
         let what = format!(
             "{} holders outlived their leases so far: the vendor may have had more calls at once than the limit",
-            load.outlived()
+            load.expired_holders()
         );
         let todo = "give them longer leases (SLUICE_LEASE_TTL), or let them run in slot(), which renews; nothing, if the number no longer rises";
         findings.push(Finding::note(Check::Load, name, what, todo));

@@ -44,7 +44,7 @@ async fn found(dynamo: &EmbeddedDynamo, place: Place) -> Vec<Finding> {
 }
 
 /// The one finding of a check that reports more than `Fine`, or `None`.
-fn amiss(findings: &[Finding], check: Check) -> Option<(Weight, String)> {
+fn finding_of(findings: &[Finding], check: Check) -> Option<(Weight, String)> {
     let mut of_check = findings.iter().filter(|one| one.check == check && one.weight > Weight::Fine);
     let first = of_check.next().map(|one| (one.weight, format!("{}: {}", one.of, one.what)));
     assert!(of_check.next().is_none(), "{findings:#?}");
@@ -52,8 +52,8 @@ fn amiss(findings: &[Finding], check: Check) -> Option<(Weight, String)> {
 }
 
 #[track_caller]
-fn assert_amiss(findings: &[Finding], check: Check, weight: Weight, says: &[&str]) {
-    let Some((found, what)) = amiss(findings, check) else { panic!("nothing of {check:?} in {findings:#?}") };
+fn assert_finding(findings: &[Finding], check: Check, weight: Weight, says: &[&str]) {
+    let Some((found, what)) = finding_of(findings, check) else { panic!("nothing of {check:?} in {findings:#?}") };
     assert_eq!(found, weight, "{what}");
     assert!(says.iter().all(|says| what.contains(says)), "{what}");
 }
@@ -80,7 +80,7 @@ async fn everything(dynamo: &EmbeddedDynamo) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_changed_and_whatever_is_amiss_says_what_to_do() {
+async fn nothing_is_changed_and_every_finding_says_what_to_do() {
     let dynamo = healthy().await;
     let grant = dynamo.client(TABLE).acquire(SLOTS).await.unwrap().granted().unwrap();
     let before = everything(&dynamo).await;
@@ -112,17 +112,17 @@ async fn a_table_that_does_not_answer_is_all_there_is_to_say() {
 #[tokio::test(start_paused = true)]
 async fn a_table_that_is_far_away_is_told() {
     let dynamo = healthy().await;
-    assert_eq!(amiss(&findings(&dynamo).await, Check::Latency), None);
+    assert_eq!(finding_of(&findings(&dynamo).await, Check::Latency), None);
     dynamo.faults().always(Operation::GetItem, Fault::DelayReply(Duration::from_millis(80)));
-    assert_amiss(&findings(&dynamo).await, Check::Latency, Weight::Note, &["80.0 ms (p50)"]);
+    assert_finding(&findings(&dynamo).await, Check::Latency, Weight::Note, &["80.0 ms (p50)"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_off_is_told() {
     let dynamo = healthy().await;
-    assert_eq!(amiss(&findings(&dynamo).await, Check::Clock), None);
+    assert_eq!(finding_of(&findings(&dynamo).await, Check::Clock), None);
     // A `Date` has whole seconds, so of the three seconds that the clock is behind, two are certain.
     let client = dynamo.client_off_by(Client::builder(TABLE), -3_000_000);
     let found = examine(&client, Place { is_sandbox: false }, WATCHED).await;
-    assert_amiss(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);
+    assert_finding(&found, Check::Clock, Weight::Problem, &["behind DynamoDB's"]);
 }

@@ -256,7 +256,7 @@ impl LoadView {
             still_since: load.still_since().map(seconds),
             crowd: usize::try_from(load.crowd(at)).unwrap_or(usize::MAX),
             refused: load.refused(),
-            outlived: load.outlived(),
+            outlived: load.expired_holders(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn alert(view: &View, width: u16, now: f64) -> Line<'static> {
         return Line::styled(head + error, Style::new().fg(BAD));
     }
     let Some(picture) = &view.picture else { return Line::default() };
-    match amiss(picture) {
+    match faults(picture) {
         text if text.is_empty() => swept(picture, now),
         text => Line::styled(format!(" {}", text.join("; ")), Style::new().fg(SCARCE)),
     }
@@ -56,7 +56,7 @@ fn outage(error: &str, room: usize) -> &str {
     rest
 }
 
-fn amiss(picture: &Picture) -> Vec<String> {
+fn faults(picture: &Picture) -> Vec<String> {
     let mut text = Vec::new();
     if !picture.cost.is_whole {
         text.push(format!("a part of the table: {} were read", count(picture.cost.pages, "page")));
@@ -78,11 +78,11 @@ fn unreadable(faults: &[FaultView]) -> Option<String> {
     let buckets: Vec<&str> =
         faults.iter().filter(|fault| fault.row == RowKind::Bucket).map(|fault| fault.key.as_str()).collect();
     let [first, ..] = faults else { return None };
-    let (names, told) = match &buckets[..] {
+    let (names, named) = match &buckets[..] {
         [] | [_] => (format!("{} ({})", first.key, first.error), 1),
         several => (several.join(", "), several.len()),
     };
-    let more = if faults.len() > told { format!(", and {} more", faults.len() - told) } else { String::new() };
+    let more = if faults.len() > named { format!(", and {} more", faults.len() - named) } else { String::new() };
     Some(format!("cannot be read: {names}{more}"))
 }
 

@@ -104,7 +104,7 @@ fn a_doctor_finds_nothing_in_a_table_that_is_well() {
 }
 
 #[test]
-fn a_doctor_tells_what_is_amiss_and_what_to_do() {
+fn a_doctor_tells_what_is_wrong_and_what_to_do() {
     let sandbox = Sandbox::start(&[]);
     let set = sandbox.run(&["cool-down", "openai#rpm", "1h"]);
     assert!(set.status.success() && set.stderr.is_empty(), "no warning of what was asked for: {}", text(&set.stderr));

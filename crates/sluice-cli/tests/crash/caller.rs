@@ -8,7 +8,7 @@ use sluice_core::Dimension;
 use sluice_sdk::{Client, Clock};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::program::{Sandbox, assert_nothing_amiss, dice, kill, limits, sluice, sweep, timed};
+use crate::program::{Sandbox, assert_no_faults, dice, kill, limits, sluice, sweep, timed};
 use crate::table::{self, Look};
 
 /// Callers at a time, and how often each is killed.
@@ -92,7 +92,7 @@ async fn what_a_killed_caller_held_comes_back() {
         left.leases.len()
     );
     assert_eq!(reports[0]["restored_slots"], left.leases.len());
-    reports.iter().for_each(assert_nothing_amiss);
+    reports.iter().for_each(assert_no_faults);
     Look::at(&dynamo).await.assert_whole();
     let client = Client::builder(table::name()).dynamodb(dynamo);
     let rate = client.ops().bucket(&Dimension::new(RATE).unwrap()).await.unwrap().unwrap();

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use crate::program::{Sandbox, assert_nothing_amiss, dice, limits, sweep};
+use crate::program::{Sandbox, assert_no_faults, dice, limits, sweep};
 use crate::table::{self, Look};
 
 mod worker;
@@ -38,7 +38,7 @@ struct Known {
     /// Requests that were under way when the engine died.
     cut_off: u32,
     /// Of those, the ones that were answered after all, by the engine that came after.
-    outlived: u32,
+    answered_later: u32,
     /// Of those again, grants of tokens: the engine that died may have taken them as well. They refill.
     maybe_twice: u32,
 }
@@ -50,7 +50,7 @@ impl Known {
         self.unanswered += report.unanswered;
         if report.began < killed_at && report.ended > killed_at {
             self.cut_off += 1;
-            self.outlived += u32::from(report.answered);
+            self.answered_later += u32::from(report.answered);
             self.maybe_twice += u32::from(report.answered && report.of_tokens);
         }
     }
@@ -139,11 +139,11 @@ async fn what_the_engine_said_outlives_it() {
          next engine; {} leases left",
         known.granted,
         known.cut_off,
-        known.outlived,
+        known.answered_later,
         left.leases.len()
     );
     assert_eq!(swept[0]["restored_slots"], left.leases.len());
-    swept.iter().for_each(assert_nothing_amiss);
+    swept.iter().for_each(assert_no_faults);
     let end = look().await;
     end.assert_whole();
     assert!(end.buckets[SLOTS].tokens == Amount::from_tokens(i32::try_from(CAPACITY).unwrap()));

@@ -9,7 +9,7 @@ use sluice_sdk::Clock;
 use sluice_testkit::EmbeddedDynamo;
 use tokio::task::spawn_blocking;
 
-use crate::program::{assert_nothing_amiss, dice, kill, sluice, sweep};
+use crate::program::{assert_no_faults, dice, kill, sluice, sweep};
 use crate::table::{self, Look};
 
 const TRIALS: u32 = 130;
@@ -91,7 +91,7 @@ async fn finish(engine: &EmbeddedDynamo, endpoint: &str) -> Duration {
     let second = spawn_blocking(move || sweep(&endpoint)).await.unwrap();
     assert_eq!(second["expired"], 0, "one sweep that ends finds all");
     assert_eq!(second["recounted"], look.buckets.len());
-    [first, second].iter().for_each(assert_nothing_amiss);
+    [first, second].iter().for_each(assert_no_faults);
     let client = engine.client(&table::name());
     for name in look.buckets.keys() {
         client.ops().remove_bucket(&Dimension::new(name).unwrap()).await.unwrap();

@@ -47,7 +47,7 @@ pub struct Measured {
     /// The row as the write leaves it.
     pub load: Load,
     /// Expired holders that were found since the last measurement.
-    pub outlived: i64,
+    pub expired_holders: i64,
     /// The write.
     pub update: Update,
 }
@@ -97,25 +97,29 @@ impl Before {
     /// which another sweep took meanwhile, and if an idle bucket has not changed.
     #[must_use]
     pub fn measure(&self, sample: &Sample) -> Option<Measured> {
-        let outlived = self.load.as_ref().map_or(0, Load::outlived);
+        let expired_holders = self.load.as_ref().map_or(0, Load::expired_holders);
         let last = self.load.as_ref().and_then(|load| load.measured);
         let measured = match last {
             None => Measurement::first(sample),
             Some(last) if last.is_ahead_of(sample) => last.begin_anew(sample),
-            Some(last) if sample.at.micros_since(last.at) < SHORTEST_SAMPLE || last.tells(sample, outlived) => {
+            Some(last)
+                if sample.at.micros_since(last.at) < SHORTEST_SAMPLE
+                    || last.is_unchanged_by(sample, expired_holders) =>
+            {
                 return None;
             }
-            Some(last) => last.next(sample, outlived),
+            Some(last) => last.next(sample, expired_holders),
         };
         let load = Load {
             dimension: self.dimension.clone(),
             measured: Some(measured),
             refused: self.load.as_ref().map_or(0, Load::refused),
-            outlived,
+            expired_holders,
             crowd: self.load.as_ref().map(|load| load.crowd).unwrap_or_default(),
         };
-        let outlived = last.map_or(0, |last| measured.outlived.saturating_sub(last.outlived)).max(0);
-        Some(Measured { update: self.write(&measured), load, outlived })
+        let expired_holders =
+            last.map_or(0, |last| measured.expired_holders.saturating_sub(last.expired_holders)).max(0);
+        Some(Measured { update: self.write(&measured), load, expired_holders })
     }
 
     fn write(&self, measured: &Measurement) -> Update {
@@ -125,7 +129,7 @@ impl Before {
             (":taken", Operand::number(measured.taken)),
             (":admitted", Operand::number(measured.admitted)),
             (":uncounted", Operand::number(measured.uncounted)),
-            (":outlived_seen", Operand::number(measured.outlived)),
+            (":outlived_seen", Operand::number(measured.expired_holders)),
             (":drain_rate", Operand::number(measured.drain_rate.unwrap_or_default())),
             (":measured_at", Operand::number(measured.at)),
             (":sequence", Operand::number(measured.sequence)),
@@ -158,7 +162,7 @@ impl Measurement {
             taken,
             admitted,
             uncounted,
-            outlived: 0,
+            expired_holders: 0,
             drain_rate: None,
             at,
             sequence: 1,
@@ -176,10 +180,10 @@ impl Measurement {
     /// A measurement that does not depend on an earlier one; the rate stays.
     fn begin_anew(&self, sample: &Sample) -> Self {
         let sequence = self.sequence.saturating_add(1);
-        Self { drain_rate: self.drain_rate, outlived: self.outlived, sequence, ..Self::first(sample) }
+        Self { drain_rate: self.drain_rate, expired_holders: self.expired_holders, sequence, ..Self::first(sample) }
     }
 
-    fn next(&self, sample: &Sample, outlived: i64) -> Self {
+    fn next(&self, sample: &Sample, expired_holders: i64) -> Self {
         let Sample { pending, taken, admitted, uncounted, at, floor: _ } = *sample;
         let departed = departures(self, sample);
         let is_still =
@@ -189,7 +193,7 @@ impl Measurement {
             taken,
             admitted,
             uncounted,
-            outlived,
+            expired_holders,
             drain_rate: drain_rate(self, sample, departed),
             at,
             sequence: self.sequence.saturating_add(1),
@@ -200,11 +204,11 @@ impl Measurement {
     }
 
     /// Whether the bucket is idle and this measurement already says everything that `sample` says.
-    fn tells(&self, sample: &Sample, outlived: i64) -> bool {
+    fn is_unchanged_by(&self, sample: &Sample, expired_holders: i64) -> bool {
         let is_idle = |pending: Amount, taken: Amount| pending == Amount::ZERO && taken == Amount::ZERO;
         let is_as_it_was = self.admitted == sample.admitted && self.uncounted == sample.uncounted;
         let idle = is_idle(self.pending, self.taken) && is_idle(sample.pending, sample.taken);
-        idle && is_as_it_was && self.outlived == outlived
+        idle && is_as_it_was && self.expired_holders == expired_holders
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::Load;
-use super::outlived::is_in_the_way;
+use super::expired_holders::is_not_a_number;
 use crate::dimension::Dimension;
 use crate::schema::{self, CROWD, CROWD_BEFORE, CROWD_PERIOD, Field, REFUSED, Row};
 use crate::statement::{Operand, Statement, Update};
@@ -116,7 +116,7 @@ pub fn note_again(dimension: &Dimension, row: &impl Row, refusals: u32, now: Tim
 /// one, or absent.
 #[must_use]
 pub fn clear_refusals(dimension: &Dimension, row: &impl Row) -> Option<Update> {
-    is_in_the_way(row, REFUSED).then(|| Update {
+    is_not_a_number(row, REFUSED).then(|| Update {
         key: Load::key(dimension),
         statement: Cow::Borrowed(&CLEAR),
         values: alloc::vec![(":number", Operand::text("N"))],

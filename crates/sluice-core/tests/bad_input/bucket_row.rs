@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn one_attribute_that_is_amiss_is_named(row in sound(), name in prop::sample::select(NAMES), to in change()) {
+    fn one_faulty_attribute_is_named(row in sound(), name in prop::sample::select(NAMES), to in change()) {
         let row = row.with(name, to);
         if let Err(error) = read(&row) {
             prop_assert!(may_show_at(name, error.attribute), "{name} was changed: {error}");

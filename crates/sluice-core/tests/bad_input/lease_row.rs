@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn one_attribute_that_is_amiss_is_named_and_its_bucket_is_still_known(
+    fn one_faulty_attribute_is_named_and_its_bucket_is_still_known(
         row in sound(), name in prop::sample::select(NAMES), to in change(),
     ) {
         let whole = Lease::read(&row).unwrap();

@@ -214,7 +214,7 @@ fn what_callers_wrote_and_nobody_can_read_leaves_the_measurement_alone() {
         }
         assert!(row.load().drain_rate().is_some());
         assert_eq!(row.load().crowd(vendor.now), 0);
-        assert_eq!((row.load().refused(), row.load().outlived()), (0, 0));
+        assert_eq!((row.load().refused(), row.load().expired_holders()), (0, 0));
     }
 }
 
@@ -224,7 +224,7 @@ fn holders_that_outlived_their_leases_are_told_once() {
     row.sweep(&vendor.sample());
     row.0.insert(OUTLIVED.into(), Operand::Number("3".into()));
     vendor.run(FIVE_MINUTES, 0);
-    assert_eq!(row.sweep(&vendor.sample()).unwrap().outlived, 3);
+    assert_eq!(row.sweep(&vendor.sample()).unwrap().expired_holders, 3);
     vendor.run(FIVE_MINUTES, 0);
     assert_eq!(row.sweep(&vendor.sample()), None, "an idle bucket is as it was");
 }

@@ -81,7 +81,7 @@ async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, Sto
             let load = row.as_ref().and_then(read);
             Ok(load.map(|load| match load.measured_at() == measured.load.measured_at() {
                 true => measured,
-                false => Measured { load, outlived: 0, update: measured.update },
+                false => Measured { load, expired_holders: 0, update: measured.update },
             }))
         }
         Err(StoreError::Contended { message, .. }) => {
@@ -107,8 +107,8 @@ async fn take(
     if leaked > Amount::ZERO {
         tracing::warn!(event = "reconciler.leak", %dimension, slots = %leaked);
     }
-    if measured.outlived > 0 {
-        report.outlived.insert(dimension.clone(), measured.outlived.unsigned_abs());
+    if measured.expired_holders > 0 {
+        report.expired_holders.insert(dimension.clone(), measured.expired_holders.unsigned_abs());
     }
     report.loads.insert(dimension.clone(), measured.load);
     Ok(())

@@ -97,7 +97,7 @@ pub struct SweepReport {
     /// The loads of the concurrency buckets, as measured.
     pub loads: BTreeMap<Dimension, Load>,
     /// Expired holders (their lease ended while their call went on) found since the last sweep, by bucket.
-    pub outlived: BTreeMap<Dimension, u64>,
+    pub expired_holders: BTreeMap<Dimension, u64>,
     /// Segments of the table that the budget or throttling left to the next sweep, whole or in part.
     pub segments_unscanned: usize,
     /// Whether the budget ended the sweep.
@@ -157,7 +157,7 @@ impl SweepReport {
             corrected = names(&mut self.corrected.keys()),
             pending = %self.pending(),
             leaked = names(&mut self.leaked().keys()),
-            outlived = self.outlived.values().sum::<u64>(),
+            outlived = self.expired_holders.values().sum::<u64>(),
             segments_unscanned = self.segments_unscanned,
             deadline_hit = self.deadline_hit,
             requests = self.requests,
@@ -212,7 +212,7 @@ impl Serialize for SweepReport {
         map.serialize_entry("corrected", &slots(&self.corrected))?;
         map.serialize_entry("pending", &number(self.pending()))?;
         map.serialize_entry("leaked", &slots(&self.leaked()))?;
-        map.serialize_entry("outlived", &self.outlived.values().sum::<u64>())?;
+        map.serialize_entry("outlived", &self.expired_holders.values().sum::<u64>())?;
         map.serialize_entry("segments_unscanned", &self.segments_unscanned)?;
         map.serialize_entry("deadline_hit", &self.deadline_hit)?;
         map.serialize_entry("requests", &self.requests)?;

@@ -9,10 +9,10 @@ use sluice_ops::{HealPage, HealedPage, NextPage, ROWS_PER_PAGE};
 use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
 use tokio::time::Instant;
 
+use crate::client_ops::ops;
 use crate::config::heal_budget::HealBudget;
 use crate::heal::healing;
 use crate::lane::inner::Inner;
-use crate::operating::ops;
 use crate::telemetry;
 
 /// All processes that want slots wait for the same instant. Each tries within this many milliseconds after

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Dimension, note_outlived, note_outlived_anew};
+use sluice_core::{Dimension, note_expired_holders, replace_expired_holders};
 use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
 use tokio::runtime::Handle;
 
@@ -29,8 +29,9 @@ pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
 /// Adds one to the count in the load row. The sum is sent once. The write that replaces an invalid count may
 /// be sent again: it then finds a valid count and does nothing.
 async fn note(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
-    if let Written::ConditionFailed(Some(row)) = store.update(&note_outlived(dimension, 1), IfAmbiguous::Stop).await?
-        && let Some(anew) = note_outlived_anew(dimension, &Attributes(&row), 1)
+    if let Written::ConditionFailed(Some(row)) =
+        store.update(&note_expired_holders(dimension, 1), IfAmbiguous::Stop).await?
+        && let Some(anew) = replace_expired_holders(dimension, &Attributes(&row), 1)
     {
         store.update(&anew, IfAmbiguous::SendAgain).await?;
     }

@@ -52,7 +52,7 @@ fn the_rights_that_are_tried_are_those_of_the_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_role_with_the_policy_lacks_nothing() {
     let found = found_without("nothing", None).await;
-    assert_eq!(amiss(&found, Check::Rights), None);
+    assert_eq!(finding_of(&found, Check::Rights), None);
     for says in ["this role may acquire, renew and release", "this role may give back what crashed callers held"] {
         assert!(found.iter().any(|one| one.what == says), "{found:#?}");
     }
@@ -62,15 +62,15 @@ async fn a_role_with_the_policy_lacks_nothing() {
 async fn each_right_of_a_caller_that_is_taken_away_is_named() {
     for action in CALLER {
         let found = found_without(action, None).await;
-        assert_amiss(&found, Check::Rights, Weight::Problem, &[action, "on the table"]);
+        assert_finding(&found, Check::Rights, Weight::Problem, &[action, "on the table"]);
     }
     for (action, prefixes) in ON_ROWS {
         let found = found_without(action, None).await;
         let rows = prefixes.iter().map(|prefix| format!("{prefix}*")).collect::<Vec<_>>().join(", ");
-        assert_amiss(&found, Check::Rights, Weight::Problem, &[action, &format!("on {rows}")]);
+        assert_finding(&found, Check::Rights, Weight::Problem, &[action, &format!("on {rows}")]);
         for prefix in prefixes.iter().copied() {
             let found = found_without(action, Some(prefix)).await;
-            let (_, what) = amiss(&found, Check::Rights).unwrap();
+            let (_, what) = finding_of(&found, Check::Rights).unwrap();
             assert!(what.ends_with(&format!("{action} on {prefix}*")), "{what}");
         }
     }
@@ -79,8 +79,8 @@ async fn each_right_of_a_caller_that_is_taken_away_is_named() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_cannot_heal_is_told_and_has_no_problem() {
     let found = found_without("dynamodb:Scan", None).await;
-    assert_amiss(&found, Check::Rights, Weight::Note, &["dynamodb:Scan", "the reconciler's next sweep"]);
-    assert_amiss(&found, Check::Rows, Weight::Note, &["needs dynamodb:Scan"]);
+    assert_finding(&found, Check::Rights, Weight::Note, &["dynamodb:Scan", "the reconciler's next sweep"]);
+    assert_finding(&found, Check::Rows, Weight::Note, &["needs dynamodb:Scan"]);
 }
 
 /// A scan finds what crashed callers held; giving it back needs a caller's writes.
@@ -100,7 +100,7 @@ async fn who_may_scan_and_not_write_is_not_said_to_give_back() {
 async fn who_may_not_look_at_the_table_is_told_what_it_takes() {
     for (action, check) in LOOKING.into_iter().zip([Check::Table, Check::Ttl, Check::Backups]) {
         let found = found_without(action, None).await;
-        assert_amiss(&found, check, Weight::Note, &["cannot tell: needs", action]);
+        assert_finding(&found, check, Weight::Note, &["cannot tell: needs", action]);
     }
 }
 
@@ -109,7 +109,7 @@ async fn a_right_that_no_probe_can_tell_is_not_taken_for_granted() {
     let dynamo = healthy().await;
     dynamo.faults().always(Operation::DeleteItem, Fault::throttled());
     let found = findings(&dynamo).await;
-    assert_amiss(&found, Check::Rights, Weight::Note, &["cannot tell", "dynamodb:DeleteItem", "throughput"]);
+    assert_finding(&found, Check::Rights, Weight::Note, &["cannot tell", "dynamodb:DeleteItem", "throughput"]);
     assert!(found.iter().all(|one| !one.what.contains("may acquire")), "{found:#?}");
 }
 
@@ -119,5 +119,5 @@ async fn a_transaction_that_is_denied_by_itself_is_told() {
     let dynamo = healthy().await;
     let denied = serde_json::json!({ "Message": "explicit deny" });
     dynamo.faults().always(Operation::TransactWriteItems, Fault::service("AccessDeniedException", 400, denied));
-    assert_amiss(&findings(&dynamo).await, Check::Rights, Weight::Problem, &["not TransactWriteItems"]);
+    assert_finding(&findings(&dynamo).await, Check::Rights, Weight::Problem, &["not TransactWriteItems"]);
 }

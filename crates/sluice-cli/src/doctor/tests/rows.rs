@@ -12,7 +12,7 @@ use super::*;
 async fn a_row_that_cannot_be_read_is_named() {
     let dynamo = healthy().await;
     set(&dynamo, RATE, &[("tokens", AttributeValue::S("many".into()))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::Rows, Weight::Problem, &[RATE, "cannot be read", "tokens"]);
+    assert_finding(&findings(&dynamo).await, Check::Rows, Weight::Problem, &[RATE, "cannot be read", "tokens"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -22,7 +22,7 @@ async fn a_limit_above_the_vendors_is_told() {
     let reported =
         [("vendor_limit", number(60)), ("vendor_limit_window", number(60)), ("vendor_limit_at", number(now))];
     set(&dynamo, RATE, &reported).await;
-    assert_amiss(&findings(&dynamo).await, Check::Limits, Weight::Problem, &[RATE, "a limit of 60 in 60 s"]);
+    assert_finding(&findings(&dynamo).await, Check::Limits, Weight::Problem, &[RATE, "a limit of 60 in 60 s"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,13 +30,13 @@ async fn leases_that_no_sweep_came_for_are_told() {
     let dynamo = healthy().await;
     std::mem::forget(dynamo.client(TABLE).acquire(SLOTS).await.unwrap());
     dynamo.clock().advance(Duration::from_secs(60));
-    assert_eq!(amiss(&findings(&dynamo).await, Check::Leases), None);
+    assert_eq!(finding_of(&findings(&dynamo).await, Check::Leases), None);
     dynamo.clock().advance(Duration::from_secs(36));
-    assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 3"]);
+    assert_finding(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 3"]);
     dynamo.clock().advance(Duration::from_secs(11 * 60 - 36 - 10));
-    assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 10 min ago"]);
+    assert_finding(&findings(&dynamo).await, Check::Leases, Weight::Note, &["1 lease ended 10 min ago"]);
     dynamo.clock().advance(Duration::from_secs(13));
-    assert_amiss(&findings(&dynamo).await, Check::Leases, Weight::Problem, &["1 lease ended over 11 minutes ago"]);
+    assert_finding(&findings(&dynamo).await, Check::Leases, Weight::Problem, &["1 lease ended over 11 minutes ago"]);
 }
 
 /// Simulates a row that other processes write: the version in each reply is `a_second` higher for every
@@ -59,7 +59,7 @@ async fn a_bucket_near_the_ceiling_of_a_row_is_told() {
     for (writes, weight) in [(300, None), (600, Some(Weight::Note)), (900, Some(Weight::Problem))] {
         let dynamo = healthy().await;
         written_at(&dynamo, writes);
-        let found = amiss(&findings(&dynamo).await, Check::HotBuckets);
+        let found = finding_of(&findings(&dynamo).await, Check::HotBuckets);
         assert_eq!(found.as_ref().map(|(weight, _)| *weight), weight);
         assert!(found.is_none_or(|(_, what)| what.contains(&format!("{RATE}: written at {writes} write units"))));
     }
@@ -77,14 +77,14 @@ async fn with_inline_leases(count: usize) -> EmbeddedDynamo {
 
 #[tokio::test(start_paused = true)]
 async fn inline_leases_that_cost_more_than_rows_or_are_too_many_are_told() {
-    assert_eq!(amiss(&findings(&with_inline_leases(90).await).await, Check::InlineLeases), None);
+    assert_eq!(finding_of(&findings(&with_inline_leases(90).await).await, Check::InlineLeases), None);
     let dearer = findings(&with_inline_leases(120).await).await;
-    assert_amiss(&dearer, Check::InlineLeases, Weight::Note, &["120 inline leases", "costs 5 units"]);
+    assert_finding(&dearer, Check::InlineLeases, Weight::Note, &["120 inline leases", "costs 5 units"]);
     let too_many = findings(&with_inline_leases(MOST_INLINE_LEASES + 1).await).await;
-    assert_amiss(&too_many, Check::InlineLeases, Weight::Problem, &["201 inline leases", "200 are the most"]);
+    assert_finding(&too_many, Check::InlineLeases, Weight::Problem, &["201 inline leases", "200 are the most"]);
     let dynamo = with_inline_leases(2).await;
     set(&dynamo, SLOTS, &[("capacity", number(300))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::InlineLeases, Weight::Problem, &["allows 300 calls at once"]);
+    assert_finding(&findings(&dynamo).await, Check::InlineLeases, Weight::Problem, &["allows 300 calls at once"]);
 }
 
 fn key_of_load() -> String {
@@ -109,9 +109,9 @@ async fn loaded(still: Duration) -> EmbeddedDynamo {
 
 #[tokio::test(start_paused = true)]
 async fn slots_that_are_taken_while_nobody_is_active_are_told() {
-    assert_eq!(amiss(&findings(&loaded(Duration::from_secs(14 * 60)).await).await, Check::Load), None);
+    assert_eq!(finding_of(&findings(&loaded(Duration::from_secs(14 * 60)).await).await, Check::Load), None);
     let leaking = findings(&loaded(Duration::from_secs(15 * 60)).await).await;
-    assert_amiss(&leaking, Check::Load, Weight::Problem, &[SLOTS, "2 slots are taken", "15 minutes"]);
+    assert_finding(&leaking, Check::Load, Weight::Problem, &[SLOTS, "2 slots are taken", "15 minutes"]);
 }
 
 /// Nobody measures such a bucket any more, so its finding would never end.
@@ -123,38 +123,38 @@ async fn what_was_measured_of_a_bucket_that_is_gone_is_not_told() {
     let times = [("measured_at", number(1_709_550_000)), ("still_since", number(1_709_463_600))];
     set(&dynamo, &key_of_load(), &[&still[..], &times].concat()).await;
     let findings = findings(&dynamo).await;
-    assert_eq!((amiss(&findings, Check::Load), amiss(&findings, Check::Rows)), (None, None));
+    assert_eq!((finding_of(&findings, Check::Load), finding_of(&findings, Check::Rows)), (None, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn holders_that_outlived_their_leases_are_told() {
     let dynamo = healthy().await;
     set(&dynamo, &key_of_load(), &[("outlived", number(3))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::Load, Weight::Note, &["3 holders outlived"]);
+    assert_finding(&findings(&dynamo).await, Check::Load, Weight::Note, &["3 holders outlived"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_load_row_that_cannot_be_read_is_named() {
     let dynamo = healthy().await;
     set(&dynamo, &key_of_load(), &[("drain_rate", AttributeValue::S("three".into()))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::Rows, Weight::Note, &["load#elevenlabs#concurrent", "drain_rate"]);
+    assert_finding(&findings(&dynamo).await, Check::Rows, Weight::Note, &["load#elevenlabs#concurrent", "drain_rate"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn sweeps_that_no_longer_come_are_told() {
     let dynamo = healthy().await;
-    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Note, &["no sweep is on record"]);
+    assert_finding(&findings(&dynamo).await, Check::Sweeps, Weight::Note, &["no sweep is on record"]);
     let record = SweepRecord { at: dynamo.clock().now(), ..SweepRecord::default() };
     set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(record.to_string()))]).await;
-    assert_eq!(amiss(&findings(&dynamo).await, Check::Sweeps), None);
+    assert_eq!(finding_of(&findings(&dynamo).await, Check::Sweeps), None);
     dynamo.clock().advance(Duration::from_secs(16 * 60));
-    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
+    assert_finding(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
     // A sweep ran on a machine whose clock is a day ahead.
     let ahead = SweepRecord { at: dynamo.clock().now().after(Duration::from_secs(86_400)), ..record };
     set(&dynamo, SWEEPS_KEY, &[(SWEEPS, AttributeValue::S(format!("{ahead}\n{record}")))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
+    assert_finding(&findings(&dynamo).await, Check::Sweeps, Weight::Problem, &["the last sweep was 16 min ago"]);
     let in_a_sandbox = found(&dynamo, Place { is_sandbox: true }).await;
-    assert_amiss(&in_a_sandbox, Check::Sweeps, Weight::Note, &["the last sweep was 16 min ago"]);
+    assert_finding(&in_a_sandbox, Check::Sweeps, Weight::Note, &["the last sweep was 16 min ago"]);
     let todo = in_a_sandbox.iter().find(|one| one.check == Check::Sweeps).and_then(|one| one.todo.as_deref());
     assert!(todo.is_some_and(|todo| todo.contains("sluice reconcile --interval 10s")), "{todo:?}");
 }
@@ -178,13 +178,13 @@ async fn a_table_that_is_too_large_is_looked_at_in_part_and_that_is_told() {
     make_large(&dynamo);
     dynamo.meter().reset();
     let found = findings(&dynamo).await;
-    assert_amiss(&found, Check::Rows, Weight::Note, &["too large", "in 100 pages"]);
-    assert_eq!(amiss(&found, Check::Sweeps), None, "their row may stand in the rest");
+    assert_finding(&found, Check::Rows, Weight::Note, &["too large", "in 100 pages"]);
+    assert_eq!(finding_of(&found, Check::Sweeps), None, "their row may stand in the rest");
     let scans = dynamo.meter().of(Operation::Scan).requests;
     assert!(scans <= 101, "one tries the right to scan: {scans}");
     let empty = EmbeddedDynamo::with_table(TABLE).await.unwrap();
     make_large(&empty);
-    assert_amiss(&findings(&empty).await, Check::Rows, Weight::Note, &["too large"]);
+    assert_finding(&findings(&empty).await, Check::Rows, Weight::Note, &["too large"]);
 }
 
 /// A key that Sluice does not know.
@@ -192,5 +192,5 @@ async fn a_table_that_is_too_large_is_looked_at_in_part_and_that_is_told() {
 async fn rows_that_nobody_knows_are_told() {
     let dynamo = healthy().await;
     set(&dynamo, "no dimension", &[("x", number(1))]).await;
-    assert_amiss(&findings(&dynamo).await, Check::Rows, Weight::Note, &["no dimension"]);
+    assert_finding(&findings(&dynamo).await, Check::Rows, Weight::Note, &["no dimension"]);
 }

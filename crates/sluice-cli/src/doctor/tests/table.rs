@@ -34,7 +34,7 @@ async fn a_table_as_terraform_makes_it_is_well() {
     dynamo.dynamodb().update_table().table_name(TABLE).deletion_protection_enabled(true).send().await.unwrap();
     let findings = findings(&dynamo).await;
     for check in [Check::Table, Check::Key, Check::Ttl, Check::Backups, Check::Protection] {
-        assert_eq!(amiss(&findings, check), None);
+        assert_eq!(finding_of(&findings, check), None);
         assert!(findings.iter().any(|finding| finding.check == check), "{check:?} is missing in {findings:#?}");
     }
 }
@@ -43,17 +43,17 @@ async fn a_table_as_terraform_makes_it_is_well() {
 async fn a_ttl_on_the_end_of_leases_is_the_first_thing_that_is_said() {
     let dynamo = healthy().await;
     set_ttl(&dynamo, PURGE_AT, false).await;
-    assert_amiss(&findings(&dynamo).await, Check::Ttl, Weight::Problem, &["TTL is off"]);
+    assert_finding(&findings(&dynamo).await, Check::Ttl, Weight::Problem, &["TTL is off"]);
     set_ttl(&dynamo, TTL, true).await;
     // Something else is wrong too; its finding comes later.
     set(&dynamo, RATE, &[("tokens", AttributeValue::S("many".into()))]).await;
     let found = findings(&dynamo).await;
-    assert_amiss(&found, Check::Ttl, Weight::Danger, &["TTL IS ON THE ATTRIBUTE ttl", "only trace"]);
+    assert_finding(&found, Check::Ttl, Weight::Danger, &["TTL IS ON THE ATTRIBUTE ttl", "only trace"]);
     assert_eq!(found[0].check, Check::Ttl);
     assert!(found[0].is_problem() && found[0].todo.as_ref().unwrap().contains(PURGE_AT));
     set_ttl(&dynamo, TTL, false).await;
     set_ttl(&dynamo, "expires", true).await;
-    assert_amiss(&findings(&dynamo).await, Check::Ttl, Weight::Problem, &["expires"]);
+    assert_finding(&findings(&dynamo).await, Check::Ttl, Weight::Problem, &["expires"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,11 +61,11 @@ async fn what_is_missing_in_earnest_is_a_note_in_a_sandbox() {
     let dynamo = healthy().await;
     answers(&dynamo, Operation::DescribeContinuousBackups, &backups("DISABLED"));
     let in_earnest = findings(&dynamo).await;
-    assert_amiss(&in_earnest, Check::Backups, Weight::Problem, &["no continuous backups"]);
-    assert_amiss(&in_earnest, Check::Protection, Weight::Problem, &["not protected"]);
+    assert_finding(&in_earnest, Check::Backups, Weight::Problem, &["no continuous backups"]);
+    assert_finding(&in_earnest, Check::Protection, Weight::Problem, &["not protected"]);
     let in_a_sandbox = found(&dynamo, Place { is_sandbox: true }).await;
-    assert_amiss(&in_a_sandbox, Check::Backups, Weight::Note, &["no continuous backups"]);
-    assert_amiss(&in_a_sandbox, Check::Protection, Weight::Note, &["not protected"]);
+    assert_finding(&in_a_sandbox, Check::Backups, Weight::Note, &["no continuous backups"]);
+    assert_finding(&in_a_sandbox, Check::Protection, Weight::Note, &["not protected"]);
     assert!(Place::of("ontopix-vendor-buckets-sandbox", None).is_sandbox);
     assert!(Place::of(TABLE, Some("http://127.0.0.1:4566")).is_sandbox);
     assert!(!Place::of(TABLE, None).is_sandbox);
@@ -75,9 +75,9 @@ async fn what_is_missing_in_earnest_is_a_note_in_a_sandbox() {
 async fn what_the_engine_cannot_tell_is_a_note() {
     let dynamo = healthy().await;
     let found = findings(&dynamo).await;
-    assert_amiss(&found, Check::Backups, Weight::Note, &["this endpoint has no DescribeContinuousBackups"]);
+    assert_finding(&found, Check::Backups, Weight::Note, &["this endpoint has no DescribeContinuousBackups"]);
     dynamo.faults().always(Operation::DescribeTimeToLive, Fault::throttled());
-    assert_amiss(&findings(&dynamo).await, Check::Ttl, Weight::Note, &["DescribeTimeToLive failed", "throughput"]);
+    assert_finding(&findings(&dynamo).await, Check::Ttl, Weight::Note, &["DescribeTimeToLive failed", "throughput"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn a_table_that_is_not_active_is_told() {
         } });
         answers(&dynamo, Operation::DescribeTable, &described);
         let found = findings(&dynamo).await;
-        assert_amiss(&found, Check::Table, weight, &[status]);
-        assert_eq!((amiss(&found, Check::Key), amiss(&found, Check::Protection)), (None, None));
+        assert_finding(&found, Check::Table, weight, &[status]);
+        assert_eq!((finding_of(&found, Check::Key), finding_of(&found, Check::Protection)), (None, None));
     }
 }
