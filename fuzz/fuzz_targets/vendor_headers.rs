@@ -7,7 +7,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use sluice_core::{Amount, Timestamp};
 use sluice_fuzz::{ceiling, floor};
-use sluice_vendors::{MAX_RETRY_AFTER, Quota, Reading, Refusal, Vendor, classify, read, retry_after};
+use sluice_vendors::{MAX_RETRY_AFTER, Quota, HeaderReading, Refusal, Vendor, classify, read, retry_after};
 
 /// 2025-08-21T12:40:55Z.
 const NOW: Timestamp = Timestamp::from_secs(1_755_780_055);
@@ -59,11 +59,11 @@ impl<'a> Reply<'a> {
 }
 
 fn check_reading(reply: &Reply<'_>, vendor: Vendor, quota: Quota) {
-    let Reading { reported, unreadable } = read(vendor, quota, &reply.headers, NOW);
+    let HeaderReading { reported, unreadable } = read(vendor, quota, &reply.headers, NOW);
     let told: Vec<&str> = unreadable.iter().map(|told| told.name).collect();
     assert!(told.iter().all(|name| reply.value(name).is_some()), "{told:?} is not there");
     let again = read(vendor, quota, &reply.without(&told), NOW);
-    assert_eq!(again, Reading { reported, unreadable: Vec::new() });
+    assert_eq!(again, HeaderReading { reported, unreadable: Vec::new() });
     for amount in [reported.limit, reported.remaining, reported.in_use].into_iter().flatten() {
         assert!(amount >= Amount::ZERO);
         let is_written = |(_, value): &(&str, &str)| floor(value.trim(), 6) == Some(amount.micros().into());
@@ -75,7 +75,7 @@ fn check_reading(reply: &Reply<'_>, vendor: Vendor, quota: Quota) {
 
 /// OpenAI's, name by name: with a second opinion on numbers and spans.
 fn check_openai(reply: &Reply<'_>) {
-    let Reading { reported, unreadable } = read(Vendor::OpenAi, Quota::Tokens, &reply.headers, NOW);
+    let HeaderReading { reported, unreadable } = read(Vendor::OpenAi, Quota::Tokens, &reply.headers, NOW);
     let is_told = |name: &str| unreadable.iter().any(|told| told.name == name);
     for (name, amount) in
         [("x-ratelimit-limit-tokens", reported.limit), ("x-ratelimit-remaining-tokens", reported.remaining)]

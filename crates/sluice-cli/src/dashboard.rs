@@ -22,7 +22,7 @@ use self::watcher::Watcher;
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
 use crate::signals::stop_requested;
-use crate::view::{Reader, interval};
+use crate::view::{SurveyReader, interval};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -54,7 +54,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     let address = listener.local_addr()?;
     let access = Access::new(token(options.token)?, address)?;
     let watcher = Arc::new(Watcher::new(client.clone())?);
-    let reading = tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(client, options.interval)));
+    let reading = tokio::spawn(Arc::clone(&watcher).read_on(SurveyReader::new(client, options.interval)));
     announce(&table, address, &access);
     // No need to wait for requests under way: a request that is cut off has changed nothing.
     tokio::select! {

@@ -20,7 +20,7 @@ use crate::connect::client;
 use crate::failure::{Ended, Failure};
 use crate::loopback;
 use crate::signals::stop_requested;
-use crate::view::Reader;
+use crate::view::SurveyReader;
 
 mod scraper;
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     tokio::select! {
         served = axum::serve(listener, service(Arc::clone(&scraper), address)) => served?,
         // The scans run independently of requests. If they ended, the program would have to end too.
-        never = scraper.read_on(Reader::new(client, INTERVAL)) => match never {},
+        never = scraper.read_on(SurveyReader::new(client, INTERVAL)) => match never {},
         () = &mut stop => println!("stopping"),
     }
     Ok(ExitCode::SUCCESS)

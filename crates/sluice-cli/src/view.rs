@@ -1,6 +1,6 @@
 //! The picture of a table, which `sluice watch`, `sluice dashboard` and `sluice metrics` show.
 //!
-//! A [`Reader`] surveys the table at a pace that costs little; a [`View`] collects what the reader read. This
+//! A [`SurveyReader`] surveys the table at a pace that costs little; a [`View`] collects what the reader read. This
 //! module knows no terminal and no web page. Amounts are floats here: nothing is decided from a picture.
 
 mod bucket;
@@ -20,4 +20,4 @@ pub(crate) use history::Used;
 pub(crate) use history::{Point, Series, Total};
 pub(crate) use number::seconds;
 pub(crate) use picture::{Cost, FaultView, Picture, RowKind, View};
-pub(crate) use reader::{MOST_PAGES, Reader, Reading, interval};
+pub(crate) use reader::{MOST_PAGES, SurveyReader, SurveyReading, interval};

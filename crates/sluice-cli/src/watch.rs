@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::connect::client;
 use crate::failure::{Ended, Failure};
-use crate::view::{Reader, interval};
+use crate::view::{SurveyReader, interval};
 
 mod alerts;
 mod detail;
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         return Err(Failure::new("the output is not a terminal: `sluice watch --once` prints one frame and stops"));
     }
     let client = client().await?;
-    let reader = Reader::new(client.clone(), options.interval);
+    let reader = SurveyReader::new(client.clone(), options.interval);
     let screen = Screen::new(options.filter, options.sort);
     if options.once {
         let form = if options.json { Form::Json } else { Form::Frame };

@@ -84,7 +84,7 @@ pub use reason::{CancellationReason, Verdict};
 pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
 pub use recount::{Census, Correction, Drift, ReadAt, Returned};
 pub use schema::{Exact, Fault, Field, Row, RowError};
-pub use statement::{Delete, Names, Operand, Put, Statement, Update, Write};
+pub use statement::{AttributeNames, Delete, Operand, Put, Statement, Update, Write};
 pub use sweep_log::{SweepLog, SweepRecord, SweepRecordError};
 pub use ticket::booked::Booked;
 pub use ticket::row::{Judgement, TicketRow};

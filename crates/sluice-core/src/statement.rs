@@ -21,18 +21,18 @@ pub struct Statement {
     /// The condition that carries the safety of the write.
     pub condition: Cow<'static, str>,
     /// The attributes behind the `#` placeholders.
-    pub names: Names,
+    pub names: AttributeNames,
 }
 
 /// The attributes in an expression. Each is used at least once: DynamoDB rejects unused ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct AttributeNames {
     pub(crate) attributes: Cow<'static, [&'static str]>,
     /// Inline leases: placeholders and ids.
     pub(crate) leases: Vec<(&'static str, String)>,
 }
 
-impl Names {
+impl AttributeNames {
     /// These attributes.
     #[must_use]
     pub const fn of(attributes: &'static [&'static str]) -> Self {
@@ -64,7 +64,7 @@ fn placeholder(attribute: &str) -> String {
 impl Statement {
     /// A change: its update and its condition.
     pub(crate) const fn fixed(update: &'static str, condition: &'static str, names: &'static [&'static str]) -> Self {
-        Self { update: Cow::Borrowed(update), condition: Cow::Borrowed(condition), names: Names::of(names) }
+        Self { update: Cow::Borrowed(update), condition: Cow::Borrowed(condition), names: AttributeNames::of(names) }
     }
 
     /// The condition of a put or a delete.

@@ -1,7 +1,7 @@
 //! Lists leases: who holds what, since when, until when.
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
-use sluice_core::{Dimension, Fault, InlineLeases, Lease, LimitType, Names, Operand, RowError, inline_key};
+use sluice_core::{AttributeNames, Dimension, Fault, InlineLeases, Lease, LimitType, Operand, RowError, inline_key};
 
 use crate::ops::Ops;
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
@@ -40,7 +40,7 @@ impl Ops {
             segments: 1,
             filter: "begins_with(#key, :lease) OR (#limit_type = :concurrent AND attribute_exists(#leases))".into(),
             consistency: Consistency::Eventual,
-            names: Names::of(&[KEY, LIMIT_TYPE, LEASES]),
+            names: AttributeNames::of(&[KEY, LIMIT_TYPE, LEASES]),
             values: vec![
                 (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
                 (":concurrent".into(), Operand::Text(LimitType::Concurrent.to_string())),

@@ -2,7 +2,7 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES, Names,
+    AttributeNames, Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES,
     OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
 };
 
@@ -148,7 +148,7 @@ impl Ops {
             segments: 1,
             filter: "NOT (begins_with(#key, :lease) OR begins_with(#key, :load) OR begins_with(#key, :ticket))".into(),
             consistency: Consistency::Eventual,
-            names: Names::of(&[KEY]),
+            names: AttributeNames::of(&[KEY]),
             values: vec![
                 (":lease".into(), Operand::Text(LEASE_PREFIX.into())),
                 (":load".into(), Operand::Text(LOAD_PREFIX.into())),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluice_core::schema::{
     DIRECTORY_KEY, HEAL_KEY, KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, SWEEPS_KEY, TICKET_PREFIX,
 };
-use sluice_core::{Bucket, Dimension, Lease, LimitType, Load, Names, Row, SweepLog, Timestamp};
+use sluice_core::{AttributeNames, Bucket, Dimension, Lease, LimitType, Load, Row, SweepLog, Timestamp};
 use tokio::time::Instant;
 
 use crate::leases::{LeaseRow, inline};
@@ -88,7 +88,7 @@ impl Ops {
             segments: 1,
             filter: "".into(),
             consistency: Consistency::Eventual,
-            names: Names::of(&[]),
+            names: AttributeNames::of(&[]),
             values: Vec::new(),
             projection: None,
             page: None,

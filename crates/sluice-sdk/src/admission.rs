@@ -18,7 +18,7 @@ mod judge;
 mod look;
 pub(crate) mod watched;
 
-use crate::admission::judge::{Asked, Verdict};
+use crate::admission::judge::{AdmissionVerdict, Asked};
 
 /// The answer of [`Client::admit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +172,11 @@ impl Admit<'_> {
 
 /// The verdict; `None` if the table does not answer within one attempt, and for a second after that.
 /// Admission must neither stop nor delay what the vendor would serve.
-async fn in_time(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Option<Verdict>, AcquireError> {
+async fn in_time(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    asked: Asked,
+) -> Result<Option<AdmissionVerdict>, AcquireError> {
     if watched::watched(entry).is_unknown(inner.now()) {
         return Ok(None);
     }
@@ -198,18 +202,18 @@ async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Resu
         return Ok(Admission::Admitted(Admitted::default()));
     };
     let (wait, reason) = match verdict {
-        Verdict::Shed { wait, reason, starts_now }
+        AdmissionVerdict::Shed { wait, reason, starts_now }
             if !watched::watched(&entry).tries(reason, starts_now, inner.config.staleness, inner.now()) =>
         {
             (wait, reason)
         }
-        Verdict::Shed { wait, .. } => {
+        AdmissionVerdict::Shed { wait, .. } => {
             // Slots that are held while nothing departs may be a crashed holder's: healing looks for them.
             heal::admitted_in_doubt(inner, &entry);
             telemetry::admitted(entry.label(), "admitted", mode.as_str());
             return Ok(Admission::Admitted(Admitted { wait: Some(wait), would_shed: None }));
         }
-        Verdict::Admit { wait } => {
+        AdmissionVerdict::Admit { wait } => {
             // Without an SLO, the verdict did not check whether the vendor is down.
             if asked.slo.is_some() {
                 watched::watched(&entry).is_up();

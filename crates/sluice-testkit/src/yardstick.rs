@@ -14,7 +14,7 @@ pub use reference::{Reference, ReferenceLease};
 
 /// The answer of a limiter.
 #[derive(Clone, Debug)]
-pub enum Answer<Held> {
+pub enum TakeResult<Held> {
     /// The caller may call the vendor.
     Granted {
         /// What the caller needs to give the grant back.
@@ -31,7 +31,7 @@ pub enum Answer<Held> {
     GaveUp,
 }
 
-impl<Held> Answer<Held> {
+impl<Held> TakeResult<Held> {
     /// A grant that took the time until the answer.
     #[must_use]
     pub const fn granted(held: Held) -> Self {

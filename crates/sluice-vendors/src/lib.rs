@@ -38,7 +38,7 @@ pub use fault::{Fault, Unreadable};
 pub use headers::Headers;
 pub use profile::{Counted, Kept, Profile, Stated};
 pub use quota::Quota;
-pub use reading::{Reading, read};
+pub use reading::{HeaderReading, read};
 pub use refusal::{Refusal, classify};
 pub use reported::Reported;
 pub use retry_after::{MAX_RETRY_AFTER, RetryAfter, retry_after};

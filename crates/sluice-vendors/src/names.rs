@@ -7,7 +7,7 @@ use crate::vendor::Vendor;
 
 /// The headers that report one quota.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names {
+pub(crate) struct HeaderNames {
     pub(crate) limit: Option<&'static str>,
     pub(crate) remaining: Option<&'static str>,
     pub(crate) in_use: Option<&'static str>,
@@ -52,7 +52,7 @@ const DAY: Window = Window::Documented(Duration::from_secs(86_400));
 
 /// OpenAI: <https://developers.openai.com/api/docs/guides/rate-limits>. OpenAI does not say whether a limit
 /// is per minute or per day, and both occur.
-const X_REQUESTS: Names = Names {
+const X_REQUESTS: HeaderNames = HeaderNames {
     limit: Some("x-ratelimit-limit-requests"),
     remaining: Some("x-ratelimit-remaining-requests"),
     in_use: None,
@@ -60,13 +60,13 @@ const X_REQUESTS: Names = Names {
     unknown: Unknown::Absent,
     window: Window::Implied,
 };
-const X_TOKENS: Names = Names {
+const X_TOKENS: HeaderNames = HeaderNames {
     limit: Some("x-ratelimit-limit-tokens"),
     remaining: Some("x-ratelimit-remaining-tokens"),
     reset: Some(("x-ratelimit-reset-tokens", Form::Span)),
     ..X_REQUESTS
 };
-const X_PROJECT_TOKENS: Names = Names {
+const X_PROJECT_TOKENS: HeaderNames = HeaderNames {
     limit: Some("x-ratelimit-limit-project-tokens"),
     remaining: Some("x-ratelimit-remaining-project-tokens"),
     reset: Some(("x-ratelimit-reset-project-tokens", Form::Span)),
@@ -76,13 +76,13 @@ const X_PROJECT_TOKENS: Names = Names {
 /// Azure, limits per minute: OpenAI's names, resets as bare numbers of seconds
 /// (<https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota>), and -1 or 0 for "unknown"
 /// (<https://github.com/openai/openai-dotnet/issues/838>).
-const AZURE_REQUESTS: Names = Names {
+const AZURE_REQUESTS: HeaderNames = HeaderNames {
     reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)),
     unknown: Unknown::MinusOneOrZero,
     window: MINUTE,
     ..X_REQUESTS
 };
-const AZURE_TOKENS: Names = Names {
+const AZURE_TOKENS: HeaderNames = HeaderNames {
     reset: Some(("x-ratelimit-reset-tokens", Form::SpanOrSeconds)),
     unknown: Unknown::MinusOneOrZero,
     window: MINUTE,
@@ -91,11 +91,11 @@ const AZURE_TOKENS: Names = Names {
 
 /// Groq: OpenAI's names, but "always" requests per day and tokens per minute:
 /// <https://console.groq.com/docs/rate-limits>.
-const GROQ_REQUESTS: Names = Names { window: DAY, ..X_REQUESTS };
-const GROQ_TOKENS: Names = Names { window: MINUTE, ..X_TOKENS };
+const GROQ_REQUESTS: HeaderNames = HeaderNames { window: DAY, ..X_REQUESTS };
+const GROQ_TOKENS: HeaderNames = HeaderNames { window: MINUTE, ..X_TOKENS };
 
 /// Anthropic, each limit per minute: <https://platform.claude.com/docs/en/api/rate-limits>.
-const ANTHROPIC_REQUESTS: Names = Names {
+const ANTHROPIC_REQUESTS: HeaderNames = HeaderNames {
     limit: Some("anthropic-ratelimit-requests-limit"),
     remaining: Some("anthropic-ratelimit-requests-remaining"),
     in_use: None,
@@ -103,19 +103,19 @@ const ANTHROPIC_REQUESTS: Names = Names {
     unknown: Unknown::Absent,
     window: MINUTE,
 };
-const ANTHROPIC_TOKENS: Names = Names {
+const ANTHROPIC_TOKENS: HeaderNames = HeaderNames {
     limit: Some("anthropic-ratelimit-tokens-limit"),
     remaining: Some("anthropic-ratelimit-tokens-remaining"),
     reset: Some(("anthropic-ratelimit-tokens-reset", Form::Instant)),
     ..ANTHROPIC_REQUESTS
 };
-const ANTHROPIC_INPUT: Names = Names {
+const ANTHROPIC_INPUT: HeaderNames = HeaderNames {
     limit: Some("anthropic-ratelimit-input-tokens-limit"),
     remaining: Some("anthropic-ratelimit-input-tokens-remaining"),
     reset: Some(("anthropic-ratelimit-input-tokens-reset", Form::Instant)),
     ..ANTHROPIC_REQUESTS
 };
-const ANTHROPIC_OUTPUT: Names = Names {
+const ANTHROPIC_OUTPUT: HeaderNames = HeaderNames {
     limit: Some("anthropic-ratelimit-output-tokens-limit"),
     remaining: Some("anthropic-ratelimit-output-tokens-remaining"),
     reset: Some(("anthropic-ratelimit-output-tokens-reset", Form::Instant)),
@@ -123,7 +123,7 @@ const ANTHROPIC_OUTPUT: Names = Names {
 };
 
 /// ElevenLabs: <https://elevenlabs.io/docs/overview/models#concurrency-and-priority>.
-const CONCURRENCY: Names = Names {
+const CONCURRENCY: HeaderNames = HeaderNames {
     limit: Some("maximum-concurrent-requests"),
     remaining: None,
     in_use: Some("current-concurrent-requests"),
@@ -133,13 +133,16 @@ const CONCURRENCY: Names = Names {
 };
 
 /// An unknown vendor: OpenAI's names, and no window is assumed.
-const ANY_REQUESTS: Names =
-    Names { reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)), window: Window::Unknown, ..X_REQUESTS };
-const ANY_TOKENS: Names =
-    Names { reset: Some(("x-ratelimit-reset-tokens", Form::SpanOrSeconds)), window: Window::Unknown, ..X_TOKENS };
+const ANY_REQUESTS: HeaderNames = HeaderNames {
+    reset: Some(("x-ratelimit-reset-requests", Form::SpanOrSeconds)),
+    window: Window::Unknown,
+    ..X_REQUESTS
+};
+const ANY_TOKENS: HeaderNames =
+    HeaderNames { reset: Some(("x-ratelimit-reset-tokens", Form::SpanOrSeconds)), window: Window::Unknown, ..X_TOKENS };
 
 /// The families of headers that may report `quota`. The first family that is present is used.
-pub(crate) const fn of(vendor: Vendor, quota: Quota) -> &'static [Names] {
+pub(crate) const fn of(vendor: Vendor, quota: Quota) -> &'static [HeaderNames] {
     match (vendor, quota) {
         (Vendor::OpenAi, Quota::Requests) => &[X_REQUESTS],
         (Vendor::OpenAi, Quota::Tokens) => &[X_TOKENS],

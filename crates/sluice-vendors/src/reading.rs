@@ -6,7 +6,7 @@ use sluice_core::{Amount, Timestamp};
 
 use crate::fault::{Fault, Unreadable};
 use crate::headers::Headers;
-use crate::names::{self, Form, Names, Unknown, Window};
+use crate::names::{self, Form, HeaderNames, Unknown, Window};
 use crate::quota::Quota;
 use crate::reported::Reported;
 use crate::time;
@@ -16,7 +16,7 @@ mod window;
 
 /// What could be read about one quota, and what could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct HeaderReading {
     /// What the reply said. A header that could not be read leaves its field `None`.
     pub reported: Reported,
     /// The headers that were present and could not be read: at most one for each field, and, if the vendor is
@@ -33,10 +33,10 @@ const MAX_VALUE_LEN: usize = 128;
 /// Reads what a reply says about `quota`, at `now`. If the headers are another vendor's, or absent, every
 /// field is `None`.
 #[must_use]
-pub fn read(vendor: Vendor, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> Reading {
-    let mut reading = Reading::default();
+pub fn read(vendor: Vendor, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> HeaderReading {
+    let mut reading = HeaderReading::default();
     for names in names::of(vendor, quota) {
-        reading.reported = Reader { headers, now, unreadable: &mut reading.unreadable }.family(names);
+        reading.reported = HeaderReader { headers, now, unreadable: &mut reading.unreadable }.family(names);
         if !reading.reported.is_empty() {
             break;
         }
@@ -57,14 +57,14 @@ pub(crate) fn text<'a>(
     std::str::from_utf8(bytes).map(|text| Some(text.trim())).map_err(|_| fault(Fault::NotText))
 }
 
-struct Reader<'a, H: ?Sized> {
+struct HeaderReader<'a, H: ?Sized> {
     headers: &'a H,
     now: Timestamp,
     unreadable: &'a mut Vec<Unreadable>,
 }
 
-impl<H: Headers + ?Sized> Reader<'_, H> {
-    fn family(&mut self, names: &Names) -> Reported {
+impl<H: Headers + ?Sized> HeaderReader<'_, H> {
+    fn family(&mut self, names: &HeaderNames) -> Reported {
         let limit = names.limit.and_then(|name| self.amount(name, names.unknown));
         let remaining = names.remaining.and_then(|name| self.amount(name, names.unknown));
         let in_use = names.in_use.and_then(|name| self.amount(name, names.unknown));

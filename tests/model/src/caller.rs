@@ -4,7 +4,7 @@ use crate::action::{Fate, Request};
 use crate::mutant::{Leases, Mutant};
 use crate::protocol::Protocol;
 use crate::state::{CLAIMS, Caller, Late, Part, State};
-use crate::writes::Answer;
+use crate::writes::WriteResult;
 
 impl Protocol {
     /// The state after a request of a caller, where there is anything new in it.
@@ -31,7 +31,7 @@ impl Protocol {
         // A retry that fails may have been applied before: the own lease says so.
         let is_own = state.claims[claim].ends > 0;
         let is_retry = state.claims[claim].caller != Caller::Outside;
-        if answer == Answer::Applied || is_own || (is_retry && self.is(Mutant::AnyFailureIsSuccess)) {
+        if answer == WriteResult::Applied || is_own || (is_retry && self.is(Mutant::AnyFailureIsSuccess)) {
             next.claims[claim].caller = holding(&next);
             return Some(next);
         }
@@ -49,7 +49,7 @@ impl Protocol {
     pub(crate) fn retry_under_new_id(&self, state: &State, claim: usize) -> Option<State> {
         let other = state.claims.iter().position(|claim| claim.caller == Caller::Outside)?;
         let mut next = *state;
-        if self.acquire(&mut next, other) != Answer::Applied {
+        if self.acquire(&mut next, other) != WriteResult::Applied {
             return None;
         }
         next.claims[other].caller = holding(&next);
@@ -64,7 +64,7 @@ impl Protocol {
         let answer = self.renew(&mut next, claim, ends);
         if let Caller::Holding { until, .. } = &mut next.claims[claim].caller {
             // A lease that is gone is told.
-            *until = if answer == Answer::Applied { ends.max(*until) } else { 0 };
+            *until = if answer == WriteResult::Applied { ends.max(*until) } else { 0 };
         }
         Some(next)
     }
@@ -78,8 +78,8 @@ impl Protocol {
             return Some(next);
         }
         next.claims[claim].caller = match self.release(&mut next, claim, part) {
-            Answer::Applied | Answer::LeaseFailed => Caller::Gone,
-            Answer::BucketFailed => Caller::Releasing(self.plan_again(state, part)),
+            WriteResult::Applied | WriteResult::LeaseFailed => Caller::Gone,
+            WriteResult::BucketFailed => Caller::Releasing(self.plan_again(state, part)),
         };
         Some(next)
     }
@@ -140,7 +140,7 @@ impl Protocol {
         if let Caller::Asking { applied } = &mut next.claims[claim].caller
             && self.leases == Leases::Rows
         {
-            *applied |= answer == Answer::Applied;
+            *applied |= answer == WriteResult::Applied;
         }
         Some(next)
     }

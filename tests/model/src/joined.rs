@@ -5,7 +5,7 @@ use crate::action::{Action, Fate};
 use crate::caller::{asking, holding, part};
 use crate::protocol::{CLIENTS, Protocol};
 use crate::state::{CLAIMS, Caller, Part, Share, State};
-use crate::writes::{Answer, Shares};
+use crate::writes::{Shares, WriteResult};
 
 /// Leases in one write.
 const MOST: u32 = 3;
@@ -57,7 +57,7 @@ impl Protocol {
             return unanswered(state, &shares, part);
         }
         let mut next = *state;
-        let is_applied = self.joined(&mut next, &shares, part) == Answer::Applied;
+        let is_applied = self.joined(&mut next, &shares, part) == WriteResult::Applied;
         let (capacity, told) = (next.capacity, holding(&next));
         for (share, claim) in shares.iter().zip(&mut next.claims) {
             match share {

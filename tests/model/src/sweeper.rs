@@ -5,7 +5,7 @@ use crate::action::Fate;
 use crate::mutant::Mutant;
 use crate::protocol::Protocol;
 use crate::state::{CLAIMS, Note, Part, State};
-use crate::writes::{Answer, Seen};
+use crate::writes::{Seen, WriteResult};
 
 /// Requests in which a sweep of so few leases must have ended: each lease alone after all together, each planned again for a
 /// changed capacity, and each deleted without its slot.
@@ -51,9 +51,9 @@ impl Protocol {
             Fate::Answered => self.reclaim(&mut next, &seen, part),
         };
         match answer {
-            Answer::Applied => set(&mut next, sweeper, &seen, |_| Note::Blank),
-            Answer::LeaseFailed => self.cross_out(&mut next, sweeper, &seen),
-            Answer::BucketFailed => match self.plan_again(state, part) {
+            WriteResult::Applied => set(&mut next, sweeper, &seen, |_| Note::Blank),
+            WriteResult::LeaseFailed => self.cross_out(&mut next, sweeper, &seen),
+            WriteResult::BucketFailed => match self.plan_again(state, part) {
                 Part::Restore(capacity) => next.read[sweeper] = capacity,
                 Part::Fill(..) | Part::Taken | Part::Alone if claims.is_power_of_two() => {
                     set(&mut next, sweeper, &seen, Note::Full)
@@ -78,8 +78,8 @@ impl Protocol {
         let mut next = *state;
         match self.reclaim(&mut next, &seen, part) {
             // Applied or lost to another: done either way.
-            Answer::Applied | Answer::LeaseFailed => set(&mut next, sweeper, &seen, |_| Note::Blank),
-            Answer::BucketFailed => {
+            WriteResult::Applied | WriteResult::LeaseFailed => set(&mut next, sweeper, &seen, |_| Note::Blank),
+            WriteResult::BucketFailed => {
                 next.read[sweeper] = state.capacity;
                 if matches!(self.plan_again(state, part), Part::Restore(_)) {
                     set(&mut next, sweeper, &seen, Note::Ended);

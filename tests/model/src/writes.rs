@@ -8,7 +8,7 @@ use crate::state::{CAPACITY, CLAIMS, Part, Share, State};
 
 /// What DynamoDB answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum WriteResult {
     /// Applied.
     Applied,
     /// Nothing happened: a condition on the lease was false.
@@ -25,25 +25,25 @@ pub(crate) type Shares = [Share; CLAIMS];
 
 impl Protocol {
     /// `attribute_not_exists` of the lease, and T >= k.
-    pub(crate) fn acquire(&self, state: &mut State, claim: usize) -> Answer {
+    pub(crate) fn acquire(&self, state: &mut State, claim: usize) -> WriteResult {
         if state.claims[claim].ends > 0 && !self.is(Mutant::AcquireOverLease) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         if state.free < 1 && !self.is(Mutant::AcquireWithoutRoom) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         state.free -= 1;
         grant(state, claim);
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// `attribute_not_exists` of the map, and T >= k.
-    pub(crate) fn acquire_first(&self, state: &mut State, claim: usize) -> Answer {
+    pub(crate) fn acquire_first(&self, state: &mut State, claim: usize) -> WriteResult {
         if state.has_map && !self.is(Mutant::FirstOverMap) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         if state.free < 1 && !self.is(Mutant::AcquireWithoutRoom) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         // What the map held is gone.
         for claim in &mut state.claims {
@@ -52,12 +52,12 @@ impl Protocol {
         state.has_map = true;
         state.free -= 1;
         grant(state, claim);
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// The sum of the conditions of each: `attribute_not_exists` of what is put in, `attribute_exists` of what is released, the end
     /// as it was seen of what is taken over, T >= what is taken less what comes back, and room for what comes back beyond.
-    pub(crate) fn joined(&self, state: &mut State, shares: &Shares, part: Part) -> Answer {
+    pub(crate) fn joined(&self, state: &mut State, shares: &Shares, part: Part) -> WriteResult {
         // Of each kind: how many, and for how many the condition is true.
         let mut counts = [(0i8, 0i8); 3];
         for (share, lease) in shares.iter().zip(&state.claims) {
@@ -74,67 +74,67 @@ impl Protocol {
         }
         let most = if self.is(Mutant::OneOfEachKind) { 1 } else { i8::MAX };
         if counts.iter().any(|(all, hold)| *hold < most.min(*all)) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         let [(taken, _), (released, _), (dead, _)] = counts;
         let net = released + dead - taken;
         let has_slots = state.free + net >= 0 || self.is(Mutant::JoinedWithoutSlots);
         if (taken > 0 && !has_slots) || !self.has_room(state, part, net) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         for (share, lease) in shares.iter().zip(&mut state.claims).filter(|(share, _)| **share != Share::Nothing) {
             lease.ends = u8::from(*share == Share::Take);
         }
         give_back(state, part, net);
         state.overbooked |= taken > 0 && state.leases() > state.capacity + state.minted;
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// The dead lease ends as it was seen to, T >= k - dead cost (both cost 1), and no lease under the own id.
-    pub(crate) fn take_over(&self, state: &mut State, claim: usize, dead: usize, seen: u8) -> Answer {
+    pub(crate) fn take_over(&self, state: &mut State, claim: usize, dead: usize, seen: u8) -> WriteResult {
         let ends = state.claims[dead].ends;
         let is_there = match self.mutant {
             Some(Mutant::TakeOverUnseen) => ends > 0,
             _ => ends == seen,
         };
         if !is_there || (state.claims[claim].ends > 0 && !self.is(Mutant::TakeOverOwnLease)) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         if state.free < 0 && !self.is(Mutant::TakeOverWithoutRoom) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         state.claims[dead].ends = 0;
         grant(state, claim);
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// `attribute_exists` of the lease, and room in the bucket.
-    pub(crate) fn release(&self, state: &mut State, claim: usize, part: Part) -> Answer {
+    pub(crate) fn release(&self, state: &mut State, claim: usize, part: Part) -> WriteResult {
         if state.claims[claim].ends == 0 && !self.is(Mutant::ReleaseWithoutLease) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         if !self.has_room(state, part, 1) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         state.claims[claim].ends = 0;
         give_back(state, part, 1);
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// Each lease ends as it was seen to, and the bucket has room for all.
-    pub(crate) fn reclaim(&self, state: &mut State, seen: &Seen, part: Part) -> Answer {
+    pub(crate) fn reclaim(&self, state: &mut State, seen: &Seen, part: Part) -> WriteResult {
         if (0..CLAIMS).any(|claim| self.is_lost(state, claim, seen[claim])) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         let slots = seen.iter().map(|seen| i8::from(*seen > 0)).sum();
         if !self.has_room(state, part, slots) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         for claim in (0..CLAIMS).filter(|claim| seen[*claim] > 0) {
             state.claims[claim].ends = 0;
         }
         give_back(state, part, slots);
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// Whether the condition on a lease that was seen to end is false.
@@ -165,26 +165,26 @@ impl Protocol {
     }
 
     /// ttl <= :ends, which a row that is gone has not.
-    pub(crate) fn renew(&self, state: &mut State, claim: usize, ends: u8) -> Answer {
+    pub(crate) fn renew(&self, state: &mut State, claim: usize, ends: u8) -> WriteResult {
         let lease = &mut state.claims[claim].ends;
         if *lease == 0 && !self.is(Mutant::RenewWithoutLease) {
-            return Answer::LeaseFailed;
+            return WriteResult::LeaseFailed;
         }
         // An older renewal changes nothing, and its sender is told as much: the lease stands for longer.
         if *lease <= ends || self.is(Mutant::RenewBackwards) {
             *lease = ends;
         }
-        Answer::Applied
+        WriteResult::Applied
     }
 
     /// capacity = :read_capacity, the capacity that the bucket began with.
-    pub(crate) fn resize(&self, state: &mut State, to: i8) -> Answer {
+    pub(crate) fn resize(&self, state: &mut State, to: i8) -> WriteResult {
         if state.capacity != CAPACITY && !self.is(Mutant::ResizeFromAnyCapacity) {
-            return Answer::BucketFailed;
+            return WriteResult::BucketFailed;
         }
         state.free += to - CAPACITY;
         state.capacity = to;
-        Answer::Applied
+        WriteResult::Applied
     }
 }
 

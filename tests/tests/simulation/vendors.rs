@@ -30,7 +30,7 @@ struct Quota {
 
 /// A vendor's reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct VendorReply {
     /// Millionths of a token, in whole tokens; `None` where the reply does not say.
     pub(crate) left: Option<Micros>,
     pub(crate) headers: Vec<(String, String)>,
@@ -51,7 +51,7 @@ impl Vendors {
     }
 
     /// A call that uses so many millionths arrives.
-    pub(crate) fn call(&mut self, bucket: &str, used: Micros, now: Micros, rng: &mut Rng) -> Option<Answer> {
+    pub(crate) fn call(&mut self, bucket: &str, used: Micros, now: Micros, rng: &mut Rng) -> Option<VendorReply> {
         let quota = self.0.get_mut(bucket)?;
         quota.refill(now);
         let lacks = used - quota.level;
@@ -61,7 +61,7 @@ impl Vendors {
         }
         let whole = quota.level.max(0) / 1_000_000;
         Some(
-            Answer { headers: headers(bucket, quota, whole, rng), left: Some(whole * 1_000_000), refused_for }
+            VendorReply { headers: headers(bucket, quota, whole, rng), left: Some(whole * 1_000_000), refused_for }
                 .or_silent(rng),
         )
     }
@@ -89,7 +89,7 @@ impl Quota {
     }
 }
 
-impl Answer {
+impl VendorReply {
     /// Some replies have no headers, and some have one that makes no sense.
     fn or_silent(mut self, rng: &mut Rng) -> Self {
         match rng.u32(0..10) {

@@ -84,7 +84,7 @@ struct Known {
 
 /// The picture, with the part of the series that the page lacks.
 #[derive(Debug, Serialize)]
-struct Answer<'a> {
+struct PictureAnswer<'a> {
     #[serde(flatten)]
     view: &'a View,
     /// The table's time, in seconds since the epoch; the instants of the picture are compared with it.
@@ -111,7 +111,7 @@ async fn picture(State(watcher): State<Arc<Watcher>>, Query(known): Query<Known>
     let last_minute = buckets().filter_map(|bucket| Some((bucket.name.as_str(), total(bucket)?))).collect();
     let newest = view.picture.as_ref().map_or(since, |picture| column(picture.at));
     let (now, instance, step_secs) = (watcher.now(), watcher.instance(), STEP_SECS);
-    Json(Answer { view: &view, now, instance, step_secs, newest, series: series.collect(), last_minute })
+    Json(PictureAnswer { view: &view, now, instance, step_secs, newest, series: series.collect(), last_minute })
         .into_response()
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::page::nonce;
 use crate::failure::Failure;
-use crate::view::{Reader, View, seconds};
+use crate::view::{SurveyReader, View, seconds};
 
 /// A page that has not asked for this long counts as closed; without pages, the table is not read.
 const WATCHED_FOR: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ impl Watcher {
     }
 
     /// Reads the table until dropped, while a page asks.
-    pub(super) async fn read_on(self: Arc<Self>, mut reader: Reader) {
+    pub(super) async fn read_on(self: Arc<Self>, mut reader: SurveyReader) {
         let mut asked = self.asked.subscribe();
         // The sender belongs to this struct, so no error can occur.
         while asked.wait_for(|asked| is_within(*asked, WATCHED_FOR)).await.is_ok() {
@@ -86,7 +86,7 @@ mod tests {
         let dynamo = EmbeddedDynamo::with_table("limits").await.unwrap();
         let client = dynamo.client("limits");
         let watcher = Arc::new(Watcher::new(client.clone()).unwrap());
-        tokio::spawn(Arc::clone(&watcher).read_on(Reader::new(client, SECOND)));
+        tokio::spawn(Arc::clone(&watcher).read_on(SurveyReader::new(client, SECOND)));
         (dynamo, watcher)
     }
 

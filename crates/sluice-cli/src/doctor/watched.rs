@@ -32,7 +32,7 @@ const UNITS_OF_ROW_LEASE: u64 = 8;
 
 /// A bucket's row at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct RowSample {
     at: Instant,
     version: i64,
     bytes: u64,
@@ -66,12 +66,12 @@ pub(super) async fn examine(probe: Probe<'_>, buckets: &[&Bucket], watch_for: Du
     findings
 }
 
-async fn read(probe: Probe<'_>, buckets: &[&Bucket]) -> HashMap<String, Reading> {
+async fn read(probe: Probe<'_>, buckets: &[&Bucket]) -> HashMap<String, RowSample> {
     let one = |bucket: &Bucket| {
         let name = bucket.dimension().as_str().to_owned();
         async move {
             let row = probe.row(&name).await.given()??;
-            Some((name, Reading { at: Instant::now(), version: row.version?, bytes: row.bytes }))
+            Some((name, RowSample { at: Instant::now(), version: row.version?, bytes: row.bytes }))
         }
     };
     let requests: Vec<_> = buckets.iter().map(|bucket| one(bucket)).collect();
@@ -80,7 +80,7 @@ async fn read(probe: Probe<'_>, buckets: &[&Bucket]) -> HashMap<String, Reading>
 
 /// A lower bound: writes with a false condition cost units too, and leave no trace.
 #[allow(clippy::cast_precision_loss, clippy::as_conversions)]
-fn units_a_second(bucket: &Bucket, then: &Reading, now: &Reading) -> f64 {
+fn units_a_second(bucket: &Bucket, then: &RowSample, now: &RowSample) -> f64 {
     let secs = (now.at - then.at).as_secs_f64();
     let writes = now.version.saturating_sub(then.version).max(0);
     // If the lease is a row of its own, a slot changes in a transaction, which costs twice as much.

@@ -52,7 +52,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct BenchReport {
     version: &'static str,
     /// `release`, or `debug`; the figures of a debug build say little.
     build: &'static str,
@@ -95,8 +95,14 @@ pub(crate) async fn run(options: Options) -> Ended {
     }
     let targets = target::judge(&measures);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let report =
-        Report { version: env!("CARGO_PKG_VERSION"), build: BUILD, cores, seconds: options.seconds, measures, targets };
+    let report = BenchReport {
+        version: env!("CARGO_PKG_VERSION"),
+        build: BUILD,
+        cores,
+        seconds: options.seconds,
+        measures,
+        targets,
+    };
     if let Some(file) = &options.json_file {
         std::fs::write(file, serde_json::to_string_pretty(&report)? + "\n")?;
     }
@@ -109,8 +115,8 @@ pub(crate) async fn run(options: Options) -> Ended {
     Ok(if options.check && is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print(report: &Report) {
-    let Report { build, cores, seconds, version, .. } = report;
+fn print(report: &BenchReport) {
+    let BenchReport { build, cores, seconds, version, .. } = report;
     println!("sluice {version}, {build} build, {cores} cores; {seconds} s for each system and case");
     for line in table::measures(&report.measures).into_iter().chain(table::targets(&report.targets)) {
         anstream::println!("{line}");

@@ -9,7 +9,7 @@ use sluice_table::metric::describe_metrics;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::view::Reader;
+use crate::view::SurveyReader;
 
 /// How long a scrape waits for a due scan before it takes the previous text: usually long enough.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ impl Scan {
 
 impl Scraper {
     /// Scans when a scrape asks for it, until dropped.
-    pub(super) async fn read_on(&self, mut reader: Reader) -> Infallible {
+    pub(super) async fn read_on(&self, mut reader: SurveyReader) -> Infallible {
         loop {
             self.wanted.notified().await;
             // A scrape that asked while a scan was under way already has its result.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn scan_for(scraper: &Arc<Scraper>, dynamo: &EmbeddedDynamo) {
-        let (scraper, reader) = (Arc::clone(scraper), Reader::new(dynamo.client(TABLE), SECOND));
+        let (scraper, reader) = (Arc::clone(scraper), SurveyReader::new(dynamo.client(TABLE), SECOND));
         tokio::spawn(async move { scraper.read_on(reader).await });
     }
 

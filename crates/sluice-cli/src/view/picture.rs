@@ -10,7 +10,7 @@ use sluice_sdk::core::{Bucket, Dimension, SweepRecord};
 use super::bucket::{Before, Beside, BucketView};
 use super::history::{History, Series};
 use super::number::{seconds, tokens};
-use super::reader::Reading;
+use super::reader::SurveyReading;
 
 /// What is shown: the last picture, failures since then, and the last hour of each bucket.
 #[derive(Debug, Serialize)]
@@ -120,7 +120,7 @@ impl View {
     }
 
     /// Adds a survey, or the reason why there is none.
-    pub(crate) fn take_in(&mut self, reading: Reading) {
+    pub(crate) fn take_in(&mut self, reading: SurveyReading) {
         match reading.survey {
             Ok(survey) => {
                 let picture = Picture::new(&survey, reading.every, &self.before);

@@ -12,7 +12,7 @@ use crate::duration::duration;
 
 /// Surveys the table repeatedly.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct SurveyReader {
     client: Client,
     interval: Duration,
     /// When the next survey may begin.
@@ -23,7 +23,7 @@ pub(crate) struct Reader {
 
 /// The result of one survey.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct SurveyReading {
     pub(crate) survey: Result<Survey, StoreError>,
     /// When the survey ended, by the table's time.
     pub(crate) at: Timestamp,
@@ -61,7 +61,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl Reader {
+impl SurveyReader {
     /// A reader that starts surveys `interval` apart or more, and at least a second apart.
     pub(crate) fn new(client: Client, interval: Duration) -> Self {
         Self { client, interval: interval.max(SHORTEST_INTERVAL), next: Instant::now(), failed: 0 }
@@ -69,7 +69,7 @@ impl Reader {
 
     /// Waits until the next survey may begin, and surveys the table. If this future is dropped while it
     /// waits, nothing is lost.
-    pub(crate) async fn next(&mut self) -> Reading {
+    pub(crate) async fn next(&mut self) -> SurveyReading {
         tokio::time::sleep_until(self.next).await;
         let begun = Instant::now();
         let survey = self.client.ops().survey_within(MOST_PAGES).await;
@@ -79,7 +79,7 @@ impl Reader {
             Err(_) => begun.elapsed() + after_failure(self.interval, self.failed),
         };
         self.next = begun + every;
-        Reading { survey, at: self.client.now(), every }
+        SurveyReading { survey, at: self.client.now(), every }
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_table_is_read_once_an_interval_whoever_asks() {
         let dynamo = sluice_testkit::EmbeddedDynamo::with_table("table").await.unwrap();
-        let mut reader = Reader::new(dynamo.client("table"), Duration::ZERO);
+        let mut reader = SurveyReader::new(dynamo.client("table"), Duration::ZERO);
         let begun = Instant::now();
         for _ in 0..5 {
             assert!(reader.next().await.survey.is_ok());

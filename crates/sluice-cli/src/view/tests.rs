@@ -22,13 +22,13 @@ fn slots() -> Row {
     Row::slots(SLOTS, 3)
 }
 
-fn read(survey: Survey) -> Reading {
-    Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) }
+fn read(survey: Survey) -> SurveyReading {
+    SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) }
 }
 
-fn failed(at_secs: u32) -> Reading {
+fn failed(at_secs: u32) -> SurveyReading {
     let error = StoreError::Contended { operation: "Scan", message: "throttled".into() };
-    Reading { at: Timestamp::from_secs(at_secs), survey: Err(error), every: Duration::from_secs(1) }
+    SurveyReading { at: Timestamp::from_secs(at_secs), survey: Err(error), every: Duration::from_secs(1) }
 }
 
 /// The view after these surveys.

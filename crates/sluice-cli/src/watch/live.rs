@@ -13,14 +13,14 @@ use tokio::sync::mpsc;
 use super::screen::{Screen, Then};
 use crate::failure::Failure;
 use crate::signals::stop_requested;
-use crate::view::{Reader, Reading, View, seconds};
+use crate::view::{SurveyReader, SurveyReading, View, seconds};
 
 /// Frames are drawn at this interval even without a reading, because they show times that pass.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the thread that reads keys checks whether it is still needed.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(super) async fn watch(client: &Client, reader: Reader, screen: Screen) -> Result<(), Failure> {
+pub(super) async fn watch(client: &Client, reader: SurveyReader, screen: Screen) -> Result<(), Failure> {
     // At a panic too, the terminal is restored before the message is printed.
     let terminal =
         ratatui::try_init().map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
@@ -32,7 +32,7 @@ pub(super) async fn watch(client: &Client, reader: Reader, screen: Screen) -> Re
 async fn show(
     mut terminal: DefaultTerminal,
     client: &Client,
-    reader: Reader,
+    reader: SurveyReader,
     mut screen: Screen,
 ) -> Result<(), Failure> {
     let mut stop = std::pin::pin!(stop_requested());
@@ -69,7 +69,7 @@ async fn show(
 }
 
 /// Reads on a task of its own, so that keys are answered while the table is read.
-fn read(mut reader: Reader) -> mpsc::Receiver<Reading> {
+fn read(mut reader: SurveyReader) -> mpsc::Receiver<SurveyReading> {
     let (send, readings) = mpsc::channel(1);
     tokio::spawn(async move { while send.send(reader.next().await).await.is_ok() {} });
     readings

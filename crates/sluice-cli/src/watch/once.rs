@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::sort::shown;
 use crate::failure::Failure;
 use crate::output;
-use crate::view::{Reader, View};
+use crate::view::{SurveyReader, View};
 
 /// The longest wait for the second survey, which shows what is used a second. If the pace of reading needs a
 /// longer wait, the frame goes without it.
@@ -31,7 +31,7 @@ pub(super) enum Form {
     Json,
 }
 
-pub(super) async fn print(table: &str, mut reader: Reader, screen: Screen, form: Form) -> Result<(), Failure> {
+pub(super) async fn print(table: &str, mut reader: SurveyReader, screen: Screen, form: Form) -> Result<(), Failure> {
     let mut view = View::new(table);
     let first = reader.next().await;
     let pause = first.every;

@@ -13,7 +13,7 @@ use super::screen::{Page, Screen, Then};
 use super::sort::{Sort, shown};
 use super::*;
 use crate::view::sample::{Row, lease, survey};
-use crate::view::{Reading, View};
+use crate::view::{SurveyReading, View};
 
 /// When the last survey was: 12:00:00 UTC on the first day of the epoch.
 const NOW_SECS: u32 = 43_200;
@@ -62,7 +62,7 @@ fn view() -> View {
     for ago in (0..10_u32).rev() {
         let (buckets, leases, loads) = rows(i64::from(ago));
         let survey = survey(NOW_SECS - ago, &buckets, leases, &loads);
-        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
     }
     view
 }
@@ -209,7 +209,7 @@ fn a_table_that_cannot_be_read_is_told_over_its_last_picture() {
     let error = || StoreError::Contended { operation: "Scan", message: "throttled".into() };
     for ago in [12, 7] {
         let at = Timestamp::from_secs(NOW_SECS - ago);
-        view.take_in(Reading { at, survey: Err(error()), every: Duration::from_secs(5) });
+        view.take_in(SurveyReading { at, survey: Err(error()), every: Duration::from_secs(5) });
     }
     let frame = frame(&screen(), &view, 80, 24);
     assert!(frame.contains("not read for 12s (2 tries): Scan met"), "{frame}");
@@ -223,7 +223,7 @@ fn an_outage_says_what_is_the_matter_in_80_columns() {
         "dispatch failure: io error: client error (Connect): tcp connect error: Connection refused (os error 111)";
     let error = StoreError::Unavailable { operation: "Scan", message: message.into(), maybe_applied: false };
     let at = Timestamp::from_secs(NOW_SECS - 12);
-    view.take_in(Reading { at, survey: Err(error), every: Duration::from_secs(5) });
+    view.take_in(SurveyReading { at, survey: Err(error), every: Duration::from_secs(5) });
     let narrow = frame(&screen(), &view, 80, 24);
     assert!(narrow.contains("(1 try): tcp connect error: Connection refused (os error 111)"), "{narrow}");
     let wide = frame(&screen(), &view, 300, 24);
@@ -238,7 +238,7 @@ fn buckets_that_cannot_be_read_are_named_before_leases() {
         bad.lease = sluice_sdk::core::Lease::read(&Row::load(&bad.key));
         let survey = survey(NOW_SECS, &buckets, vec![bad], &[]);
         let mut view = View::new("table");
-        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
         frame(&screen(), &view, 200, 24)
     };
     assert!(text(&["openai#rpm", "x#tpm"]).contains("cannot be read: openai#rpm, x#tpm, and 1 more"));
@@ -252,7 +252,7 @@ fn a_table_without_buckets_says_what_to_do() {
     let mut view = View::new("table");
     assert!(frame(&screen(), &view, 80, 24).contains("reading the table"));
     let survey = survey(NOW_SECS, &[], vec![], &[]);
-    view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+    view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
     assert!(frame(&screen(), &view, 80, 24).contains("sluice buckets apply FILE"));
 }
 

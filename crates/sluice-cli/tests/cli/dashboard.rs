@@ -8,7 +8,7 @@ pub(crate) struct Dashboard {
     port: u16,
 }
 
-struct Answer {
+struct HttpReply {
     status: u16,
     head: String,
     body: String,
@@ -38,7 +38,7 @@ impl Dashboard {
         Self::start(sandbox.command(&["dashboard", "--listen", "127.0.0.1:0"]))
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> HttpReply {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let host = format!("127.0.0.1:{}", self.port);
@@ -51,10 +51,10 @@ impl Dashboard {
         stream.read_to_string(&mut reply).unwrap();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+        HttpReply { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    fn get(&self, path: &str) -> HttpReply {
         self.ask("GET", path, &[])
     }
 
@@ -211,7 +211,7 @@ fn a_page_runs_its_own_script_alone_and_names_are_data() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     let (first, second) = (dashboard.get("/"), dashboard.get("/"));
-    let nonce = |answer: &Answer| {
+    let nonce = |answer: &HttpReply| {
         let (_, after) = answer.head.split_once("script-src 'nonce-").unwrap();
         after.split('\'').next().unwrap().to_owned()
     };

@@ -15,7 +15,7 @@ use crate::table::{self, Look};
 
 mod worker;
 
-use worker::{Knows, Report, Told, Worker};
+use worker::{CrashReport, Knows, Told, Worker};
 
 const TRIALS: u32 = 120;
 const WORKERS: u32 = 6;
@@ -44,7 +44,7 @@ struct Known {
 }
 
 impl Known {
-    fn add(&mut self, report: &Report, killed_at: Instant) {
+    fn add(&mut self, report: &CrashReport, killed_at: Instant) {
         self.held.extend(report.leases.clone());
         self.granted += report.granted;
         self.unanswered += report.unanswered;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluice_core::schema::{COST, CREATED_AT, DIMENSION, KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE, LOAD_PREFIX, TTL};
 use sluice_core::{
-    CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Names, Operand, ReadAt, Timestamp, inline_key,
+    AttributeNames, CLOCK_ERROR, Census, Dimension, InlineLeases, Lease, LimitType, Operand, ReadAt, Timestamp,
+    inline_key,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -158,7 +159,7 @@ impl Query {
             segments,
             filter: format!("({lease} AND ({ended} OR {nameless}{recounted})) OR #limit_type = :concurrent").into(),
             consistency: Consistency::Strong,
-            names: Names::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LIMIT_TYPE, LEASES]),
+            names: AttributeNames::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LIMIT_TYPE, LEASES]),
             values,
             projection: Some("#key, #ttl, #dimension, #cost, #created_at, #leases"),
             page: i32::try_from(ROWS_PER_PAGE).ok(),
@@ -175,7 +176,7 @@ impl Query {
             segments: 1,
             filter: "(begins_with(#key, :lease) AND #ttl < :cutoff) OR attribute_exists(#leases)".into(),
             consistency: Consistency::Eventual,
-            names: Names::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LEASES]),
+            names: AttributeNames::of(&[KEY, TTL, DIMENSION, COST, CREATED_AT, LEASES]),
             values: vec![
                 (":lease".into(), text(LEASE_PREFIX)),
                 (":cutoff".into(), Operand::Number(self.cutoff.to_string())),

@@ -11,7 +11,7 @@ use sluice_core::{
 use crate::admission::look;
 use crate::admission::watched::watched;
 use crate::api::error::AcquireError;
-use crate::bucket::known::Reading;
+use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::slot_wait::taken;
@@ -24,7 +24,7 @@ pub(super) struct Asked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AdmissionVerdict {
     Admit {
         wait: Option<Duration>,
     },
@@ -36,7 +36,11 @@ pub(super) enum Verdict {
     },
 }
 
-pub(super) async fn judge(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) -> Result<Verdict, AcquireError> {
+pub(super) async fn judge(
+    inner: &Arc<Inner>,
+    entry: &Arc<Entry>,
+    asked: Asked,
+) -> Result<AdmissionVerdict, AcquireError> {
     let reading = look::young(inner, entry).await?;
     let limit = reading.bucket.limit();
     if asked.cost.amount() > limit.capacity() {
@@ -50,7 +54,7 @@ pub(super) async fn judge(inner: &Arc<Inner>, entry: &Arc<Entry>, asked: Asked) 
 }
 
 /// The verdict for a rate bucket. Its wait is exact: the line already contains the booked starts.
-fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> Verdict {
+fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> AdmissionVerdict {
     let now = inner.now();
     let (need, capacity) = (asked.backlog.plus(asked.cost.amount()), bucket.limit().capacity());
     let refilled_in = if need <= capacity {
@@ -60,10 +64,10 @@ fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> Verdict {
         bucket.limit().refill_rate().time_for(need.minus(bucket.level(now)))
     };
     let wait = refilled_in.unwrap_or(Duration::MAX).max(cooling_down(inner, bucket));
-    within(Verdict::Admit { wait: Some(wait) }, asked.slo)
+    within(AdmissionVerdict::Admit { wait: Some(wait) }, asked.slo)
 }
 
-fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdict {
+fn slots(inner: &Inner, entry: &Entry, reading: &BucketReading, asked: Asked) -> AdmissionVerdict {
     let now = inner.now();
     let (bucket, load) = (&reading.bucket, entry.load.last());
     let known = watched(entry).known(load.as_deref());
@@ -90,13 +94,13 @@ fn slots(inner: &Inner, entry: &Entry, reading: &Reading, asked: Asked) -> Verdi
         now,
     };
     match admit(&pressure) {
-        CoreAdmission::Shed { wait, reason } => Verdict::Shed { wait, reason, starts_now },
+        CoreAdmission::Shed { wait, reason } => AdmissionVerdict::Shed { wait, reason, starts_now },
         CoreAdmission::Admit { wait } => {
             let (wait, pause) = (if starts_now { Some(Duration::ZERO) } else { wait }, cooling_down(inner, bucket));
             let wait = if pause.is_zero() { wait } else { Some(wait.unwrap_or_default().max(pause)) };
-            within(Verdict::Admit { wait }, asked.slo)
+            within(AdmissionVerdict::Admit { wait }, asked.slo)
         }
-        _ => Verdict::Admit { wait: None },
+        _ => AdmissionVerdict::Admit { wait: None },
     }
 }
 
@@ -114,10 +118,10 @@ fn cooling_down(inner: &Inner, bucket: &Bucket) -> Duration {
     bucket.blocked_until().unwrap_or_default().since(inner.now())
 }
 
-fn within(verdict: Verdict, slo: Option<Duration>) -> Verdict {
+fn within(verdict: AdmissionVerdict, slo: Option<Duration>) -> AdmissionVerdict {
     match (verdict, slo) {
-        (Verdict::Admit { wait: Some(wait) }, Some(slo)) if wait > slo => {
-            Verdict::Shed { wait, reason: ShedReason::OverSlo, starts_now: false }
+        (AdmissionVerdict::Admit { wait: Some(wait) }, Some(slo)) if wait > slo => {
+            AdmissionVerdict::Shed { wait, reason: ShedReason::OverSlo, starts_now: false }
         }
         (verdict, _) => verdict,
     }

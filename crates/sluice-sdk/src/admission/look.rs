@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::admission::watched::watched;
 use crate::api::error::AcquireError;
-use crate::bucket::known::Reading;
+use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::{apply_read, is_not_missing, known_since, refresh};
@@ -27,7 +27,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(15);
 const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// The bucket as a reply of the last second showed it, and with it a load row that is not much older.
-pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Reading, AcquireError> {
+pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<BucketReading, AcquireError> {
     watched(entry).asked(inner.now());
     if entry.limit().is_some_and(|limit| !limit.is_concurrent()) {
         return known_since(inner, entry, YOUNG).await;
@@ -52,14 +52,14 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Read
     Ok(reading)
 }
 
-fn young_one(entry: &Entry, now: Timestamp) -> Option<Reading> {
+fn young_one(entry: &Entry, now: Timestamp) -> Option<BucketReading> {
     // The background task reads the load row in time; the factor allows for a process that did not run.
     entry.load.within(2 * REFRESH_EVERY, now)?;
     // A reading from before admission was in use has not been compared with what a sweep found: read again.
     entry.reading().filter(|reading| reading.is_younger_than(YOUNG, now) && watched(entry).has_seen())
 }
 
-async fn read_both(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+async fn read_both(inner: &Inner, entry: &Entry) -> Result<BucketReading, AcquireError> {
     let load_key = Load::key(&entry.dimension);
     let rows = inner.store.read_all(&[entry.dimension.to_string(), load_key.clone()]).await?;
     let row = |key: &str| rows.iter().find(|row| value_text(row, KEY) == key);

@@ -17,14 +17,14 @@ use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    names: Names<'a>,
+    names: DimensionNames<'a>,
     costs: Vec<(Cow<'a, str>, Quantity)>,
     pub(crate) ticket_within: Option<Duration>,
 }
 
 /// Most requests name one dimension, and need no list.
 #[derive(Clone, Debug)]
-enum Names<'a> {
+enum DimensionNames<'a> {
     One(Cow<'a, str>),
     Many(Vec<Cow<'a, str>>),
 }
@@ -112,8 +112,8 @@ impl<'a> Request<'a> {
     pub fn into_owned(self) -> Request<'static> {
         let own = |name: Cow<'_, str>| Cow::Owned(name.into_owned());
         let names = match self.names {
-            Names::One(name) => Names::One(own(name)),
-            Names::Many(names) => Names::Many(names.into_iter().map(own).collect()),
+            DimensionNames::One(name) => DimensionNames::One(own(name)),
+            DimensionNames::Many(names) => DimensionNames::Many(names.into_iter().map(own).collect()),
         };
         let costs = self.costs.into_iter().map(|(name, cost)| (own(name), cost)).collect();
         Request { names, costs, ticket_within: self.ticket_within }
@@ -121,8 +121,8 @@ impl<'a> Request<'a> {
 
     pub(crate) fn names(&self) -> &[Cow<'a, str>] {
         match &self.names {
-            Names::One(name) => std::slice::from_ref(name),
-            Names::Many(names) => names,
+            DimensionNames::One(name) => std::slice::from_ref(name),
+            DimensionNames::Many(names) => names,
         }
     }
 
@@ -231,7 +231,7 @@ impl From<Cost> for Quantity {
 
 impl<'a> From<&'a str> for Request<'a> {
     fn from(name: &'a str) -> Self {
-        Self { names: Names::One(Cow::Borrowed(name)), costs: Vec::new(), ticket_within: None }
+        Self { names: DimensionNames::One(Cow::Borrowed(name)), costs: Vec::new(), ticket_within: None }
     }
 }
 
@@ -256,7 +256,7 @@ impl<S: AsRef<str>, const N: usize> From<[S; N]> for Request<'_> {
 impl<S: AsRef<str>> From<&[S]> for Request<'_> {
     fn from(names: &[S]) -> Self {
         let owned = |name: &S| Cow::Owned(name.as_ref().to_owned());
-        Self { names: Names::Many(names.iter().map(owned).collect()), costs: Vec::new(), ticket_within: None }
+        Self { names: DimensionNames::Many(names.iter().map(owned).collect()), costs: Vec::new(), ticket_within: None }
     }
 }
 

@@ -32,7 +32,7 @@ const HEADROOM: Duration = Duration::from_millis(100);
 
 pub(crate) struct Known {
     pub(crate) dimension: Dimension,
-    reading: Mutex<Option<Reading>>,
+    reading: Mutex<Option<BucketReading>>,
     presence: Presence,
     /// Whether the bucket was used since the cache last looked for an entry to forget.
     is_marked: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) trait Watch: Send + Sync {
 
 /// A bucket as a reply showed it.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct BucketReading {
     pub(crate) bucket: Arc<Bucket>,
     /// When a reply last showed the row, unless the reading has been doubted since.
     seen_at: Timestamp,
@@ -68,7 +68,7 @@ pub(crate) struct Reading {
     read_at: Timestamp,
 }
 
-impl Reading {
+impl BucketReading {
     /// Whether the limits in the reading may be long out of date.
     pub(crate) fn is_unread(&self, now: Timestamp) -> bool {
         self.bucket.limit().is_concurrent() && now.since(self.read_at) > UNREAD_AT_MOST
@@ -116,7 +116,7 @@ impl Known {
         self.reading.lock().as_ref().map(|reading| *reading.bucket.limit())
     }
 
-    pub(crate) fn reading(&self) -> Option<Reading> {
+    pub(crate) fn reading(&self) -> Option<BucketReading> {
         self.reading.lock().clone()
     }
 
@@ -205,7 +205,7 @@ impl Known {
         let mut reading = self.reading.lock();
         if reading.as_ref().is_none_or(|known| known.bucket.version() <= bucket.version()) {
             self.notify_watch(&bucket, now);
-            *reading = Some(Reading { bucket, seen_at: now, read_at: now });
+            *reading = Some(BucketReading { bucket, seen_at: now, read_at: now });
         }
         drop(reading);
         is_news.then(|| telemetry::cool_down_seen(self.label()));
@@ -215,7 +215,7 @@ impl Known {
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         let is_news = self.has_new_cool_down(&bucket, now);
         self.notify_watch(&bucket, now);
-        *self.reading.lock() = Some(Reading { bucket, seen_at: now, read_at: now });
+        *self.reading.lock() = Some(BucketReading { bucket, seen_at: now, read_at: now });
         // By now the bucket has a name in metrics.
         is_news.then(|| telemetry::cool_down_seen(self.label()));
     }

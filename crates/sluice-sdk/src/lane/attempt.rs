@@ -15,14 +15,14 @@ use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
-use crate::lane::unclaimed::Answer;
+use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::{Want, want, wants, wants_waiting};
 use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
 /// A boxed answer, its type erased: the types behind it are more than the compiler accepts in a caller's own
 /// future, and more memory than a grant from stock should move.
-pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send + 'a>>;
 
 /// As [`submit`], for one dimension whose bucket is known, as nearly always: no list, no name to parse.
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
@@ -33,7 +33,7 @@ pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cos
     })
 }
 
-async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Answer {
+async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
     let limit = match entry.limit() {
         Some(limit) => limit,
         None => *known(inner, &entry).await?.bucket.limit(),
@@ -70,7 +70,7 @@ pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> 
 }
 
 /// Returns the answer for the caller. An outage may be answered locally.
-fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: Answer) -> Answer {
+fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: LaneAnswer) -> LaneAnswer {
     let answer = match answer {
         Err(AcquireError::Store(error)) if error.is_unavailable() => {
             match inner.fallback.take(inner, &asks(), terms.patience()) {
@@ -107,7 +107,7 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
     answer
 }
 
-async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let in_one = match inner.config.leases {
         Leases::All => true,
         Leases::Inline => false,

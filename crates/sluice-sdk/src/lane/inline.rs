@@ -19,7 +19,7 @@ use crate::lane::round;
 use crate::lane::setback::{Patience, Setback};
 use crate::lane::slot_wait::WaitingForSlot;
 use crate::lane::terms::Terms;
-use crate::lane::unclaimed::{Answer, UnclaimedGrant};
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
 
 mod batch;
@@ -85,7 +85,7 @@ impl Drop for Trace {
 /// The answer to a take or a release.
 #[derive(Debug)]
 pub(crate) enum InlineOutcome {
-    Taken(Answer),
+    Taken(LaneAnswer),
     Released(Result<Released, ReleaseError>),
 }
 
@@ -122,7 +122,7 @@ impl Patient for InlineAsk {
     }
 }
 
-pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {
     let id = inner.config.lease_ids.next_inline();
     let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;

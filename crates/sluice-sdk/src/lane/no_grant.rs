@@ -7,11 +7,11 @@ use crate::api::refusal::RetryReason;
 use crate::lane::inner::Inner;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::slot_wait;
-use crate::lane::unclaimed::Answer;
+use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::Want;
 
 /// Returns the answer to a caller that does not wait, and would stand behind callers that do.
-pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> Answer {
+pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> LaneAnswer {
     let told = why.refusal()?;
     let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
     Ok(Taken::Refused(match of_bucket {
@@ -32,7 +32,7 @@ pub(super) fn too_late(
     wants: &[Want],
     why: Option<Setback>,
     looks_for: Option<Duration>,
-) -> Answer {
+) -> LaneAnswer {
     let is_unanswered = looks_for.is_some_and(|time| time >= inner.store.attempt().of_rows());
     let why = why.filter(|why| !is_unanswered || matches!(why, Setback::Out(_) | Setback::Final(_)));
     let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).refusal()?;

@@ -14,7 +14,7 @@ use crate::lane::poll::{Poll, WaitContext};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
-use crate::lane::unclaimed::{Answer, UnclaimedGrant};
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{inline, tokens};
 
@@ -23,7 +23,7 @@ pub(super) const RETURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Takes all or nothing: if any bucket refuses, what the others granted is given back. A crash in between
 /// loses rate tokens, which refill, and inline leases, which end.
-pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     if let Some(retry) = remembered(inner, wants, terms) {
         return Ok(Taken::Refused(retry));
     }
@@ -64,7 +64,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
 
 /// Takes slots of several buckets for a caller that waits: in the queue of one, and then the others at once
 /// or not at all. If callers held one slot while they waited for another, two could wait for each other.
-async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Instant) -> Answer {
+async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Instant) -> LaneAnswer {
     let (mut first, mut poll, mut why) = (0, Poll::default(), None);
     let taking = async {
         loop {
@@ -109,7 +109,7 @@ async fn take_others(
     None
 }
 
-async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {
     match want.concurrent {
         true => inline::take(inner, want, terms).await,
         false => tokens::take(inner, want, terms).await,

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE_BY};
 use sluice_table::{Attributes, IfAmbiguous, Written};
 
-use crate::bucket::known::Reading;
+use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::Part;
@@ -82,7 +82,7 @@ pub(crate) fn take(inner: &Inner, entry: &Arc<Entry>, cost: Option<Cost>) -> Opt
 pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, amount: Amount, now: Timestamp) {
     let Some(stock) = &entry.stock else { return };
     // Another reply may have come first, and shown a cool-down or that the bucket is gone.
-    let is_usable = |known: Reading| known.bucket.blocked_until().is_none_or(|until| until <= now);
+    let is_usable = |known: BucketReading| known.bucket.blocked_until().is_none_or(|until| until <= now);
     if !entry.reading().is_some_and(is_usable) {
         return;
     }

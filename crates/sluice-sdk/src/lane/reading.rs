@@ -8,13 +8,13 @@ use sluice_table::{Attributes, Item, StoreError};
 use tokio::time::{Instant, timeout};
 
 use crate::api::error::AcquireError;
-use crate::bucket::known::Reading;
+use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
 
 /// Returns the bucket as last seen, or reads it now: one read for callers that meet it at once.
-pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<BucketReading, AcquireError> {
     match entry.reading() {
         Some(reading) => Ok(reading),
         None => read_once(inner, entry, || entry.reading()).await,
@@ -23,7 +23,11 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<Reading, Acqui
 
 /// Reads the row once for all callers that come meanwhile: they share the reading or the failure, instead of
 /// finding out one after the other that the table does not answer. Takes at most an attempt and a request.
-async fn read_once(inner: &Inner, entry: &Entry, known: impl Fn() -> Option<Reading>) -> Result<Reading, AcquireError> {
+async fn read_once(
+    inner: &Inner,
+    entry: &Entry,
+    known: impl Fn() -> Option<BucketReading>,
+) -> Result<BucketReading, AcquireError> {
     is_not_missing(inner, entry)?;
     let came = Instant::now();
     let request = inner.store.longest_request();
@@ -65,7 +69,7 @@ pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), Acquire
 
 /// Returns the bucket as a reply within the last `span` showed it, or reads it now. Callers that come at once
 /// share one read.
-pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<Reading, AcquireError> {
+pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) -> Result<BucketReading, AcquireError> {
     let young = || entry.reading().filter(|reading| reading.is_younger_than(span, inner.now()));
     match young() {
         Some(reading) => Ok(reading),
@@ -74,7 +78,7 @@ pub(crate) async fn known_since(inner: &Inner, entry: &Entry, span: Duration) ->
 }
 
 /// Reads the bucket, even if it is known.
-pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<Reading, AcquireError> {
+pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<BucketReading, AcquireError> {
     let clock = inner.store.clock();
     let (asked, asked_at, steady) = (Instant::now(), clock.known(), clock.steady_micros());
     let Some(row) = inner.store.read(entry.dimension.as_str()).await? else {

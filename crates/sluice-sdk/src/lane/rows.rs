@@ -17,7 +17,7 @@ use crate::lane::round;
 use crate::lane::setback::Setback;
 use crate::lane::slot_wait::WaitingForSlot;
 use crate::lane::terms::Terms;
-use crate::lane::unclaimed::{Answer, UnclaimedGrant};
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
 use crate::lane::wants::Want;
 
 mod batch;
@@ -25,8 +25,8 @@ mod transaction;
 
 use crate::lane::rows::batch::RowBatch;
 
-pub(crate) type RowLane = Lane<RowAsk, Answer>;
-type RowWaiter = Waiter<RowAsk, Answer>;
+pub(crate) type RowLane = Lane<RowAsk, LaneAnswer>;
+type RowWaiter = Waiter<RowAsk, LaneAnswer>;
 
 /// What one caller wants of each dimension of the set, in the order of the dimensions.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Patient for RowAsk {
 }
 
 /// Takes the costs of all `wants` in the lane of their set. Waits for slots if `terms` allow.
-pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> Answer {
+pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {
     let entries: Vec<_> = wants.iter().map(|want| Arc::clone(&want.entry)).collect();
     let lane = inner.cache.row_lane(&entries);
     let ask = RowAsk {
@@ -79,7 +79,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> An
     }
 }
 
-async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, Answer>) {
+async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, LaneAnswer>) {
     let (inner, entries, lane) = (&inner, &entries, &lane);
     let batch = |waiters| RowBatch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
     let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{contended, refused};
-use crate::bucket::known::Reading;
+use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::no_grant::too_late;
@@ -22,12 +22,12 @@ use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
-use crate::lane::unclaimed::{Answer, UnclaimedGrant, Via};
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant, Via};
 use crate::lane::wants::Want;
 use crate::lane::{prefetch, round};
 
-pub(crate) type TokenLane = Lane<TokenAsk, Answer>;
-type TokenWaiter = Waiter<TokenAsk, Answer>;
+pub(crate) type TokenLane = Lane<TokenAsk, LaneAnswer>;
+type TokenWaiter = Waiter<TokenAsk, LaneAnswer>;
 
 /// The most callers in one plan and its write: a plan for very many delays the write.
 const MOST_AT_ONCE: usize = 1_024;
@@ -58,7 +58,7 @@ impl Patient for TokenAsk {
     }
 }
 
-pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answer {
+pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer {
     let lane = &*want.entry.tokens;
     let serve = |leader| -> Service { Box::pin(serve(Arc::clone(inner), Arc::clone(&want.entry), leader)) };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
@@ -70,7 +70,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> Answe
     }
 }
 
-async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, Answer>) {
+async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, LaneAnswer>) {
     let (inner, entry) = (&inner, &entry);
     let batch = |waiters| {
         let (waiting, unclaimed_grants) = (None, Vec::new());
@@ -85,7 +85,7 @@ struct TokenBatch<'a> {
     entry: &'a Arc<Entry>,
     waiters: Vec<TokenWaiter>,
     /// Callers that stay in the queue.
-    waiting: Waiting<TokenAsk, Answer>,
+    waiting: Waiting<TokenAsk, LaneAnswer>,
     /// What was granted to callers that had gone away, for the next callers.
     unclaimed_grants: Vec<UnclaimedGrant>,
     /// The tokens to take ahead in addition. Measured once, however often the batch is planned again.
@@ -108,9 +108,9 @@ struct Sent {
 
 impl round::Batch for TokenBatch<'_> {
     type Ask = TokenAsk;
-    type Answer = Answer;
+    type Answer = LaneAnswer;
 
-    fn rest(self) -> round::Rest<TokenAsk, Answer> {
+    fn rest(self) -> round::Rest<TokenAsk, LaneAnswer> {
         (self.waiting, self.unclaimed_grants)
     }
 
@@ -195,7 +195,7 @@ impl TokenBatch<'_> {
 
     /// Plans the write for all callers that fit. If nobody fits, and the reading is of this round or young
     /// enough to refuse, answers all callers of the plan.
-    fn plan(&mut self, reading: &Reading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
+    fn plan(&mut self, reading: &BucketReading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
         let claims: Vec<Claim> = self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
         let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
@@ -229,7 +229,7 @@ impl TokenBatch<'_> {
         Ok(None)
     }
 
-    fn no(&self, answer: Plan<Amount>, cost: Cost) -> Answer {
+    fn no(&self, answer: Plan<Amount>, cost: Cost) -> LaneAnswer {
         let dimension = &self.entry.dimension;
         match answer {
             Plan::NeverSatisfiable { capacity } => {

@@ -27,7 +27,7 @@ pub(crate) struct UnclaimedGrant {
 }
 
 /// The answer to a caller that takes.
-pub(crate) type Answer = Result<Taken<UnclaimedGrant>, AcquireError>;
+pub(crate) type LaneAnswer = Result<Taken<UnclaimedGrant>, AcquireError>;
 
 /// The lane that the grant came through.
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ impl Failed {
 }
 
 /// Service errors that are answers and not failures: a false condition, and the reasons of a cancellation.
-pub(super) trait Answer {
+pub(super) trait ServiceAnswer {
     fn answer(&self) -> Option<Failed> {
         None
     }
@@ -49,11 +49,11 @@ pub(super) trait Answer {
     }
 }
 
-impl Answer for BatchGetItemError {}
-impl Answer for GetItemError {}
-impl Answer for ScanError {}
+impl ServiceAnswer for BatchGetItemError {}
+impl ServiceAnswer for GetItemError {}
+impl ServiceAnswer for ScanError {}
 
-impl Answer for UpdateItemError {
+impl ServiceAnswer for UpdateItemError {
     fn answer(&self) -> Option<Failed> {
         let Self::ConditionalCheckFailedException(failed) = self else { return None };
         Some(Failed::Condition(failed.item.clone()))
@@ -64,7 +64,7 @@ impl Answer for UpdateItemError {
     }
 }
 
-impl Answer for PutItemError {
+impl ServiceAnswer for PutItemError {
     fn answer(&self) -> Option<Failed> {
         let Self::ConditionalCheckFailedException(failed) = self else { return None };
         Some(Failed::Condition(failed.item.clone()))
@@ -75,7 +75,7 @@ impl Answer for PutItemError {
     }
 }
 
-impl Answer for DeleteItemError {
+impl ServiceAnswer for DeleteItemError {
     fn answer(&self) -> Option<Failed> {
         let Self::ConditionalCheckFailedException(failed) = self else { return None };
         Some(Failed::Condition(failed.item.clone()))
@@ -86,7 +86,7 @@ impl Answer for DeleteItemError {
     }
 }
 
-impl Answer for TransactWriteItemsError {
+impl ServiceAnswer for TransactWriteItemsError {
     fn answer(&self) -> Option<Failed> {
         let Self::TransactionCanceledException(cancelled) = self else { return None };
         cancelled.cancellation_reasons.clone().map(Failed::Cancelled)

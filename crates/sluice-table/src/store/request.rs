@@ -14,7 +14,7 @@ use aws_sdk_dynamodb::types::ConsumedCapacity;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::answer::Answer;
+use super::answer::ServiceAnswer;
 use super::connection::Store;
 use super::error::fate;
 use crate::operation::Operation;
@@ -61,7 +61,7 @@ impl Store {
     ) -> Result<T, SdkError<E>>
     where
         T: MeteredReply,
-        E: ProvideErrorMetadata + Answer,
+        E: ProvideErrorMetadata + ServiceAnswer,
     {
         let span = span::request(operation, &self.table, self.server(), attempt);
         let began = Instant::now();
@@ -82,7 +82,7 @@ impl Store {
     }
 }
 
-fn how_it_ended<E: ProvideErrorMetadata + Answer>(error: &SdkError<E>) -> Ended {
+fn how_it_ended<E: ProvideErrorMetadata + ServiceAnswer>(error: &SdkError<E>) -> Ended {
     if let SdkError::ServiceError(context) = error
         && let Some(ended) = context.err().ended()
     {
@@ -96,7 +96,7 @@ fn how_it_ended<E: ProvideErrorMetadata + Answer>(error: &SdkError<E>) -> Ended 
 }
 
 /// Records an error in the span. A false condition is an answer, so the span does not fail for it.
-fn tell<E: ProvideErrorMetadata + Answer>(span: &Span, error: &SdkError<E, HttpResponse>) {
+fn tell<E: ProvideErrorMetadata + ServiceAnswer>(span: &Span, error: &SdkError<E, HttpResponse>) {
     if span.is_disabled() {
         return;
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
-use super::answer::{Answer, Failed};
+use super::answer::{Failed, ServiceAnswer};
 use super::connection::Store;
 use super::error;
 use super::request::MeteredReply;
@@ -28,7 +28,7 @@ impl Store {
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
         T: MeteredReply,
-        E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
+        E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         self.trying(operation, if_ambiguous, send).await.answer
     }
@@ -43,7 +43,7 @@ impl Store {
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
         T: MeteredReply,
-        E: ProvideErrorMetadata + Answer + std::error::Error + std::marker::Send + Sync + 'static,
+        E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         // A request that was signed by a wrong clock does not count as a try: its reply gives the time.
         let (mut was_skewed, mut maybe_applied) = (false, false);

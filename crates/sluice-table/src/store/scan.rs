@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sluice_core::{Names, Operand};
+use sluice_core::{AttributeNames, Operand};
 
 use super::written::Item;
 
@@ -40,7 +40,7 @@ pub struct Scan {
     /// Which writes the scan sees.
     pub consistency: Consistency,
     /// The attributes in the expressions.
-    pub names: Names,
+    pub names: AttributeNames,
     /// The values in the filter, by placeholder.
     pub values: Vec<(Cow<'static, str>, Operand)>,
     /// The attributes to return; `None` for all.

@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
     TransactWriteItem,
 };
 use sluice_core::schema::{Field, KEY, Row};
-use sluice_core::{Delete, Names, Operand, Put, Update, Write};
+use sluice_core::{AttributeNames, Delete, Operand, Put, Update, Write};
 
 use super::scan::{Consistency, Scan};
 use super::written::Item;
@@ -70,7 +70,7 @@ fn values(operands: &[(&'static str, Operand)]) -> Option<HashMap<String, Attrib
     (!values.is_empty()).then_some(values)
 }
 
-fn names(names: &Names) -> Option<HashMap<String, String>> {
+fn names(names: &AttributeNames) -> Option<HashMap<String, String>> {
     let names: HashMap<_, _> = names.iter().map(|(placeholder, name)| (placeholder, name.to_owned())).collect();
     (!names.is_empty()).then_some(names)
 }

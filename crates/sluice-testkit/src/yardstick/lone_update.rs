@@ -8,7 +8,7 @@ use sluice_sdk::core::schema::KEY;
 use sluice_sdk::core::{Operand, Update};
 use tokio::time::sleep;
 
-use super::{Answer, YardstickError, backoff, digits, failed, is_busy, text};
+use super::{TakeResult, YardstickError, backoff, digits, failed, is_busy, text};
 
 /// How often a throttled write is sent again.
 const RETRIES: u32 = 3;
@@ -29,7 +29,7 @@ impl LoneUpdate {
     ///
     /// # Errors
     /// [`YardstickError`] if DynamoDB fails.
-    pub async fn acquire(&self) -> Result<Answer<()>, YardstickError> {
+    pub async fn acquire(&self) -> Result<TakeResult<()>, YardstickError> {
         for attempt in 0..=RETRIES {
             let request = self.dynamo.update_item().table_name(&self.table).key(KEY, text(&self.dimension));
             let request = request
@@ -37,15 +37,19 @@ impl LoneUpdate {
                 .condition_expression("tokens >= :1")
                 .expression_attribute_values(":1", digits(1));
             match request.send().await {
-                Ok(_) => return Ok(Answer::granted(())),
+                Ok(_) => return Ok(TakeResult::granted(())),
                 Err(error) if is_busy(&error) => sleep(backoff(attempt)).await,
                 Err(error) => {
                     let condition = error.as_service_error().is_some_and(|e| e.is_conditional_check_failed_exception());
-                    return if condition { Ok(Answer::Refused { wait: Duration::ZERO }) } else { Err(failed(error)) };
+                    return if condition {
+                        Ok(TakeResult::Refused { wait: Duration::ZERO })
+                    } else {
+                        Err(failed(error))
+                    };
                 }
             }
         }
-        Ok(Answer::GaveUp)
+        Ok(TakeResult::GaveUp)
     }
 }
 
@@ -66,7 +70,7 @@ impl OwnUpdate {
     ///
     /// # Errors
     /// [`YardstickError`] if it is not applied.
-    pub async fn acquire(&self) -> Result<Answer<()>, YardstickError> {
+    pub async fn acquire(&self) -> Result<TakeResult<()>, YardstickError> {
         let statement = &self.update.statement;
         let mut request = self
             .dynamo
@@ -91,6 +95,6 @@ impl OwnUpdate {
             request = request.expression_attribute_values(name.to_string(), value);
         }
         request.send().await.map_err(failed)?;
-        Ok(Answer::granted(()))
+        Ok(TakeResult::granted(()))
     }
 }

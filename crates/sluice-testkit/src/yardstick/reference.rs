@@ -12,7 +12,7 @@ use sluice_sdk::core::Timestamp;
 use sluice_sdk::core::schema::KEY;
 use tokio::time::sleep;
 
-use super::{Answer, BASE_BACKOFF, LONGEST_BACKOFF, YardstickError, backoff, digits, failed, is_busy, text};
+use super::{BASE_BACKOFF, LONGEST_BACKOFF, TakeResult, YardstickError, backoff, digits, failed, is_busy, text};
 
 /// `SLUICE_MAX_RETRIES`, as the description states; tries after the first.
 const RETRIES: u32 = 3;
@@ -53,25 +53,25 @@ impl Reference {
     ///
     /// # Errors
     /// [`YardstickError`] if DynamoDB fails, or a bucket does not exist or is none.
-    pub async fn acquire(&self) -> Result<Answer<Vec<ReferenceLease>>, YardstickError> {
+    pub async fn acquire(&self) -> Result<TakeResult<Vec<ReferenceLease>>, YardstickError> {
         for attempt in 0..=RETRIES {
             let now = self.clock.now();
             let mut rows = Vec::new();
             for (dimension, cost) in &self.dimensions {
                 match self.read(dimension, *cost, now).await? {
                     Some(row) => rows.push(row),
-                    None => return Ok(Answer::GaveUp),
+                    None => return Ok(TakeResult::GaveUp),
                 }
             }
             if let Some(short) = rows.iter().find(|row| row.left < 0.0) {
-                return Ok(Answer::Refused { wait: retry_in(short) });
+                return Ok(TakeResult::Refused { wait: retry_in(short) });
             }
             if let Some(leases) = self.write(&rows, now).await? {
-                return Ok(Answer::granted(leases));
+                return Ok(TakeResult::granted(leases));
             }
             sleep(backoff(attempt)).await;
         }
-        Ok(Answer::GaveUp)
+        Ok(TakeResult::GaveUp)
     }
 
     /// Deletes the leases. Tokens of a concurrency limit are restored; other tokens stay consumed.

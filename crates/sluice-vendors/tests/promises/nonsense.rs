@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{Amount, Timestamp};
-use sluice_vendors::{MAX_RETRY_AFTER, Quota, Reading, Refusal, Reported, Vendor, classify, read, retry_after};
+use sluice_vendors::{HeaderReading, MAX_RETRY_AFTER, Quota, Refusal, Reported, Vendor, classify, read, retry_after};
 
 use crate::profiles::{QUOTAS, VENDORS};
 
@@ -88,7 +88,7 @@ fn without(lines: &Lines, names: &[&str]) -> Lines {
 }
 
 fn check(vendor: Vendor, quota: Quota, lines: &Lines, now: Timestamp) -> Result<(), TestCaseError> {
-    let Reading { reported, unreadable } = read(vendor, quota, lines, now);
+    let HeaderReading { reported, unreadable } = read(vendor, quota, lines, now);
     let Reported { limit, remaining, in_use, reset, window } = reported;
     for amount in [limit, remaining, in_use].into_iter().flatten() {
         prop_assert!(amount >= Amount::ZERO);
@@ -98,9 +98,9 @@ fn check(vendor: Vendor, quota: Quota, lines: &Lines, now: Timestamp) -> Result<
     let told: Vec<&str> = unreadable.iter().map(|told| told.name).collect();
     prop_assert!(told.iter().all(|name| lines.iter().any(|(there, _)| there == name)), "{told:?} are not there");
     let again = read(vendor, quota, &without(lines, &told), now);
-    prop_assert_eq!(again, Reading { reported, unreadable: Vec::new() }, "what cannot be read changes nothing");
+    prop_assert_eq!(again, HeaderReading { reported, unreadable: Vec::new() }, "what cannot be read changes nothing");
     let loud: Lines = lines.iter().map(|(name, value)| (name.to_uppercase(), value.clone())).collect();
-    prop_assert_eq!(read(vendor, quota, &loud, now), Reading { reported, unreadable }, "case is of no account");
+    prop_assert_eq!(read(vendor, quota, &loud, now), HeaderReading { reported, unreadable }, "case is of no account");
     Ok(())
 }
 
@@ -132,7 +132,7 @@ proptest! {
         }
         for vendor in VENDORS {
             for quota in QUOTAS {
-                prop_assert_eq!(read(vendor, quota, &without(&lines, NAMES), now), Reading::default());
+                prop_assert_eq!(read(vendor, quota, &without(&lines, NAMES), now), HeaderReading::default());
             }
         }
     }
@@ -145,7 +145,7 @@ proptest! {
             ("x-ratelimit-reset-tokens", format!("{}m{}.{:03}s", millis / 60_000, millis / 1_000 % 60, millis % 1_000)),
         ];
         for vendor in [Vendor::OpenAi, Vendor::Groq, Vendor::Other] {
-            let Reading { reported, unreadable } = read(vendor, Quota::Tokens, &headers, Timestamp::from_secs(0));
+            let HeaderReading { reported, unreadable } = read(vendor, Quota::Tokens, &headers, Timestamp::from_secs(0));
             prop_assert_eq!(reported.limit, Some(Amount::from_tokens(limit)));
             prop_assert_eq!(reported.remaining, Some(Amount::from_tokens(remaining)));
             prop_assert_eq!(reported.reset, Some(Duration::from_millis(millis)));

@@ -12,14 +12,14 @@ use super::{Caller, Dying, Need};
 use crate::ledger::Said;
 use crate::liveness::Public;
 use crate::row::Micros;
-use crate::vendors::Answer;
+use crate::vendors::VendorReply;
 
 /// What one call used of one rate bucket, in millionths, and what its vendor said.
 pub(super) struct Used {
     bucket: String,
     cost: Micros,
     used: Micros,
-    answer: Answer,
+    answer: VendorReply,
 }
 
 impl Used {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::view::sample::{Row, lease, survey};
-use crate::view::{Holder, Reading};
+use crate::view::{Holder, SurveyReading};
 
 fn bucket(kind: &'static str, limit: f64) -> BucketView {
     BucketView {
@@ -143,7 +143,7 @@ fn over_a_hole(taken: i64) -> View {
     let early = (1_000..=1_010).map(|at| (at, full.clone()));
     for (at, row) in early.chain((1_610..1_620).map(|at| (at, last.clone()))) {
         let survey = survey(at, &[row], vec![], &[]);
-        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
     }
     view
 }
@@ -173,7 +173,7 @@ fn a_full_bucket_that_is_looked_at_fits_all_the_same() {
         let tokens = if calls == 0 { 500_000_000 } else { 499_000_000 };
         let row = Row::rate(RPM, 500_000_000, 8).tokens(tokens).anchor(anchor).writes(calls);
         let survey = survey(1_000 + at, &[row.anchor(anchor + 1_000_000_000)], vec![], &[]);
-        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
     }
     let answer = WhatIf::new(&view, &Question::default());
     assert_eq!(answer.buckets[0].outcome, Outcome::Fits, "{answer:?}");
@@ -187,7 +187,7 @@ fn a_question_is_of_all_or_of_one_whom_a_lease_may_name() {
         let survey = survey(10, std::slice::from_ref(&slots), leases.collect(), &[]);
         let mut view = View::new("table");
         assert!(Question { who: "nobody".into(), factor: 2.0 }.is_of_somebody(&view), "nothing was read yet");
-        view.take_in(Reading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
+        view.take_in(SurveyReading { at: survey.at, survey: Ok(survey), every: Duration::from_secs(1) });
         view
     };
     let asked = |who: &str, leases| Question { who: who.into(), factor: 2.0 }.is_of_somebody(&view(leases));

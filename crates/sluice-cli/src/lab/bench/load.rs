@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::histogram::Histogram;
-use super::system::{Answer, System};
+use super::system::{System, TakeResult};
 
 /// What the callers of each process do.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
     let mut asked_at = Instant::now();
     while Instant::now() < end {
         match system.take().await {
-            Ok(Answer::Granted { held, waited }) => {
+            Ok(TakeResult::Granted { held, waited }) => {
                 let answered_at = Instant::now();
                 if answered_at <= end {
                     tally.grants += 1;
@@ -116,13 +116,13 @@ async fn call<S: System>(system: S, load: Load, end: Instant) -> Tally {
                     tally.failed(&error);
                 }
             }
-            Ok(Answer::Refused { wait }) if load.when_refused == WhenRefused::Wait => {
+            Ok(TakeResult::Refused { wait }) if load.when_refused == WhenRefused::Wait => {
                 tally.refusals += 1;
                 sleep(wait).await;
                 // The caller still waits for the same grant.
                 continue;
             }
-            Ok(Answer::Refused { .. } | Answer::GaveUp) => {
+            Ok(TakeResult::Refused { .. } | TakeResult::GaveUp) => {
                 tally.false_refusals += 1;
                 sleep(AFTER_FALSE_REFUSAL).await;
                 if load.when_refused == WhenRefused::Wait {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_sdk::{Client, Outcome, Request, RetryReason, SlotError};
-pub(crate) use sluice_testkit::yardstick::Answer;
+pub(crate) use sluice_testkit::yardstick::TakeResult;
 use sluice_testkit::yardstick::{LoneUpdate, OwnUpdate, Reference, ReferenceLease};
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +14,7 @@ pub(crate) trait System: Clone + Send + Sync + 'static {
     /// What a caller needs to give a grant back.
     type Held: Send;
 
-    fn take(&self) -> impl Future<Output = Result<Answer<Self::Held>, Failure>> + Send;
+    fn take(&self) -> impl Future<Output = Result<TakeResult<Self::Held>, Failure>> + Send;
 
     /// Gives back, if there is something to give back.
     fn finish(&self, _held: Self::Held) -> impl Future<Output = Result<(), Failure>> + Send {
@@ -33,7 +33,7 @@ pub(crate) struct Sluice {
 impl System for Sluice {
     type Held = sluice_sdk::Grant;
 
-    async fn take(&self) -> Result<Answer<Self::Held>, Failure> {
+    async fn take(&self) -> Result<TakeResult<Self::Held>, Failure> {
         let outcome = match &self.dimensions[..] {
             // The call that products use most.
             [(name, 1)] => self.client.acquire(name.as_str()).await?,
@@ -45,9 +45,9 @@ impl System for Sluice {
             }
         };
         Ok(match outcome {
-            Outcome::Granted(grant) => Answer::granted(grant),
-            Outcome::RetryIn(retry) if retry.reason() == RetryReason::Contended => Answer::GaveUp,
-            Outcome::RetryIn(retry) => Answer::Refused { wait: retry.wait() },
+            Outcome::Granted(grant) => TakeResult::granted(grant),
+            Outcome::RetryIn(retry) if retry.reason() == RetryReason::Contended => TakeResult::GaveUp,
+            Outcome::RetryIn(retry) => TakeResult::Refused { wait: retry.wait() },
         })
     }
 
@@ -68,7 +68,7 @@ pub(crate) struct InLine {
 impl System for InLine {
     type Held = ();
 
-    async fn take(&self) -> Result<Answer<()>, Failure> {
+    async fn take(&self) -> Result<TakeResult<()>, Failure> {
         let asked_at = Instant::now();
         let slot = self.client.slot(self.dimension.as_str());
         let held = slot.run(async |_slot| {
@@ -77,9 +77,9 @@ impl System for InLine {
             Ok::<_, std::convert::Infallible>(waited)
         });
         match held.await {
-            Ok(waited) => Ok(Answer::Granted { held: (), waited: Some(waited) }),
-            Err(SlotError::Refused(retry)) if retry.reason() == RetryReason::Contended => Ok(Answer::GaveUp),
-            Err(SlotError::Refused(retry)) => Ok(Answer::Refused { wait: retry.wait() }),
+            Ok(waited) => Ok(TakeResult::Granted { held: (), waited: Some(waited) }),
+            Err(SlotError::Refused(retry)) if retry.reason() == RetryReason::Contended => Ok(TakeResult::GaveUp),
+            Err(SlotError::Refused(retry)) => Ok(TakeResult::Refused { wait: retry.wait() }),
             Err(error) => Err(error.into()),
         }
     }
@@ -88,7 +88,7 @@ impl System for InLine {
 impl System for Reference {
     type Held = Vec<ReferenceLease>;
 
-    async fn take(&self) -> Result<Answer<Self::Held>, Failure> {
+    async fn take(&self) -> Result<TakeResult<Self::Held>, Failure> {
         Ok(self.acquire().await?)
     }
 
@@ -100,7 +100,7 @@ impl System for Reference {
 impl System for LoneUpdate {
     type Held = ();
 
-    async fn take(&self) -> Result<Answer<()>, Failure> {
+    async fn take(&self) -> Result<TakeResult<()>, Failure> {
         Ok(self.acquire().await?)
     }
 }
@@ -108,7 +108,7 @@ impl System for LoneUpdate {
 impl System for OwnUpdate {
     type Held = ();
 
-    async fn take(&self) -> Result<Answer<()>, Failure> {
+    async fn take(&self) -> Result<TakeResult<()>, Failure> {
         Ok(self.acquire().await?)
     }
 }

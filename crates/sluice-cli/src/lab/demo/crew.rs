@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 use super::Options;
-use super::worker::Report;
+use super::worker::DemoReport;
 use crate::failure::Failure;
 
 /// Callers of the second and of the third vendor, over all processes: about as many as may start within a
@@ -42,7 +42,7 @@ pub(crate) struct Tally(Arc<Mutex<Reports>>);
 
 #[derive(Default)]
 pub(crate) struct Reports {
-    pub(crate) last: Vec<Report>,
+    pub(crate) last: Vec<DemoReport>,
     pub(crate) acquire_micros: Vec<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Crew {
     ) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         let tally = Tally::default();
-        tally.with(|reports| reports.last = vec![Report::default(); options.processes as usize]);
+        tally.with(|reports| reports.last = vec![DemoReport::default(); options.processes as usize]);
         let (mut processes, mut listeners) = (Vec::new(), Vec::new());
         for n in 0..options.processes {
             let mut command = Command::new(&program);
@@ -119,7 +119,7 @@ impl Crew {
 async fn listen(n: usize, lines: ChildStdout, tally: Tally) {
     let mut lines = BufReader::new(lines).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let Ok(mut report) = serde_json::from_str::<Report>(&line) else { continue };
+        let Ok(mut report) = serde_json::from_str::<DemoReport>(&line) else { continue };
         tally.with(|reports| {
             reports.acquire_micros.append(&mut report.acquire_micros);
             reports.last[n] = report;

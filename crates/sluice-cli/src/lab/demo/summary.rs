@@ -45,7 +45,7 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn new(run: &Run, vendors: &Vendors, recovery: &Recovery, tally: &Tally, leases_left: usize) -> Self {
         let (requests, slots, errors, last_error) = tally.with(|reports| {
-            let sum = |count: fn(&super::worker::Report) -> u64| reports.last.iter().map(count).sum::<u64>();
+            let sum = |count: fn(&super::worker::DemoReport) -> u64| reports.last.iter().map(count).sum::<u64>();
             let last_error = reports.last.iter().find_map(|report| report.last_error.clone());
             (sum(|r| r.dynamodb_requests), sum(|r| r.granted), sum(|r| r.errors), last_error)
         });

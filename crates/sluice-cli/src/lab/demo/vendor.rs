@@ -42,7 +42,7 @@ pub(crate) struct Call {
 }
 
 /// An answer: status, headers, body.
-type Answer = (StatusCode, HeaderMap, &'static str);
+type VendorReply = (StatusCode, HeaderMap, &'static str);
 
 impl Vendors {
     /// Starts the vendors. What they change by themselves, they change at fixed times after `begin`.

@@ -44,7 +44,7 @@ pub(crate) struct Options {
 
 /// The report of a process, a line of JSON each time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct DemoReport {
     /// Callers that wait for a slot, by vendor.
     pub(crate) waiting: [u64; 3],
     pub(crate) granted: u64,
@@ -127,7 +127,7 @@ impl Worker {
     fn report(&self, meter: &Meter) {
         let Counts { waiting, granted, refused, lowered, errors, last_error, acquire_micros } = &self.counts;
         let taken = |micros: &parking_lot::Mutex<Vec<u64>>| std::mem::take(&mut *micros.lock());
-        let report = Report {
+        let report = DemoReport {
             waiting: [0, 1, 2].map(|api: usize| waiting[api].load(Relaxed)),
             granted: granted.load(Relaxed),
             refused: refused.load(Relaxed),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Options;
 use super::parts::Parts;
-use super::worker::{Figures, Report};
+use super::worker::{Figures, StressReport};
 use crate::failure::Failure;
 
 /// How long calls that are under way at the end may take: retries of requests, and releases.
@@ -79,7 +79,7 @@ async fn report(n: usize, process: &mut Child) -> Result<Figures, Failure> {
     if !status.success() {
         return Err(Failure::new(format!("process {n} ended with {status}, so that nothing is judged")));
     }
-    let report: Report =
+    let report: StressReport =
         serde_json::from_str(&text).map_err(|error| Failure::new(format!("the report of process {n}: {error}")))?;
     report.failure.map_or(Ok(report.figures), |failure| Err(Failure::new(failure)))
 }

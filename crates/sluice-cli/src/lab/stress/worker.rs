@@ -42,7 +42,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct StressReport {
     /// Why the process gave up.
     pub(crate) failure: Option<String>,
     pub(crate) figures: Figures,
@@ -93,7 +93,7 @@ pub(crate) async fn run(options: Options) -> Ended {
     if let Some(history) = &crowd.history {
         locked(history).flush()?;
     }
-    let report = Report {
+    let report = StressReport {
         failure: failure.map(|failure| failure.to_string()),
         figures: std::mem::take(&mut *locked(&crowd.figures)),
     };

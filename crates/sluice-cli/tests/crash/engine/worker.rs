@@ -26,7 +26,7 @@ pub(super) enum Told {
 }
 
 /// What a worker has learnt since its last report.
-pub(super) struct Report {
+pub(super) struct CrashReport {
     pub(super) leases: BTreeMap<String, Knows>,
     pub(super) granted: u32,
     pub(super) unanswered: u32,
@@ -42,16 +42,16 @@ pub(super) struct Worker {
     number: u32,
     endpoint: String,
     told: watch::Receiver<Told>,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: mpsc::UnboundedSender<CrashReport>,
     dice: fastrand::Rng,
     /// Counts the names that it has had: what became of a lease that nobody knows of must not be mistaken for its next.
     names: u32,
     client: Client,
     held: Option<Grant>,
-    report: Report,
+    report: CrashReport,
 }
 
-impl Report {
+impl CrashReport {
     fn new() -> Self {
         let now = Instant::now();
         Self {
@@ -85,20 +85,20 @@ impl Worker {
         number: u32,
         endpoint: &str,
         told: watch::Receiver<Told>,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: mpsc::UnboundedSender<CrashReport>,
         dice: fastrand::Rng,
     ) -> Self {
         let client = client(endpoint, number, 0);
         let endpoint = endpoint.to_owned();
-        Self { number, endpoint, told, reports, dice, names: 0, client, held: None, report: Report::new() }
+        Self { number, endpoint, told, reports, dice, names: 0, client, held: None, report: CrashReport::new() }
     }
 
     /// Works and rests as it is told, until nobody tells it any more; then it gives back what it holds.
-    pub(super) async fn work(mut self) -> Report {
+    pub(super) async fn work(mut self) -> CrashReport {
         loop {
             let told = *self.told.borrow_and_update();
             if told != Told::Work {
-                let report = std::mem::replace(&mut self.report, Report::new());
+                let report = std::mem::replace(&mut self.report, CrashReport::new());
                 self.reports.send(report).ok();
                 // Once a trial, though it may sleep through the work until the next: that is not the same trial.
                 if self.told.wait_for(|now| *now != told).await.is_err() {

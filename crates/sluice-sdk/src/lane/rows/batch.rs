@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest};
-use crate::bucket::known::Reading;
+use crate::bucket::known::BucketReading;
 use crate::config::Leases;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -20,7 +20,7 @@ use crate::lane::round::Step;
 use crate::lane::rows::transaction::{Applied, PlannedCaller, Sent, Share, judge};
 use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
 use crate::lane::setback::{Setback, Taken};
-use crate::lane::unclaimed::{Answer, UnclaimedGrant, Via};
+use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant, Via};
 use crate::lane::{round, slot_wait};
 
 /// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
@@ -32,16 +32,16 @@ pub(super) struct RowBatch<'a> {
     pub(super) lane: &'a Arc<RowLane>,
     pub(super) waiters: Vec<RowWaiter>,
     /// Callers that stay in the queue.
-    pub(super) waiting: Waiting<RowAsk, Answer>,
+    pub(super) waiting: Waiting<RowAsk, LaneAnswer>,
     /// What was granted to callers that had gone away.
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
 }
 
 impl round::Batch for RowBatch<'_> {
     type Ask = RowAsk;
-    type Answer = Answer;
+    type Answer = LaneAnswer;
 
-    fn rest(self) -> round::Rest<RowAsk, Answer> {
+    fn rest(self) -> round::Rest<RowAsk, LaneAnswer> {
         (self.waiting, self.unclaimed_grants)
     }
 
@@ -92,7 +92,7 @@ impl round::Batch for RowBatch<'_> {
 impl RowBatch<'_> {
     /// Returns whether a future anchor of a bucket with too little for a caller was moved back, here or
     /// before. A future anchor refuses nobody: the wait in a refusal follows from the row as it is.
-    async fn repairs(&self, readings: &[Reading], now: Timestamp) -> Result<bool, AcquireError> {
+    async fn repairs(&self, readings: &[BucketReading], now: Timestamp) -> Result<bool, AcquireError> {
         for (at, (reading, entry)) in readings.iter().zip(self.entries).enumerate() {
             if !self.waiters.iter().any(|waiter| waiter.ask.costs[at].amount() > reading.bucket.tokens()) {
                 continue;
@@ -108,7 +108,7 @@ impl RowBatch<'_> {
     }
 
     /// Plans the transaction for all callers that fit, or `None`. Nobody passes a caller that waits.
-    fn plan(&self, readings: &[Reading], now: Timestamp) -> Option<Sent> {
+    fn plan(&self, readings: &[BucketReading], now: Timestamp) -> Option<Sent> {
         let mut shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         let mut served = Vec::new();
@@ -145,11 +145,11 @@ impl RowBatch<'_> {
         Some(Sent { after, totals, updates, served, now })
     }
 
-    fn leases(&self, readings: &[Reading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
+    fn leases(&self, readings: &[BucketReading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
         let ends = now.after(ask.terms.lease.length());
         let caller = &self.inner.config.caller;
         let parts = readings.iter().zip(self.entries).zip(ask.costs.iter().zip(&ask.ids));
-        let lease = |((reading, entry), (cost, id)): ((&Reading, &Arc<Entry>), (&Cost, &LeaseId))| {
+        let lease = |((reading, entry), (cost, id)): ((&BucketReading, &Arc<Entry>), (&Cost, &LeaseId))| {
             let has_lease = reading.bucket.limit().is_concurrent() || self.inner.config.leases == Leases::All;
             has_lease.then(|| Lease::new(entry.dimension.clone(), id, *cost, now, ends, caller))
         };
@@ -157,7 +157,7 @@ impl RowBatch<'_> {
     }
 
     /// Answers why nobody was granted, by readings of this round or young enough to refuse.
-    fn answer_refused(&mut self, readings: &[Reading], now: Timestamp) {
+    fn answer_refused(&mut self, readings: &[BucketReading], now: Timestamp) {
         let shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         for waiter in std::mem::take(&mut self.waiters) {

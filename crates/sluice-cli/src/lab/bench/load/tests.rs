@@ -33,7 +33,7 @@ async fn the_reference_takes_a_token_for_each_grant() {
     let runs = reference.into_iter().map(|system| async move {
         let mut grants = 0;
         for _ in 0..10 {
-            if let Answer::Granted { held, .. } = system.take().await.unwrap() {
+            if let TakeResult::Granted { held, .. } = system.take().await.unwrap() {
                 system.finish(held).await.unwrap();
                 grants += 1;
             }

@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-struct Report {
+struct MemoryReport {
     buckets_kb: Option<i64>,
     buckets_took: f64,
     grants: u64,
@@ -55,7 +55,7 @@ pub(super) async fn run(plan: &Plan) -> Result<Vec<Measure>, Failure> {
     if !output.status.success() {
         return Err(Failure::new(format!("the process that measures memory ended with {}", output.status)));
     }
-    let report: Report = serde_json::from_slice(&output.stdout)?;
+    let report: MemoryReport = serde_json::from_slice(&output.stdout)?;
     let measure = |name, callers, grants, seconds, growth_kb| {
         let mut used = Used { seconds, ..Used::default() };
         used.tally.grants = grants;
@@ -90,7 +90,7 @@ pub(crate) async fn measure(options: Options) -> Ended {
     grants(&client, name(0)?, longest / 10, GRANTS / 10).await?;
     let (before, began) = (resident_kb(), Instant::now());
     let granted = grants(&client, name(0)?, longest, GRANTS).await?;
-    let report = Report {
+    let report = MemoryReport {
         buckets_kb,
         buckets_took: buckets_took.as_secs_f64(),
         grants: granted,

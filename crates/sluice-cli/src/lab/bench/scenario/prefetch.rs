@@ -12,7 +12,7 @@ use crate::lab::bench::buckets::{PLENTY, plenty};
 use crate::lab::bench::histogram::Histogram;
 use crate::lab::bench::measure::{Case, Measure, Used};
 use crate::lab::bench::process::processor_time;
-use crate::lab::bench::system::{Answer, System};
+use crate::lab::bench::system::{System, TakeResult};
 use crate::lab::bench::world::{Stage, World};
 
 const CASE: Case<'static> = Case { scenario: "prefetch", name: "1 caller on one core", callers: 1 };
@@ -61,14 +61,14 @@ async fn grants<S: System>(system: &S, length: Duration) -> Result<Used, Failure
                 asked_at = Instant::now();
             }
             match system.take().await? {
-                Answer::Granted { held, .. } => {
+                TakeResult::Granted { held, .. } => {
                     used.tally.grants += 1;
                     if is_timed {
                         used.tally.latencies.record(asked_at.elapsed());
                     }
                     system.finish(held).await?;
                 }
-                Answer::Refused { .. } | Answer::GaveUp => used.tally.false_refusals += 1,
+                TakeResult::Refused { .. } | TakeResult::GaveUp => used.tally.false_refusals += 1,
             }
             if asked_at - began >= length {
                 break;

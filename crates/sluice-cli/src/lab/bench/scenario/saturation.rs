@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::lab::bench::buckets::per_minute;
 use crate::lab::bench::load::Tally;
 use crate::lab::bench::measure::{Case, Measure, Used};
-use crate::lab::bench::system::{Answer, Sluice, System};
+use crate::lab::bench::system::{Sluice, System, TakeResult};
 use crate::lab::bench::world::{Stage, World};
 
 /// Tokens a minute, processes, callers in each process.
@@ -84,14 +84,14 @@ impl Waits for Reference {
         let asked_at = Instant::now();
         loop {
             match self.take().await? {
-                Answer::Granted { held, .. } => {
+                TakeResult::Granted { held, .. } => {
                     let waited = asked_at.elapsed();
                     let system = self.clone();
                     tokio::spawn(async move { system.finish(held).await });
                     return Ok(Some(waited));
                 }
-                Answer::Refused { wait } => sleep(wait).await,
-                Answer::GaveUp => return Ok(None),
+                TakeResult::Refused { wait } => sleep(wait).await,
+                TakeResult::GaveUp => return Ok(None),
             }
         }
     }

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes, unix_micros};
+use super::{Call, UnderWay, VendorReply, headers, locked, retry_after, takes, unix_micros};
 use crate::lab::demo::limits::{AT_ONCE, REQUESTS_PER_WINDOW, TOKENS_PER_WINDOW, WINDOW_SECS};
 
 #[derive(Debug, Default)]
@@ -165,7 +165,7 @@ impl Books {
     }
 }
 
-pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> Answer {
+pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> VendorReply {
     let (judged, now) = {
         let mut books = locked(&books);
         let now = Instant::now();

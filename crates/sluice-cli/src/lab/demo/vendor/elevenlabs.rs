@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
 use super::waits::Waits;
-use super::{Answer, Call, UnderWay, headers, locked, retry_after, takes};
+use super::{Call, UnderWay, VendorReply, headers, locked, retry_after, takes};
 use crate::lab::demo::limits::ELEVENLABS_AT_ONCE;
 
 /// When the vendor becomes busy.
@@ -80,7 +80,7 @@ impl Books {
     }
 }
 
-pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(_): Json<Call>) -> Answer {
+pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(_): Json<Call>) -> VendorReply {
     let judged = locked(&books).judge(Instant::now());
     if let Err((headers, body)) = judged {
         return (StatusCode::TOO_MANY_REQUESTS, headers, body);

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
 use super::waits::Waits;
-use super::{Answer, Call, headers, locked, retry_after, takes};
+use super::{Call, VendorReply, headers, locked, retry_after, takes};
 use crate::lab::demo::limits::{MINUTE_SECS, OPENAI_REQUESTS, OPENAI_TOKENS};
 
 /// When the vendor's limit drops.
@@ -156,7 +156,7 @@ impl Books {
     }
 }
 
-pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> Answer {
+pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call): Json<Call>) -> VendorReply {
     let refused = {
         let mut books = locked(&books);
         let now = Instant::now();
