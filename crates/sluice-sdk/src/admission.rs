@@ -18,7 +18,7 @@ mod judge;
 mod look;
 pub(crate) mod watched;
 
-use crate::admission::judge::{AdmissionVerdict, Asked};
+use crate::admission::judge::{AdmissionAsk, AdmissionVerdict};
 
 /// The answer of [`Client::admit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl<'a> IntoFuture for Admit<'a> {
 }
 
 impl Admit<'_> {
-    fn parse(&self) -> Result<(Dimension, Asked), RequestError> {
+    fn parse(&self) -> Result<(Dimension, AdmissionAsk), RequestError> {
         let dimension = Dimension::new(self.dimension)?;
         let cost: Cost = self.cost.parse(self.dimension)?;
         let backlog = self.backlog.as_ref().map(|backlog| {
@@ -166,7 +166,7 @@ impl Admit<'_> {
                 source,
             })
         });
-        Ok((dimension, Asked { cost, backlog: backlog.transpose()?.unwrap_or_default(), slo: self.slo }))
+        Ok((dimension, AdmissionAsk { cost, backlog: backlog.transpose()?.unwrap_or_default(), slo: self.slo }))
     }
 }
 
@@ -175,7 +175,7 @@ impl Admit<'_> {
 async fn in_time(
     inner: &Arc<Inner>,
     entry: &Arc<Entry>,
-    asked: Asked,
+    asked: AdmissionAsk,
 ) -> Result<Option<AdmissionVerdict>, AcquireError> {
     if watched::watched(entry).is_unknown(inner.now()) {
         return Ok(None);
@@ -191,7 +191,7 @@ async fn in_time(
     Ok(None)
 }
 
-async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: Asked) -> Result<Admission, AcquireError> {
+async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: AdmissionAsk) -> Result<Admission, AcquireError> {
     let mode = inner.config.admission;
     if mode == AdmissionMode::Off {
         return Ok(Admission::Admitted(Admitted::default()));

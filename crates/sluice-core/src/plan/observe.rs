@@ -121,26 +121,26 @@ pub enum Observation {
 }
 
 impl RatePlanner<'_> {
-    /// Decides what `said` means for the bucket. A bucket that is too high by less than one call's worth
+    /// Decides what `remaining` means for the bucket. A bucket that is too high by less than one call's worth
     /// counts as agreeing: otherwise every reply would cost a write.
     #[must_use]
-    pub fn observe(self, said: &Remaining, now: Timestamp) -> Observation {
-        let (bucket, before, version) = (self.bucket(), said.receipt.after(), said.receipt.version());
+    pub fn observe(self, remaining: &Remaining, now: Timestamp) -> Observation {
+        let (bucket, before, version) = (self.bucket(), remaining.receipt.after(), remaining.receipt.version());
         // A recreated row starts its versions again.
         let is_older_row = version > bucket.version();
         if is_older_row || bucket.observed_version().is_some_and(|last| last > version) {
             return Observation::Stale;
         }
-        let is_on_line = said.receipt.is_shown() && bucket.anchor() == before.anchor();
+        let is_on_line = remaining.receipt.is_shown() && bucket.anchor() == before.anchor();
         let excess = if is_on_line {
-            said.excess().minus(bucket.observed().minus(before.observed()))
+            remaining.excess().minus(bucket.observed().minus(before.observed()))
         } else {
-            match self.most_left(said, now) {
+            match self.most_left(remaining, now) {
                 Some(most) => bucket.level(now).minus(most),
                 None => return Observation::Stale,
             }
         };
-        if excess < said.receipt.cost().amount().max(bucket.limit().cost_per_call().amount()) {
+        if excess < remaining.receipt.cost().amount().max(bucket.limit().cost_per_call().amount()) {
             return Observation::Agrees;
         }
         let mut values = alloc::vec![
@@ -167,11 +167,11 @@ impl RatePlanner<'_> {
 
     /// The most that the vendor can have left if its count and the bucket rise side by side; `None` if the
     /// vendor may have started again since.
-    fn most_left(self, said: &Remaining, now: Timestamp) -> Option<Amount> {
+    fn most_left(self, remaining: &Remaining, now: Timestamp) -> Option<Amount> {
         let (limit, line) = (self.bucket().limit(), self.bucket().line());
-        let age = now.since(said.start);
+        let age = now.since(remaining.start);
         let is_young = limit.refill_rate().time_for(limit.capacity()).is_some_and(|filled_in| age < filled_in);
-        is_young.then(|| said.left_at_most(line.both_rise(now), line))
+        is_young.then(|| remaining.left_at_most(line.both_rise(now), line))
     }
 }
 

@@ -123,7 +123,7 @@ proptest! {
         prop_assert_eq!(judged(lost, &before, &during, 0).0, Drift::Lost(Amount::from_tokens(lost)));
     }
 
-    /// A client that gives slots back and leaves its leases: the sweep deletes them alone, and finds the rest that is wrong.
+    /// A client that gives slots back and leaves its leases: the sweep deletes them, and finds what else is wrong.
     #[test]
     fn leases_that_a_recount_deletes_alone_are_not_minted_slots(left in 1_usize..5, lost in 0..=2) {
         let acquire = Step::Acquire { writer: Writer::Counting, cost: 1, segment: 0, clock_ms: 0, planned_ago_ms: 0 };

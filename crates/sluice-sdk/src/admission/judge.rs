@@ -17,7 +17,7 @@ use crate::lane::inner::Inner;
 use crate::lane::slot_wait::taken;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct AdmissionAsk {
     pub(super) cost: Cost,
     pub(super) backlog: Amount,
     pub(super) slo: Option<Duration>,
@@ -39,7 +39,7 @@ pub(super) enum AdmissionVerdict {
 pub(super) async fn judge(
     inner: &Arc<Inner>,
     entry: &Arc<Entry>,
-    asked: Asked,
+    asked: AdmissionAsk,
 ) -> Result<AdmissionVerdict, AcquireError> {
     let reading = look::young(inner, entry).await?;
     let limit = reading.bucket.limit();
@@ -54,7 +54,7 @@ pub(super) async fn judge(
 }
 
 /// The verdict for a rate bucket. Its wait is exact: the line already contains the booked starts.
-fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> AdmissionVerdict {
+fn tokens(inner: &Inner, bucket: &Bucket, asked: AdmissionAsk) -> AdmissionVerdict {
     let now = inner.now();
     let (need, capacity) = (asked.backlog.plus(asked.cost.amount()), bucket.limit().capacity());
     let refilled_in = if need <= capacity {
@@ -67,7 +67,7 @@ fn tokens(inner: &Inner, bucket: &Bucket, asked: Asked) -> AdmissionVerdict {
     within(AdmissionVerdict::Admit { wait: Some(wait) }, asked.slo)
 }
 
-fn slots(inner: &Inner, entry: &Entry, reading: &BucketReading, asked: Asked) -> AdmissionVerdict {
+fn slots(inner: &Inner, entry: &Entry, reading: &BucketReading, asked: AdmissionAsk) -> AdmissionVerdict {
     let now = inner.now();
     let (bucket, load) = (&reading.bucket, entry.load.last());
     let known = watched(entry).known(load.as_deref());

@@ -19,13 +19,13 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// What admission has seen of one bucket. Created by the first question about the bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    seen: Mutex<Seen>,
+    seen: Mutex<WatchState>,
     /// Held while the rows are read, so that many callers cause one read.
     pub(super) reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WatchState {
     last: Option<Standing>,
     last_completion: Option<Timestamp>,
     /// The last reading that showed the bucket wholly free.
@@ -46,7 +46,7 @@ pub(super) struct Completions {
     pub(super) nonempty_since: Option<Timestamp>,
 }
 
-impl Seen {
+impl WatchState {
     /// After the clock was set back, what was seen lies in the future: it counts as seen now.
     fn clock_is(&mut self, now: Timestamp) {
         for seen_at in [&mut self.last_completion, &mut self.free_at, &mut self.pending_from] {
@@ -168,7 +168,7 @@ impl Watched {
         self.seen().is_refreshed = false;
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, WatchState> {
         self.seen.lock()
     }
 }

@@ -128,7 +128,7 @@ impl<'a> Request<'a> {
 
     /// The dimensions as the caller named them, for messages.
     pub(crate) fn dimensions(&self) -> impl Display {
-        Named(self)
+        DisplayedRequest(self)
     }
 
     /// The one dimension of a valid request for one, and its cost if named. `None` for any other request.
@@ -266,9 +266,9 @@ impl<S: AsRef<str>> From<Vec<S>> for Request<'_> {
     }
 }
 
-struct Named<'a>(&'a Request<'a>);
+struct DisplayedRequest<'a>(&'a Request<'a>);
 
-impl Display for Named<'_> {
+impl Display for DisplayedRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, name) in self.0.names().iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };

@@ -13,7 +13,7 @@ use crate::bucket::load::LoadSeen;
 use crate::bucket::presence::{Presence, is_within};
 use crate::extensions::Extensions;
 use crate::telemetry;
-use crate::telemetry::label::{BucketLabel, Named, OTHER};
+use crate::telemetry::label::{BucketLabel, NamedBuckets, OTHER};
 use crate::telemetry::meters::Meters;
 
 /// How long a reading may refuse callers without a request. Larger saves requests, but learns later of tokens
@@ -95,7 +95,7 @@ impl BucketReading {
 const UNREAD_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Known {
-    pub(crate) fn new(dimension: Dimension, named: Named) -> Self {
+    pub(crate) fn new(dimension: Dimension, named: NamedBuckets) -> Self {
         Self {
             dimension,
             reading: Mutex::default(),

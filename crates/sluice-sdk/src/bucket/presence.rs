@@ -10,10 +10,10 @@ const UNKNOWN_MEMORY: Duration = Duration::from_secs(1);
 
 /// Whether the table has a bucket.
 #[derive(Debug, Default)]
-pub(super) struct Presence(Mutex<Seen>);
+pub(super) struct Presence(Mutex<PresenceState>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct PresenceState {
     /// When the read that found no row was sent, by the time of the table.
     missed_at: Option<Timestamp>,
     /// When this process last created the bucket, or found it created.
@@ -32,7 +32,7 @@ impl Presence {
     }
 
     pub(super) fn made(&self) {
-        *self.0.lock() = Seen { missed_at: None, made_at: Some(Instant::now()) };
+        *self.0.lock() = PresenceState { missed_at: None, made_at: Some(Instant::now()) };
     }
 
     /// Whether this process has created the bucket since `asked`, or found it created.

@@ -29,7 +29,7 @@ use crate::vendor::observe::{Mark, Observed};
 
 mod wait;
 
-use crate::call::slot::wait::Waiting;
+use crate::call::slot::wait::StartWait;
 
 /// A lease outlasts its slot's timeout by this much: the time of a release, and the error of clocks.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
@@ -70,11 +70,11 @@ pub struct SlotBuilder {
 /// What a closure can learn about the slot that it runs in. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    state: Arc<State>,
+    state: Arc<SlotState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     start_at: Timestamp,
     acquiring: Duration,
     deadline: Option<Instant>,
@@ -248,7 +248,7 @@ impl SlotBuilder {
             until: (self.holding == Holding::WithinTimeout).then_some(deadline + LEASE_MARGIN),
         };
         let lease_lost = Arc::new(AtomicBool::new(false));
-        let waiting = Waiting::new(&self.client.inner, until, lease, self.holding, &lease_lost);
+        let waiting = StartWait::new(&self.client.inner, until, lease, self.holding, &lease_lost);
         // The lane cuts no request off half way, so the wait may be dropped at its end.
         let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
             counted::slot_timed_out(&self.client.inner, &asked);
@@ -265,7 +265,7 @@ impl SlotBuilder {
         counted::granted(&self.client.inner, &grant, None);
         counted::waited(&grant, asked_at.elapsed());
         span.record("sluice.waited_ms", millis(asked_at.elapsed()));
-        let state = Arc::new(State {
+        let state = Arc::new(SlotState {
             start_at: grant.start_at(),
             acquiring: waiting.acquiring(),
             deadline,

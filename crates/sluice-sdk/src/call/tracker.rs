@@ -24,9 +24,9 @@ pub(crate) mod stale;
 
 use crate::call::tracker::cleaning::Cleaning;
 use crate::call::tracker::config::ReservationConfig;
-use crate::call::tracker::index::{Held, Index, New, Refused};
-use crate::call::tracker::renewing::{Kept, PendingTry};
-use crate::call::tracker::stale::Counts;
+use crate::call::tracker::index::{HeldReservation, Index, New, NotStored};
+use crate::call::tracker::renewing::{KeptGrant, PendingTry};
+use crate::call::tracker::stale::StaleCounts;
 
 /// A grant that was taken out of its tracker, with what the tracker knew of it.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ pub struct ReservationTracker {
 
 /// State that the background task shares with the tracker. The task does not keep it alive.
 struct Shared {
-    index: Mutex<Index<Kept>>,
+    index: Mutex<Index<KeptGrant>>,
     config: ReservationConfig,
     /// The client's lease time. It determines how often the task looks for leases to renew.
     lease_ttl: Duration,
@@ -120,7 +120,7 @@ struct Shared {
     /// When the tracker was created, by this machine's clock and by its steady clock.
     began: (Timestamp, i64),
     store: Store,
-    counts: Arc<Counts>,
+    counts: Arc<StaleCounts>,
 }
 
 impl Client {
@@ -150,14 +150,14 @@ impl ReservationTracker {
         let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
         let (stale, stored) = {
             let mut index = self.shared.index();
-            (index.make_room(&new), index.store(&new, Kept::new(grant)))
+            (index.make_room(&new), index.store(&new, KeptGrant::new(grant)))
         };
         self.shared.release_soon(stale);
         stored.map_err(|(refused, kept)| {
             let grant = Box::new(kept.grant);
             match refused {
-                Refused::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
-                Refused::Taken => ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant },
+                NotStored::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
+                NotStored::Taken => ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant },
             }
         })
     }
@@ -261,7 +261,7 @@ impl Shared {
 
     /// The lock is never held over an await or while a grant is dropped. No code under it panics, so the
     /// index is never left half changed.
-    fn index(&self) -> MutexGuard<'_, Index<Kept>> {
+    fn index(&self) -> MutexGuard<'_, Index<KeptGrant>> {
         self.index.lock()
     }
 
@@ -275,7 +275,7 @@ impl Shared {
     /// would run in two ways.
     fn due(&self, now: Timestamp) -> Vec<PendingTry> {
         let index = self.index();
-        let due = |held: &Held<Kept>| PendingTry::of(held.reservation.id(), &held.payload, now);
+        let due = |held: &HeldReservation<KeptGrant>| PendingTry::of(held.reservation.id(), &held.payload, now);
         let mut due: Vec<PendingTry> = index.young(self.now()).filter_map(due).collect();
         drop(index);
         due.sort_unstable_by_key(PendingTry::id);
@@ -284,7 +284,7 @@ impl Shared {
 
     /// Releases the grants on a task of its own. Outside of a runtime the grants are dropped, and the drop
     /// logs that their slots come back later.
-    fn release_soon(&self, stale: Vec<Held<Kept>>) {
+    fn release_soon(&self, stale: Vec<HeldReservation<KeptGrant>>) {
         if stale.is_empty() {
             return;
         }
@@ -295,8 +295,8 @@ impl Shared {
     }
 }
 
-impl From<Held<Kept>> for Tracked {
-    fn from(held: Held<Kept>) -> Self {
+impl From<HeldReservation<KeptGrant>> for Tracked {
+    fn from(held: HeldReservation<KeptGrant>) -> Self {
         Self { reservation: held.reservation, grant: held.payload.grant }
     }
 }

@@ -13,13 +13,13 @@ use crate::lane::inner::Inner;
 /// Whether callers want slots: of one bucket, or of any bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    state: Mutex<State>,
+    state: Mutex<WantedState>,
     /// Wakes the task for a try that is due.
     pub(super) woken: Notify,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct WantedState {
     /// Whether a caller asked since the last note.
     pub(super) is_asked: bool,
     /// Refusals that are not reported yet.
@@ -42,7 +42,7 @@ pub(super) enum Next {
     Try,
 }
 
-impl State {
+impl WantedState {
     /// How long until the next try. A last try in the future, after the clock was set back, counts as none.
     pub(super) fn left(&self, now: Timestamp) -> Duration {
         let tried = self.tried.filter(|(at, _)| *at <= now);
@@ -90,7 +90,7 @@ impl Wanted {
         state.is_asked = true;
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, WantedState> {
         self.state.lock()
     }
 }

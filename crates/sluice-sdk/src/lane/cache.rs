@@ -19,7 +19,7 @@ use crate::lane::entry::Entry;
 use crate::lane::prefetch::Stock;
 use crate::lane::rows;
 use crate::lane::rows::RowLane;
-use crate::telemetry::label::Named;
+use crate::telemetry::label::NamedBuckets;
 
 /// How many entries a new one looks at. To look at all entries at once would hold up readers.
 const LOOKS: usize = 64;
@@ -36,7 +36,7 @@ pub(crate) struct Cache {
     /// The lanes of sets of dimensions with lease rows, by the names of the dimensions.
     rows: Mutex<RowLanes>,
     prefetched: HashSet<Dimension>,
-    named: Named,
+    named: NamedBuckets,
     /// How many buckets are remembered while nobody uses them.
     most: usize,
 }
@@ -63,7 +63,7 @@ impl Cache {
             entries: RwLock::default(),
             rows: Mutex::new(rows),
             prefetched,
-            named: Named::default(),
+            named: NamedBuckets::default(),
             most: most.max(1),
         }
     }

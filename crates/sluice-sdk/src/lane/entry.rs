@@ -16,7 +16,7 @@ use crate::lane::rows::RowLane;
 use crate::lane::settle::SettleLane;
 use crate::lane::tokens::TokenLane;
 use crate::lazy::Lazy;
-use crate::telemetry::label::Named;
+use crate::telemetry::label::NamedBuckets;
 
 pub(crate) struct Entry {
     known: Known,
@@ -51,7 +51,7 @@ impl Deref for Entry {
 }
 
 impl Entry {
-    pub(super) fn new(dimension: Dimension, stock: Option<Box<Stock>>, named: Named) -> Self {
+    pub(super) fn new(dimension: Dimension, stock: Option<Box<Stock>>, named: NamedBuckets) -> Self {
         Self {
             known: Known::new(dimension, named),
             abandoned: Mutex::default(),

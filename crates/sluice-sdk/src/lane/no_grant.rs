@@ -12,15 +12,15 @@ use crate::lane::wants::Want;
 
 /// Returns the answer to a caller that does not wait, and would stand behind callers that do.
 pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> LaneAnswer {
-    let told = why.refusal()?;
-    let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
+    let retry = why.refusal()?;
+    let of_bucket = wants.iter().find(|want| want.entry.dimension == retry.dimension);
     Ok(Taken::Refused(match of_bucket {
         Some(want) => {
-            let told = slot_wait::behind(&want.entry, want.cost, told, inner.now());
-            inner.refused(&want.entry, &told);
-            told
+            let retry = slot_wait::behind(&want.entry, want.cost, retry, inner.now());
+            inner.refused(&want.entry, &retry);
+            retry
         }
-        None => told,
+        None => retry,
     }))
 }
 
@@ -35,14 +35,14 @@ pub(super) fn too_late(
 ) -> LaneAnswer {
     let is_unanswered = looks_for.is_some_and(|time| time >= inner.store.attempt().of_rows());
     let why = why.filter(|why| !is_unanswered || matches!(why, Setback::Out(_) | Setback::Final(_)));
-    let told = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).refusal()?;
-    let of_bucket = wants.iter().find(|want| want.entry.dimension == told.dimension);
-    Ok(Taken::Refused(match of_bucket.filter(|_| told.reason == RetryReason::NoFreeSlot) {
+    let retry = why.unwrap_or_else(|| Setback::overtaken(&wants[0].entry.dimension)).refusal()?;
+    let of_bucket = wants.iter().find(|want| want.entry.dimension == retry.dimension);
+    Ok(Taken::Refused(match of_bucket.filter(|_| retry.reason == RetryReason::NoFreeSlot) {
         Some(want) => {
-            let told = slot_wait::deadline_passed(&want.entry, want.cost, inner.now());
-            inner.refused(&want.entry, &told);
-            told
+            let retry = slot_wait::deadline_passed(&want.entry, want.cost, inner.now());
+            inner.refused(&want.entry, &retry);
+            retry
         }
-        None => told,
+        None => retry,
     }))
 }

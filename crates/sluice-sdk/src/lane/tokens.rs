@@ -96,7 +96,7 @@ struct TokenBatch<'a> {
 }
 
 /// A write that is under way, with what it takes for each caller.
-struct Sent {
+struct SentWrite {
     planned: Planned,
     /// For each caller of the plan: the sum of tokens up to its own, if the write takes them.
     upto: Vec<Option<Amount>>,
@@ -195,7 +195,7 @@ impl TokenBatch<'_> {
 
     /// Plans the write for all callers that fit. If nobody fits, and the reading is of this round or young
     /// enough to refuse, answers all callers of the plan.
-    fn plan(&mut self, reading: &BucketReading, now: Timestamp, has_read: bool) -> Result<Option<Sent>, Unread> {
+    fn plan(&mut self, reading: &BucketReading, now: Timestamp, has_read: bool) -> Result<Option<SentWrite>, Unread> {
         let claims: Vec<Claim> = self.waiters.iter().take(MOST_AT_ONCE).map(|waiter| waiter.ask.claim()).collect();
         let Some(first) = claims.first() else { return Ok(None) };
         let planner = self.inner.planner(&reading.bucket, now).with_headroom(self.entry.headroom(now));
@@ -209,7 +209,7 @@ impl TokenBatch<'_> {
             self.has_tried_repair |= repairs_alone;
             let upto = |answer: &Plan<_>| if let Plan::Write(upto) = answer { Some(*upto) } else { None };
             let upto = batch.answers.iter().map(upto).collect();
-            return Ok(Some(Sent { planned, upto, total, prefetched, now, began }));
+            return Ok(Some(SentWrite { planned, upto, total, prefetched, now, began }));
         }
         if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
@@ -219,7 +219,7 @@ impl TokenBatch<'_> {
             // the row.
             let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
             let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
-            return Ok(Some(Sent { planned, upto: vec![Some(total)], total, prefetched, now, began }));
+            return Ok(Some(SentWrite { planned, upto: vec![Some(total)], total, prefetched, now, began }));
         }
         let later = self.waiters.split_off(claims.len());
         for (waiter, answer) in std::mem::replace(&mut self.waiters, later).into_iter().zip(batch.answers) {
@@ -241,7 +241,7 @@ impl TokenBatch<'_> {
     }
 
     /// Grants what the write took, in order. Callers that were passed over stay in the batch.
-    fn granted(&mut self, row: &Item, sent: &Sent) -> Result<(), AcquireError> {
+    fn granted(&mut self, row: &Item, sent: &SentWrite) -> Result<(), AcquireError> {
         let after = Arc::new(parse(&self.entry.dimension, row)?);
         let now = self.inner.now();
         self.entry.apply_write(Arc::clone(&after), now);
@@ -276,7 +276,7 @@ impl TokenBatch<'_> {
     }
 
     /// Notes a conflict if another process moved the anchor at the same time.
-    fn learn(&self, sent: &Sent, before: &Bucket, after: &Bucket) {
+    fn learn(&self, sent: &SentWrite, before: &Bucket, after: &Bucket) {
         if sent.planned.form != Form::Spend && after.anchor() != before.anchor() {
             let failed_at = self.inner.now();
             self.entry.anchor_conflict(failed_at, failed_at.since(sent.now));

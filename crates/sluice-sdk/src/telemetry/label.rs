@@ -16,9 +16,9 @@ pub(crate) const OTHER: &str = "other";
 
 /// The buckets with a name in metrics. A bucket that was forgotten and comes back keeps its name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Named(Arc<Mutex<HashSet<Dimension>>>);
+pub(crate) struct NamedBuckets(Arc<Mutex<HashSet<Dimension>>>);
 
-impl Named {
+impl NamedBuckets {
     fn has(&self, dimension: &Dimension) -> bool {
         let mut named = self.0.lock();
         named.contains(dimension) || (named.len() < MOST_NAMED && named.insert(dimension.clone()))
@@ -28,12 +28,12 @@ impl Named {
 /// The label of one bucket, once it is chosen.
 #[derive(Debug)]
 pub(crate) struct BucketLabel {
-    named: Named,
+    named: NamedBuckets,
     text: OnceLock<SharedString>,
 }
 
 impl BucketLabel {
-    pub(crate) const fn new(named: Named) -> Self {
+    pub(crate) const fn new(named: NamedBuckets) -> Self {
         Self { named, text: OnceLock::new() }
     }
 
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn no_more_buckets_than_a_recorder_should_bear_have_names() {
-        let named = Named::default();
+        let named = NamedBuckets::default();
         let label = |n: usize, exists: bool| {
             let label = BucketLabel::new(named.clone());
             let text = label.of(&Dimension::new(&format!("vendor{n}#rpm")).unwrap(), || exists);

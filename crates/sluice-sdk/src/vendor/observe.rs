@@ -155,20 +155,20 @@ async fn observe_level(
     let rounded_to = Vendor::of(&entry.dimension).profile().remaining_rounded_to.map(|to| to.value);
     let rounded_to = rounded_to.filter(|_| limit.limit_type() == LimitType::Tokens).unwrap_or_default();
     let left = left.plus(rounded_to.half());
-    let said = Remaining { receipt: mark.receipt, start: mark.start, left };
+    let remaining = Remaining { receipt: mark.receipt, start: mark.start, left };
     if let Some(newest) = newest {
         // The row knows the newest reply that lowered it; only the process knows the replies that agreed.
-        if newest.as_ref().is_some_and(|newest| said.is_older_than(newest)) {
+        if newest.as_ref().is_some_and(|newest| remaining.is_older_than(newest)) {
             return Ok(ObservedLevel::Stale);
         }
-        if said.receipt.is_shown() {
-            *newest = Some(said.clone());
+        if remaining.receipt.is_shown() {
+            *newest = Some(remaining.clone());
         }
     }
     let mut tries = inner.store.tries();
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
-        let (by, update) = match RatePlanner::new(&bucket).observe(&said, inner.time().await?) {
+        let (by, update) = match RatePlanner::new(&bucket).observe(&remaining, inner.time().await?) {
             Observation::Agrees => return Ok(ObservedLevel::Agrees),
             Observation::Stale => return Ok(ObservedLevel::Stale),
             Observation::Lower(by, update) => (by, update),

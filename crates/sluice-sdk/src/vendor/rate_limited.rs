@@ -20,7 +20,7 @@ use crate::vendor::rate_limited::succession::RateLimited;
 
 pub(crate) mod succession;
 
-use crate::vendor::rate_limited::succession::{Counted, Kind};
+use crate::vendor::rate_limited::succession::{CountedRefusal, Kind};
 
 /// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ const LONGEST_RESET: Duration = Duration::from_secs(60);
 
 /// A bucket that the refused call asked for.
 #[derive(Debug)]
-struct Asked {
+struct RefusedAsk {
     ask: Ask,
     entry: Arc<Entry>,
     is_concurrent: bool,
@@ -146,10 +146,10 @@ impl Client {
         for ask in asks {
             let entry = inner.entry(&ask.dimension);
             let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
-            all.push(Asked { ask, entry, is_concurrent });
+            all.push(RefusedAsk { ask, entry, is_concurrent });
         }
         let is_alone = all.iter().all(|asked| asked.is_concurrent);
-        let asked: Vec<&Asked> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
+        let asked: Vec<&RefusedAsk> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
         tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
         asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
         // A wait of zero counts as none: the call and its refusal would repeat without a pause.
@@ -196,13 +196,18 @@ fn report_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &R
 }
 
 /// Counts the refusal for each bucket, and returns the longest of their pauses.
-fn pause_of(asked: &[&Asked], kind: Kind, now: Timestamp, named: Option<Duration>) -> Duration {
+fn pause_of(asked: &[&RefusedAsk], kind: Kind, now: Timestamp, named: Option<Duration>) -> Duration {
     let pauses = asked.iter().map(|asked| asked.entry.extensions.of::<RateLimited>().count(kind, now, named).pause);
     pauses.max().unwrap_or_default()
 }
 
 /// Sets a cool-down for every process. Returns how long until its end, or until the end of a longer one.
-async fn cool_all(inner: &Inner, asked: &[&Asked], now: Timestamp, pause: Duration) -> Result<Duration, AcquireError> {
+async fn cool_all(
+    inner: &Inner,
+    asked: &[&RefusedAsk],
+    now: Timestamp,
+    pause: Duration,
+) -> Result<Duration, AcquireError> {
     let mut wait = pause;
     for asked in asked {
         wait = wait.max(cool_down(inner, &asked.entry, now.after(pause)).await?.until().since(now));
@@ -210,7 +215,12 @@ async fn cool_all(inner: &Inner, asked: &[&Asked], now: Timestamp, pause: Durati
     Ok(wait)
 }
 
-async fn lower_by_long(inner: &Inner, asked: &[&Asked], now: Timestamp, wait: Duration) -> Result<(), AcquireError> {
+async fn lower_by_long(
+    inner: &Inner,
+    asked: &[&RefusedAsk],
+    now: Timestamp,
+    wait: Duration,
+) -> Result<(), AcquireError> {
     for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
         if asked.entry.extensions.of::<RateLimited>().count(Kind::Long, now, Some(wait)).before.is_some() {
             // If there is nothing to take, the cool-down is enough.
@@ -223,7 +233,7 @@ async fn lower_by_long(inner: &Inner, asked: &[&Asked], now: Timestamp, wait: Du
 /// Lowers the buckets after a refusal without a wait. Returns how long until the call is worth another try.
 async fn lower_all(
     inner: &Inner,
-    asked: &[&Asked],
+    asked: &[&RefusedAsk],
     headers: &impl Headers,
     now: Timestamp,
 ) -> Result<Duration, AcquireError> {
@@ -259,7 +269,12 @@ async fn lower_all(
 }
 
 /// Lowers the bucket or cools it down, once for each trouble.
-async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Counted) -> Result<(), AcquireError> {
+async fn lower_or_cool(
+    inner: &Inner,
+    entry: &Entry,
+    now: Timestamp,
+    counted: CountedRefusal,
+) -> Result<(), AcquireError> {
     let blow = match counted.before {
         None => return Ok(()),
         Some(0) => Reduction::First,
@@ -273,7 +288,7 @@ async fn lower_or_cool(inner: &Inner, entry: &Entry, now: Timestamp, counted: Co
 }
 
 /// How long until none of the buckets is blocked, as far as this process knows.
-async fn blocked_for(inner: &Inner, asked: &[Asked], now: Timestamp) -> Result<Duration, AcquireError> {
+async fn blocked_for(inner: &Inner, asked: &[RefusedAsk], now: Timestamp) -> Result<Duration, AcquireError> {
     let mut longest = Duration::ZERO;
     for asked in asked {
         let until = known(inner, &asked.entry).await?.bucket.blocked_until();

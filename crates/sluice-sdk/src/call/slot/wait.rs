@@ -37,7 +37,7 @@ const FRESH_READING: Duration = Duration::from_millis(250);
 const LOOK_AT_MOST: Duration = Duration::from_millis(50);
 
 /// A caller that waits for its start.
-pub(super) struct Waiting<'a> {
+pub(super) struct StartWait<'a> {
     inner: &'a Arc<Inner>,
     until: Instant,
     lease: LeaseTerm,
@@ -68,7 +68,7 @@ impl<E> From<NoStart> for SlotError<E> {
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> StartWait<'a> {
     /// The wait ends at `until` at the latest; a lease lasts as `lease` says.
     pub(super) const fn new(
         inner: &'a Arc<Inner>,

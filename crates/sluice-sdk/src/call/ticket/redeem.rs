@@ -110,11 +110,11 @@ impl Client {
         let redeemed = tokio::spawn(async move { redeem(&inner, &owned).await }).await;
         let redeemed = finished(redeemed).unwrap_or_else(|Stopped| Err(stopped("UpdateItem").into()));
         let answer = match redeemed {
-            Ok(Claim::Mine(mut held)) => held.take().map_or(Redeemed::Spent, Redeemed::Granted),
-            Ok(Claim::Not(answer)) => answer,
+            Ok(Redemption::Mine(mut held)) => held.take().map_or(Redeemed::Spent, Redeemed::Granted),
+            Ok(Redemption::Not(answer)) => answer,
             Err(RedeemError::Acquire(AcquireError::Store(StoreError::Contended { .. }))) => {
-                let told = contended(&ticket.dimensions()[0]).with_ticket(Some(ticket.clone()));
-                Redeemed::RetryIn(told)
+                let refusal = contended(&ticket.dimensions()[0]).with_ticket(Some(ticket.clone()));
+                Redeemed::RetryIn(refusal)
             }
             Err(error) => return Err(error),
         };
@@ -149,52 +149,52 @@ impl Redeemed {
 }
 
 /// What one call gets of a ticket.
-enum Claim {
+enum Redemption {
     /// A grant. It is given back if nobody waits for it any more.
     Mine(UnusedGrant),
     Not(Redeemed),
 }
 
-async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Claim, RedeemError> {
+async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Redemption, RedeemError> {
     let began = Instant::now();
     let entries: Vec<Arc<Entry>> = ticket.dimensions().iter().map(|dimension| inner.entry(dimension)).collect();
     let key = ticket.key();
     let (row, buckets) = tokio::join!(inner.store.read(&key), read(inner, &entries));
-    let Some(row) = row? else { return Ok(Claim::Not(Redeemed::Spent)) };
+    let Some(row) = row? else { return Ok(Redemption::Not(Redeemed::Spent)) };
     let row =
         TicketRow::read(&Attributes(&row)).map_err(|source| RedeemError::CorruptTicket { key: key.clone(), source })?;
     if !row.is_good() {
-        return Ok(Claim::Not(Redeemed::Spent));
+        return Ok(Redemption::Not(Redeemed::Spent));
     }
     let buckets = in_order(&row, buckets?).ok_or(RedeemError::Altered { key })?;
     let good = match row.judge(&buckets, inner.time().await?) {
         Judgement::Good(good) => good,
-        Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
+        Judgement::Lapsed => return Ok(Redemption::Not(Redeemed::Lapsed)),
         Judgement::Wait { wait, dimension, cooling_down } => {
             let reason = if cooling_down { RetryReason::CoolingDown } else { RetryReason::Exhausted };
-            return Ok(Claim::Not(Redeemed::RetryIn(retry(ticket, wait, &dimension, reason))));
+            return Ok(Redemption::Not(Redeemed::RetryIn(retry(ticket, wait, &dimension, reason))));
         }
     };
     let by = inner.config.lease_ids.next();
     if !claim(inner, &row, by.as_str()).await? {
-        return Ok(Claim::Not(Redeemed::Spent));
+        return Ok(Redemption::Not(Redeemed::Spent));
     }
     if let Some((wait, dimension)) = cooling_down(inner, &entries).await {
         let ticket = match take_back(inner, &row, by.as_str()).await {
-            Back::Good => Some(ticket.clone()),
-            Back::SomeoneElses => return Ok(Claim::Not(Redeemed::Spent)),
-            Back::Lost => None,
+            TicketState::Good => Some(ticket.clone()),
+            TicketState::SomeoneElses => return Ok(Redemption::Not(Redeemed::Spent)),
+            TicketState::Lost => None,
         };
-        let told = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
-        return Ok(Claim::Not(Redeemed::RetryIn(told)));
+        let refusal = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
+        return Ok(Redemption::Not(Redeemed::RetryIn(refusal)));
     }
     // The requests may have been slow, or the process frozen: a good ticket may have lapsed.
     let good = match row.judge(&buckets, inner.time().await?) {
-        Judgement::Lapsed => return Ok(Claim::Not(Redeemed::Lapsed)),
+        Judgement::Lapsed => return Ok(Redemption::Not(Redeemed::Lapsed)),
         Judgement::Good(good) => good,
         Judgement::Wait { .. } => good,
     };
-    Ok(Claim::Mine(grant(inner, good, began.elapsed())))
+    Ok(Redemption::Mine(grant(inner, good, began.elapsed())))
 }
 
 /// Whether the vendor asked for a pause between the reads and the claim: the longest wait, and its bucket. If
@@ -238,7 +238,7 @@ async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreEr
 }
 
 /// The state of a ticket after its claim was taken back.
-enum Back {
+enum TicketState {
     Good,
     /// A send whose reply was lost took the claim back, and someone else has redeemed the ticket since.
     SomeoneElses,
@@ -246,7 +246,7 @@ enum Back {
     Lost,
 }
 
-async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> Back {
+async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> TicketState {
     let seen = match inner.store.update(&row.take_back(by), IfAmbiguous::SendAgain).await {
         Ok(Written::Applied(row)) => Some(row),
         Ok(Written::ConditionFailed(seen)) => seen,
@@ -256,9 +256,9 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> Back {
         }
     };
     match seen.map(|seen| TicketRow::read(&Attributes(&seen))) {
-        Some(Ok(seen)) if seen.is_good() => Back::Good,
-        Some(Ok(_)) => Back::SomeoneElses,
-        Some(Err(_)) | None => Back::Lost,
+        Some(Ok(seen)) if seen.is_good() => TicketState::Good,
+        Some(Ok(_)) => TicketState::SomeoneElses,
+        Some(Err(_)) | None => TicketState::Lost,
     }
 }
 

@@ -17,10 +17,10 @@ type Gone = watch::Receiver<()>;
 
 /// Whether the task runs, and what to wait for while it is ending.
 #[derive(Debug, Default)]
-pub(super) struct Cleaning(Mutex<State>);
+pub(super) struct Cleaning(Mutex<CleaningState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CleaningState {
     /// The task ends when this is dropped, by a stop or with the tracker.
     keep_running: Option<Alive>,
     /// When this channel closes, the last task that was started has ended.
@@ -65,7 +65,7 @@ impl Cleaning {
         }
     }
 
-    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+    fn state(&self) -> parking_lot::MutexGuard<'_, CleaningState> {
         self.0.lock()
     }
 }

@@ -73,14 +73,14 @@ pub(super) struct New<'a> {
 
 /// Why a reservation was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum NotStored {
     AtCapacity,
     Taken,
 }
 
 /// A reservation and its payload: in the tracker, a grant.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Held<P> {
+pub(super) struct HeldReservation<P> {
     pub(super) reservation: Reservation,
     pub(super) payload: P,
 }
@@ -95,7 +95,7 @@ pub(super) struct Index<P> {
     capacity: usize,
     max_age: Duration,
     next: u64,
-    held: HashMap<ReservationId, Held<P>>,
+    held: HashMap<ReservationId, HeldReservation<P>>,
     requests: HashMap<Arc<str>, HashMap<Arc<str>, ReservationId>>,
     ages: BinaryHeap<Reverse<(Timestamp, ReservationId)>>,
 }
@@ -116,13 +116,13 @@ impl<P> Index<P> {
     }
 
     /// Stores `payload` under a free key, or returns it.
-    pub(super) fn store(&mut self, new: &New<'_>, payload: P) -> Result<ReservationId, (Refused, P)> {
+    pub(super) fn store(&mut self, new: &New<'_>, payload: P) -> Result<ReservationId, (NotStored, P)> {
         let known = self.requests.get_key_value(new.request);
         if known.is_some_and(|(_, buckets)| buckets.contains_key(new.bucket)) {
-            return Err((Refused::Taken, payload));
+            return Err((NotStored::Taken, payload));
         }
         if self.len() >= self.capacity {
-            return Err((Refused::AtCapacity, payload));
+            return Err((NotStored::AtCapacity, payload));
         }
         let id = ReservationId(self.next);
         self.next += 1;
@@ -132,12 +132,12 @@ impl<P> Index<P> {
         self.ages.push(Reverse((new.now, id)));
         let estimated_tokens = new.estimated_tokens;
         let reservation = Reservation { id, request, bucket, estimated_tokens, created_at: new.now };
-        self.held.insert(id, Held { reservation, payload });
+        self.held.insert(id, HeldReservation { reservation, payload });
         Ok(id)
     }
 
     /// Takes out all stale reservations, if the index is full or a stale one holds the key of the new one.
-    pub(super) fn make_room(&mut self, new: &New<'_>) -> Vec<Held<P>> {
+    pub(super) fn make_room(&mut self, new: &New<'_>) -> Vec<HeldReservation<P>> {
         let is_full = self.len() >= self.capacity;
         let is_stale = |of: &Reservation| is_older(new.now, of.created_at, self.max_age);
         let in_the_way = is_full || self.get(new.request, new.bucket).is_some_and(is_stale);
@@ -149,7 +149,7 @@ impl<P> Index<P> {
         self.held.get(id).map(|held| &held.reservation)
     }
 
-    pub(super) fn take(&mut self, request: &str, bucket: &str) -> Option<Held<P>> {
+    pub(super) fn take(&mut self, request: &str, bucket: &str) -> Option<HeldReservation<P>> {
         let id = *self.requests.get(request)?.get(bucket)?;
         let held = self.remove(id);
         self.compact_where_due();
@@ -157,7 +157,7 @@ impl<P> Index<P> {
     }
 
     /// Takes out all reservations of a request, oldest first.
-    pub(super) fn take_request(&mut self, request: &str) -> Vec<Held<P>> {
+    pub(super) fn take_request(&mut self, request: &str) -> Vec<HeldReservation<P>> {
         let mut ids: Vec<_> = self.requests.remove(request).into_iter().flat_map(HashMap::into_values).collect();
         ids.sort_unstable();
         let taken = ids.into_iter().filter_map(|id| self.held.remove(&id)).collect();
@@ -166,7 +166,7 @@ impl<P> Index<P> {
     }
 
     /// Takes out all reservations that are older than the largest age, oldest first.
-    pub(super) fn take_stale(&mut self, now: Timestamp) -> Vec<Held<P>> {
+    pub(super) fn take_stale(&mut self, now: Timestamp) -> Vec<HeldReservation<P>> {
         let mut taken = Vec::new();
         while let Some(&Reverse((created_at, id))) = self.ages.peek() {
             // Entries of taken reservations are removed too: they would hide the entries behind them.
@@ -182,8 +182,8 @@ impl<P> Index<P> {
     }
 
     /// The reservations that are not older than the largest age, in no order.
-    pub(super) fn young(&self, now: Timestamp) -> impl Iterator<Item = &Held<P>> {
-        let is_young = move |held: &&Held<P>| !is_older(now, held.reservation.created_at, self.max_age);
+    pub(super) fn young(&self, now: Timestamp) -> impl Iterator<Item = &HeldReservation<P>> {
+        let is_young = move |held: &&HeldReservation<P>| !is_older(now, held.reservation.created_at, self.max_age);
         self.held.values().filter(is_young)
     }
 
@@ -219,7 +219,7 @@ impl<P> Index<P> {
         self.requests.len()
     }
 
-    fn remove(&mut self, id: ReservationId) -> Option<Held<P>> {
+    fn remove(&mut self, id: ReservationId) -> Option<HeldReservation<P>> {
         let held = self.held.remove(&id)?;
         let Reservation { request, bucket, .. } = &held.reservation;
         if let Some(buckets) = self.requests.get_mut(request) {

@@ -19,7 +19,7 @@ const LOOKS: u32 = 16;
 const AT_ONCE: usize = 64;
 
 /// A held grant, and its leases that were found gone.
-pub(super) struct Kept {
+pub(super) struct KeptGrant {
     pub(super) grant: Grant,
     gone: Vec<String>,
 }
@@ -29,7 +29,7 @@ pub(super) struct PendingTry {
     renewal: Renewal,
 }
 
-impl Kept {
+impl KeptGrant {
     pub(super) const fn new(grant: Grant) -> Self {
         Self { grant, gone: Vec::new() }
     }
@@ -46,7 +46,7 @@ impl PendingTry {
         self.id
     }
 
-    pub(super) fn of(id: ReservationId, kept: &Kept, now: Timestamp) -> Option<Self> {
+    pub(super) fn of(id: ReservationId, kept: &KeptGrant, now: Timestamp) -> Option<Self> {
         kept.due(now).filter(|renewal| !renewal.is_empty()).map(|renewal| Self { id, renewal })
     }
 }

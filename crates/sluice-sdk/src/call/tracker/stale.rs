@@ -23,13 +23,13 @@ pub struct StaleReport {
 
 /// A `StaleReport` that many tasks count.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct StaleCounts {
     given_back: AtomicU64,
     late: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Counts {
+impl StaleCounts {
     pub(super) fn report(&self) -> StaleReport {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         StaleReport { given_back: read(&self.given_back), late: read(&self.late), failed: read(&self.failed) }
@@ -43,7 +43,7 @@ impl Counts {
 }
 
 /// Releases all grants at once. Grants of one bucket share writes.
-pub(super) async fn release(counts: Arc<Counts>, stale: Vec<Tracked>) -> StaleReport {
+pub(super) async fn release(counts: Arc<StaleCounts>, stale: Vec<Tracked>) -> StaleReport {
     if stale.is_empty() {
         return StaleReport::default();
     }
@@ -59,7 +59,7 @@ pub(super) async fn release(counts: Arc<Counts>, stale: Vec<Tracked>) -> StaleRe
     total
 }
 
-async fn release_one(counts: Arc<Counts>, Tracked { reservation, grant }: Tracked) -> StaleReport {
+async fn release_one(counts: Arc<StaleCounts>, Tracked { reservation, grant }: Tracked) -> StaleReport {
     let (request, bucket) = (reservation.request(), reservation.bucket());
     tracing::warn!(event = "reservation.stale", request, bucket, created_at = %reservation.created_at());
     let mut report = StaleReport::default();

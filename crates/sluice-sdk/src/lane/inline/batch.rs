@@ -36,14 +36,14 @@ pub(super) struct InlineBatch<'a> {
 }
 
 /// A plan, with the positions of the callers that it is for.
-struct Draft {
+struct InlineDraft {
     plan: InlinePlan,
     takes: Vec<usize>,
     releases: Vec<usize>,
     at: Timestamp,
 }
 
-impl Draft {
+impl InlineDraft {
     fn finds_leases_gone(&self) -> bool {
         self.plan.releases.contains(&ReleaseAnswer::Gone)
     }
@@ -112,7 +112,7 @@ impl round::Batch for InlineBatch<'_> {
 }
 
 impl InlineBatch<'_> {
-    fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> Draft {
+    fn plan(&self, planner: &InlinePlanner<'_>, now: Timestamp) -> InlineDraft {
         let mut takes: Vec<(usize, InlineTake)> = Vec::new();
         let (mut releases, mut released) = (Vec::new(), Vec::new());
         for (at, waiter) in self.waiters.iter().enumerate() {
@@ -143,14 +143,14 @@ impl InlineBatch<'_> {
             wanted.truncate(first + 1);
             plan = planner.plan(&wanted, &released, now);
         }
-        Draft { plan, takes: of, releases, at: now }
+        InlineDraft { plan, takes: of, releases, at: now }
     }
 
     /// Answers the callers as the plan says. If the plan has a write, the write is applied. A grant whose
     /// lease has ended by now counts as a failed try. A missing lease counts as gone only if this round
     /// `has_read` the row: an older reading may be from before the take, and the slot would stay taken until
     /// the lease ends.
-    fn settle(&mut self, draft: Draft, has_read: bool, took: Duration) -> Step {
+    fn settle(&mut self, draft: InlineDraft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
         let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         let has_written = draft.plan.update.is_some();
@@ -166,7 +166,7 @@ impl InlineBatch<'_> {
                 _ => continue,
             };
             if let Some(waiter) = waiters[*at].take() {
-                told(&self.entry.dimension, &waiter.ask, released);
+                log_release(&self.entry.dimension, &waiter.ask, released);
                 waiter.answer(InlineOutcome::Released(Ok(released)));
             }
         }
@@ -260,7 +260,7 @@ impl InlineBatch<'_> {
 
     /// Handles a write that has gone unanswered, and may be applied at any time: leaves a trace of each lease
     /// that the write grants, and marks its releases as doubted.
-    fn leave_traces(&mut self, draft: &Draft) {
+    fn leave_traces(&mut self, draft: &InlineDraft) {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
             let InlineAsk::Take { id, cost, .. } = &self.waiters[at].ask else { continue };
@@ -322,7 +322,7 @@ fn is_doubted(waiter: &InlineWaiter) -> bool {
     matches!(waiter.ask, InlineAsk::Release { is_doubted: true, .. })
 }
 
-fn told(dimension: &Dimension, ask: &InlineAsk, released: Released) {
+fn log_release(dimension: &Dimension, ask: &InlineAsk, released: Released) {
     let InlineAsk::Release { lease: InlineRelease { id, .. }, .. } = ask else { return };
     if released == Released::GivenBack {
         tracing::debug!(event = "release.ok", %dimension);

@@ -17,7 +17,7 @@ use crate::lane::part::{Part, Parts};
 use crate::lane::queue::{Waiting, stay};
 use crate::lane::reading::{apply_read, refresh_all, unknown};
 use crate::lane::round::Step;
-use crate::lane::rows::transaction::{Applied, PlannedCaller, Sent, Share, judge};
+use crate::lane::rows::transaction::{AppliedCaller, PlannedCaller, SentTransaction, Share, judge};
 use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant, Via};
@@ -108,7 +108,7 @@ impl RowBatch<'_> {
     }
 
     /// Plans the transaction for all callers that fit, or `None`. Nobody passes a caller that waits.
-    fn plan(&self, readings: &[BucketReading], now: Timestamp) -> Option<Sent> {
+    fn plan(&self, readings: &[BucketReading], now: Timestamp) -> Option<SentTransaction> {
         let mut shares: Vec<Share<'_>> =
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         let mut served = Vec::new();
@@ -142,7 +142,7 @@ impl RowBatch<'_> {
         let totals = shares.iter().map(Share::total).collect();
         let (updates, after) =
             shares.into_iter().map(|share| share.write(now)).collect::<Option<(Vec<_>, Vec<_>)>>()?;
-        Some(Sent { after, totals, updates, served, now })
+        Some(SentTransaction { after, totals, updates, served, now })
     }
 
     fn leases(&self, readings: &[BucketReading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
@@ -226,7 +226,7 @@ impl RowBatch<'_> {
     }
 
     /// Grants what the transaction took. Callers that were passed over stay in the batch.
-    fn granted(&mut self, sent: &Sent, took: Duration) -> Step {
+    fn granted(&mut self, sent: &SentTransaction, took: Duration) -> Step {
         for ((entry, after), total) in self.entries.iter().zip(&sent.after).zip(&sent.totals) {
             match (after.limit().is_concurrent(), Cost::new(*total)) {
                 (true, Ok(total)) => entry.slots_taken(total),
@@ -234,12 +234,12 @@ impl RowBatch<'_> {
                 (false, _) => entry.predicted(Arc::clone(after)),
             }
         }
-        let everyone = sent.served.iter().map(Applied::now).collect();
+        let everyone = sent.served.iter().map(AppliedCaller::now).collect();
         self.hand_out(sent, everyone, took)
     }
 
     /// Answers the callers of `sent` that were granted. A lease that has ended counts as a failed try.
-    fn hand_out(&mut self, sent: &Sent, applied: Vec<Applied<'_>>, took: Duration) -> Step {
+    fn hand_out(&mut self, sent: &SentTransaction, applied: Vec<AppliedCaller<'_>>, took: Duration) -> Step {
         let (now, mut came_late) = (self.inner.store.clock().known(), false);
         let mut waiters: Vec<Option<RowWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
         for applied in applied {
@@ -265,7 +265,7 @@ impl RowBatch<'_> {
         if came_late { Step::Overtaken } else { Step::Served }
     }
 
-    fn parts(&self, sent: &Sent, applied: &Applied<'_>, ask: &RowAsk) -> impl Iterator<Item = Part> {
+    fn parts(&self, sent: &SentTransaction, applied: &AppliedCaller<'_>, ask: &RowAsk) -> impl Iterator<Item = Part> {
         (0..self.entries.len()).map(|at| {
             let (entry, cost, after) = (&self.entries[at], ask.costs[at], Arc::clone(&sent.after[at]));
             match (&applied.leases[at], after.limit().is_concurrent()) {
@@ -280,7 +280,7 @@ impl RowBatch<'_> {
 
     /// Learns from the reasons of a cancellation. A lease under an id of our own can only come from a try
     /// whose reply was lost: it was applied, and its callers are granted.
-    fn learn(&mut self, sent: &Sent, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
+    fn learn(&mut self, sent: &SentTransaction, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
         if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
             return Err(AcquireError::Store(StoreError::Rejected {
                 operation: "TransactWriteItems",
@@ -295,7 +295,7 @@ impl RowBatch<'_> {
             let (own, rest) = leases.split_at(caller.leases.iter().flatten().count().min(leases.len()));
             leases = rest;
             if own.iter().any(failed) {
-                theirs.push(Applied::before(caller, own));
+                theirs.push(AppliedCaller::before(caller, own));
             }
         }
         if !theirs.is_empty() {

@@ -24,7 +24,7 @@ pub(super) struct PlannedCaller {
 }
 
 /// A caller whose part is applied: by this transaction, or by an earlier try whose reply was lost.
-pub(super) struct Applied<'a> {
+pub(super) struct AppliedCaller<'a> {
     pub(super) caller: &'a PlannedCaller,
     /// The leases as they are in the table.
     pub(super) leases: Cow<'a, [Option<Lease>]>,
@@ -32,7 +32,7 @@ pub(super) struct Applied<'a> {
     pub(super) is_whole: bool,
 }
 
-impl<'a> Applied<'a> {
+impl<'a> AppliedCaller<'a> {
     pub(super) fn now(caller: &'a PlannedCaller) -> Self {
         Self { caller, leases: Cow::Borrowed(&caller.leases), is_whole: true }
     }
@@ -62,7 +62,7 @@ impl<'a> Applied<'a> {
 }
 
 /// A transaction, and the state that it leaves.
-pub(super) struct Sent {
+pub(super) struct SentTransaction {
     /// Each bucket as it will be; a concurrency bucket as it was read.
     pub(super) after: Vec<Arc<Bucket>>,
     pub(super) totals: Vec<Amount>,
@@ -121,7 +121,7 @@ pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Resul
     plans.iter().map(upto).collect::<Option<Vec<_>>>().ok_or(plans)
 }
 
-impl Sent {
+impl SentTransaction {
     /// Returns the writes of the buckets in their order, then the leases of each caller.
     pub(super) fn writes(&self) -> Vec<Write> {
         let updates = self.updates.iter().map(|update| Write::Update(update.clone()));

@@ -49,7 +49,7 @@ struct RefusalStreak {
 
 /// How a refusal relates to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct CountedRefusal {
     /// How many troubles it follows in succession; `None` if its trouble is answered already.
     pub(super) before: Option<u32>,
     /// From now to the end of the trouble's pause. If the refusal names a pause, the named pause.
@@ -59,18 +59,18 @@ pub(super) struct Counted {
 impl RateLimited {
     /// Counts a refusal at `now` that asks for a pause of `named`. Calls that were in flight together are
     /// refused together: a refusal within the pause of another says nothing new.
-    pub(super) fn count(&self, kind: Kind, now: Timestamp, named: Option<Duration>) -> Counted {
+    pub(super) fn count(&self, kind: Kind, now: Timestamp, named: Option<Duration>) -> CountedRefusal {
         let mut troubles = self.0.lock();
         let trouble = troubles.of(kind);
         if let Some(last) = trouble.filter(|last| last.holds(now)) {
             let until = named.map_or(last.until, |named| last.until.max(now.after(named)));
             *trouble = Some(RefusalStreak { until, pause: last.pause.max(until.since(now)), ..last });
-            return Counted { before: None, pause: named.unwrap_or(until.since(now)) };
+            return CountedRefusal { before: None, pause: named.unwrap_or(until.since(now)) };
         }
         let before = trouble.filter(|last| now.since(last.until) <= IN_SUCCESSION).map_or(0, |last| last.count);
         let pause = named.unwrap_or(FIRST_PAUSE.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE));
         *trouble = Some(RefusalStreak { pause, until: now.after(pause), count: before.saturating_add(1) });
-        Counted { before: Some(before), pause }
+        CountedRefusal { before: Some(before), pause }
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     fn what_comes_within_a_pause_is_one_trouble_and_what_comes_soon_after_it_the_next() {
         let refusals = RateLimited::default();
         let count = |millis| {
-            let Counted { before, pause } = refusals.count(Kind::Rate, at(millis), None);
+            let CountedRefusal { before, pause } = refusals.count(Kind::Rate, at(millis), None);
             (before, pause.as_millis())
         };
         assert_eq!([count(0), count(0), count(999)], [(Some(0), 1_000), (None, 1_000), (None, 1)]);
@@ -121,7 +121,7 @@ mod tests {
         let refusals = RateLimited::default();
         let mut now = at(0);
         let pauses = [(); 9].map(|()| {
-            let Counted { pause, .. } = refusals.count(Kind::Busy, now, None);
+            let CountedRefusal { pause, .. } = refusals.count(Kind::Busy, now, None);
             now = now.after(pause);
             pause.as_secs()
         });
@@ -133,8 +133,8 @@ mod tests {
     fn the_longest_pause_that_was_named_holds() {
         let refusals = RateLimited::default();
         let named = |millis, secs| refusals.count(Kind::Long, at(millis), Some(Duration::from_secs(secs)));
-        assert_eq!(named(0, 30), Counted { before: Some(0), pause: Duration::from_secs(30) });
-        assert_eq!(named(10_000, 60), Counted { before: None, pause: Duration::from_secs(60) });
+        assert_eq!(named(0, 30), CountedRefusal { before: Some(0), pause: Duration::from_secs(30) });
+        assert_eq!(named(10_000, 60), CountedRefusal { before: None, pause: Duration::from_secs(60) });
         assert_eq!(named(69_999, 6).before, None);
         assert_eq!(named(75_999, 6).before, Some(1));
     }

@@ -10,7 +10,7 @@ fn new<'a>(request: &'a str, bucket: &'a str, at_secs: u32) -> New<'a> {
     New { request, bucket, estimated_tokens: None, now: Timestamp::from_secs(at_secs) }
 }
 
-fn payloads(held: Vec<Held<u64>>) -> Vec<u64> {
+fn payloads(held: Vec<HeldReservation<u64>>) -> Vec<u64> {
     held.into_iter().map(|held| held.payload).collect()
 }
 
@@ -31,7 +31,7 @@ fn what_is_stored_is_found_and_stays_until_it_is_taken_once() {
 fn a_key_that_is_taken_hands_the_newcomer_back() {
     let mut index = index(10);
     index.store(&new("r", "a#tpm", 0), 1).unwrap();
-    assert_eq!(index.store(&new("r", "a#tpm", 0), 2), Err((Refused::Taken, 2)));
+    assert_eq!(index.store(&new("r", "a#tpm", 0), 2), Err((NotStored::Taken, 2)));
     assert_eq!(index.take("r", "a#tpm").unwrap().payload, 1);
 }
 
@@ -87,7 +87,7 @@ fn at_capacity_the_stale_make_room_and_the_young_do_not() {
     index.store(&new("r2", "a", 100), 2).unwrap();
     let early = new("r3", "a", 300);
     assert!(index.make_room(&early).is_empty());
-    assert_eq!(index.store(&early, 3), Err((Refused::AtCapacity, 3)));
+    assert_eq!(index.store(&early, 3), Err((NotStored::AtCapacity, 3)));
     let later = new("r3", "a", 301);
     assert_eq!(payloads(index.make_room(&later)), [1]);
     index.store(&later, 3).unwrap();
