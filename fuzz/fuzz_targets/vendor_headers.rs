@@ -7,7 +7,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use sluice_core::{Amount, Timestamp};
 use sluice_fuzz::{ceiling, floor};
-use sluice_vendors::{MAX_RETRY_AFTER, Quota, HeaderReading, Refusal, Vendor, classify, read, retry_after};
+use sluice_vendors::{HeaderReading, MAX_RETRY_AFTER, Quota, Refusal, Vendor, classify, read, retry_after};
 
 /// 2025-08-21T12:40:55Z.
 const NOW: Timestamp = Timestamp::from_secs(1_755_780_055);

@@ -89,16 +89,16 @@ pub(crate) async fn hold_and_release(client: &Client, grant: Grant, time: Durati
 pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ended {
     let ticket = retry.ticket().map(ToString::to_string);
     if json {
-        let mut told = json!({
+        let mut answer = json!({
             "outcome": "retry_in",
             "wait_seconds": retry.wait().as_secs_f64(),
             "dimension": retry.dimension().as_str(),
             "reason": retry.reason().as_str(),
         });
         if let Some(ticket) = ticket {
-            told["ticket"] = ticket.into();
+            answer["ticket"] = ticket.into();
         }
-        output::json(&told)?;
+        output::json(&answer)?;
     } else {
         anstream::println!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
         if let Some(ticket) = ticket {
@@ -114,7 +114,7 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ende
 async fn hold(client: &Client, mut grant: Grant, time: Duration) -> Grant {
     let until = Instant::now() + time.min(LONGEST_HOLD);
     let mut stop = pin!(stop_requested());
-    let mut told = false;
+    let mut has_warned = false;
     loop {
         // A lease ends by the table's time: this machine's clock may be off by hours.
         let now = client.now();
@@ -127,7 +127,7 @@ async fn hold(client: &Client, mut grant: Grant, time: Duration) -> Grant {
             return grant;
         }
         if let Err(error) = grant.renew().await
-            && !std::mem::replace(&mut told, true)
+            && !std::mem::replace(&mut has_warned, true)
         {
             let error = error.to_string();
             anstream::eprintln!("{}{}{}", YELLOW.render(), output::plain(&error), YELLOW.render_reset());

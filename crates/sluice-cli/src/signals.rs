@@ -15,17 +15,17 @@ pub(crate) fn stop_requested() -> impl Future<Output = ()> {
 /// Ends at SIGTERM; listens from the call on.
 #[cfg(unix)]
 pub(crate) fn terminated() -> impl Future<Output = ()> {
-    heard(tokio::signal::unix::SignalKind::terminate())
+    received(tokio::signal::unix::SignalKind::terminate())
 }
 
 /// Ends at Ctrl-C; listens from the call on.
 #[cfg(unix)]
 pub(crate) fn interrupted() -> impl Future<Output = ()> {
-    heard(tokio::signal::unix::SignalKind::interrupt())
+    received(tokio::signal::unix::SignalKind::interrupt())
 }
 
 #[cfg(unix)]
-fn heard(kind: tokio::signal::unix::SignalKind) -> impl Future<Output = ()> {
+fn received(kind: tokio::signal::unix::SignalKind) -> impl Future<Output = ()> {
     let listener = tokio::signal::unix::signal(kind);
     async {
         match listener {

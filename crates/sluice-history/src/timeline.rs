@@ -83,12 +83,12 @@ fn reigns(limits: &[LimitEntry], grants: &[Entry], errors: Errors) -> Vec<(i64, 
     let mut reigns: Vec<_> = (0..limits.len())
         .map(|n| (if n == 0 { i64::MIN } else { limits[n].from.saturating_sub(slack) }, until(n)))
         .collect();
-    let told = reigns.clone();
+    let stated = reigns.clone();
     for grant in grants.iter().filter(|_| limits.len() > 1) {
         // The grant was planned between the asking and the answer, under a limit that may have been in force
         // then. A start that was given back unused counts too: another caller may have taken it over.
-        let first = told.partition_point(|(_, until)| *until < grant.asked_at);
-        let last = told.partition_point(|(from, _)| *from <= grant.granted_at);
+        let first = stated.partition_point(|(_, until)| *until < grant.asked_at);
+        let last = stated.partition_point(|(from, _)| *from <= grant.granted_at);
         for reign in reigns.iter_mut().take(last).skip(first) {
             reign.1 = reign.1.max(grant.start_at);
         }

@@ -161,7 +161,7 @@ impl HealTask {
     /// Does what is due. Returns false if this process lacks the right.
     async fn try_once(&self, inner: &Arc<Inner>) -> bool {
         match self {
-            Self::Bucket(entry, wanted) => tend_bucket(inner, entry, wanted).await,
+            Self::Bucket(entry, wanted) => heal_bucket(inner, entry, wanted).await,
             Self::Table(_) => scan_table(inner).await,
         }
     }
@@ -220,7 +220,7 @@ impl Denied {
 
 /// Notes the process, gives back the bucket's inline leases that have ended, and has the table scanned if
 /// lease rows may hold slots of the bucket. Returns false if this process lacks the right.
-async fn tend_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> bool {
+async fn heal_bucket(inner: &Arc<Inner>, entry: &Arc<Entry>, wanted: &Wanted) -> bool {
     wanted.tried(inner.now(), NOTE_EVERY);
     let (noted, healed) = tokio::join!(note::write(inner, entry, wanted), look(inner, entry, wanted));
     if let Err(error) = healed {

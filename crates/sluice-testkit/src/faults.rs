@@ -249,7 +249,7 @@ impl Faults {
         self.locked().refused_signatures += 1;
     }
 
-    pub(crate) fn tells_date(&self) -> bool {
+    pub(crate) fn sends_date(&self) -> bool {
         !self.locked().hides_date
     }
 

@@ -242,7 +242,7 @@ impl Link {
 
     /// The reply with a `Date`: the time at which the reply was made, unless it already has one.
     fn dated(&self, mut reply: HttpResponse) -> HttpResponse {
-        if !self.faults.tells_date() {
+        if !self.faults.sends_date() {
             reply.headers_mut().remove("date");
             return reply;
         }

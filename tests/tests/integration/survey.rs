@@ -91,8 +91,8 @@ async fn a_load_row_without_its_bucket_of_slots_is_not_told() {
     let client = world.client();
     let listening = Listening::begin();
     let leaked = || {
-        let heard = listening.heard();
-        [SLOTS, INLINE, RPM].map(|name| gauge(&heard, "sluice.load.leaked", &[("dimension", name)]))
+        let recorded = listening.recorded();
+        [SLOTS, INLINE, RPM].map(|name| gauge(&recorded, "sluice.load.leaked", &[("dimension", name)]))
     };
     let survey = client.ops().survey().await.unwrap();
     let told: Vec<_> = survey.loads.iter().map(|row| row.dimension.as_str()).collect();

@@ -41,7 +41,7 @@ const LEASE: Duration = Duration::from_secs(20);
 const FOR_A_FAULT: u64 = 6;
 
 /// What a fault left in doubt may be given back so much later, by a task of its own.
-const HEARD_OF_LATER: Micros = 10_000_000;
+const GIVEN_BACK_LATER: Micros = 10_000_000;
 
 /// Reads of a process in line, in a second: every 5 to 100 ms, half of the longest pause on average, and some at the beginning.
 const LOOKS_A_SECOND: u64 = 30;
@@ -169,7 +169,7 @@ impl Frugal {
     }
 
     fn judge(&self, process: &Process, before: &Sent, bound: Bound) {
-        let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - HEARD_OF_LATER);
+        let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - GIVEN_BACK_LATER);
         let of = |operations: &[Operation]| operations.iter().filter_map(|one| sent.get(one)).sum::<u64>();
         let reads = of(&[Operation::GetItem, Operation::BatchGetItem, Operation::Scan]);
         let writes = of(&[Operation::UpdateItem, Operation::PutItem, Operation::DeleteItem]);
@@ -185,7 +185,7 @@ impl Frugal {
 
     /// Rows are small: a read of one and a write of one cost a unit each. What was sent for the operation before may arrive during this one.
     fn judge_units(&self, process: &Process, before: &Sent, (was, bound): (Usage, Bound)) {
-        let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - HEARD_OF_LATER);
+        let (sent, faults) = process.tally.so_far().since(before, self.universe.time() - GIVEN_BACK_LATER);
         let is = process.dynamo.meter().total();
         let more = FOR_A_FAULT * u64::try_from(faults).unwrap();
         let most = bound.writes + more + TRANSACTION_UNITS * (bound.transactions + more);

@@ -33,8 +33,8 @@ use recovery::Recovery;
 pub(crate) use refusals::Refused;
 use refusals::Stood;
 use tickets::TicketRow;
-use vendor::Heard;
 pub(crate) use vendor::Said;
+use vendor::VendorEvents;
 
 /// By this much a clock may be wrong: a lease has ended for everyone so long after its end.
 const CLOCK_ERROR: Micros = 2_000_000;
@@ -93,7 +93,7 @@ pub(crate) struct Ledger {
     /// Tokens that went back, by bucket, for the history.
     pub(crate) given_back: Vec<(String, Micros)>,
     /// What vendors said, and the rows that it may be of.
-    heard: Heard,
+    vendor_events: VendorEvents,
     /// When cool-downs began, by bucket.
     pub(crate) cool_downs: Vec<(String, Micros)>,
     /// When leases lived, and how buckets stood.
@@ -316,7 +316,7 @@ impl Ledger {
             self.changed.push((self.name_in_history(key), after.clone()));
         }
         if !after.concurrent {
-            self.heard.written(key, change.purpose, &before, &after);
+            self.vendor_events.written(key, change.purpose, &before, &after);
             self.stood.written(key, (writer, change.purpose, change.is_shown), &after, now);
             self.is_within_the_brim(writer, change, &before, &after)?;
             self.rate_changed(writer, change, &before, &after, latest)?;

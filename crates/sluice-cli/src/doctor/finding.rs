@@ -135,10 +135,10 @@ pub(super) fn print(table: &str, findings: &[Finding]) {
             Weight::Danger => ("!!", LOUD),
         };
         let what = if of == table { what.clone() } else { format!("{of}: {what}") };
-        let mut told = wrapped(&plain(&what), width).into_iter();
-        let (first, check) = (told.next().unwrap_or_default(), check.as_str());
+        let mut lines = wrapped(&plain(&what), width).into_iter();
+        let (first, check) = (lines.next().unwrap_or_default(), check.as_str());
         anstream::println!("{}{sign}{} {check:13} {first}", style.render(), style.render_reset());
-        told.for_each(|line| anstream::println!("{:MARGIN$}{line}", ""));
+        lines.for_each(|line| anstream::println!("{:MARGIN$}{line}", ""));
         for line in todo.iter().flat_map(|todo| wrapped(todo, width)) {
             anstream::println!("{:MARGIN$}{}{line}{}", "", DIM.render(), DIM.render_reset());
         }

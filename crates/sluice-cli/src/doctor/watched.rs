@@ -56,7 +56,7 @@ pub(super) async fn examine(probe: Probe<'_>, buckets: &[&Bucket], watch_for: Du
         let Some(then) = first.get(name) else { continue };
         let units = units_a_second(bucket, then, now);
         fastest = fastest.max(units);
-        findings.extend(of_heat(name, units));
+        findings.extend(of_write_rate(name, units));
     }
     if !second.is_empty() && findings.iter().all(|finding| finding.check != Check::HotBuckets) {
         let what =
@@ -89,7 +89,7 @@ fn units_a_second(bucket: &Bucket, then: &RowSample, now: &RowSample) -> f64 {
     if secs > 0.0 { writes as f64 * units as f64 / secs } else { 0.0 }
 }
 
-fn of_heat(name: &str, units: f64) -> Option<Finding> {
+fn of_write_rate(name: &str, units: f64) -> Option<Finding> {
     if units < CEILING * WARM {
         return None;
     }

@@ -156,7 +156,7 @@ mod tests {
             "sluice_scrape_rows 5",
             "sluice_scrape_capacity_units 0.5",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
         let of_table = || METRICS.iter().filter(|metric| metric.source() != MetricSource::Process);
         let spelled: Vec<String> = of_table().map(|metric| metric.name().replace('.', "_")).collect();

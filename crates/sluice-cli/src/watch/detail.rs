@@ -132,7 +132,7 @@ fn facts(bucket: &BucketView, now: f64) -> Vec<Line<'static>> {
     }
     if let Some(load) = &bucket.load {
         fact("load", measured(load, now), plain);
-        fact("refused", told(load, bucket), plain);
+        fact("refused", refused_text(load, bucket), plain);
         if load.leaked > 0.0 {
             let since = load.still_since.map_or_else(String::new, |since| format!(" for {}", span(now - since)));
             fact("leak", format!("{} slots are taken, and nobody has been active{since}", amount(load.leaked)), bad);
@@ -154,7 +154,7 @@ fn measured(load: &LoadView, now: f64) -> String {
     format!("{} pending{since}, {drain}; measurement {} was {}", amount(load.pending), load.sequence, relative(at, now))
 }
 
-fn told(load: &LoadView, bucket: &BucketView) -> String {
+fn refused_text(load: &LoadView, bucket: &BucketView) -> String {
     let lately = bucket.refused_per_sec.map_or_else(String::new, |refused| format!(" ({}/s)", rate(refused)));
     let crowd =
         if load.crowd > 0 { format!(", slots wanted by {}", count(load.crowd, "process")) } else { String::new() };

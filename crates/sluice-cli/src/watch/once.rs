@@ -61,9 +61,9 @@ pub(super) fn figures(mut view: View, screen: &Screen) -> View {
 /// The width of the terminal, else that in `COLUMNS`, else 80.
 fn width() -> u16 {
     let of_terminal = || terminal::size().ok().map(|(columns, _)| columns).filter(|columns| *columns > 0);
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let stated = || std::env::var("COLUMNS").ok()?.parse().ok();
     let width = if std::io::stdout().is_terminal() { of_terminal() } else { None };
-    width.or_else(told).unwrap_or(WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
+    width.or_else(stated).unwrap_or(WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
 }
 
 /// A frame as high as it needs to be, with colour codes.

@@ -66,19 +66,19 @@ impl Entry {
 
     /// Stores the row of a write's reply, unless a newer version is known: replies may overtake each other.
     pub(crate) fn apply_write(&self, bucket: Arc<Bucket>, now: Timestamp) {
-        self.heed_cool_down(&bucket, now);
+        self.apply_cool_down(&bucket, now);
         self.known.apply_write(bucket, now);
     }
 
     /// Stores the row of a read or a failed condition, whatever was known: the bucket may have been
     /// recreated.
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
-        self.heed_cool_down(&bucket, now);
+        self.apply_cool_down(&bucket, now);
         self.known.apply_read(bucket, now);
     }
 
     /// Tokens in stock that were taken before the vendor asked for a cool-down are not used during it.
-    fn heed_cool_down(&self, bucket: &Bucket, now: Timestamp) {
+    fn apply_cool_down(&self, bucket: &Bucket, now: Timestamp) {
         if bucket.blocked_until().is_some_and(|until| until > now) {
             self.stock.iter().for_each(|stock| stock.clear());
         }

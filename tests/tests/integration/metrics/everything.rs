@@ -1,4 +1,4 @@
-//! A run in which everything happens, and what a recorder heard of it.
+//! A run in which everything happens, and what a recorder received of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sluice_table::metric::{METRICS, MetricKind, MetricSource};
 use sluice_testkit::{Fault, Operation};
 
 use super::idle::put_load;
-use super::{Heard, Listening, counted, value};
+use super::{Listening, Recorded, counted, value};
 use crate::world::{World, refusal, settle, take};
 
 const RPM: &str = "openai#rpm";
@@ -106,16 +106,16 @@ async fn everything() -> (Listening, World) {
 #[tokio::test(start_paused = true)]
 async fn every_name_of_the_table_is_told_with_its_labels_and_no_name_outside_it() {
     let (listening, _world) = everything().await;
-    let heard = listening.heard();
+    let recorded = listening.recorded();
     let mut names: BTreeMap<&str, BTreeSet<Vec<&str>>> = BTreeMap::new();
-    for ((name, labels), value) in &heard {
+    for ((name, labels), value) in &recorded {
         assert!(is_told(value), "{name} {labels:?} was registered and never told");
         names.entry(name).or_default().insert(labels.iter().map(|(label, _)| label.as_str()).collect());
     }
     for metric in METRICS.iter().filter(|metric| metric.source() != MetricSource::Table) {
         let labels = names.remove(metric.name()).unwrap_or_else(|| panic!("{} was not told", metric.name()));
         assert_eq!(labels, BTreeSet::from([metric.labels().to_vec()]), "{}", metric.name());
-        let kind = heard.iter().find(|((name, _), _)| name == metric.name()).map(|(_, value)| match value {
+        let kind = recorded.iter().find(|((name, _), _)| name == metric.name()).map(|(_, value)| match value {
             DebugValue::Counter(_) => MetricKind::Counter,
             DebugValue::Gauge(_) => MetricKind::Gauge,
             DebugValue::Histogram(_) => MetricKind::Histogram,
@@ -137,34 +137,38 @@ fn is_told(value: &DebugValue) -> bool {
 #[tokio::test(start_paused = true)]
 async fn what_happened_is_counted_once() {
     let (listening, world) = everything().await;
-    let heard = listening.heard();
-    let grants = |dimension, source| counted(&heard, "sluice.grants", &[("dimension", dimension), ("source", source)]);
+    let recorded = listening.recorded();
+    let grants =
+        |dimension, source| counted(&recorded, "sluice.grants", &[("dimension", dimension), ("source", source)]);
     assert_eq!((grants(RPM, "table"), grants(RPM, "ticket")), (4, 1));
     assert_eq!(grants(TPM, "local"), 1);
     assert_eq!(grants(TPM, "stock") + grants(TPM, "table"), 20 + 1 + 1);
     assert!(grants(TPM, "stock") > 0);
     let refused =
-        |dimension, reason| counted(&heard, "sluice.refusals", &[("dimension", dimension), ("reason", reason)]);
+        |dimension, reason| counted(&recorded, "sluice.refusals", &[("dimension", dimension), ("reason", reason)]);
     assert_eq!((refused(RPM, "exhausted"), refused(SLOTS, "no_free_slot")), (2, 1));
     let slots = &[("dimension", SLOTS)][..];
     assert_eq!(
-        counted(&heard, "sluice.lease.expired_but_alive", slots),
+        counted(&recorded, "sluice.lease.expired_but_alive", slots),
         1,
         "found by a renewal, another, and the release"
     );
-    assert_eq!(counted(&heard, "sluice.slot.timeouts", slots), 1);
-    assert_eq!(counted(&heard, "sluice.sweep.restored", slots), 1);
-    let released = |outcome| counted(&heard, "sluice.releases", &[("dimension", SLOTS), ("outcome", outcome)]);
+    assert_eq!(counted(&recorded, "sluice.slot.timeouts", slots), 1);
+    assert_eq!(counted(&recorded, "sluice.sweep.restored", slots), 1);
+    let released = |outcome| counted(&recorded, "sluice.releases", &[("dimension", SLOTS), ("outcome", outcome)]);
     assert_eq!((released("given_back"), released("lease_gone")), (3, 1));
-    assert_eq!(counted(&heard, "sluice.unavailable", &[("outcome", "local")]), 1);
-    assert_eq!(counted(&heard, "sluice.unavailable", &[("outcome", "error")]), 1);
-    assert_eq!(counted(&heard, "sluice.settles", &[("dimension", TPM), ("outcome", "owed")]), 1);
-    assert_eq!(counted(&heard, "sluice.settles", &[("dimension", TPM), ("outcome", "returned")]), 1);
-    assert_eq!(counted(&heard, "sluice.cool_downs", &[DIMENSION]), 1);
-    assert_eq!(counted(&heard, "sluice.conflicts", &[("operation", "TransactWriteItems"), ("reason", "conflict")]), 1);
-    assert_eq!(counted(&heard, "sluice.tracker.releases", &[("outcome", "given_back")]), 1);
-    assert!(durations(&heard, "openai#missing").is_none() && durations(&heard, "other").is_none());
-    let errors = value(&heard, "sluice.acquire.duration", &[("dimension", "other"), ("outcome", "error")]);
+    assert_eq!(counted(&recorded, "sluice.unavailable", &[("outcome", "local")]), 1);
+    assert_eq!(counted(&recorded, "sluice.unavailable", &[("outcome", "error")]), 1);
+    assert_eq!(counted(&recorded, "sluice.settles", &[("dimension", TPM), ("outcome", "owed")]), 1);
+    assert_eq!(counted(&recorded, "sluice.settles", &[("dimension", TPM), ("outcome", "returned")]), 1);
+    assert_eq!(counted(&recorded, "sluice.cool_downs", &[DIMENSION]), 1);
+    assert_eq!(
+        counted(&recorded, "sluice.conflicts", &[("operation", "TransactWriteItems"), ("reason", "conflict")]),
+        1
+    );
+    assert_eq!(counted(&recorded, "sluice.tracker.releases", &[("outcome", "given_back")]), 1);
+    assert!(durations(&recorded, "openai#missing").is_none() && durations(&recorded, "other").is_none());
+    let errors = value(&recorded, "sluice.acquire.duration", &[("dimension", "other"), ("outcome", "error")]);
     assert!(
         matches!(errors, Some(DebugValue::Histogram(took)) if took.len() == 2),
         "a name that is no bucket's has no label"
@@ -172,8 +176,8 @@ async fn what_happened_is_counted_once() {
     drop(world);
 }
 
-fn durations<'a>(heard: &'a Heard, dimension: &str) -> Option<&'a DebugValue> {
-    value(heard, "sluice.acquire.duration", &[("dimension", dimension), ("outcome", "granted")])
+fn durations<'a>(recorded: &'a Recorded, dimension: &str) -> Option<&'a DebugValue> {
+    value(recorded, "sluice.acquire.duration", &[("dimension", dimension), ("outcome", "granted")])
 }
 
 /// By the engine's own word, against the meter that weighs the items.
@@ -184,16 +188,16 @@ async fn capacity_units_are_what_the_meter_counts_but_for_false_conditions() {
     world.rate(RPM, 100, 60).await;
     world.slots(SLOTS, 3).await;
     let client = world.client();
-    listening.heard();
+    listening.recorded();
     world.dynamo.meter().reset();
     for _ in 0..10 {
         let _ = take(&client, RPM).await;
         take(&client, SLOTS).await.release().await.unwrap();
     }
     client.ops().sweep(SweepOptions::default()).await.unwrap();
-    let heard = listening.heard();
+    let recorded = listening.recorded();
     let units = |operation: &str, kind: &str| {
-        counted(&heard, "sluice.capacity_units", &[("operation", operation), ("kind", kind)])
+        counted(&recorded, "sluice.capacity_units", &[("operation", operation), ("kind", kind)])
     };
     let meter = world.dynamo.meter();
     assert_eq!(meter.failed_writes(), 0);

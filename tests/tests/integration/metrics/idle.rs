@@ -8,7 +8,7 @@ use sluice_ops::SweepOptions;
 use sluice_sdk::reservations::ReservationConfig;
 use sluice_testkit::Operation;
 
-use super::{Heard, Listening, counted, gauge};
+use super::{Listening, Recorded, counted, gauge};
 use crate::world::{World, dimension, number, take, text};
 
 const RPM: &str = "a#rpm";
@@ -40,15 +40,15 @@ async fn gauges_are_refreshed_while_a_bucket_is_idle_and_until_the_guard_goes() 
     for _ in 0..10 {
         let _ = take(&other, RPM).await;
     }
-    listening.heard();
+    listening.recorded();
     world.dynamo.meter().reset();
     tokio::time::sleep(Duration::from_secs(16)).await;
-    let heard = listening.heard();
-    let level = |name: &str| gauge(&heard, "sluice.bucket.level", &[("dimension", name)]).unwrap();
+    let recorded = listening.recorded();
+    let level = |name: &str| gauge(&recorded, "sluice.bucket.level", &[("dimension", name)]).unwrap();
     assert_eq!((level(RPM).floor(), level(SLOTS)), (88.0, 5.0), "what another process took");
-    assert_eq!(gauge(&heard, "sluice.load.pending", &[("dimension", SLOTS)]), Some(3.0));
-    assert_eq!(gauge(&heard, "sluice.load.drain_rate", &[("dimension", SLOTS)]), Some(0.25));
-    assert_eq!(gauge(&heard, "sluice.tracker.reservations", &[]), Some(1.0));
+    assert_eq!(gauge(&recorded, "sluice.load.pending", &[("dimension", SLOTS)]), Some(3.0));
+    assert_eq!(gauge(&recorded, "sluice.load.drain_rate", &[("dimension", SLOTS)]), Some(0.25));
+    assert_eq!(gauge(&recorded, "sluice.tracker.reservations", &[]), Some(1.0));
     let reads = world.dynamo.meter().reset();
     assert_eq!(reads.requests, 2, "now and 15 s later; two guards are one task");
     drop(gauges);
@@ -86,23 +86,23 @@ async fn gauges_of_a_bucket_that_is_gone_do_not_stand_still() {
     take(&client, SLOTS).await.release().await.unwrap();
     let _gauges = client.publish_gauges(Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Who asks what was heard sets the gauges of this recorder to zero, so nobody asks before the buckets are gone.
-    let told = |heard: &Heard, name: &str| {
+    // Reading what was recorded sets the gauges of this recorder to zero, so nobody reads it before the buckets are gone.
+    let told = |recorded: &Recorded, name: &str| {
         ["sluice.bucket.level", "sluice.bucket.capacity", "sluice.load.pending", "sluice.load.drain_rate"]
-            .map(|metric| gauge(heard, metric, &[("dimension", name)]))
+            .map(|metric| gauge(recorded, metric, &[("dimension", name)]))
     };
     for name in [RPM, SLOTS] {
         assert!(other.ops().remove_bucket(&dimension(name)).await.unwrap());
     }
     put_load(&world, SLOTS, "3", "0.25").await;
     tokio::time::sleep(Duration::from_secs(16)).await;
-    let heard = listening.heard();
-    assert_eq!(told(&heard, SLOTS), [0.0; 4].map(Some), "its load row is there still");
-    assert_eq!(told(&heard, RPM), [Some(0.0), Some(0.0), None, None]);
+    let recorded = listening.recorded();
+    assert_eq!(told(&recorded, SLOTS), [0.0; 4].map(Some), "its load row is there still");
+    assert_eq!(told(&recorded, RPM), [Some(0.0), Some(0.0), None, None]);
     world.slots(SLOTS, 2).await;
     tokio::time::sleep(Duration::from_secs(16)).await;
     assert_eq!(
-        told(&listening.heard(), SLOTS),
+        told(&listening.recorded(), SLOTS),
         [2.0, 2.0, 3.0, 0.25].map(Some),
         "and one that was made anew is told anew"
     );
@@ -123,7 +123,7 @@ async fn what_a_sweep_told_of_a_bucket_does_not_outlive_it_where_gauges_are_publ
     assert!(caller.ops().remove_bucket(&dimension(SLOTS)).await.unwrap());
     let _gauges = sweeper.publish_gauges(Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(gauge(&listening.heard(), "sluice.load.pending", &[("dimension", SLOTS)]), Some(0.0));
+    assert_eq!(gauge(&listening.recorded(), "sluice.load.pending", &[("dimension", SLOTS)]), Some(0.0));
 }
 
 /// As after a failure of the network, or without the right to read so.
@@ -141,7 +141,7 @@ async fn gauges_tell_what_was_seen_last_where_the_rows_cannot_be_read() {
     let listening = Listening::begin();
     let _gauges = client.publish_gauges(Duration::from_secs(1));
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let level = gauge(&listening.heard(), "sluice.bucket.level", &[("dimension", RPM)]).unwrap();
+    let level = gauge(&listening.recorded(), "sluice.bucket.level", &[("dimension", RPM)]).unwrap();
     assert_eq!(level.floor(), 99.0);
 }
 
@@ -153,7 +153,7 @@ async fn a_recorder_that_is_installed_late_hears_of_a_busy_bucket_a_second_later
     let _ = take(&client, RPM).await;
     let listening = Listening::begin();
     let grants = |listening: &Listening| {
-        counted(&listening.heard(), "sluice.grants", &[("dimension", RPM), ("source", "table")])
+        counted(&listening.recorded(), "sluice.grants", &[("dimension", RPM), ("source", "table")])
     };
     let _ = take(&client, RPM).await;
     assert_eq!(grants(&listening), 0, "by handles of before");

@@ -51,7 +51,7 @@ impl Ledger {
         }
         self.filled.remove(key);
         self.gaps.remove(key);
-        self.heard.forget(key);
+        self.vendor_events.forget(key);
         self.stood.forget(key);
         self.judgements.push("a bucket is removed");
         Ok(None)

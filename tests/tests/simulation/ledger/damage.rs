@@ -107,7 +107,7 @@ impl Ledger {
             return;
         }
         self.filled.remove(key);
-        self.heard.forget(key);
+        self.vendor_events.forget(key);
         self.stood.forget(key);
         self.stood.written(key, (Writer::Vandal, Purpose::Other, true), &row, now);
         // Its bound begins anew.

@@ -96,7 +96,7 @@ impl Ledger {
             }
             Purpose::Observe { .. } => {
                 self.judgements.push("judged: a vendor's reply");
-                return self.heard.lowered(process, key, (before, after), change.purpose);
+                return self.vendor_events.lowered(process, key, (before, after), change.purpose);
             }
             Purpose::Take { now, .. } => {
                 account.taken += taken;

@@ -22,7 +22,7 @@ pub(crate) struct Said {
 
 /// Replies, and the rows as writes left them.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct VendorEvents {
     said: VecDeque<Said>,
     rows: BTreeMap<String, VecDeque<(BucketRow, Micros)>>,
 }
@@ -30,9 +30,9 @@ pub(super) struct Heard {
 impl Ledger {
     /// A process takes in what its vendor says.
     pub(crate) fn said(&mut self, said: Said) {
-        self.heard.said.push_back(said);
-        if self.heard.said.len() > REMEMBERED {
-            self.heard.said.pop_front();
+        self.vendor_events.said.push_back(said);
+        if self.vendor_events.said.len() > REMEMBERED {
+            self.vendor_events.said.pop_front();
         }
     }
 
@@ -52,7 +52,7 @@ impl Ledger {
     }
 }
 
-impl Heard {
+impl VendorEvents {
     /// A bucket is gone, and its versions with it.
     pub(super) fn forget(&mut self, bucket: &str) {
         self.rows.remove(bucket);
@@ -131,15 +131,15 @@ fn a_lot_taken_above_the_brim_is_behind_the_call_that_it_came_with() {
     };
     let (before, after) = (row(11_000_000, 1), row(7_000_000, 2));
     let take = Purpose::Take { now: 100_000_000, from_line: true };
-    let mut heard = Heard::default();
-    heard.written("a#rpm", take, &before, &after);
+    let mut vendor_events = VendorEvents::default();
+    vendor_events.written("a#rpm", take, &before, &after);
     // One for the call, three ahead: seven and three are behind the call, and its vendor says four.
     let (process, bucket) = ("a".to_owned(), "a#rpm".to_owned());
-    heard.said.push_back(Said { process, bucket, left: 4_000_000, start: 102_000_000, cost: 1_000_000 });
+    vendor_events.said.push_back(Said { process, bucket, left: 4_000_000, start: 102_000_000, cost: 1_000_000 });
     let lowers = |by| {
         let observed = Purpose::Observe { by, version: 2, from_line: true };
         let lowered = BucketRow { tokens: after.tokens - by, version: 3, observed: by, ..after.clone() };
-        heard.lowered("a", "a#rpm", (&after, &lowered), observed)
+        vendor_events.lowered("a", "a#rpm", (&after, &lowered), observed)
     };
     assert_eq!(lowers(6_000_000), Ok(()));
     assert!(lowers(6_000_003).is_err());

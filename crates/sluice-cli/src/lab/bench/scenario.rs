@@ -92,11 +92,11 @@ where
     T: Send + 'static,
     Work: Future<Output = Result<T, Failure>>,
 {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(is_paused).build();
         let result = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work()));
-        let _ = tell.send(result);
+        let _ = sender.send(result);
     });
-    told.await.map_err(|_| Failure::new("the thread of a scenario ended"))?
+    receiver.await.map_err(|_| Failure::new("the thread of a scenario ended"))?
 }

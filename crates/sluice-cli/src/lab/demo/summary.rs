@@ -74,7 +74,7 @@ impl Summary {
     }
 
     /// Claims about the crash and the table.
-    fn aftermath(&self) -> [Claim; 2] {
+    fn after_crash(&self) -> [Claim; 2] {
         let recovery = self.recovery_secs.map_or_else(|| "not all".into(), |secs| format!("in {secs:.1} s"));
         [
             (
@@ -97,7 +97,7 @@ impl Summary {
             (format!("anthropic: {}", self.anthropic.title()), self.anthropic.claims().into()),
             (format!("openai: {}", self.openai.title()), self.openai.claims().into()),
             (format!("elevenlabs: {}", self.elevenlabs.title()), self.elevenlabs.claims().into()),
-            ("a process was killed".into(), self.aftermath().into()),
+            ("a process was killed".into(), self.after_crash().into()),
         ]
     }
 

@@ -103,9 +103,9 @@ pub(crate) async fn run(options: Options) -> Ended {
 
 /// Becomes true at a signal, and when the input ends: the parent process has ended, or asks for the end.
 fn stopped() -> watch::Receiver<bool> {
-    let (tell, told) = watch::channel(false);
-    let tell = Arc::new(tell);
-    let at_signal = Arc::clone(&tell);
+    let (sender, receiver) = watch::channel(false);
+    let sender = Arc::new(sender);
+    let at_signal = Arc::clone(&sender);
     let stop = stop_requested();
     tokio::spawn(async move {
         stop.await;
@@ -114,9 +114,9 @@ fn stopped() -> watch::Receiver<bool> {
     // On a thread of its own: such a read cannot be interrupted, and the runtime would wait for it.
     std::thread::spawn(move || {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        tell.send_replace(true);
+        sender.send_replace(true);
     });
-    told
+    receiver
 }
 
 impl Crowd {

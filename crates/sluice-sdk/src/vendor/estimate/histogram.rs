@@ -108,7 +108,7 @@ mod tests {
         for tokens in (0..70_000).chain((70_000..LARGEST).step_by(611)).chain([LARGEST]) {
             let (bucket, largest) = (bucket_of(tokens), largest_in(bucket_of(tokens)));
             assert!(bucket >= before && (tokens > 70_000 || bucket - before <= 1), "{tokens}");
-            assert!(largest >= tokens && largest - tokens <= tokens / 64, "{tokens} is told as {largest}");
+            assert!(largest >= tokens && largest - tokens <= tokens / 64, "{tokens} is reported as {largest}");
             assert_eq!(bucket_of(largest), bucket);
             before = bucket;
         }
@@ -127,10 +127,10 @@ mod tests {
             let draw = |at: usize| 2_u64.pow(random.u32(0..20)) + random.u64(..=u64::try_from(at).unwrap());
             let calls: Vec<u64> = (0..length).map(draw).collect();
             calls.iter().for_each(|tokens| histogram.add(*tokens));
-            let told = histogram.quantile(share).unwrap();
+            let found = histogram.quantile(share).unwrap();
             // Sums in another order may differ if the share falls between two calls.
             let (low, high) = (exact(&calls, half_life, share - 1e-9), exact(&calls, half_life, share + 1e-9));
-            assert!(low <= told && told <= high + high / 64, "seed {seed}: {low} to {high}, told {told}");
+            assert!(low <= found && found <= high + high / 64, "seed {seed}: {low} to {high}, found {found}");
         }
     }
 
@@ -143,8 +143,8 @@ mod tests {
             histogram.add(*tokens);
             if at > 3_250 {
                 let expected = exact(&calls[..=at], 10, 0.9);
-                let told = histogram.quantile(0.9).unwrap();
-                assert!(expected <= told && told <= expected + expected / 64, "call {at}");
+                let found = histogram.quantile(0.9).unwrap();
+                assert!(expected <= found && found <= expected + expected / 64, "call {at}");
             }
         }
         assert!(histogram.newest < 1e30);

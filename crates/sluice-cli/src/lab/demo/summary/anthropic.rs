@@ -118,12 +118,12 @@ impl Anthropic {
     /// If starts are as allowed, and arrive in time, the vendor has no reason to reject by number.
     fn lateness(&self, refused: u64) -> Claim {
         let Self { slowest_arrival_ms, arrival_room_ms, .. } = self;
-        let told =
+        let text =
             format!("slowest arrival {slowest_arrival_ms:.0} ms after its start (room for {arrival_room_ms:.0} ms)");
         match (slowest_arrival_ms > arrival_room_ms, refused) {
-            (false, _) => (told, true),
-            (true, 0) => (told + "; no harm done", true),
-            (true, _) => (told + ": that is why the vendor refused", false),
+            (false, _) => (text, true),
+            (true, 0) => (text + "; no harm done", true),
+            (true, _) => (text + ": that is why the vendor refused", false),
         }
     }
 

@@ -27,14 +27,14 @@ pub(super) struct ElevenLabs {
 }
 
 /// By then, the first replies have stated the vendor's limit.
-const TOLD: Duration = Duration::from_secs(1);
+const LIMIT_KNOWN_AFTER: Duration = Duration::from_secs(1);
 /// The most 429s that may follow one within its wait, over all processes.
 const MORE: usize = 1;
 
 impl ElevenLabs {
     pub(super) fn new(run: &Run, vendors: &Vendors) -> Self {
         let books = vendors.elevenlabs();
-        let (too_many_429, too_many_429_later) = books.too_many(run.begin + TOLD);
+        let (too_many_429, too_many_429_later) = books.too_many(run.begin + LIMIT_KNOWN_AFTER);
         Self {
             configured: ELEVENLABS_CONFIGURED,
             allowed: ELEVENLABS_AT_ONCE,
