@@ -75,7 +75,7 @@ impl Store {
             }
             Err(error) => {
                 ended(operation, how_it_ended(error), took);
-                tell(&span, error);
+                record_error(&span, error);
             }
         }
         reply
@@ -96,7 +96,7 @@ fn how_it_ended<E: ProvideErrorMetadata + ServiceAnswer>(error: &SdkError<E>) ->
 }
 
 /// Records an error in the span. A false condition is an answer, so the span does not fail for it.
-fn tell<E: ProvideErrorMetadata + ServiceAnswer>(span: &Span, error: &SdkError<E, HttpResponse>) {
+fn record_error<E: ProvideErrorMetadata + ServiceAnswer>(span: &Span, error: &SdkError<E, HttpResponse>) {
     if span.is_disabled() {
         return;
     }
