@@ -6,7 +6,7 @@ use sluice_core::{
     OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
 };
 
-use sluice_table::{Attributes, Consistency, IfAmbiguous, Item, Scan, StoreError, Written, value_text};
+use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
 
 use crate::ops::Ops;
 
@@ -215,7 +215,7 @@ impl Ops {
             let (from, now) = (*bucket.limit(), store.time().await?);
             if let Some(repair) = RatePlanner::at(&bucket, now, || store.clock().future_anchor()).repair(now) {
                 repaired = Some(now);
-                known = match store.update(&repair.update, IfAmbiguous::SendAgain).await? {
+                known = match store.update(&repair.update, Resend::Always).await? {
                     Written::Applied(row) => {
                         tracing::warn!(event = "anchor.repaired", %dimension, ahead = ?bucket.anchor().since(now));
                         Some(parse(dimension, &row)?)
@@ -235,7 +235,7 @@ impl Ops {
             let plan = Change::plan(&bucket, limit, now);
             let update = plan.map_err(|source| LimitsError::Limit { dimension: dimension.clone(), source })?;
             // After a lost reply, the second try finds the new limits and nothing to do.
-            match store.update(&update, IfAmbiguous::SendAgain).await? {
+            match store.update(&update, Resend::Always).await? {
                 Written::Applied(_) => {
                     self.observer.changed(dimension);
                     return Ok(Applied::Changed { from });
@@ -260,7 +260,7 @@ impl Ops {
         if bucket.adopts_limit() == (then == OnLowerLimit::Adopt) {
             return Ok(false);
         }
-        match self.store.update(&on_lower_limit(dimension, then), IfAmbiguous::SendAgain).await? {
+        match self.store.update(&on_lower_limit(dimension, then), Resend::Always).await? {
             Written::Applied(row) => {
                 self.observer.read(&parse(dimension, &row)?);
                 Ok(true)

@@ -23,4 +23,4 @@ pub use scan::{Consistency, Page, Scan};
 pub use translate::{Attributes, row_key, value_text};
 pub use tries::{MOST_TRIES, Tries};
 pub use write::Transaction;
-pub use written::{Cancelled, IfAmbiguous, Item, Transacted, Tried, Written};
+pub use written::{Cancelled, Item, Resend, Transacted, Tried, Written};

@@ -1,9 +1,11 @@
 //! Many callers at once.
 
-use sluice_sdk::{Client, Outcome, RetryReason};
-use sluice_testkit::EmbeddedDynamo;
+use std::time::Duration;
 
-use crate::world::{TABLE, dimension, requests, sdk_config};
+use sluice_sdk::{Client, Leases, Outcome, RetryReason};
+use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
+
+use crate::world::{TABLE, World, dimension, requests, sdk_config, take};
 
 /// Callers of one bucket, each acquiring `calls` times; how many were granted, and what the rest was told.
 async fn storm(clients: Vec<Client>, name: &'static str, calls: usize) -> (usize, Vec<RetryReason>) {
@@ -50,4 +52,40 @@ async fn sixty_four_callers_with_ample_tokens_are_never_refused() {
             assert_eq!((granted, refused), (64 * 20, vec![]), "{name} from {processes} processes");
         }
     }
+}
+
+/// What was free before the pause may be taken after it: a read costs a fifth of the write that would fail.
+#[tokio::test(start_paused = true)]
+async fn a_throttled_take_reads_the_row_before_it_tries_again() {
+    for is_taken_meanwhile in [true, false] {
+        let world = World::with_slots("elevenlabs#concurrent", 1).await;
+        let client = world.client_with(|settings| settings.leases(Leases::Inline).self_heal(false));
+        take(&client, "elevenlabs#concurrent").await.release().await.unwrap();
+        world.dynamo.faults().next(Operation::UpdateItem, Fault::throttled());
+        let read = world.dynamo.faults().hold_next(Operation::GetItem);
+        let asked = tokio::spawn({
+            let client = client.clone();
+            async move { client.acquire("elevenlabs#concurrent").await.unwrap().granted() }
+        });
+        tokio::time::timeout(Duration::from_secs(1), read.reached()).await.expect("the row is read again");
+        world.add_tokens("elevenlabs#concurrent", if is_taken_meanwhile { "-1" } else { "0" }).await;
+        world.dynamo.meter().reset();
+        read.open();
+        assert_eq!(asked.await.unwrap().is_none(), is_taken_meanwhile);
+        let writes = world.dynamo.meter().of(Operation::UpdateItem).requests;
+        assert_eq!(writes, u64::from(!is_taken_meanwhile), "no write that is bound to fail");
+    }
+}
+
+/// A release is not planned from the number of free slots, and is sent again as it is.
+#[tokio::test(start_paused = true)]
+async fn a_throttled_release_is_sent_again_without_a_read() {
+    let world = World::with_slots("elevenlabs#concurrent", 1).await;
+    let client = world.client_with(|settings| settings.leases(Leases::Inline));
+    let grant = take(&client, "elevenlabs#concurrent").await;
+    world.dynamo.meter().reset();
+    world.dynamo.faults().next(Operation::UpdateItem, Fault::throttled());
+    grant.release().await.unwrap();
+    assert_eq!(world.dynamo.meter().of(Operation::GetItem).requests, 0);
+    assert_eq!(world.free("elevenlabs#concurrent").await, "1");
 }

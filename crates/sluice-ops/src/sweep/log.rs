@@ -8,7 +8,7 @@ use sluice_core::{Amount, Dimension, SweepLog, SweepRecord};
 
 use super::GRACE;
 use super::report::SweepReport;
-use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
+use sluice_table::{Attributes, Resend, Store, StoreError, Written};
 
 /// How long adding the line may take if the sweep has the time: a read and a write, from however far away.
 /// The caller of the sweep waits for it.
@@ -51,7 +51,7 @@ async fn write(store: &Store, record: SweepRecord) -> Result<(), StoreError> {
         if log.records().any(|known| known.at == record.at && known.requests == record.requests) {
             return Ok(());
         }
-        if let Written::Applied(_) = store.update(&log.add(record), IfAmbiguous::SendAgain).await? {
+        if let Written::Applied(_) = store.update(&log.add(record), Resend::Always).await? {
             return Ok(());
         }
     }

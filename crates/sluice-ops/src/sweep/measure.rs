@@ -7,7 +7,7 @@ use sluice_core::{Amount, Before, Bucket, CLOCK_ERROR, Census, Dimension, Load, 
 use tokio::task::JoinSet;
 
 use super::report::{SweepOptions, SweepReport};
-use sluice_table::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
+use sluice_table::{Attributes, Item, Resend, Store, StoreError, Written, value_text};
 
 /// The load rows as they were before the scan.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ fn sample(bucket: &Bucket, census: Census, options: &SweepOptions, now: Timestam
 /// Writes a measurement, and returns the one that the row contains: this measurement, even if the reply was
 /// lost, or that of a sweep that was faster. The faster sweep itself reports the expired holders.
 async fn write(store: Store, measured: Measured) -> Result<Option<Measured>, StoreError> {
-    match store.update(&measured.update, IfAmbiguous::SendAgain).await {
+    match store.update(&measured.update, Resend::Always).await {
         Ok(Written::Applied(_)) => Ok(Some(measured)),
         Ok(Written::ConditionFailed(row)) => {
             let read = |row: &Item| Load::read(measured.load.dimension(), &Attributes(row)).ok();

@@ -6,7 +6,7 @@ use sluice_core::{Bucket, Chunk, Dimension, InlinePlanner, InlineReclaim, Lease,
 
 use super::{Deadlines, is_over};
 use crate::chunk::{Tally, send_chunk};
-use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, Store, StoreError, Written};
+use sluice_table::{Attributes, MOST_TRIES, Resend, Store, StoreError, Written};
 
 /// How many conflicts of a lease a sweep waits out: at most half a second. The next sweep finds the lease
 /// again, and one hot bucket must not keep a page from its end.
@@ -158,7 +158,7 @@ impl Sweep {
     /// Sends the write. Returns whether it was applied, and the bucket as it is now. If the write is sent
     /// twice, the second send finds none of the leases, which its condition requires.
     async fn send(&self, dimension: &Dimension, reclaim: &InlineReclaim) -> Result<(bool, BucketRead), StoreError> {
-        Ok(match self.store.update(&reclaim.update, IfAmbiguous::SendAgain).await? {
+        Ok(match self.store.update(&reclaim.update, Resend::Always).await? {
             Written::Applied(row) => (true, parsed(dimension, &Attributes(&row))),
             Written::ConditionFailed(Some(row)) => (false, parsed(dimension, &Attributes(&row))),
             // A bucket counts as gone only if a read shows so.

@@ -7,7 +7,7 @@ use sluice_core::{Bucket, Census, Correction, Dimension, Directory, Drift, Load,
 
 use super::measure::Loads;
 use super::report::{SweepOptions, SweepReport};
-use sluice_table::{Attributes, IfAmbiguous, Item, Store, StoreError, Written, value_text};
+use sluice_table::{Attributes, Item, Resend, Store, StoreError, Written, value_text};
 
 /// A recount under way.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Recount {
             tracing::warn!(event = "reconciler.unlisted", buckets = left_out);
         }
         if let Some(update) = self.directory.update(&self.found) {
-            store.update(&update, IfAmbiguous::SendAgain).await?;
+            store.update(&update, Resend::Always).await?;
         }
         Ok(())
     }
@@ -135,13 +135,13 @@ async fn write(
 ) -> Result<(), StoreError> {
     match correction {
         Correction::Correct { update, slots } => {
-            if let Written::Applied(_) = store.update(&update, IfAmbiguous::SendAgain).await? {
+            if let Written::Applied(_) = store.update(&update, Resend::Always).await? {
                 report.corrected.insert(dimension.clone(), slots);
                 tracing::warn!(event = "reconciler.corrected", %dimension, %slots);
             }
         }
         Correction::Note(update) => {
-            store.update(&update, IfAmbiguous::SendAgain).await?;
+            store.update(&update, Resend::Always).await?;
         }
         _ => {}
     }

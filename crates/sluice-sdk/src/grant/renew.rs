@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_core::{Bucket, Timestamp, Update};
-use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, Item, Resend, StoreError, Written};
 
 use crate::grant::{Grant, Holding};
 use crate::lane::expired_holder;
@@ -138,7 +138,7 @@ impl Renewal {
         let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
         for (part, (key, update)) in renewals {
             // Setting the same end twice equals setting it once. A failed condition may show a later end.
-            let outcome = match self.inner.store.update(&update, IfAmbiguous::SendAgain).await {
+            let outcome = match self.inner.store.update(&update, Resend::Always).await {
                 Ok(Written::Applied(_)) => telemetry::Renewal::Renewed,
                 Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
                     telemetry::Renewal::Renewed

@@ -1,7 +1,7 @@
 //! The note of this process in a bucket's load row: its refusals, and itself as one that wants slots.
 
 use sluice_core::{clear_refusals, note, note_again};
-use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, Item, Resend, StoreError, Written};
 
 use crate::heal::wanted::Wanted;
 use crate::lane::entry::Entry;
@@ -43,13 +43,13 @@ async fn try_to_write(inner: &Inner, entry: &Entry, refusals: u32) -> Result<Opt
     let (dimension, now) = (&entry.dimension, inner.time().await?);
     let mut update = note(dimension, refusals, now);
     for _ in 0..TRIES {
-        let row = match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+        let row = match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => return Ok(Some(row)),
             Written::ConditionFailed(row) => row.unwrap_or_default(),
         };
         let row = Attributes(&row);
         if let Some(clear) = clear_refusals(dimension, &row) {
-            inner.store.update(&clear, IfAmbiguous::SendAgain).await?;
+            inner.store.update(&clear, Resend::Always).await?;
         }
         update = note_again(dimension, &row, refusals, now);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_core::schema::HEAL_KEY;
 use sluice_core::{CLOCK_ERROR, HEAL_EVERY, HealMark, HealProgress, Timestamp, heal_progress, mark, unmark};
 use sluice_ops::{HealPage, HealedPage, NextPage, ROWS_PER_PAGE};
-use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, Item, Resend, StoreError, Written};
 use tokio::time::Instant;
 
 use crate::client_ops::ops;
@@ -67,7 +67,7 @@ impl ScanTurn {
         let id = uuid::Uuid::now_v7().hyphenated().to_string();
         let budget = inner.config.heal_budget;
         let spacing = budget.spacing_with_page(0);
-        let row = match inner.store.update(&mark(&id, now, spacing), IfAmbiguous::SendAgain).await? {
+        let row = match inner.store.update(&mark(&id, now, spacing), Resend::Always).await? {
             Written::Applied(row) => row,
             Written::ConditionFailed(row) => {
                 let row = row.unwrap_or_default();
@@ -141,7 +141,7 @@ impl ScanTurn {
         }
         self.progress = progress;
         let update = heal_progress(&self.id, self.at, &self.progress);
-        let written = inner.store.update(&update, IfAmbiguous::SendAgain).await?;
+        let written = inner.store.update(&update, Resend::Always).await?;
         Ok(matches!(written, Written::Applied(_)))
     }
 
@@ -151,7 +151,7 @@ impl ScanTurn {
         // The units that the turn has spent stay paid for.
         let spacing = if self.spent == 0 { Duration::ZERO } else { self.budget.spacing(self.spent) };
         let unmark = unmark(&self.id, self.at, spacing);
-        if let Err(error) = inner.store.update(&unmark, IfAmbiguous::SendAgain).await {
+        if let Err(error) = inner.store.update(&unmark, Resend::Always).await {
             tracing::debug!(event = "heal.turn_kept", %error);
         }
     }

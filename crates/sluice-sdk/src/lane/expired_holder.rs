@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sluice_core::{Dimension, note_expired_holders, replace_expired_holders};
-use sluice_table::{Attributes, IfAmbiguous, Store, StoreError, Written};
+use sluice_table::{Attributes, Resend, Store, StoreError, Written};
 use tokio::runtime::Handle;
 
 use crate::lane::entry::Entry;
@@ -30,10 +30,10 @@ pub(crate) fn found(inner: &Arc<Inner>, entry: &Arc<Entry>) {
 /// be sent again: it then finds a valid count and does nothing.
 async fn note(store: &Store, dimension: &Dimension) -> Result<(), StoreError> {
     if let Written::ConditionFailed(Some(row)) =
-        store.update(&note_expired_holders(dimension, 1), IfAmbiguous::Stop).await?
+        store.update(&note_expired_holders(dimension, 1), Resend::UnlessAmbiguous).await?
         && let Some(anew) = replace_expired_holders(dimension, &Attributes(&row), 1)
     {
-        store.update(&anew, IfAmbiguous::SendAgain).await?;
+        store.update(&anew, Resend::Always).await?;
     }
     Ok(())
 }

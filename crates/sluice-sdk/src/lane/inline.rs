@@ -161,6 +161,7 @@ fn service<'a>(
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, InlineOutcome>) {
     let (inner, entry) = (&inner, &entry);
-    let batch = |waiters| InlineBatch { inner, entry, waiters, waiting: None, unclaimed_grants: Vec::new() };
+    let batch =
+        |waiters| InlineBatch { inner, entry, waiters, waiting: None, unclaimed_grants: Vec::new(), throttled: 0 };
     round::lead(inner, leader, Poll::default(), batch, || entry.load.crowd(), || entry.doubt()).await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use sluice_core::{Amount, Bucket, Cost, Demand, Lot, RateReceipt, Timestamp, USE_BY};
-use sluice_table::{Attributes, IfAmbiguous, Written};
+use sluice_table::{Attributes, Resend, Written};
 
 use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
@@ -113,7 +113,7 @@ async fn give_back(inner: &Inner, entry: &Entry) {
     let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));
     for update in stock.take_out_over(now).iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
         // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
-        match inner.store.update(&update, IfAmbiguous::Stop).await {
+        match inner.store.update(&update, Resend::UnlessAmbiguous).await {
             Ok(Written::Applied(row)) => {
                 let bucket = Bucket::read(&entry.dimension, &Attributes(&row));
                 bucket.into_iter().for_each(|bucket| entry.apply_write(Arc::new(bucket), inner.now()));

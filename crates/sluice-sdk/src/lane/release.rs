@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
 use sluice_ops::{Released, Tally, send_chunk};
-use sluice_table::{Attributes, IfAmbiguous, MOST_TRIES, StoreError, Written};
+use sluice_table::{Attributes, MOST_TRIES, Resend, StoreError, Written};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -185,7 +185,7 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
                 && let Some(update) = receipt.give_back(now)
             {
                 // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
-                match inner.store.update(&update, IfAmbiguous::Stop).await {
+                match inner.store.update(&update, Resend::UnlessAmbiguous).await {
                     Ok(Written::Applied(row)) => {
                         let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
                         bucket.into_iter().for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_core::{Amount, CostError, Dimension, RatePlanner, Settle};
-use sluice_table::{IfAmbiguous, StoreError, Written};
+use sluice_table::{Resend, StoreError, Written};
 
 use crate::api::error::AcquireError;
 use crate::api::request::Quantity;
@@ -181,7 +181,7 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
         let settling = RatePlanner::new(&bucket).settle(calls, now);
         let Some(update) = settling.write else { return Ok(settling.changes) };
         // Not idempotent: never sent again after an ambiguous reply.
-        match inner.store.update(&update, IfAmbiguous::Stop).await.map_err(AcquireError::from)? {
+        match inner.store.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {
             Written::Applied(row) => {
                 // A row that cannot be read is left to the next caller: this write is applied.
                 let after = crate::lane::reading::parse(&entry.dimension, &row);

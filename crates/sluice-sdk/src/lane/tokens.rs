@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Bucket, Claim, Cost, Dimension, Form, Plan, Planned, RateReceipt, Starts, Take, Timestamp};
-use sluice_table::{IfAmbiguous, Item, Written};
+use sluice_table::{Item, Resend, Written};
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
@@ -139,7 +139,7 @@ impl round::Batch for TokenBatch<'_> {
         };
         // If the write is applied a second time after a lost reply, it takes the tokens twice. That is
         // against these callers, and the tokens refill.
-        match self.inner.store.update(&sent.planned.update, IfAmbiguous::SendAgain).await? {
+        match self.inner.store.update(&sent.planned.update, Resend::Always).await? {
             Written::Applied(row) => self.granted(&row, &sent).map(|()| Step::Served),
             Written::ConditionFailed(Some(row)) => {
                 let bucket = apply_read(self.inner, self.entry, &row)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Timestamp};
-use sluice_table::{IfAmbiguous, Written};
+use sluice_table::{Resend, Written};
 
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
@@ -53,7 +53,7 @@ impl Client {
 pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) -> Result<CoolDown, AcquireError> {
     let update = sluice_core::cool_down(&entry.dimension, until);
     // Setting the same end twice equals setting it once.
-    match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+    match inner.store.update(&update, Resend::Always).await? {
         Written::Applied(row) => {
             entry.apply_write(Arc::new(parse(&entry.dimension, &row)?), inner.now());
             tracing::warn!(event = "cool_down.set", dimension = %entry.dimension, %until);

@@ -5,7 +5,7 @@ use sluice_core::{
     Amount, Bucket, Change, Dimension, Limit, LimitType, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
     VendorLimit,
 };
-use sluice_table::{IfAmbiguous, Written};
+use sluice_table::{Resend, Written};
 use sluice_vendors::{Headers, Quota, Reported, Vendor};
 use tokio::time::timeout;
 
@@ -174,7 +174,7 @@ async fn observe_level(
             Observation::Lower(by, update) => (by, update),
         };
         // If the write is sent again after a lost reply, it fails on its own condition.
-        match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+        match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => {
                 let after = crate::lane::reading::parse(&entry.dimension, &row)?;
                 entry.apply_write(Arc::new(after), inner.now());
@@ -234,7 +234,7 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
 
 async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc<Bucket>, AcquireError> {
     let update = sluice_core::note_limit(&entry.dimension, reported);
-    match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+    match inner.store.update(&update, Resend::Always).await? {
         Written::Applied(row) => apply_read(inner, entry, &row),
         Written::ConditionFailed(_) => Err(unknown(inner, entry)),
     }
@@ -244,7 +244,7 @@ async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Lim
     let mut tries = inner.store.tries();
     while tries.another() {
         let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
-        match inner.store.update(&update, IfAmbiguous::SendAgain).await? {
+        match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => {
                 apply_read(inner, entry, &row)?;
                 tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());

@@ -1,7 +1,7 @@
 //! Penalize: the vendor replied 429 although the call was granted, so the bucket's level is lowered.
 
 use sluice_core::{Amount, Dimension, Factor, FactorError, RatePlanner};
-use sluice_table::{IfAmbiguous, StoreError, Written};
+use sluice_table::{Resend, StoreError, Written};
 
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
@@ -88,7 +88,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
             return Ok(Penalty::NothingToTake(bucket.level(now)));
         };
         // Not idempotent: never sent again after an ambiguous reply.
-        match inner.store.update(&update, IfAmbiguous::Stop).await? {
+        match inner.store.update(&update, Resend::UnlessAmbiguous).await? {
             Written::Applied(row) => {
                 let after = apply_read(inner, entry, &row)?;
                 entry.stock.iter().for_each(|stock| stock.clear());

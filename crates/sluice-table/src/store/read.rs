@@ -8,7 +8,7 @@ use super::connection::Store;
 use super::error::StoreError;
 use super::scan::{Page, Scan};
 use super::translate::{self, COUNT_UNITS, value_text};
-use super::written::{IfAmbiguous, Item};
+use super::written::{Item, Resend};
 use crate::operation::Operation;
 
 /// The most keys that DynamoDB accepts in a `BatchGetItem`.
@@ -25,7 +25,7 @@ impl Store {
             let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
-        let reply = self.retrying(Operation::GetItem, IfAmbiguous::SendAgain, request).await;
+        let reply = self.retrying(Operation::GetItem, Resend::Always, request).await;
         reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
@@ -40,8 +40,7 @@ impl Store {
         while !left.is_empty() {
             let now = &left[..left.len().min(KEYS_PER_BATCH)];
             let request = || translate::batch(&self.dynamo, &self.table, now).send();
-            let reply =
-                self.retrying(Operation::BatchGetItem, IfAmbiguous::SendAgain, request).await.map_err(Failed::error)?;
+            let reply = self.retrying(Operation::BatchGetItem, Resend::Always, request).await.map_err(Failed::error)?;
             rows.extend(reply.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
             let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.table).map(|rest| rest.keys);
             let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
@@ -65,7 +64,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if no try was answered.
     pub async fn scan(&self, scan: &Scan) -> Result<Page, StoreError> {
-        self.scan_within(scan, IfAmbiguous::SendAgain).await
+        self.scan_within(scan, Resend::Always).await
     }
 
     /// Reads a page of the table and pays for it at most once: it is not sent again after a lost reply.
@@ -73,12 +72,12 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if no try was answered.
     pub async fn scan_once(&self, scan: &Scan) -> Result<Page, StoreError> {
-        self.scan_within(scan, IfAmbiguous::Stop).await
+        self.scan_within(scan, Resend::UnlessAmbiguous).await
     }
 
-    async fn scan_within(&self, scan: &Scan, if_ambiguous: IfAmbiguous) -> Result<Page, StoreError> {
+    async fn scan_within(&self, scan: &Scan, resend: Resend) -> Result<Page, StoreError> {
         let request = || translate::scan(&self.dynamo, &self.table, scan).send();
-        let reply = self.retrying(Operation::Scan, if_ambiguous, request).await.map_err(Failed::error)?;
+        let reply = self.retrying(Operation::Scan, resend, request).await.map_err(Failed::error)?;
         Ok(Page {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
             rows: reply.items.unwrap_or_default(),

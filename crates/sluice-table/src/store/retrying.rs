@@ -8,7 +8,7 @@ use super::answer::{Failed, ServiceAnswer};
 use super::connection::Store;
 use super::error;
 use super::request::MeteredReply;
-use super::written::{IfAmbiguous, Tried};
+use super::written::{Resend, Tried};
 use crate::operation::Operation;
 use crate::requests::retried;
 use crate::retry::{Backoff, Fate, random_up_to};
@@ -22,7 +22,7 @@ impl Store {
     pub(super) async fn retrying<T, E, Send>(
         &self,
         operation: Operation,
-        if_ambiguous: IfAmbiguous,
+        resend: Resend,
         send: impl Fn() -> Send,
     ) -> Result<T, Failed>
     where
@@ -30,14 +30,14 @@ impl Store {
         T: MeteredReply,
         E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
-        self.trying(operation, if_ambiguous, send).await.answer
+        self.trying(operation, resend, send).await.answer
     }
 
     /// The one loop that sends a request again.
     pub(super) async fn trying<T, E, Send>(
         &self,
         operation: Operation,
-        if_ambiguous: IfAmbiguous,
+        resend: Resend,
         send: impl Fn() -> Send,
     ) -> Tried<T, Failed>
     where
@@ -68,7 +68,11 @@ impl Store {
             maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
             let stop = !fate.is_transient()
                 || attempt >= self.max_retries + u32::from(was_skewed)
-                || (fate == Fate::Ambiguous && if_ambiguous == IfAmbiguous::Stop);
+                || match resend {
+                    Resend::Always => false,
+                    Resend::UnlessAmbiguous => fate == Fate::Ambiguous,
+                    Resend::UnlessContended => matches!(fate, Fate::Conflict | Fate::Throttled),
+                };
             if stop {
                 let error = error::describe(operation.as_str(), &self.table, maybe_applied, error);
                 return Tried { answer: Err(Failed::Store(error)), maybe_applied };

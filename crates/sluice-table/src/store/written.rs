@@ -34,13 +34,15 @@ impl<T, E> Tried<T, E> {
     }
 }
 
-/// Whether a write may be sent again after an ambiguous reply.
+/// When a request that failed for a while is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IfAmbiguous {
-    /// A second application is safe because of the condition, or because it is harmless.
-    SendAgain,
-    /// The write must not be applied twice.
-    Stop,
+pub enum Resend {
+    /// Always. A second application is safe because of the condition, or because it is harmless.
+    Always,
+    /// Not after an ambiguous reply: the write must not be applied twice.
+    UnlessAmbiguous,
+    /// Not after a conflict or throttling: the caller reads the row and plans the write again.
+    UnlessContended,
 }
 
 /// The answer to a transaction.

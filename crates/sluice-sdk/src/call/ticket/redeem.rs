@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_core::{Bucket, Dimension, Judgement, RateReceipt, RowError, Ticket, TicketRow};
-use sluice_table::{Attributes, IfAmbiguous, Item, StoreError, Written};
+use sluice_table::{Attributes, Item, Resend, StoreError, Written};
 use tokio::time::{Duration, Instant};
 
 use crate::api::error::AcquireError;
@@ -230,7 +230,7 @@ fn in_order(row: &TicketRow, mut buckets: Vec<Arc<Bucket>>) -> Option<Vec<Arc<Bu
 /// Marks the ticket as redeemed by `by`. Returns false if someone else has redeemed it.
 async fn claim(inner: &Inner, row: &TicketRow, by: &str) -> Result<bool, StoreError> {
     let is_mine = |seen: &Item| TicketRow::read(&Attributes(seen)).is_ok_and(|seen| seen.is_redeemed_by(by));
-    Ok(match inner.store.update(&row.redeem(by, inner.time().await?), IfAmbiguous::SendAgain).await? {
+    Ok(match inner.store.update(&row.redeem(by, inner.time().await?), Resend::Always).await? {
         Written::Applied(_) => true,
         // True if an earlier send of this request was applied and its reply was lost.
         Written::ConditionFailed(seen) => seen.is_some_and(|seen| is_mine(&seen)),
@@ -247,7 +247,7 @@ enum TicketState {
 }
 
 async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> TicketState {
-    let seen = match inner.store.update(&row.take_back(by), IfAmbiguous::SendAgain).await {
+    let seen = match inner.store.update(&row.take_back(by), Resend::Always).await {
         Ok(Written::Applied(row)) => Some(row),
         Ok(Written::ConditionFailed(seen)) => seen,
         Err(error) => {

@@ -8,7 +8,7 @@ use sluice_core::{
     Timestamp,
 };
 use sluice_ops::Released;
-use sluice_table::{IfAmbiguous, Written};
+use sluice_table::{Resend, StoreError, Written};
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
@@ -33,6 +33,8 @@ pub(super) struct InlineBatch<'a> {
     pub(super) waiting: Waiting<InlineAsk, InlineOutcome>,
     /// What was granted to callers that had gone away.
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
+    /// How often DynamoDB throttled a write of this round that takes slots.
+    pub(super) throttled: u32,
 }
 
 /// A plan, with the positions of the callers that it is for.
@@ -44,6 +46,10 @@ struct InlineDraft {
 }
 
 impl InlineDraft {
+    fn takes_slots(&self) -> bool {
+        self.plan.takes.contains(&InlineAnswer::Granted)
+    }
+
     fn finds_leases_gone(&self) -> bool {
         self.plan.releases.contains(&ReleaseAnswer::Gone)
     }
@@ -85,9 +91,18 @@ impl round::Batch for InlineBatch<'_> {
             return Ok(self.settle(draft, has_read, Duration::ZERO));
         };
         // If the write is applied a second time, it fails and finds in the row what the first one did.
-        let tried = self.inner.store.try_update(update, IfAmbiguous::SendAgain).await;
+        let resend = if draft.takes_slots() { Resend::UnlessContended } else { Resend::Always };
+        let tried = self.inner.store.try_update(update, resend).await;
         if tried.maybe_applied && !matches!(tried.answer, Ok(Written::Applied(_))) {
             self.leave_traces(&draft);
+        }
+        if matches!(tried.answer, Err(StoreError::Contended { .. })) && self.throttled < self.inner.store.max_retries()
+        {
+            // The slots may be taken by now. A write that fails costs five times what a read does, and on a
+            // throttled key it is in the way of the releases.
+            self.inner.store.back_off(self.throttled).await;
+            self.throttled += 1;
+            return refresh(self.inner, self.entry).await.map(|_| Step::Read);
         }
         match tried.answer? {
             Written::Applied(row) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp, Verdict};
-use sluice_table::{Cancelled, IfAmbiguous, StoreError, Transacted, Transaction, Written};
+use sluice_table::{Cancelled, Resend, StoreError, Transacted, Transaction, Written};
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
@@ -98,7 +98,7 @@ impl RowBatch<'_> {
                 continue;
             }
             let Some(repair) = self.inner.planner(&reading.bucket, now).repair(now) else { continue };
-            match self.inner.store.update(&repair.update, IfAmbiguous::SendAgain).await? {
+            match self.inner.store.update(&repair.update, Resend::Always).await? {
                 Written::Applied(row) | Written::ConditionFailed(Some(row)) => apply_read(self.inner, entry, &row)?,
                 Written::ConditionFailed(None) => return Err(unknown(self.inner, entry)),
             };
