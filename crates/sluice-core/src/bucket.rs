@@ -1,5 +1,6 @@
 //! A bucket row, parsed: the line that its level follows.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -45,9 +46,9 @@ pub struct Bucket {
     repaired_at: Option<Timestamp>,
     observed: Amount,
     observed_version: Option<i64>,
-    vendor_limit: Option<VendorLimit>,
+    vendor_limit: Option<Box<VendorLimit>>,
     adopts_limit: bool,
-    note: Option<Note>,
+    note: Option<Box<Note>>,
     /// Shared, because buckets are cloned often.
     inline: Option<Arc<InlineLeases>>,
 }
@@ -191,11 +192,11 @@ impl Bucket {
     /// Slots that the previous sweep found lost (below zero: minted), for the next sweep to confirm.
     #[must_use]
     pub fn noted_drift(&self) -> Option<Amount> {
-        self.note.as_ref().map(Note::drift)
+        self.note().map(Note::drift)
     }
 
-    pub(crate) const fn note(&self) -> Option<&Note> {
-        self.note.as_ref()
+    pub(crate) fn note(&self) -> Option<&Note> {
+        self.note.as_deref()
     }
 
     /// The level at `now`, rounded down: at most the capacity, below zero if starts are booked ahead.
@@ -261,8 +262,8 @@ impl Bucket {
 
     /// The lowest limit that the vendor reported recently and that was lower than the bucket's limit.
     #[must_use]
-    pub const fn vendor_limit(&self) -> Option<VendorLimit> {
-        self.vendor_limit
+    pub fn vendor_limit(&self) -> Option<VendorLimit> {
+        self.vendor_limit.as_deref().copied()
     }
 
     /// Whether a lower limit that the vendor reports becomes the limit of the bucket.

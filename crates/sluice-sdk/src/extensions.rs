@@ -23,7 +23,7 @@ impl Extensions {
 
     /// Returns the value of this type, if it was used.
     #[cfg(test)]
-    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+    pub(crate) fn used<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         find(&self.0.lock())
     }
 
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn each_type_has_one_value() {
         let extensions = Extensions::default();
-        assert!(extensions.get::<Mutex<u32>>().is_none());
+        assert!(extensions.used::<Mutex<u32>>().is_none());
         *extensions.of::<Mutex<u32>>().lock() = 7;
         assert_eq!(*extensions.of::<Mutex<u64>>().lock(), 0);
         assert_eq!((*extensions.of::<Mutex<u32>>().lock(), extensions.len()), (7, 2));

@@ -1,5 +1,6 @@
 //! Reads the row of a bucket, whichever client wrote it.
 
+use alloc::boxed::Box;
 use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -51,9 +52,9 @@ impl Bucket {
             observed: schema::optional(row, OBSERVED, || schema::amount(row, OBSERVED))?
                 .map_or(Amount::ZERO, |sum| sum.get()),
             observed_version: schema::optional(row, OBSERVED_VERSION, || schema::count(row, OBSERVED_VERSION))?,
-            vendor_limit: schema::optional(row, VENDOR_LIMIT, || read_vendor_limit(row))?,
+            vendor_limit: schema::optional(row, VENDOR_LIMIT, || read_vendor_limit(row))?.map(Box::new),
             adopts_limit: schema::optional(row, ADOPTS_LIMIT, || schema::count(row, ADOPTS_LIMIT))? == Some(1),
-            note: Note::read(row),
+            note: Note::read(row).map(Box::new),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
         })
     }

@@ -189,7 +189,7 @@ mod tests {
         let bucket = Arc::new(Bucket::full(entry.dimension.clone(), limit, now));
         entry.apply_read(Arc::clone(&bucket), now);
         entry.apply_write(Arc::clone(&bucket), now);
-        assert!(entry.extensions.get::<Watched>().is_none());
+        assert!(entry.extensions.used::<Watched>().is_none());
         entry.load.apply_read(Arc::new(Load::none(&entry.dimension)), now);
         let watched = watched(&entry);
         assert!(!watched.has_seen());

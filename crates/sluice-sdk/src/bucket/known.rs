@@ -12,6 +12,7 @@ use crate::bucket::first_read::FirstRead;
 use crate::bucket::load::LoadSeen;
 use crate::bucket::presence::{Presence, is_within};
 use crate::extensions::Extensions;
+use crate::lazy::Lazy;
 use crate::telemetry;
 use crate::telemetry::label::{BucketLabel, NamedBuckets, OTHER};
 use crate::telemetry::meters::Meters;
@@ -30,6 +31,8 @@ const CONTENTION_MEMORY: Duration = Duration::from_secs(10);
 /// is the headroom.
 const HEADROOM: Duration = Duration::from_millis(100);
 
+type AnchorConflict = Mutex<Option<(Timestamp, Duration)>>;
+
 pub(crate) struct Known {
     pub(crate) dimension: Dimension,
     reading: Mutex<Option<BucketReading>>,
@@ -37,14 +40,14 @@ pub(crate) struct Known {
     /// Whether the bucket was used since the cache last looked for an entry to forget.
     is_marked: AtomicBool,
     /// When a write last failed because another had moved the anchor, and how long it was under way.
-    anchor_conflict: Mutex<Option<(Timestamp, Duration)>>,
+    anchor_conflict: Lazy<Box<AnchorConflict>>,
     /// Held during the first read of the row, so that many callers share one read.
     pub(crate) loading: tokio::sync::Mutex<FirstRead>,
-    pub(crate) load: LoadSeen,
+    pub(crate) load: Lazy<Box<LoadSeen>>,
     /// What follows the bucket over time, if anything does.
     watch: OnceLock<Arc<dyn Watch>>,
     /// State that features keep for the bucket.
-    pub(crate) extensions: Extensions,
+    pub(crate) extensions: Lazy<Box<Extensions>>,
     label: BucketLabel,
     pub(crate) meters: Meters,
 }
@@ -101,11 +104,11 @@ impl Known {
             reading: Mutex::default(),
             presence: Presence::default(),
             is_marked: AtomicBool::new(false),
-            anchor_conflict: Mutex::default(),
+            anchor_conflict: Lazy::default(),
             loading: tokio::sync::Mutex::default(),
-            load: LoadSeen::default(),
+            load: Lazy::default(),
             watch: OnceLock::new(),
-            extensions: Extensions::default(),
+            extensions: Lazy::default(),
             label: BucketLabel::new(named),
             meters: Meters::default(),
         }
@@ -186,7 +189,7 @@ impl Known {
 
     /// The headroom that full writes should leave: none, unless conflicts are recent.
     pub(crate) fn headroom(&self, now: Timestamp) -> Duration {
-        match *self.anchor_conflict.lock() {
+        match self.anchor_conflict.get().and_then(|last| *last.lock()) {
             Some((at, under_way)) if now.since(at) < CONTENTION_MEMORY => HEADROOM.max(under_way * 4),
             _ => Duration::ZERO,
         }

@@ -21,7 +21,7 @@ use crate::telemetry::label::NamedBuckets;
 pub(crate) struct Entry {
     known: Known,
     /// Booked starts of callers that left. They cannot be given back: others have booked behind them.
-    abandoned: Mutex<Vec<Part>>,
+    abandoned: Lazy<Box<Mutex<Vec<Part>>>>,
     /// The lane of callers that take tokens.
     pub(crate) tokens: Lazy<Arc<TokenLane>>,
     /// The lane of callers that take slots with inline leases or give them back.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     /// The lane of calls that are settled.
     pub(crate) settles: Lazy<Arc<SettleLane>>,
     /// The lanes of the sets that contain this bucket, for callers that wait there for its slots.
-    rows: Mutex<Vec<Weak<RowLane>>>,
+    rows: Lazy<Box<Mutex<Vec<Weak<RowLane>>>>>,
     /// Tokens taken ahead of demand, if the client prefetches for this bucket.
     pub(crate) stock: Option<Box<Stock>>,
 }
@@ -54,12 +54,12 @@ impl Entry {
     pub(super) fn new(dimension: Dimension, stock: Option<Box<Stock>>, named: NamedBuckets) -> Self {
         Self {
             known: Known::new(dimension, named),
-            abandoned: Mutex::default(),
+            abandoned: Lazy::default(),
             tokens: Lazy::default(),
             inline: Lazy::default(),
             releases: Lazy::default(),
             settles: Lazy::default(),
-            rows: Mutex::default(),
+            rows: Lazy::default(),
             stock,
         }
     }
@@ -110,7 +110,7 @@ impl Entry {
 
     /// Whether another caller may have left a start.
     pub(crate) fn has_abandoned(&self) -> bool {
-        !self.abandoned.lock().is_empty()
+        self.abandoned.get().is_some_and(|abandoned| !abandoned.lock().is_empty())
     }
 
     /// Keeps a booked start that its caller left, for the next caller.
@@ -120,7 +120,7 @@ impl Entry {
 
     /// Returns the earliest start of the same cost that another caller left, not past nor after `latest`.
     pub(crate) fn take_over(&self, cost: Cost, now: Timestamp, latest: Timestamp) -> Option<Part> {
-        let mut abandoned = self.abandoned.lock();
+        let mut abandoned = self.abandoned.get()?.lock();
         abandoned.retain(|part| part.start_at > now);
         let fits = |part: &Part| part.cost == cost && part.start_at <= latest;
         let (at, _) =
@@ -135,18 +135,21 @@ impl Entry {
     }
 
     pub(super) fn forget_abandoned(&self) {
-        self.abandoned.lock().clear();
+        self.abandoned.get().into_iter().for_each(|abandoned| abandoned.lock().clear());
     }
 
     /// Whether more than `references` references exist, or the entry keeps a start that is still to come.
     pub(super) fn is_in_use(self: &Arc<Self>, references: usize, now: Timestamp) -> bool {
-        let mut abandoned = self.abandoned.lock();
-        abandoned.retain(|part| part.start_at > now);
-        !abandoned.is_empty() || Arc::strong_count(self) > references
+        let keeps_start = self.abandoned.get().is_some_and(|abandoned| {
+            let mut abandoned = abandoned.lock();
+            abandoned.retain(|part| part.start_at > now);
+            !abandoned.is_empty()
+        });
+        keeps_start || Arc::strong_count(self) > references
     }
 
     pub(super) fn was_in_sets(&self) -> bool {
-        !self.rows.lock().is_empty()
+        self.rows.get().is_some_and(|rows| !rows.lock().is_empty())
     }
 
     /// Notes that the bucket is in the set of this lane. The bucket wakes the callers that wait there.
@@ -166,7 +169,8 @@ impl Entry {
     }
 
     fn wake_rows(&self) {
-        self.rows.lock().iter().filter_map(Weak::upgrade).for_each(|lane| lane.wake());
+        let Some(rows) = self.rows.get() else { return };
+        rows.lock().iter().filter_map(Weak::upgrade).for_each(|lane| lane.wake());
     }
 }
 
