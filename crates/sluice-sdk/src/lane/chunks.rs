@@ -1,9 +1,8 @@
 //! A lane whose callers give back or settle: each is served, in chunks of as many as one write may carry.
 
-use sluice_table::StoreError;
+use sluice_table::{Store, StoreError};
 use tokio::time::Instant;
 
-use crate::lane::inner::Inner;
 use crate::lane::queue::Waiter;
 use crate::lane::queue::leader::Leader;
 
@@ -13,7 +12,7 @@ use crate::lane::queue::leader::Leader;
 ///
 /// A caller that has gone away is served too: its call was made.
 pub(super) async fn lead<Q, A, S: Future<Output = Result<(), StoreError>>>(
-    inner: &Inner,
+    store: &Store,
     mut leader: Leader<Q, A>,
     most: usize,
     serve: impl Fn(Vec<Waiter<Q, A>>) -> S,
@@ -24,7 +23,7 @@ pub(super) async fn lead<Q, A, S: Future<Output = Result<(), StoreError>>>(
         while !waiters.is_empty() {
             let later = waiters.split_off(waiters.len().min(most));
             let Err(error) = serve(std::mem::replace(&mut waiters, later)).await else { continue };
-            if began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request() {
+            if began.elapsed() + store.attempt().of_rows() > store.longest_request() {
                 waiters.drain(..).for_each(|waiter| waiter.answer(unsent(error.clone().unsent())));
             }
         }

@@ -149,7 +149,7 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Settle, Result<Amount, SettleError>>) {
     let (inner, entry) = (&*inner, &*entry);
     let settle = |waiters| settle_together(inner, entry, waiters);
-    chunks::lead(inner, leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
+    chunks::lead(&inner.store, leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
 }
 
 /// Answers all `waiters`. Returns the error if DynamoDB is out.
