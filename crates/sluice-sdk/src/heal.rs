@@ -4,9 +4,9 @@
 //! For each such bucket, a task notes the process in the load row, and gives back ended inline leases. For
 //! all of them, one task scans the table, one process of the fleet at a time: the table's mark states which,
 //! when, and where the scan continues (`turn.rs`). No call waits for this, except
-//! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers are in the queue or
-//! told to come back, and hold the client weakly. All their writes are conditional: a task may freeze or end
-//! half way.
+//! [`Client::finish_healing`](crate::Client::finish_healing). The tasks run while callers are in the queue,
+//! or were refused recently. They hold the client weakly. All their writes are conditional, so a task may
+//! freeze or end at any point.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,8 +35,8 @@ use crate::heal::due::PendingTries;
 use crate::heal::turn::ScanTurn;
 use crate::heal::wanted::Next;
 
-/// How long a caller counts as wanting slots after its last try, or after it was told to come back: long
-/// enough for one more scan, so that a caller that asks again later gets the slot as early as one that waits.
+/// How long a caller counts as wanting slots after its last try or its refusal: long enough for one more
+/// scan. So a caller that asks again later gets the slot as early as a caller that waits.
 const COMES_BACK: Duration = HEAL_EVERY;
 
 /// How long after a denied request healing tries again: the policy of the role may not have taken effect yet.

@@ -216,7 +216,7 @@ metrics! {
     CAPACITY_UNITS: Process Counter "sluice.capacity_units" CapacityUnits ["operation", "kind"]
         "Read and write units that DynamoDB's replies state";
     RETRIES: Process Counter "sluice.request.retries" Count ["operation"]
-        "Requests that were sent again";
+        "Requests that were sent again, or planned again after throttling";
     BUCKET_LEVEL: Both Gauge "sluice.bucket.level" Tokens ["dimension"]
         "What a bucket holds: tokens, or free slots; below zero if calls are booked";
     BUCKET_CAPACITY: Both Gauge "sluice.bucket.capacity" Tokens ["dimension"]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{Client, Leases, Outcome, RetryReason};
+use sluice_sdk::{Basis, Client, Leases, OnUnavailable, Outcome, Released, RetryReason};
 use sluice_testkit::{EmbeddedDynamo, Fault, Operation};
 
-use crate::world::{TABLE, World, dimension, requests, sdk_config, take};
+use crate::world::{TABLE, World, dimension, requests, sdk_config, settle, take};
 
 /// Callers of one bucket, each acquiring `calls` times; how many were granted, and what the rest was told.
 async fn storm(clients: Vec<Client>, name: &'static str, calls: usize) -> (usize, Vec<RetryReason>) {
@@ -77,15 +77,54 @@ async fn a_throttled_take_reads_the_row_before_it_tries_again() {
     }
 }
 
-/// A release is not planned from the number of free slots, and is sent again as it is.
+/// A lost reply may be a grant: the write is sent again until its condition tells.
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_and_a_throttled_try_are_no_outage() {
+    for lost in [Fault::LoseReply, Fault::LoseRequest] {
+        let world = World::with_slots("elevenlabs#concurrent", 1).await;
+        let client = world.client_with(|settings| {
+            settings.leases(Leases::Inline).self_heal(false).on_unavailable(OnUnavailable::Allow)
+        });
+        take(&client, "elevenlabs#concurrent").await.release().await.unwrap();
+        world.dynamo.faults().next(Operation::UpdateItem, lost);
+        world.dynamo.faults().next(Operation::UpdateItem, Fault::throttled());
+        let grant = take(&client, "elevenlabs#concurrent").await;
+        assert_eq!((grant.basis(), world.leases().await), (Basis::Table, 1));
+        grant.release().await.unwrap();
+        assert_eq!((world.free("elevenlabs#concurrent").await.as_str(), world.leases().await), ("1", 0));
+    }
+}
+
+/// A release is not planned from the number of free slots, and is sent again as it is: alone, and in one write
+/// with a take.
 #[tokio::test(start_paused = true)]
 async fn a_throttled_release_is_sent_again_without_a_read() {
-    let world = World::with_slots("elevenlabs#concurrent", 1).await;
-    let client = world.client_with(|settings| settings.leases(Leases::Inline));
-    let grant = take(&client, "elevenlabs#concurrent").await;
-    world.dynamo.meter().reset();
-    world.dynamo.faults().next(Operation::UpdateItem, Fault::throttled());
-    grant.release().await.unwrap();
-    assert_eq!(world.dynamo.meter().of(Operation::GetItem).requests, 0);
-    assert_eq!(world.free("elevenlabs#concurrent").await, "1");
+    for takes_too in [false, true] {
+        let world = World::with_slots("elevenlabs#concurrent", 2).await;
+        let client = world.client_with(|settings| settings.leases(Leases::Inline).self_heal(false).max_retries(8));
+        let (grant, other) =
+            (take(&client, "elevenlabs#concurrent").await, take(&client, "elevenlabs#concurrent").await);
+        // While this write is under way, the next release and the take meet in the queue behind it.
+        let first = world.dynamo.faults().hold_next(Operation::UpdateItem);
+        let first_release = tokio::spawn(other.release());
+        first.reached().await;
+        let release = tokio::spawn(grant.release());
+        let taking = takes_too.then(|| {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire("elevenlabs#concurrent").await.unwrap().granted() })
+        });
+        settle().await;
+        world.dynamo.meter().reset();
+        for _ in 0..5 {
+            world.dynamo.faults().next(Operation::UpdateItem, Fault::throttled());
+        }
+        first.open();
+        assert_eq!(first_release.await.unwrap().unwrap(), Released::GivenBack);
+        assert_eq!(release.await.unwrap().unwrap(), Released::GivenBack);
+        assert_eq!(world.dynamo.meter().of(Operation::GetItem).requests, 0);
+        if let Some(taking) = taking {
+            taking.await.unwrap().expect("granted").release().await.unwrap();
+        }
+        assert_eq!(world.free("elevenlabs#concurrent").await, "2");
+    }
 }

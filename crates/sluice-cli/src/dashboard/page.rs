@@ -11,8 +11,8 @@ pub(super) const NEEDS_TOKEN: &str = "<!doctype html><html lang=\"en\"><meta cha
     content=\"width=device-width, initial-scale=1\"><title>Sluice</title><p>This dashboard needs its token: add ?token=... to the \
     address once. If this browser has opened the dashboard before: <a href=\"/\">open it again</a>.";
 
-/// The page with a nonce of 128 random bits, A browser runs only scripts that carry the nonce, so injected
-/// scripts do not run.
+/// Returns the page with this nonce of 128 random bits. A browser runs only scripts that carry the nonce, so
+/// injected scripts do not run.
 pub(super) fn page(nonce: &str) -> String {
     PAGE.replace(NONCE, nonce)
 }

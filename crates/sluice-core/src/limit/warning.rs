@@ -26,10 +26,9 @@ pub enum LimitWarning {
 }
 
 impl Limit {
-    /// Returns what is doubtful about the limit. With room for two calls, a full write leaves one, for any
-    /// caller and any clock. With room for one, it leaves nothing, and the next call is available C / R after
-    /// the anchor: a caller whose clock lags by more finds it taken each time. the anchor: a caller whose
-    /// clock lags by more finds it taken each time.
+    /// Returns what is doubtful about the limit. A write on a full bucket with room for two calls leaves one
+    /// call, for any caller and any clock. With room for one call it leaves nothing, and the next call is
+    /// available C / R after the anchor: a caller whose clock lags by more than C / R always finds it taken.
     #[must_use]
     pub fn warning(&self) -> Option<LimitWarning> {
         let call = self.cost_per_call.amount();

@@ -26,7 +26,7 @@ pub(super) struct Pipeline {
     /// If dropped, the scan stops.
     scan: JoinSet<()>,
     found: Option<mpsc::Receiver<Found>>,
-    /// EndedLeases leases of each bucket that do not fill a transaction yet.
+    /// Ended leases of each bucket that do not fill a transaction yet.
     groups: BTreeMap<Dimension, Vec<Lease>>,
     /// Full transactions, and buckets with inline leases that have ended.
     ready: VecDeque<(Dimension, EndedLeases)>,

@@ -67,7 +67,7 @@ impl Default for SweepOptions {
 pub struct SweepReport {
     /// Rows read by the scan, of any kind.
     pub rows_scanned: usize,
-    /// EndedLeases leases found.
+    /// Ended leases found.
     pub expired: usize,
     /// Leases given back: slots restored, or the row of a rate lease deleted.
     pub restored: usize,

@@ -20,11 +20,12 @@ use crate::lane::wants::{Want, want, wants, wants_waiting};
 use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
-/// A boxed answer, its type erased: the types behind it are more than the compiler accepts in a caller's own
-/// future, and more memory than a grant from stock should move.
+/// An attempt, boxed. Its future is nested more deeply than the compiler accepts in a caller's own future,
+/// and is larger than what a grant from stock should move in memory.
 pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send + 'a>>;
 
-/// As [`submit`], for one dimension whose bucket is known, as nearly always: no list, no name to parse.
+/// As [`submit`], for one dimension whose bucket is known. This is the usual case: it needs no list and
+/// parses no name.
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
         let dimension = entry.dimension.clone();
@@ -53,8 +54,8 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
     })
 }
 
-/// As [`submit`], for a start that a ticket is to carry: books as far ahead as `terms` allow, if the grant
-/// takes no lease. A local grant cannot be carried, so the local answer books nothing ahead.
+/// As [`submit`], for a ticket. If no dimension takes a lease, books a start as far ahead as `terms` allow. A
+/// grant that this process makes during an outage cannot become a ticket, so it books nothing ahead.
 pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
         let at_once = Terms { until: None, ..terms };

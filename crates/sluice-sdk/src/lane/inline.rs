@@ -161,7 +161,13 @@ fn service<'a>(
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, InlineOutcome>) {
     let (inner, entry) = (&inner, &entry);
-    let batch =
-        |waiters| InlineBatch { inner, entry, waiters, waiting: None, unclaimed_grants: Vec::new(), throttled: 0 };
+    let batch = |waiters| InlineBatch {
+        inner,
+        entry,
+        waiters,
+        waiting: None,
+        unclaimed_grants: Vec::new(),
+        is_outdated: false,
+    };
     round::lead(inner, leader, Poll::default(), batch, || entry.load.crowd(), || entry.doubt()).await;
 }

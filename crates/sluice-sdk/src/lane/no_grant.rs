@@ -24,9 +24,10 @@ pub(super) fn behind(inner: &Arc<Inner>, wants: &[Want], why: Setback) -> LaneAn
     }))
 }
 
-/// Returns the answer to a caller whose patience has ended, and that has left the queue. `why` is the setback
-/// of the last look. If the next look has been under way for `looks_for`, and that is longer than an attempt,
-/// the present state of the bucket is unknown: a bucket that was full then may not be full now.
+/// Returns the answer to a caller whose deadline has passed, and that has left the queue. `why` is the
+/// setback of the last look. `looks_for` is how long the next look has been under way. If that is an attempt
+/// or longer, the state of the bucket is unknown (a bucket that was full may no longer be full), and the
+/// caller receives `Contended`, unless DynamoDB is out or the setback is final.
 pub(super) fn too_late(
     inner: &Arc<Inner>,
     wants: &[Want],

@@ -96,7 +96,7 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
             tokio::time::sleep(end.since(now) + Duration::from_millis(1)).await;
             let then = inner.now();
             if then <= now {
-                // The clock stands still or goes back: the runtime's time has to do.
+                // The clock stands still or went back, so the loop would not end: the runtime's time decides.
                 break;
             }
             now = then;

@@ -1,11 +1,12 @@
 //! Lanes: group commit. Callers of one process stand in a queue before a bucket, and one write serves them
 //! all.
 //!
-//! At most one write of a lane is under way; callers that arrive meanwhile are in the next one. There is no
-//! timer: a caller that finds the queue empty serves the lane, in its own task while it is alone, because a
-//! hop to another costs a tenth of a write. With a second caller, the service moves to a task of its own: a
-//! caller that is not polled holds nobody up. The service ends when no caller is left. A dropped caller cuts
-//! no write off: it is passed over, and its grant goes to the next in the queue, or back.
+//! At most one write of a lane is under way. Callers that arrive during the write are in the next one. There
+//! is no timer: a caller that finds the queue empty serves the lane at once. While it is the only caller, it
+//! does so in its own task, because a hop to another task costs a tenth of a write. When a second caller
+//! comes, the service moves to a task of its own, so that a caller that is not polled delays nobody. The
+//! service ends when no caller is left. A dropped caller does not interrupt the write: the caller is skipped,
+//! and its grant goes to the next caller in the queue, or back to the bucket.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -146,9 +147,9 @@ impl<A> WaitHandle<A> {
             if let Some(solo) = &self.solo
                 && !solo.is_over(context)
             {
-                // The service, which this caller has just run, has answered or wakes this caller again. A
-                // wake-up by the answer too would make the runtime poll this task once more, often on another
-                // thread.
+                // This caller has just run the service. Either the service has answered, or it wakes this
+                // caller again. If the answer woke the caller too, the runtime would poll this task once more
+                // than needed, often on another thread.
                 return match self.reply.try_recv() {
                     Ok(answer) => Poll::Ready(answer),
                     Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -286,8 +287,9 @@ impl<Q: Patient, A> Lane<Q, A> {
         }
     }
 
-    /// As [`join`](Self::join), but returns the setback of a paused queue that the caller does not stay for.
-    /// Only callers that take must not be passed: behind others, the new caller is served at once.
+    /// As [`join`](Self::join). If the queue is paused and the caller does not stay for its setback, returns
+    /// the setback. If only callers that give back are in the queue, ends the pause instead: a new caller may
+    /// pass them.
     pub(crate) fn join_if(
         self: &Arc<Self>,
         ask: Q,
@@ -307,8 +309,9 @@ impl<Q: Patient, A> Lane<Q, A> {
 }
 
 impl<Q: Patient, A> Queue<Q, A> {
-    /// Whether a caller that must not be passed is in the queue. One that takes but does not wait has just
-    /// come and is being served: because of it, nobody may receive the setback that releases wait for.
+    /// Whether the queue contains a caller that must not be passed: one that takes and waits. A caller that
+    /// takes and does not wait does not count. It has just come and is served next, and the setback in the
+    /// queue is that of releases, which is no reason to refuse anybody.
     fn has_takers(&self) -> bool {
         let waits = |waiter: &Waiter<Q, A>| waiter.ask.takes() && waiter.ask.stays_until().is_some();
         self.waiting.iter().any(|waiter| !waiter.is_left() && waits(waiter))

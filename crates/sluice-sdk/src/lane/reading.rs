@@ -21,8 +21,8 @@ pub(crate) async fn known(inner: &Inner, entry: &Entry) -> Result<BucketReading,
     }
 }
 
-/// Reads the row once for all callers that come meanwhile: they share the reading or the failure, instead of
-/// finding out one after the other that the table does not answer. Takes at most an attempt and a request.
+/// Reads the row once for all callers that come during the read. They share the reading or the failure, so
+/// that they do not each wait for a table that does not answer. Takes at most an attempt and a request.
 async fn read_once(
     inner: &Inner,
     entry: &Entry,

@@ -114,8 +114,8 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Slots, Result<Released, ReleaseError>>) {
     let (inner, entry) = (&*inner, &*entry);
-    let release = |waiters| release_together(inner, entry, waiters);
-    chunks::lead(&inner.store, leader, MAX_LEASES_PER_TRANSACTION, release, |error| Err(error.into())).await;
+    let release = |waiters, _| release_together(inner, entry, waiters);
+    chunks::lead(leader, MAX_LEASES_PER_TRANSACTION, release, |error| Err(error.into())).await;
 }
 
 /// Answers all `waiters`. Returns the error if DynamoDB is out.

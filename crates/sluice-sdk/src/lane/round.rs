@@ -9,6 +9,7 @@ use sluice_core::Dimension;
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
+use crate::api::refusal::contended;
 use crate::lane::inner::Inner;
 use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::poll::Poll;
@@ -35,6 +36,8 @@ pub(super) enum Step {
     Overtaken,
     /// Another writer holds the rows.
     Held,
+    /// DynamoDB throttled the write, or a transaction held the row.
+    Throttled,
 }
 
 /// What is left of a round: callers that stay in the queue, and grants that nobody was there to take.
@@ -89,7 +92,9 @@ pub(super) async fn lead<B: Batch>(
 async fn serve(inner: &Inner, batch: &mut impl Batch) {
     let (began, mut tries, mut has_read) = (Instant::now(), 0, false);
     while has_callers(batch) {
-        match batch.step(has_read).await {
+        let step = batch.step(has_read).await;
+        let is_throttled = matches!(step, Ok(Step::Throttled));
+        match step {
             Ok(Step::Served) => continue,
             // A reading that was fetched for this round counts, however long the read took.
             Ok(Step::Read) if !has_read => {
@@ -97,14 +102,17 @@ async fn serve(inner: &Inner, batch: &mut impl Batch) {
                 continue;
             }
             Ok(Step::Read | Step::Overtaken) => tries += 1,
-            Ok(Step::Held) => tries = tries.max(PLANS_AT_ONCE - 1) + 1,
+            Ok(Step::Held | Step::Throttled) => tries = tries.max(PLANS_AT_ONCE - 1) + 1,
             Err(error) => {
                 let setback = Setback::of(error, batch.dimension());
                 return batch.set_back(&setback);
             }
         }
         if began.elapsed() >= LONGEST_TRYING || !pause(inner, tries, batch.dimension()).await {
-            let setback = Setback::overtaken(batch.dimension());
+            let setback = match is_throttled {
+                true => Setback::Throttled(contended(batch.dimension())),
+                false => Setback::overtaken(batch.dimension()),
+            };
             return batch.set_back(&setback);
         }
     }

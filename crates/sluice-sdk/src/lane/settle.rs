@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_core::{Amount, CostError, Dimension, RatePlanner, Settle};
 use sluice_table::{Resend, StoreError, Written};
+use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::request::Quantity;
@@ -148,12 +149,19 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Settle, Result<Amount, SettleError>>) {
     let (inner, entry) = (&*inner, &*entry);
-    let settle = |waiters| settle_together(inner, entry, waiters);
-    chunks::lead(&inner.store, leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
+    let settle = |waiters, began| settle_together(inner, entry, waiters, began);
+    chunks::lead(leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;
 }
 
-/// Answers all `waiters`. Returns the error if DynamoDB is out.
-async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleWaiter>) -> Result<(), StoreError> {
+/// Answers all `waiters` of a batch that `began` then. Returns the error if DynamoDB is out, and the batch has no
+/// time for one more attempt: all of its callers share the time of one request. A settlement is not sent again
+/// after an ambiguous reply, so one lost reply is no outage.
+async fn settle_together(
+    inner: &Inner,
+    entry: &Entry,
+    waiters: Vec<SettleWaiter>,
+    began: Instant,
+) -> Result<(), StoreError> {
     let calls: Vec<Settle> = waiters.iter().map(|waiter| waiter.ask.clone()).collect();
     let error = match write(inner, entry, &calls).await {
         Ok(changes) => {
@@ -164,7 +172,10 @@ async fn settle_together(inner: &Inner, entry: &Entry, waiters: Vec<SettleWaiter
     };
     waiters.into_iter().for_each(|waiter| waiter.answer(Err(error.clone())));
     match error {
-        SettleError::Acquire(AcquireError::Store(error)) if error.is_unavailable() => Err(error),
+        SettleError::Acquire(AcquireError::Store(error)) if error.is_unavailable() => {
+            let is_over = began.elapsed() + inner.store.attempt().of_rows() > inner.store.longest_request();
+            if is_over { Err(error) } else { Ok(()) }
+        }
         _ => Ok(()),
     }
 }

@@ -33,7 +33,7 @@ impl Store {
         self.trying(operation, resend, send).await.answer
     }
 
-    /// The one loop that sends a request again.
+    /// Sends a request until it is answered, fails for good, or has no tries left.
     pub(super) async fn trying<T, E, Send>(
         &self,
         operation: Operation,
@@ -71,9 +71,12 @@ impl Store {
                 || match resend {
                     Resend::Always => false,
                     Resend::UnlessAmbiguous => fate == Fate::Ambiguous,
-                    Resend::UnlessContended => matches!(fate, Fate::Conflict | Fate::Throttled),
+                    Resend::UnlessContended => !maybe_applied && matches!(fate, Fate::Conflict | Fate::Throttled),
                 };
             if stop {
+                if fate.is_transient() && resend == Resend::UnlessContended {
+                    retried(operation);
+                }
                 let error = error::describe(operation.as_str(), &self.table, maybe_applied, error);
                 return Tried { answer: Err(Failed::Store(error)), maybe_applied };
             }

@@ -34,14 +34,15 @@ impl<T, E> Tried<T, E> {
     }
 }
 
-/// When a request that failed for a while is sent again.
+/// After which failures a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
     /// Always. A second application is safe because of the condition, or because it is harmless.
     Always,
     /// Not after an ambiguous reply: the write must not be applied twice.
     UnlessAmbiguous,
-    /// Not after a conflict or throttling: the caller reads the row and plans the write again.
+    /// Not after a conflict or throttling, unless an earlier try may have been applied: the caller reads the
+    /// row and plans the write again.
     UnlessContended,
 }
 

@@ -179,8 +179,8 @@ impl<'a> StartWait<'a> {
                 Outcome::Granted(grant) => {
                     asks.retain(|ask| batch.iter().all(|booked| booked.dimension != ask.dimension));
                     held.join(grant);
-                    // Once: otherwise two dimensions whose queues both grow would send a call from one end to
-                    // the other forever.
+                    // Only once. If the queues of two dimensions both grow, the call would otherwise give
+                    // back and book again forever.
                     if !gave_back_early {
                         let again = self.give_back_early(&mut held).await;
                         gave_back_early = !again.is_empty();

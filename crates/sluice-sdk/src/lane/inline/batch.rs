@@ -33,8 +33,8 @@ pub(super) struct InlineBatch<'a> {
     pub(super) waiting: Waiting<InlineAsk, InlineOutcome>,
     /// What was granted to callers that had gone away.
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
-    /// How often DynamoDB throttled a write of this round that takes slots.
-    pub(super) throttled: u32,
+    /// Whether the row is read before the next plan: DynamoDB throttled a write that takes slots.
+    pub(super) is_outdated: bool,
 }
 
 /// A plan, with the positions of the callers that it is for.
@@ -46,8 +46,10 @@ struct InlineDraft {
 }
 
 impl InlineDraft {
-    fn takes_slots(&self) -> bool {
-        self.plan.takes.contains(&InlineAnswer::Granted)
+    /// Whether the write takes slots and gives none back. A write that gives back is sent again as it is: it
+    /// needs no reading.
+    fn only_takes(&self) -> bool {
+        self.plan.takes.contains(&InlineAnswer::Granted) && self.plan.releases.is_empty()
     }
 
     fn finds_leases_gone(&self) -> bool {
@@ -72,7 +74,12 @@ impl round::Batch for InlineBatch<'_> {
     }
 
     async fn step(&mut self, has_read: bool) -> Result<Step, AcquireError> {
-        let reading = known(self.inner, self.entry).await?;
+        let is_outdated = std::mem::take(&mut self.is_outdated);
+        let has_read = has_read || is_outdated;
+        let reading = match is_outdated {
+            true => refresh(self.inner, self.entry).await?,
+            false => known(self.inner, self.entry).await?,
+        };
         if !reading.bucket.limit().is_concurrent() {
             // The bucket was recreated as another type: there is nothing to take or to give back.
             self.no_bucket(&Ok(contended(&self.entry.dimension)));
@@ -91,18 +98,16 @@ impl round::Batch for InlineBatch<'_> {
             return Ok(self.settle(draft, has_read, Duration::ZERO));
         };
         // If the write is applied a second time, it fails and finds in the row what the first one did.
-        let resend = if draft.takes_slots() { Resend::UnlessContended } else { Resend::Always };
+        let resend = if draft.only_takes() { Resend::UnlessContended } else { Resend::Always };
         let tried = self.inner.store.try_update(update, resend).await;
         if tried.maybe_applied && !matches!(tried.answer, Ok(Written::Applied(_))) {
             self.leave_traces(&draft);
         }
-        if matches!(tried.answer, Err(StoreError::Contended { .. })) && self.throttled < self.inner.store.max_retries()
-        {
+        if matches!(tried.answer, Err(StoreError::Contended { .. })) && draft.only_takes() {
             // The slots may be taken by now. A write that fails costs five times what a read does, and on a
-            // throttled key it is in the way of the releases.
-            self.inner.store.back_off(self.throttled).await;
-            self.throttled += 1;
-            return refresh(self.inner, self.entry).await.map(|_| Step::Read);
+            // throttled key it delays the releases.
+            self.is_outdated = true;
+            return Ok(Step::Throttled);
         }
         match tried.answer? {
             Written::Applied(row) => {
@@ -161,10 +166,10 @@ impl InlineBatch<'_> {
         InlineDraft { plan, takes: of, releases, at: now }
     }
 
-    /// Answers the callers as the plan says. If the plan has a write, the write is applied. A grant whose
-    /// lease has ended by now counts as a failed try. A missing lease counts as gone only if this round
-    /// `has_read` the row: an older reading may be from before the take, and the slot would stay taken until
-    /// the lease ends.
+    /// Answers the callers as the plan says. If the plan has a write, that write has been applied. A grant
+    /// whose lease has already ended counts as a failed try. A release whose lease is missing is answered
+    /// only if this round `has_read` the row. An older reading may be from before the take: the release would
+    /// then send nothing, and the slot would stay taken until the lease ends.
     fn settle(&mut self, draft: InlineDraft, has_read: bool, took: Duration) -> Step {
         let mut came_late = false;
         let mut waiters: Vec<Option<InlineWaiter>> = std::mem::take(&mut self.waiters).into_iter().map(Some).collect();
@@ -273,8 +278,8 @@ impl InlineBatch<'_> {
         }
     }
 
-    /// Handles a write that has gone unanswered, and may be applied at any time: leaves a trace of each lease
-    /// that the write grants, and marks its releases as doubted.
+    /// Handles a write without an answer, which may be applied at any time: leaves a trace of each lease that
+    /// the write grants, and marks its releases as doubted.
     fn leave_traces(&mut self, draft: &InlineDraft) {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {

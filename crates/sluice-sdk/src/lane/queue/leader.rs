@@ -24,9 +24,9 @@ impl<Q, A> Leader<Q, A> {
         Self { lane: Arc::clone(lane), has_served: false, is_left: false }
     }
 
-    /// Returns the next callers, at most `most`, or `None` if none is left: the leader no longer serves the
-    /// lane. After a batch of several, first lets other tasks of the thread run while more callers come:
-    /// those just served come back for the next batch. A lone caller waits for nobody.
+    /// Returns the next callers, at most `most`. Returns `None` if no caller is left; the leader then no
+    /// longer serves the lane. After a batch of several callers, first yields to other tasks while more
+    /// callers come, because the callers just served often ask again. After a batch of one, does not yield.
     pub(crate) async fn next(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
         self.next_of(most, |waiter| !waiter.is_left()).await
     }
@@ -80,9 +80,10 @@ impl<Q, A> Leader<Q, A> {
 }
 
 impl<Q: Patient, A> Leader<Q, A> {
-    /// Ends a batch of `served` callers. `waiting` has those that wait, with their setback. Drops `untaken`,
-    /// which nobody took: it goes to the next in the queue, if that caller asks for as much, or back. If
-    /// callers wait, pauses and returns true; the pause is longer if a `crowd` of processes waits.
+    /// Ends a batch of `served` callers. `waiting` contains the callers that stay, and their setback.
+    /// `untaken` contains the grants whose callers left. Each goes to the next caller in the queue if that
+    /// caller asks for the same, and otherwise back to the bucket. If callers stay, pauses and returns true.
+    /// The pause grows with the `crowd`, the number of processes that wait.
     pub(crate) async fn after<T>(
         &self,
         served: usize,
@@ -107,8 +108,9 @@ impl<Q: Patient, A> Leader<Q, A> {
         true
     }
 
-    /// Puts callers that wait back at the head, in their order, and pauses. A caller that came meanwhile and
-    /// does not wait receives the setback, as if it came now; if it would pass nobody, it is served at once.
+    /// Puts the callers that stay back at the head of the queue, in their order, and pauses. A caller that
+    /// came during the batch and does not wait receives the setback, because callers before it wait. If no
+    /// caller before it takes anything, the pause ends at once and the caller is served.
     async fn pause(
         &self,
         waiters: Vec<Waiter<Q, A>>,

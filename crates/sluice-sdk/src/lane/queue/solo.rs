@@ -41,8 +41,8 @@ impl SoloLeader {
     }
 
     /// Moves the service to a task of its own, and returns what wakes the caller that has run it so far,
-    /// which now waits for its answer alone. Without a runtime the service ends here, and the callers in the
-    /// queue are told so.
+    /// and which now only waits for its answer. Without a runtime the service ends here, and the callers in
+    /// the queue ask again.
     pub(super) fn move_out(&self) -> Option<Waker> {
         let Running { service, caller } = self.running().take()?;
         match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
