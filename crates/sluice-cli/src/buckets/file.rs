@@ -164,8 +164,8 @@ fn check_concurrent(place: &Place<'_>, declared: &Declared, capacity: Amount) ->
 fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Failure> {
     match (&declared.window, &declared.refill_rate) {
         (Some(window), None) => {
-            let takes = "it must be a time above 0 and of at most a year, as in \"1m\" or \"24h\"";
-            let span = sluice_table::duration(window.as_ref());
+            let takes = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
+            let span = sluice_table::time_span(window.as_ref());
             let rate = span.and_then(|span| Rate::per(capacity, span)).filter(|rate| !rate.is_zero());
             rate.ok_or_else(|| place.fault(window, "window", takes))
         }
@@ -248,7 +248,7 @@ mod tests {
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nwindow = \"1M\"",
             "limits.toml:5: window = 1M",
-            "\"1m\"",
+            "\"1m\" (a minute)",
         ),
         (
             "dimension = \"a#b\"\ntype = \"requests\"\ncapacity = 5\nrefill_rate = -1",
