@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use sluice_core::schema::{
-    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Fault, Field, LAST_REFILL_AT,
-    LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
+    ADMITTED, ADMITTED_INLINE, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Field,
+    LAST_REFILL_AT, LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
     Amount, Bucket, CLOCK_ERROR, Census, Change, Claim, Correction, Cost, Dimension, Drift, InlineAnswer, InlineLeases,
@@ -160,11 +160,13 @@ fn check_error(row: &Item, error: &RowError) {
     assert!(error.to_string().contains(error.attribute));
     let field = row.field(error.attribute);
     match &error.fault {
-        Fault::Missing => assert_eq!(field, None),
-        Fault::WrongType { expected: "number (N)" } => assert!(matches!(field, Some(Field::Text(_) | Field::Other))),
-        Fault::WrongType { expected: "map (M)" } => assert!(field.is_some()),
-        Fault::WrongType { .. } => assert!(matches!(field, Some(Field::Number(_) | Field::Other))),
-        Fault::BadValue { .. } => assert!(matches!(field, Some(Field::Text(_) | Field::Number(_)))),
+        AttributeFault::Missing => assert_eq!(field, None),
+        AttributeFault::WrongType { expected: "number (N)" } => {
+            assert!(matches!(field, Some(Field::Text(_) | Field::Other)))
+        }
+        AttributeFault::WrongType { expected: "map (M)" } => assert!(field.is_some()),
+        AttributeFault::WrongType { .. } => assert!(matches!(field, Some(Field::Number(_) | Field::Other))),
+        AttributeFault::BadValue { .. } => assert!(matches!(field, Some(Field::Text(_) | Field::Number(_)))),
         other => panic!("{other:?}"),
     }
 }

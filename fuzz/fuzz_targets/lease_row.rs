@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sluice_core::schema::{CALLER, COST, CREATED_AT, DIMENSION, Fault, Field, KEY, PURGE_AT, Row as _, RowError, TTL};
+use sluice_core::schema::{
+    AttributeFault, CALLER, COST, CREATED_AT, DIMENSION, Field, KEY, PURGE_AT, Row as _, RowError, TTL,
+};
 use sluice_core::{Census, Lease, Operand, ReadAt, Timestamp};
 use sluice_fuzz::{Item, floor, is_exactly};
 
@@ -38,9 +40,9 @@ fn check_error(row: &Item, error: &RowError) {
     assert!([KEY, DIMENSION, COST, TTL].contains(&error.attribute), "{error}");
     assert!(error.to_string().contains(error.attribute));
     match &error.fault {
-        Fault::Missing => assert_eq!(row.field(error.attribute), None),
-        Fault::WrongType { .. } => assert!(row.field(error.attribute).is_some()),
-        Fault::BadValue { .. } => assert!(row.number(error.attribute).or(row.text(error.attribute)).is_some()),
+        AttributeFault::Missing => assert_eq!(row.field(error.attribute), None),
+        AttributeFault::WrongType { .. } => assert!(row.field(error.attribute).is_some()),
+        AttributeFault::BadValue { .. } => assert!(row.number(error.attribute).or(row.text(error.attribute)).is_some()),
         other => panic!("{other:?}"),
     }
     for dimension in Lease::dimensions_of_unreadable(row) {

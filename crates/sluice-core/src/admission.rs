@@ -34,7 +34,7 @@ pub struct Pressure {
 /// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Admission {
+pub enum AdmissionDecision {
     /// The request is taken on.
     Admit {
         /// The time from now until it is done, if known.
@@ -74,16 +74,16 @@ impl ShedReason {
 /// use. The staleness time runs from the last completion, or from when work became pending if that is later:
 /// after an idle hour the last completion is an hour old, although the vendor is well.
 #[must_use]
-pub fn admit(pressure: &Pressure) -> Admission {
+pub fn admit(pressure: &Pressure) -> AdmissionDecision {
     let wait = pressure.rate.and_then(|rate| rate.time_for(pressure.pending.plus(pressure.request.amount())));
-    let Some(slo) = pressure.slo else { return Admission::Admit { wait } };
+    let Some(slo) = pressure.slo else { return AdmissionDecision::Admit { wait } };
     if is_down(pressure) {
         let wait = wait.unwrap_or_default().max(pressure.staleness);
-        return Admission::Shed { wait, reason: ShedReason::UpstreamDown };
+        return AdmissionDecision::Shed { wait, reason: ShedReason::UpstreamDown };
     }
     match wait {
-        Some(wait) if wait > slo => Admission::Shed { wait, reason: ShedReason::OverSlo },
-        _ => Admission::Admit { wait },
+        Some(wait) if wait > slo => AdmissionDecision::Shed { wait, reason: ShedReason::OverSlo },
+        _ => AdmissionDecision::Admit { wait },
     }
 }
 

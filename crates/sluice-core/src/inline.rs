@@ -7,7 +7,7 @@ use crate::amount::{Amount, Cost};
 use crate::dimension::Dimension;
 use crate::lease::{Lease, LeaseId, inline_key};
 use crate::limit::Limit;
-use crate::schema::{self, Exact, Fault, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
+use crate::schema::{self, AttributeFault, Exact, INLINE_COST, INLINE_ENDS, LEASES, Row, RowError};
 use crate::timestamp::Timestamp;
 
 /// The maximum number of inline leases of a bucket: 200. Each write pays for the whole row, one write unit a
@@ -61,7 +61,7 @@ impl InlineLeases {
             None => unreadable.push(String::from(id)),
         });
         if !is_map {
-            return Err(RowError { attribute: LEASES, fault: Fault::WrongType { expected: "map (M)" } });
+            return Err(RowError { attribute: LEASES, fault: AttributeFault::WrongType { expected: "map (M)" } });
         }
         unreadable.sort_unstable();
         Ok(Some(Self { unreadable, ..Self::of(leases) }))

@@ -48,7 +48,7 @@ mod ticket;
 mod timestamp;
 mod vendor_limit;
 
-pub use admission::{Admission, Pressure, ShedReason, Standing, admit, retry_after};
+pub use admission::{AdmissionDecision, Pressure, ShedReason, Standing, admit, retry_after};
 pub use amount::{Amount, Cost, CostError};
 pub use bucket::Bucket;
 pub use clock_offset::{ClockOffset, OffsetEstimate};
@@ -61,7 +61,7 @@ pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::warning::LimitWarning;
 pub use limit::{Limit, LimitError, LimitType};
 pub use load::{
-    Before, LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, Sample, clear_refusals, note, note_again,
+    LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, PreviousLoad, Sample, clear_refusals, note, note_again,
     note_expired_holders, replace_expired_holders,
 };
 pub use plan::batch::{BatchPlan, RateBatch, Starts};
@@ -80,10 +80,10 @@ pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, give_back, renew};
 pub use plan::{Factor, FactorError, FutureAnchor, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};
 pub use rate::Rate;
-pub use reason::{CancellationReason, Verdict};
+pub use reason::{CancellationCause, CancellationReason};
 pub use reclaim::{Chunk, ChunkStep, MAX_LEASES_PER_TRANSACTION};
 pub use recount::{Census, Correction, Drift, ReadAt, Returned};
-pub use schema::{Exact, Fault, Field, Row, RowError};
+pub use schema::{AttributeFault, Exact, Field, Row, RowError};
 pub use statement::{AttributeNames, Delete, Operand, Put, Statement, Update, Write};
 pub use sweep_log::{SweepLog, SweepRecord, SweepRecordError};
 pub use ticket::booked::Booked;

@@ -27,7 +27,7 @@ mod measure;
 mod note;
 
 pub use expired_holders::{note_expired_holders, replace_expired_holders};
-pub use measure::{Before, Measured, Sample};
+pub use measure::{Measured, PreviousLoad, Sample};
 use note::Crowd;
 pub use note::{MOST_NOTED, NOTE_EVERY, clear_refusals, note, note_again};
 

@@ -6,7 +6,7 @@ use alloc::string::String;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancellationReason {
     /// The meaning of the entry.
-    pub verdict: Verdict,
+    pub cause: CancellationCause,
     /// The code and message as sent, for the cases that are reported.
     pub message: String,
 }
@@ -14,7 +14,7 @@ pub struct CancellationReason {
 /// What a reason means for the writer. In every case, the whole transaction changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum CancellationCause {
     /// This action was not the cause.
     Passed,
     /// The condition was false: the row is not as the plan assumed.
@@ -27,7 +27,7 @@ pub enum Verdict {
     Permanent,
 }
 
-impl Verdict {
+impl CancellationCause {
     /// The meaning of a code, as listed for `TransactWriteItems` in the DynamoDB API reference.
     #[must_use]
     pub fn from_code(code: &str) -> Self {
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn a_conflict_is_never_read_as_a_false_condition() {
-        assert_eq!(Verdict::from_code("TransactionConflict"), Verdict::Conflict);
-        assert_eq!(Verdict::from_code("ThrottlingError"), Verdict::Throttled);
-        assert_eq!(Verdict::from_code("ProvisionedThroughputExceeded"), Verdict::Throttled);
-        assert_eq!(Verdict::from_code("ConditionalCheckFailed"), Verdict::ConditionFailed);
+        assert_eq!(CancellationCause::from_code("TransactionConflict"), CancellationCause::Conflict);
+        assert_eq!(CancellationCause::from_code("ThrottlingError"), CancellationCause::Throttled);
+        assert_eq!(CancellationCause::from_code("ProvisionedThroughputExceeded"), CancellationCause::Throttled);
+        assert_eq!(CancellationCause::from_code("ConditionalCheckFailed"), CancellationCause::ConditionFailed);
         for code in ["ValidationError", "ItemCollectionSizeLimitExceeded", "SomethingNew"] {
-            assert_eq!(Verdict::from_code(code), Verdict::Permanent);
+            assert_eq!(CancellationCause::from_code(code), CancellationCause::Permanent);
         }
     }
 }

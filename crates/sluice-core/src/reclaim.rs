@@ -7,7 +7,7 @@ use crate::amount::Amount;
 use crate::bucket::Bucket;
 use crate::lease::Lease;
 use crate::plan::slots::{Fill, give_back};
-use crate::reason::{CancellationReason, Verdict};
+use crate::reason::{CancellationCause, CancellationReason};
 use crate::recount::Returned;
 use crate::schema::{Exact, RowError};
 use crate::statement::Write;
@@ -17,7 +17,7 @@ pub const MAX_LEASES_PER_TRANSACTION: usize = 99;
 
 /// Why the leases of a chunk may be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+enum ReleaseCause {
     /// Their holder releases them.
     Held,
     /// A scan saw that they had ended.
@@ -27,7 +27,7 @@ enum Claim {
 /// Leases of one bucket that one transaction gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    claim: Claim,
+    cause: ReleaseCause,
     bucket_key: String,
     part: BucketPart,
     leases: Vec<Lease>,
@@ -66,13 +66,13 @@ impl Chunk {
     /// The leases of holders that release: at most [`MAX_LEASES_PER_TRANSACTION`], and all of `bucket`.
     #[must_use]
     pub fn release(bucket: &Bucket, leases: Vec<Lease>) -> Self {
-        Self::of(Claim::Held, bucket, leases)
+        Self::of(ReleaseCause::Held, bucket, leases)
     }
 
     /// A lease of a holder that releases, if only the row of the lease is left to delete.
     #[must_use]
     pub fn release_row(lease: Lease) -> Self {
-        Self::gone(Claim::Held, alloc::vec![lease])
+        Self::gone(ReleaseCause::Held, alloc::vec![lease])
     }
 
     /// Ended leases of `bucket`, cut into transactions. `bucket` is `None` if it is gone.
@@ -83,23 +83,23 @@ impl Chunk {
             let rest = leases.split_off(leases.len().min(MAX_LEASES_PER_TRANSACTION));
             let part = core::mem::replace(&mut leases, rest);
             chunks.push(match bucket {
-                Some(bucket) => Self::of(Claim::Expired, bucket, part),
-                None => Self::gone(Claim::Expired, part),
+                Some(bucket) => Self::of(ReleaseCause::Expired, bucket, part),
+                None => Self::gone(ReleaseCause::Expired, part),
             });
         }
         chunks
     }
 
-    fn of(claim: Claim, bucket: &Bucket, leases: Vec<Lease>) -> Self {
+    fn of(cause: ReleaseCause, bucket: &Bucket, leases: Vec<Lease>) -> Self {
         let part = match bucket.limit().is_concurrent() {
             true => BucketPart::Restore(bucket.capacity_as_read().clone()),
             false => BucketPart::None,
         };
-        Self { bucket_key: bucket.key(), part, ..Self::gone(claim, leases) }
+        Self { bucket_key: bucket.key(), part, ..Self::gone(cause, leases) }
     }
 
-    const fn gone(claim: Claim, leases: Vec<Lease>) -> Self {
-        Self { claim, bucket_key: String::new(), part: BucketPart::None, leases }
+    const fn gone(cause: ReleaseCause, leases: Vec<Lease>) -> Self {
+        Self { cause, bucket_key: String::new(), part: BucketPart::None, leases }
     }
 
     /// The leases in the chunk.
@@ -141,9 +141,9 @@ impl Chunk {
     /// The actions: the deletes in the order of [`leases`](Self::leases), then the bucket's action.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
-        let delete = |lease: &Lease| match self.claim {
-            Claim::Held => Write::Delete(lease.delete_held()),
-            Claim::Expired => Write::Delete(lease.delete_expired()),
+        let delete = |lease: &Lease| match self.cause {
+            ReleaseCause::Held => Write::Delete(lease.delete_held()),
+            ReleaseCause::Expired => Write::Delete(lease.delete_expired()),
         };
         let mut writes: Vec<Write> = self.leases.iter().map(delete).collect();
         let key = self.bucket_key.clone();
@@ -159,15 +159,15 @@ impl Chunk {
     /// action, in order. `bucket` is the row that a failed condition on the bucket returned, if any.
     #[must_use]
     pub fn after(self, reasons: &[CancellationReason], bucket: Option<Result<Bucket, RowError>>) -> ChunkStep {
-        if let Some(permanent) = reasons.iter().find(|r| r.verdict == Verdict::Permanent) {
+        if let Some(permanent) = reasons.iter().find(|r| r.cause == CancellationCause::Permanent) {
             // One lease that can never pass must not hold up the others.
             return match self.leases.len() {
                 0 | 1 => ChunkStep::Fail(permanent.message.clone()),
                 _ => ChunkStep::Continue { chunks: self.split(), lost_races: 0 },
             };
         }
-        let verdict = |at: usize| reasons.get(at).map_or(Verdict::Passed, |r| r.verdict);
-        let gone = |at: usize| verdict(at) == Verdict::ConditionFailed;
+        let cause = |at: usize| reasons.get(at).map_or(CancellationCause::Passed, |r| r.cause);
+        let gone = |at: usize| cause(at) == CancellationCause::ConditionFailed;
         let lost_races = (0..self.leases.len()).filter(|at| gone(*at)).count();
         if lost_races > 0 {
             let mut at = 0;
@@ -249,7 +249,10 @@ mod tests {
     }
 
     fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
-        codes.iter().map(|c| CancellationReason { verdict: Verdict::from_code(c), message: (*c).into() }).collect()
+        codes
+            .iter()
+            .map(|c| CancellationReason { cause: CancellationCause::from_code(c), message: (*c).into() })
+            .collect()
     }
 
     #[test]

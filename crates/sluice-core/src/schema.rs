@@ -193,7 +193,7 @@ pub trait Row {
 /// What is wrong with an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum AttributeFault {
     /// The row does not have the attribute.
     #[error("is missing")]
     Missing,
@@ -220,12 +220,15 @@ pub struct RowError {
     /// The attribute's name.
     pub attribute: &'static str,
     /// What is wrong with the attribute.
-    pub fault: Fault,
+    pub fault: AttributeFault,
 }
 
 impl RowError {
     pub(crate) fn bad(attribute: &'static str, text: &str, reason: impl fmt::Display) -> Self {
-        Self { attribute, fault: Fault::BadValue { text: String::from(text), reason: alloc::format!("{reason}") } }
+        Self {
+            attribute,
+            fault: AttributeFault::BadValue { text: String::from(text), reason: alloc::format!("{reason}") },
+        }
     }
 }
 
@@ -270,16 +273,16 @@ impl<T: fmt::Display> fmt::Display for Exact<T> {
 pub(crate) fn text<'a>(row: &'a (impl Row + ?Sized), attribute: &'static str) -> Result<&'a str, RowError> {
     match row.field(attribute) {
         Some(Field::Text(text)) => Ok(text),
-        Some(_) => Err(RowError { attribute, fault: Fault::WrongType { expected: "string (S)" } }),
-        None => Err(RowError { attribute, fault: Fault::Missing }),
+        Some(_) => Err(RowError { attribute, fault: AttributeFault::WrongType { expected: "string (S)" } }),
+        None => Err(RowError { attribute, fault: AttributeFault::Missing }),
     }
 }
 
 pub(crate) fn number<'a>(row: &'a (impl Row + ?Sized), attribute: &'static str) -> Result<&'a str, RowError> {
     match row.field(attribute) {
         Some(Field::Number(text)) => Ok(text),
-        Some(_) => Err(RowError { attribute, fault: Fault::WrongType { expected: "number (N)" } }),
-        None => Err(RowError { attribute, fault: Fault::Missing }),
+        Some(_) => Err(RowError { attribute, fault: AttributeFault::WrongType { expected: "number (N)" } }),
+        None => Err(RowError { attribute, fault: AttributeFault::Missing }),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::event::{Ending, Event, FORMAT_VERSION, Granted, Header, Limit, Refused, Released, Returned, Settled};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{FaultKind, HistoryFault};
 use crate::log::{BucketLog, Entry, Errors, Left, LimitEntry, NEVER, Place, Return, Starts};
 use crate::timeline::Timeline;
 use crate::verdict::{BucketFigures, Verdict, Violation};
@@ -25,7 +25,7 @@ pub struct Checker {
     processes: HashMap<String, u32>,
     names: HashMap<String, usize>,
     buckets: Vec<BucketLog>,
-    faults: Vec<Fault>,
+    faults: Vec<HistoryFault>,
 }
 
 impl Checker {
@@ -80,7 +80,7 @@ impl Checker {
                 if !log.grants.is_empty() {
                     let kind = FaultKind::UnknownDimension { dimension: name };
                     let file = log.first_file.as_deref().map(str::to_owned);
-                    self.faults.push(Fault { file, line: log.first_line, kind });
+                    self.faults.push(HistoryFault { file, line: log.first_line, kind });
                 }
                 continue;
             };
@@ -309,6 +309,6 @@ impl Checker {
 
     fn fault(&mut self, kind: FaultKind) {
         let file = self.file.as_deref().map(str::to_owned);
-        self.faults.push(Fault { file, line: self.line, kind });
+        self.faults.push(HistoryFault { file, line: self.line, kind });
     }
 }

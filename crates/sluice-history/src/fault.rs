@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// An entry of the history that cannot have happened, or that was written wrongly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct HistoryFault {
     /// The file, if more than one was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -98,7 +98,7 @@ pub enum FaultKind {
     },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for HistoryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{file}, ")?;

@@ -34,7 +34,7 @@ mod write;
 
 pub use checker::Checker;
 pub use event::{Ending, Event, FORMAT_VERSION, Granted, Header, Kind, Limit, Refused, Released, Returned, Settled};
-pub use fault::{Fault, FaultKind};
+pub use fault::{FaultKind, HistoryFault};
 pub use merge::merge;
 pub use rate::{RateError, pico_per_sec};
 pub use read::{ReadError, check, check_files};

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::event::Kind;
-use crate::fault::Fault;
+use crate::fault::HistoryFault;
 
 /// The outcome of a check.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -107,7 +107,7 @@ pub enum Violation {
         later_start_at_micros: i64,
     },
     /// The history itself makes no sense.
-    History(Fault),
+    History(HistoryFault),
 }
 
 impl fmt::Display for Violation {

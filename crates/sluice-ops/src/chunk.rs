@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sluice_core::{Amount, Bucket, CancellationReason, Chunk, ChunkStep, Returned, Verdict, Write};
+use sluice_core::{Amount, Bucket, CancellationCause, CancellationReason, Chunk, ChunkStep, Returned, Write};
 
 use sluice_table::{Attributes, Cancelled, MOST_TRIES, Store, StoreError, Transacted, Transaction, Tried, Written};
 
@@ -194,7 +194,7 @@ impl Sender<'_> {
 async fn send(store: &Store, writes: &[Write]) -> Tried<Transacted> {
     let [Write::Delete(delete)] = writes else { return store.try_transact(&Transaction::new(writes)).await };
     let Tried { answer, maybe_applied } = store.try_delete(delete).await;
-    let reason = CancellationReason { verdict: Verdict::ConditionFailed, message: String::new() };
+    let reason = CancellationReason { cause: CancellationCause::ConditionFailed, message: String::new() };
     let answer = answer.map(|written| match written {
         Written::Applied(_) => Transacted::Committed,
         Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason, row }]),
@@ -209,7 +209,7 @@ async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Resu
     let mut row = None;
     if let Some(of_bucket) = reasons.get_mut(chunk.leases().len()) {
         row = of_bucket.row.take();
-        if row.is_none() && of_bucket.reason.verdict == Verdict::ConditionFailed {
+        if row.is_none() && of_bucket.reason.cause == CancellationCause::ConditionFailed {
             // A bucket counts as gone only if a read shows so: otherwise a row that is missing from a reply
             // would lose the bucket's slots.
             row = store.read(dimension.as_str()).await?;

@@ -1,7 +1,9 @@
 //! Lists leases: who holds what, since when, until when.
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LEASES, LIMIT_TYPE};
-use sluice_core::{AttributeNames, Dimension, Fault, InlineLeases, Lease, LimitType, Operand, RowError, inline_key};
+use sluice_core::{
+    AttributeFault, AttributeNames, Dimension, InlineLeases, Lease, LimitType, Operand, RowError, inline_key,
+};
 
 use crate::ops::Ops;
 use sluice_table::{Attributes, Consistency, Item, Scan, StoreError, value_text};
@@ -79,7 +81,7 @@ pub(crate) fn inline(key: String, row: &Item) -> Vec<LeaseRow> {
     };
     let unreadable = leases.unreadable().iter().map(|id| {
         let reason = String::from("its cost (c) or end (t) cannot be read");
-        let error = RowError { attribute: LEASES, fault: Fault::BadValue { text: id.clone(), reason } };
+        let error = RowError { attribute: LEASES, fault: AttributeFault::BadValue { text: id.clone(), reason } };
         LeaseRow { key: inline_key(&dimension, id), lease: Err(error), is_inline: true }
     });
     let readable = leases.iter().map(|(id, lease)| {

@@ -7,13 +7,13 @@ pub struct Unreadable {
     /// The header's name, in lower case; `retryDelay` for the field of a body.
     pub name: &'static str,
     /// Why it could not be read.
-    pub fault: Fault,
+    pub fault: HeaderFault,
 }
 
 /// Why a value could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum HeaderFault {
     /// The bytes are not text.
     #[error("it is not text")]
     NotText,

@@ -34,7 +34,7 @@ mod retry_after;
 mod time;
 mod vendor;
 
-pub use fault::{Fault, Unreadable};
+pub use fault::{HeaderFault, Unreadable};
 pub use headers::Headers;
 pub use profile::{Counted, Kept, Profile, Stated};
 pub use quota::Quota;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_core::{Amount, Timestamp};
 
-use crate::fault::{Fault, Unreadable};
+use crate::fault::{HeaderFault, Unreadable};
 use crate::headers::Headers;
 use crate::names::{self, Form, HeaderNames, Unknown, Window};
 use crate::quota::Quota;
@@ -52,9 +52,9 @@ pub(crate) fn text<'a>(
     let Some(bytes) = headers.header(name) else { return Ok(None) };
     let fault = |fault| Unreadable { name, fault };
     if bytes.len() > MAX_VALUE_LEN {
-        return Err(fault(Fault::TooLong));
+        return Err(fault(HeaderFault::TooLong));
     }
-    std::str::from_utf8(bytes).map(|text| Some(text.trim())).map_err(|_| fault(Fault::NotText))
+    std::str::from_utf8(bytes).map(|text| Some(text.trim())).map_err(|_| fault(HeaderFault::NotText))
 }
 
 struct HeaderReader<'a, H: ?Sized> {
@@ -75,11 +75,11 @@ impl<H: Headers + ?Sized> HeaderReader<'_, H> {
 
     fn amount(&mut self, name: &'static str, unknown: Unknown) -> Option<Amount> {
         self.field(name, |text| {
-            let amount: Amount = text.parse().map_err(|_| Fault::NotANumber)?;
+            let amount: Amount = text.parse().map_err(|_| HeaderFault::NotANumber)?;
             match (amount >= Amount::ZERO, unknown) {
                 (true, _) => Ok(Some(amount)),
                 (false, Unknown::MinusOneOrZero) if amount == Amount::from_tokens(-1) => Ok(None),
-                (false, _) => Err(Fault::Negative),
+                (false, _) => Err(HeaderFault::Negative),
             }
         })
     }
@@ -88,16 +88,16 @@ impl<H: Headers + ?Sized> HeaderReader<'_, H> {
         let now = self.now;
         self.field(name, |text| {
             let reset = match form {
-                Form::Span => time::span(text).ok_or(Fault::NotASpan)?,
-                Form::SpanOrSeconds => time::seconds(text).or_else(|| time::span(text)).ok_or(Fault::NotASpan)?,
-                Form::Instant => time::until_rfc3339(text, now).ok_or(Fault::NotAnInstant)?,
+                Form::Span => time::span(text).ok_or(HeaderFault::NotASpan)?,
+                Form::SpanOrSeconds => time::seconds(text).or_else(|| time::span(text)).ok_or(HeaderFault::NotASpan)?,
+                Form::Instant => time::until_rfc3339(text, now).ok_or(HeaderFault::NotAnInstant)?,
             };
-            if reset <= MAX_RESET { Ok(Some(reset)) } else { Err(Fault::TooLong) }
+            if reset <= MAX_RESET { Ok(Some(reset)) } else { Err(HeaderFault::TooLong) }
         })
     }
 
     /// The value of a header. If the value cannot be read, that is recorded, and the result is `None`.
-    fn field<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<Option<T>, Fault>) -> Option<T> {
+    fn field<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<Option<T>, HeaderFault>) -> Option<T> {
         let read = text(self.headers, name)
             .and_then(|text| text.map_or(Ok(None), |text| parse(text).map_err(|fault| Unreadable { name, fault })));
         read.unwrap_or_else(|unreadable| {

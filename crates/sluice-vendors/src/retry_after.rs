@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_core::Timestamp;
 
 use crate::body::Body;
-use crate::fault::{Fault, Unreadable};
+use crate::fault::{HeaderFault, Unreadable};
 use crate::headers::Headers;
 use crate::reading::text;
 use crate::time;
@@ -41,16 +41,16 @@ pub fn retry_after(headers: &(impl Headers + ?Sized), body: Option<&[u8]>, now: 
 }
 
 pub(crate) fn wait(headers: &(impl Headers + ?Sized), body: Option<&Body>, now: Timestamp) -> RetryAfter {
-    let millis = |text: &str| time::milliseconds(text).ok_or(Fault::NotANumber);
+    let millis = |text: &str| time::milliseconds(text).ok_or(HeaderFault::NotANumber);
     let seconds_or_date = |text: &str| {
         let date = || time::until_http_date(text, now);
-        time::seconds(text).or_else(date).ok_or(Fault::NeitherSecondsNorDate)
+        time::seconds(text).or_else(date).ok_or(HeaderFault::NeitherSecondsNorDate)
     };
     let mut read = RetryAfter::default();
     read.take("retry-after-ms", text(headers, "retry-after-ms"), millis);
     read.take("x-ms-retry-after-ms", text(headers, "x-ms-retry-after-ms"), millis);
     read.take("retry-after", text(headers, "retry-after"), seconds_or_date);
-    read.take("retryDelay", Ok(body.and_then(Body::retry_delay)), |text| time::span(text).ok_or(Fault::NotASpan));
+    read.take("retryDelay", Ok(body.and_then(Body::retry_delay)), |text| time::span(text).ok_or(HeaderFault::NotASpan));
     read
 }
 
@@ -59,12 +59,12 @@ impl RetryAfter {
         &mut self,
         name: &'static str,
         text: Result<Option<&str>, Unreadable>,
-        parse: impl Fn(&str) -> Result<Duration, Fault>,
+        parse: impl Fn(&str) -> Result<Duration, HeaderFault>,
     ) {
         if self.wait.is_some() {
             return;
         }
-        let believed = |wait| if wait <= MAX_RETRY_AFTER { Ok(wait) } else { Err(Fault::TooLong) };
+        let believed = |wait| if wait <= MAX_RETRY_AFTER { Ok(wait) } else { Err(HeaderFault::TooLong) };
         match text {
             Ok(None) => {}
             Ok(Some(text)) => match parse(text).and_then(believed) {

@@ -91,7 +91,7 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Fault, Field, KEY};
+    use crate::schema::{AttributeFault, Field, KEY};
     use crate::statement::Operand;
     use crate::timestamp::Timestamp;
     use core::time::Duration;
@@ -155,19 +155,19 @@ mod tests {
         for name in [CAPACITY, TOKENS, REFILL_RATE, LAST_REFILL_AT, COST_PER_CALL, LIMIT_TYPE, VERSION] {
             let mut missing = sample();
             missing.0.remove(name);
-            assert_eq!(read(&missing).unwrap_err(), RowError { attribute: name, fault: Fault::Missing });
+            assert_eq!(read(&missing).unwrap_err(), RowError { attribute: name, fault: AttributeFault::Missing });
             let mut mistyped = sample();
             mistyped.0.insert(name, None);
             let error = read(&mistyped).unwrap_err();
             assert_eq!(error.attribute, name);
-            assert!(matches!(error.fault, Fault::WrongType { .. }), "{error}");
+            assert!(matches!(error.fault, AttributeFault::WrongType { .. }), "{error}");
         }
         for (name, text) in [(CAPACITY, "0"), (REFILL_RATE, "0"), (REFILL_RATE, "-1"), (COST_PER_CALL, "101")] {
             let mut senseless = sample();
             senseless.0.insert(name, Some(Operand::Number(text.into())));
             let error = read(&senseless).unwrap_err();
             assert_eq!(error.attribute, name, "{error}");
-            assert!(matches!(error.fault, Fault::BadValue { .. }), "{error}");
+            assert!(matches!(error.fault, AttributeFault::BadValue { .. }), "{error}");
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Sample {
 
 /// A load row before the next measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Before {
+pub struct PreviousLoad {
     dimension: Dimension,
     load: Option<Load>,
     /// The sequence as read, if it is a number.
@@ -78,7 +78,7 @@ static FIRST: Statement =
 /// the time of the earlier sample again in its own.
 static NEXT: Statement = Statement::fixed(CHANGE, "#sequence = :read_sequence", NAMES);
 
-impl Before {
+impl PreviousLoad {
     /// Reads the row of `dimension`, if there is one. A row that cannot be read counts as not measured.
     #[must_use]
     pub fn read(dimension: &Dimension, row: Option<&impl Row>) -> Self {

@@ -11,7 +11,7 @@ use crate::amount::{Amount, Cost};
 use crate::line::Line;
 use crate::plan::Plan;
 use crate::plan::claim::{Claim, judge};
-use crate::plan::rate::{Anchor, Lot, Planned, RatePlanner};
+use crate::plan::rate::{Anchor, LotCount, Planned, RatePlanner};
 use crate::timestamp::Timestamp;
 
 /// Least number of calls for which a lot is worth taking.
@@ -53,7 +53,7 @@ pub struct RateBatch<'a> {
     starts: Starts,
     total: Amount,
     lowest: Amount,
-    lot: Lot,
+    lot_count: LotCount,
     anchor: Anchor,
 }
 
@@ -88,8 +88,8 @@ impl<'a> RatePlanner<'a> {
             false => self.line(now),
         };
         let lowest = Amount::from_micros(i64::MIN);
-        let (lot, anchor) = (Lot::Without, Anchor::Stays);
-        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest, lot, anchor }
+        let (lot_count, anchor) = (LotCount::Stays, Anchor::Stays);
+        RateBatch { planner: self, base, now, starts, total: Amount::ZERO, lowest, lot_count, anchor }
     }
 }
 
@@ -133,7 +133,7 @@ impl RateBatch<'_> {
         if self.total == Amount::ZERO || prefetched == Amount::ZERO {
             return Amount::ZERO;
         }
-        self.lot = Lot::With;
+        self.lot_count = LotCount::Rises;
         self.total = self.total.plus(prefetched);
         self.lowest = self.lowest.max(self.total.minus(self.planner.accrued(self.now)));
         prefetched
@@ -149,7 +149,7 @@ impl RateBatch<'_> {
     #[must_use]
     pub fn write(self) -> Option<Planned> {
         (self.total > Amount::ZERO)
-            .then(|| self.planner.write(self.now, self.total, self.lowest, self.lot, self.anchor))
+            .then(|| self.planner.write(self.now, self.total, self.lowest, self.lot_count, self.anchor))
     }
 
     /// What flows in between now and the start of the caller whose tokens end at `upto`.

@@ -89,11 +89,11 @@ pub enum Form {
     Reanchor,
 }
 
-/// Whether a write takes tokens that nobody has asked for yet.
+/// Whether a write raises the count of lots: it does if it takes tokens that nobody has asked for yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lot {
-    With,
-    Without,
+pub(super) enum LotCount {
+    Stays,
+    Rises,
 }
 
 /// Whether a write leaves the anchor where it is, if the anchor's age allows.
@@ -202,7 +202,7 @@ impl<'a> RatePlanner<'a> {
         let ahead = self.flowing_in(take.now, take.patience);
         let lowest = take.cost.amount().minus(self.accrued(take.now)).minus(ahead);
         let anchor = self.anchor_for(Claim { cost: take.cost, patience: take.patience });
-        self.write(take.now, take.cost.amount(), lowest, Lot::Without, anchor)
+        self.write(take.now, take.cost.amount(), lowest, LotCount::Stays, anchor)
     }
 
     /// What flows in within `patience` from `now` on. Nothing flows in before the anchor.
@@ -248,7 +248,14 @@ impl<'a> RatePlanner<'a> {
     }
 
     /// The write that takes `total` if the tokens are at least `lowest`.
-    pub(super) fn write(self, now: Timestamp, total: Amount, lowest: Amount, lot: Lot, anchor: Anchor) -> Planned {
+    pub(super) fn write(
+        self,
+        now: Timestamp,
+        total: Amount,
+        lowest: Amount,
+        lot_count: LotCount,
+        anchor: Anchor,
+    ) -> Planned {
         let (brim, repairs) = (self.brim(now), self.repairs(now));
         if repairs && total > self.bucket.tokens() {
             return self.repairing_take(now, total, lowest);
@@ -257,7 +264,7 @@ impl<'a> RatePlanner<'a> {
         // books nothing.
         let (lowest, anchor) = if repairs { (lowest.max(total), Anchor::Stays) } else { (lowest, anchor) };
         if self.bucket.tokens() > brim {
-            return self.write_full(now, total, brim, lot);
+            return self.write_full(now, total, brim, lot_count);
         }
         let mut values = alloc::vec![(":lowest", Operand::number(lowest)), (":brim", Operand::number(brim))];
         values.push((":now", Operand::number(now)));
@@ -265,10 +272,10 @@ impl<'a> RatePlanner<'a> {
             let step = self.accrued(at).minus(total);
             values.extend([(":step", Operand::number(step)), (":anchor", Operand::number(at))]);
             let after = self.bucket.moved(self.bucket.tokens().plus(step), at);
-            self.planned(&REANCHOR, lot, values, Form::Reanchor, after)
+            self.planned(&REANCHOR, lot_count, values, Form::Reanchor, after)
         } else {
             values.push((":cost", Operand::number(total)));
-            self.planned(&SPEND, lot, values, Form::Spend, self.bucket.less(total))
+            self.planned(&SPEND, lot_count, values, Form::Spend, self.bucket.less(total))
         }
     }
 
@@ -280,7 +287,7 @@ impl<'a> RatePlanner<'a> {
         (is_old || anchor == Anchor::Moves).then(forward)
     }
 
-    fn write_full(self, now: Timestamp, total: Amount, brim: Amount, lot: Lot) -> Planned {
+    fn write_full(self, now: Timestamp, total: Amount, brim: Amount, lot_count: LotCount) -> Planned {
         let left = self.bucket.limit().capacity().minus(total).minus(self.room_below_brim(total));
         // Only a repair moves an anchor back. Otherwise a clock that lags would gain the refill in between.
         let at = self.bucket.line().effect(now);
@@ -290,13 +297,20 @@ impl<'a> RatePlanner<'a> {
             (":now", Operand::number(now)),
             (":brim", Operand::number(brim)),
         ];
-        self.planned(&FULL, lot, values, Form::Full, self.bucket.moved(left, at))
+        self.planned(&FULL, lot_count, values, Form::Full, self.bucket.moved(left, at))
     }
 
-    fn planned(self, taking: &'static Taking, lot: Lot, mut values: Values, form: Form, after: Bucket) -> Planned {
-        let (statement, after) = match lot {
-            Lot::Without => (&taking.alone, after),
-            Lot::With => {
+    fn planned(
+        self,
+        taking: &'static Taking,
+        lot_count: LotCount,
+        mut values: Values,
+        form: Form,
+        after: Bucket,
+    ) -> Planned {
+        let (statement, after) = match lot_count {
+            LotCount::Stays => (&taking.alone, after),
+            LotCount::Rises => {
                 values.push((":0", Operand::number(0)));
                 (&taking.with_lot, after.with_lot())
             }

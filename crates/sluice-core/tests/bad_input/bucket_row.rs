@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{
-    ADMITTED, ADMITTED_INLINE, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Fault, Field, LAST_REFILL_AT,
-    LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
+    ADMITTED, ADMITTED_INLINE, AttributeFault, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED, Field,
+    LAST_REFILL_AT, LEASES, LIMIT_TYPE, REFILL_RATE, Row as _, RowError, TOKENS, VERSION,
 };
 use sluice_core::{
     Amount, Bucket, Census, Change, Claim, Cost, Dimension, Drift, InlineAnswer, InlinePlanner, InlineRelease,
@@ -140,8 +140,8 @@ proptest! {
         if let Err(error) = read(&row) {
             prop_assert!(may_show_at(name, error.attribute), "{name} was changed: {error}");
             match (&error.fault, row.field(error.attribute)) {
-                (Fault::Missing, None) | (Fault::WrongType { .. }, Some(_)) => {}
-                (Fault::BadValue { .. }, Some(Field::Number(_) | Field::Text(_))) => {}
+                (AttributeFault::Missing, None) | (AttributeFault::WrongType { .. }, Some(_)) => {}
+                (AttributeFault::BadValue { .. }, Some(Field::Number(_) | Field::Text(_))) => {}
                 (fault, field) => panic!("{fault:?} of {field:?}"),
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluice_core::{Admission, Amount, Cost, Pressure, ShedReason, Timestamp, admit, retry_after};
+use sluice_core::{AdmissionDecision, Amount, Cost, Pressure, ShedReason, Timestamp, admit, retry_after};
 
 const NOW: Timestamp = Timestamp::from_secs(1_709_550_000);
 
@@ -22,22 +22,22 @@ fn pressure() -> Pressure {
 
 #[test]
 fn the_wait_is_what_is_pending_and_the_request_by_the_rate() {
-    assert_eq!(admit(&pressure()), Admission::Admit { wait: Some(Duration::from_secs(50)) });
+    assert_eq!(admit(&pressure()), AdmissionDecision::Admit { wait: Some(Duration::from_secs(50)) });
     let over = Pressure { slo: Some(Duration::from_secs(49)), ..pressure() };
-    assert_eq!(admit(&over), Admission::Shed { wait: Duration::from_secs(50), reason: ShedReason::OverSlo });
+    assert_eq!(admit(&over), AdmissionDecision::Shed { wait: Duration::from_secs(50), reason: ShedReason::OverSlo });
     let exact = Pressure { slo: Some(Duration::from_secs(50)), ..pressure() };
-    assert!(matches!(admit(&exact), Admission::Admit { .. }));
-    assert_eq!(admit(&Pressure { rate: None, ..over }), Admission::Admit { wait: None }, "nothing is known");
+    assert!(matches!(admit(&exact), AdmissionDecision::Admit { .. }));
+    assert_eq!(admit(&Pressure { rate: None, ..over }), AdmissionDecision::Admit { wait: None }, "nothing is known");
 }
 
 #[test]
 fn the_vendor_is_down_when_nothing_departed_since_work_became_pending() {
     let quiet = Pressure { last_completion: Some(NOW.before(Duration::from_secs(60))), ..pressure() };
-    assert!(matches!(admit(&quiet), Admission::Shed { reason: ShedReason::UpstreamDown, .. }));
+    assert!(matches!(admit(&quiet), AdmissionDecision::Shed { reason: ShedReason::UpstreamDown, .. }));
     let never = Pressure { last_completion: None, ..quiet };
-    assert!(matches!(admit(&never), Admission::Shed { reason: ShedReason::UpstreamDown, .. }));
+    assert!(matches!(admit(&never), AdmissionDecision::Shed { reason: ShedReason::UpstreamDown, .. }));
     let empty = Pressure { pending: Amount::ZERO, ..quiet };
-    assert!(matches!(admit(&empty), Admission::Admit { .. }), "nobody waits for it");
+    assert!(matches!(admit(&empty), AdmissionDecision::Admit { .. }), "nobody waits for it");
 }
 
 /// A known system counted from the last completion alone: after an idle hour its first callers were told that the vendor is down.
@@ -49,8 +49,8 @@ fn the_first_work_after_an_idle_hour_does_not_look_like_an_outage() {
         queue_nonempty_since: Some(NOW.before(Duration::from_secs(1))),
         ..pressure()
     };
-    assert!(matches!(admit(&first), Admission::Admit { .. }));
-    assert!(matches!(admit(&Pressure { queue_nonempty_since: None, ..first }), Admission::Admit { .. }));
+    assert!(matches!(admit(&first), AdmissionDecision::Admit { .. }));
+    assert!(matches!(admit(&Pressure { queue_nonempty_since: None, ..first }), AdmissionDecision::Admit { .. }));
 }
 
 #[test]
@@ -77,7 +77,7 @@ proptest! {
             queue_nonempty_since: Some(NOW.before(Duration::from_secs(since))),
             ..pressure()
         };
-        let admitted = matches!(admit(&pressure), Admission::Admit { .. });
+        let admitted = matches!(admit(&pressure), AdmissionDecision::Admit { .. });
         prop_assert!(admitted);
     }
 
@@ -92,9 +92,9 @@ proptest! {
             slo: Some(Duration::from_secs(slo)),
             ..pressure()
         });
-        if matches!(of(pending, rate, slo), Admission::Shed { .. }) {
+        if matches!(of(pending, rate, slo), AdmissionDecision::Shed { .. }) {
             let harder = of(pending + more, rate.saturating_sub(slower).max(1), slo.saturating_sub(less));
-            let shed = matches!(harder, Admission::Shed { .. });
+            let shed = matches!(harder, AdmissionDecision::Shed { .. });
             prop_assert!(shed);
         }
     }

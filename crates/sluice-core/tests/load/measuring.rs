@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::schema::{CROWD, CROWD_PERIOD, OUTLIVED, REFUSED, SEQUENCE};
-use sluice_core::{Admission, Amount, Cost, Operand, Pressure, Rate, Sample, admit};
+use sluice_core::{AdmissionDecision, Amount, Cost, Operand, Pressure, Rate, Sample, admit};
 
 use crate::row::Item;
 use crate::vendor::Vendor;
@@ -27,7 +27,7 @@ fn estimate(vendor: &Vendor, row: &Item) -> Duration {
         now: vendor.now,
     };
     match admit(&pressure) {
-        Admission::Admit { wait: Some(wait) } => wait,
+        AdmissionDecision::Admit { wait: Some(wait) } => wait,
         other => panic!("{other:?}"),
     }
 }

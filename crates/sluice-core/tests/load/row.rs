@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_core::schema::{Field, Row, SEQUENCE};
-use sluice_core::{Before, Dimension, Load, Measured, Operand, Sample, Update};
+use sluice_core::{Dimension, Load, Measured, Operand, PreviousLoad, Sample, Update};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item(pub(crate) BTreeMap<String, Operand>);
@@ -23,8 +23,8 @@ pub(crate) fn dimension() -> Dimension {
 }
 
 impl Item {
-    pub(crate) fn before(&self) -> Before {
-        Before::read(&dimension(), (!self.0.is_empty()).then_some(self))
+    pub(crate) fn before(&self) -> PreviousLoad {
+        PreviousLoad::read(&dimension(), (!self.0.is_empty()).then_some(self))
     }
 
     pub(crate) fn load(&self) -> Load {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use sluice_core::schema::KEY;
-use sluice_core::{Amount, Before, Bucket, CLOCK_ERROR, Census, Dimension, Load, Measured, Rate, Sample, Timestamp};
+use sluice_core::{
+    Amount, Bucket, CLOCK_ERROR, Census, Dimension, Load, Measured, PreviousLoad, Rate, Sample, Timestamp,
+};
 use tokio::task::JoinSet;
 
 use super::report::{SweepOptions, SweepReport};
@@ -11,7 +13,7 @@ use sluice_table::{Attributes, Item, Resend, Store, StoreError, Written, value_t
 
 /// The load rows as they were before the scan.
 #[derive(Debug, Default)]
-pub(super) struct Loads(BTreeMap<Dimension, Before>);
+pub(super) struct Loads(BTreeMap<Dimension, PreviousLoad>);
 
 impl Loads {
     /// The load rows of `buckets` among `rows`.
@@ -19,7 +21,7 @@ impl Loads {
         let rows: BTreeMap<String, &Item> = rows.iter().map(|row| (value_text(row, KEY), row)).collect();
         let before = |name: &Dimension| {
             let row = rows.get(&Load::key(name)).map(|row| Attributes(row));
-            (name.clone(), Before::read(name, row.as_ref()))
+            (name.clone(), PreviousLoad::read(name, row.as_ref()))
         };
         Self(buckets.map(before).collect())
     }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Admission as CoreAdmission, Amount, Bucket, CLOCK_ERROR, Cost, Load, Pressure, ShedReason, Standing, Timestamp,
-    admit,
+    AdmissionDecision, Amount, Bucket, CLOCK_ERROR, Cost, Load, Pressure, ShedReason, Standing, Timestamp, admit,
 };
 
 use crate::admission::look;
@@ -94,8 +93,8 @@ fn slots(inner: &Inner, entry: &Entry, reading: &BucketReading, asked: Admission
         now,
     };
     match admit(&pressure) {
-        CoreAdmission::Shed { wait, reason } => AdmissionVerdict::Shed { wait, reason, starts_now },
-        CoreAdmission::Admit { wait } => {
+        AdmissionDecision::Shed { wait, reason } => AdmissionVerdict::Shed { wait, reason, starts_now },
+        AdmissionDecision::Admit { wait } => {
             let (wait, pause) = (if starts_now { Some(Duration::ZERO) } else { wait }, cooling_down(inner, bucket));
             let wait = if pause.is_zero() { wait } else { Some(wait.unwrap_or_default().max(pause)) };
             within(AdmissionVerdict::Admit { wait }, asked.slo)

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::operation::scan::ScanError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types;
-use sluice_core::{CancellationReason, Verdict};
+use sluice_core::{CancellationCause, CancellationReason};
 
 use super::error::StoreError;
 use super::written::{Cancelled, Item, Written};
@@ -100,12 +100,12 @@ impl ServiceAnswer for TransactWriteItemsError {
 
 pub(super) fn cancelled(reason: types::CancellationReason) -> Cancelled {
     let code = reason.code.unwrap_or_default();
-    let verdict = Verdict::from_code(&code);
+    let cause = CancellationCause::from_code(&code);
     let message = match reason.message {
         Some(message) => format!("{code}: {message}"),
         None => code,
     };
-    Cancelled { reason: CancellationReason { verdict, message }, row: reason.item.filter(|item| !item.is_empty()) }
+    Cancelled { reason: CancellationReason { cause, message }, row: reason.item.filter(|item| !item.is_empty()) }
 }
 
 /// The outcome of a cancellation. A false condition comes first: the next plan begins with it.

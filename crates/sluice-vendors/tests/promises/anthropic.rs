@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_vendors::{Fault, Quota, Refusal, Reported, Vendor, read};
+use sluice_vendors::{HeaderFault, Quota, Refusal, Reported, Vendor, read};
 
 use crate::said::{MINUTE, NOW, headers, refusal, reported, secs, tokens};
 
@@ -46,7 +46,7 @@ fn a_reset_that_has_passed_is_no_wait() {
 
 #[test]
 fn a_reset_that_is_no_instant_or_years_ahead_is_told_and_the_rest_is_read() {
-    for (reset, fault) in [("6m0s", Fault::NotAnInstant), ("2055-08-21T12:40:59Z", Fault::TooLong)] {
+    for (reset, fault) in [("6m0s", HeaderFault::NotAnInstant), ("2055-08-21T12:40:59Z", HeaderFault::TooLong)] {
         let lines = format!("anthropic-ratelimit-requests-limit: 50\nanthropic-ratelimit-requests-reset: {reset}");
         let reading = read(Vendor::Anthropic, Quota::Requests, &headers(&lines), NOW);
         assert_eq!((reading.reported.limit, reading.reported.reset), (tokens(50), None));

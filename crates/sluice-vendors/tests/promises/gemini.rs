@@ -1,6 +1,6 @@
 //! <https://ai.google.dev/gemini-api/docs/rate-limits>, errors as <https://google.aip.dev/193> has them.
 
-use sluice_vendors::{Fault, Quota, Refusal, Vendor, retry_after};
+use sluice_vendors::{HeaderFault, Quota, Refusal, Vendor, retry_after};
 
 use crate::said::{NOW, headers, millis, refusal, reported, secs};
 
@@ -57,7 +57,10 @@ fn a_header_goes_before_the_body_and_a_bad_one_is_told() {
     assert_eq!(read.unreadable.iter().map(|told| told.name).collect::<Vec<_>>(), ["retry-after"]);
     let bad = body.replace("34s", "a while");
     let read = retry_after(&headers(""), Some(bad.as_bytes()), NOW);
-    assert_eq!((read.wait, read.unreadable[0].name, read.unreadable[0].fault), (None, "retryDelay", Fault::NotASpan));
+    assert_eq!(
+        (read.wait, read.unreadable[0].name, read.unreadable[0].fault),
+        (None, "retryDelay", HeaderFault::NotASpan)
+    );
 }
 
 /// <https://ai.google.dev/gemini-api/docs/troubleshooting>: 503, "temporarily overloaded or down".

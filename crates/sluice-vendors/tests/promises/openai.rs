@@ -1,7 +1,7 @@
 //! <https://developers.openai.com/api/docs/guides/rate-limits>.
 
 use sluice_core::Amount;
-use sluice_vendors::{Fault, Quota, Refusal, Reported, Unreadable, Vendor, read};
+use sluice_vendors::{HeaderFault, Quota, Refusal, Reported, Unreadable, Vendor, read};
 
 use crate::said::{MINUTE, NOW, headers, millis, refusal, reported, secs, tokens};
 
@@ -84,9 +84,9 @@ fn a_header_that_cannot_be_read_changes_nothing_and_is_told() {
     assert_eq!(
         reading.unreadable,
         [
-            told("x-ratelimit-limit-requests", Fault::NotANumber),
-            told("x-ratelimit-remaining-requests", Fault::Negative),
-            told("x-ratelimit-reset-requests", Fault::NotASpan),
+            told("x-ratelimit-limit-requests", HeaderFault::NotANumber),
+            told("x-ratelimit-remaining-requests", HeaderFault::Negative),
+            told("x-ratelimit-reset-requests", HeaderFault::NotASpan),
         ]
     );
     assert_eq!(reading.unreadable[1].to_string(), "cannot read x-ratelimit-remaining-requests: it is below zero");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluice_vendors::{Fault, MAX_RETRY_AFTER, RetryAfter, retry_after};
+use sluice_vendors::{HeaderFault, MAX_RETRY_AFTER, RetryAfter, retry_after};
 
 use crate::said::{NOW, headers, millis, secs};
 
@@ -11,7 +11,7 @@ fn of(lines: &str) -> RetryAfter {
     retry_after(&headers(lines), None, NOW)
 }
 
-fn fault(lines: &str) -> Fault {
+fn fault(lines: &str) -> HeaderFault {
     let read = of(lines);
     assert_eq!(read.wait, None, "{lines}");
     read.unreadable[0].fault
@@ -46,11 +46,11 @@ fn absent_is_not_zero() {
 #[test]
 fn nonsense_is_told_and_is_no_wait() {
     for value in ["soon", "-1", "+1", "1e3", "NaN", "infinity", "", "1 2", "2025-08-21T12:41:25Z", "Thu, 99 Aug 2025"] {
-        assert_eq!(fault(&format!("retry-after: {value}")), Fault::NeitherSecondsNorDate, "{value:?}");
+        assert_eq!(fault(&format!("retry-after: {value}")), HeaderFault::NeitherSecondsNorDate, "{value:?}");
     }
-    assert_eq!(fault("retry-after-ms: 1s"), Fault::NotANumber);
+    assert_eq!(fault("retry-after-ms: 1s"), HeaderFault::NotANumber);
     let bytes = [("retry-after", &b"\xff\xfe"[..])];
-    assert_eq!(retry_after(&bytes, None, NOW).unreadable[0].fault, Fault::NotText);
+    assert_eq!(retry_after(&bytes, None, NOW).unreadable[0].fault, HeaderFault::NotText);
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn no_server_stops_a_fleet_for_longer_than_a_day() {
         "retry-after-ms: 86400001",
         "retry-after: Fri, 21 Aug 2026 12:41:25 GMT",
     ] {
-        assert_eq!(fault(lines), Fault::TooLong, "{lines}");
+        assert_eq!(fault(lines), HeaderFault::TooLong, "{lines}");
     }
-    assert_eq!(fault("retry-after: 99999999999999999999999999999999999999999999"), Fault::NeitherSecondsNorDate);
-    assert_eq!(fault(&format!("retry-after: {}", "0".repeat(200))), Fault::TooLong);
+    assert_eq!(fault("retry-after: 99999999999999999999999999999999999999999999"), HeaderFault::NeitherSecondsNorDate);
+    assert_eq!(fault(&format!("retry-after: {}", "0".repeat(200))), HeaderFault::TooLong);
 }

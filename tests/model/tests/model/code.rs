@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension, Drift, Field,
-    InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take, Timestamp, Verdict,
-    Write,
+    Amount, Bucket, CancellationCause, CancellationReason, Change, Chunk, ChunkStep, Correction, Cost, Dimension,
+    Drift, Field, InlinePlanner, InlineRelease, InlineTake, Lease, LeaseId, Limit, Plan, Row, SlotPlanner, Take,
+    Timestamp, Write,
 };
 
 mod inline;
@@ -65,8 +65,8 @@ fn a_reclaim_asks_for_the_end_that_was_seen_and_for_room() {
 #[test]
 fn a_lease_of_a_full_bucket_is_deleted_while_the_bucket_is_as_it_was_read() {
     let chunk = Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0);
-    let reason = |verdict| CancellationReason { verdict, message: String::new() };
-    let full = [reason(Verdict::Passed), reason(Verdict::ConditionFailed)];
+    let reason = |cause| CancellationReason { cause, message: String::new() };
+    let full = [reason(CancellationCause::Passed), reason(CancellationCause::ConditionFailed)];
     let ChunkStep::Continue { chunks, .. } = chunk.after(&full, Some(Ok(bucket(2)))) else { panic!() };
     let full = format!("{AS_READ} AND #tokens >= :read_tokens AND #tokens < :above");
     assert_eq!(conditions(&chunks[0]), ["#ttl = :read_ends", &full]);
@@ -184,17 +184,22 @@ fn an_inline_renewal_asks_that_the_lease_ends_no_later() {
 /// What the model makes of each answer to the release or the reclaim of one lease, held against what the code makes of it.
 #[test]
 fn every_cancellation_is_read_as_in_the_model() {
-    let verdicts = [Verdict::Passed, Verdict::ConditionFailed, Verdict::Conflict, Verdict::Throttled];
+    let causes = [
+        CancellationCause::Passed,
+        CancellationCause::ConditionFailed,
+        CancellationCause::Conflict,
+        CancellationCause::Throttled,
+    ];
     let chunks = [Chunk::release(&bucket(2), vec![lease()]), Chunk::reclaim(Some(&bucket(2)), vec![lease()]).remove(0)];
     for chunk in chunks {
-        for (on_lease, on_bucket, now) in answers(&verdicts) {
-            let reason = |verdict| CancellationReason { verdict, message: String::new() };
+        for (on_lease, on_bucket, now) in answers(&causes) {
+            let reason = |cause| CancellationReason { cause, message: String::new() };
             let reasons = [reason(on_lease), reason(on_bucket)];
             let step = chunk.clone().after(&reasons, Some(Ok(bucket(now))));
             let expected = match (on_lease, on_bucket) {
                 // Someone else gave it back, or renewed it.
-                (Verdict::ConditionFailed, _) => ChunkStep::Continue { chunks: vec![], lost_races: 1 },
-                (_, Verdict::ConditionFailed) => {
+                (CancellationCause::ConditionFailed, _) => ChunkStep::Continue { chunks: vec![], lost_races: 1 },
+                (_, CancellationCause::ConditionFailed) => {
                     let ChunkStep::Continue { chunks, lost_races: 0 } = &step else { panic!("{step:?}") };
                     // Planned again where the capacity changed, deleted alone where it is full.
                     assert_eq!(chunks[0].is_already_capped(), now == 2);
@@ -210,7 +215,7 @@ fn every_cancellation_is_read_as_in_the_model() {
 }
 
 /// Every answer on the lease, on the bucket, and every capacity that the bucket may have by now.
-fn answers(verdicts: &[Verdict]) -> impl Iterator<Item = (Verdict, Verdict, i32)> {
-    let pairs = verdicts.iter().flat_map(|lease| verdicts.iter().map(|bucket| (*lease, *bucket)));
+fn answers(causes: &[CancellationCause]) -> impl Iterator<Item = (CancellationCause, CancellationCause, i32)> {
+    let pairs = causes.iter().flat_map(|lease| causes.iter().map(|bucket| (*lease, *bucket)));
     pairs.flat_map(|(lease, bucket)| [1, 2, 3].map(|capacity| (lease, bucket, capacity)))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp, Verdict};
+use sluice_core::{Amount, CancellationCause, Cost, Dimension, Lease, LeaseId, Plan, RateReceipt, Timestamp};
 use sluice_table::{Cancelled, Resend, StoreError, Transacted, Transaction, Written};
 use tokio::time::Instant;
 
@@ -281,14 +281,15 @@ impl RowBatch<'_> {
     /// Learns from the reasons of a cancellation. A lease under an id of our own can only come from a try
     /// whose reply was lost: it was applied, and its callers are granted.
     fn learn(&mut self, sent: &SentTransaction, reasons: &[Cancelled], took: Duration) -> Result<Step, AcquireError> {
-        if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.verdict == Verdict::Permanent) {
+        if let Some(permanent) = reasons.iter().find(|cancelled| cancelled.reason.cause == CancellationCause::Permanent)
+        {
             return Err(AcquireError::Store(StoreError::Rejected {
                 operation: "TransactWriteItems",
                 table: self.inner.store.table().to_owned(),
                 message: permanent.reason.message.clone(),
             }));
         }
-        let failed = |cancelled: &Cancelled| cancelled.reason.verdict == Verdict::ConditionFailed;
+        let failed = |cancelled: &Cancelled| cancelled.reason.cause == CancellationCause::ConditionFailed;
         let (buckets, mut leases) = reasons.split_at(self.entries.len().min(reasons.len()));
         let mut theirs = Vec::new();
         for caller in &sent.served {
@@ -310,7 +311,7 @@ impl RowBatch<'_> {
                 None => return Err(unknown(self.inner, entry)),
             };
         }
-        let transient = reasons.iter().any(|cancelled| cancelled.reason.verdict.is_transient());
+        let transient = reasons.iter().any(|cancelled| cancelled.reason.cause.is_transient());
         Ok(if transient { Step::Held } else { Step::Overtaken })
     }
 }
