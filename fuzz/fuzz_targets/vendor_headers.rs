@@ -7,7 +7,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use sluice_core::{Amount, Timestamp};
 use sluice_fuzz::{ceiling, floor};
-use sluice_vendors::{HeaderReading, MAX_RETRY_AFTER, Quota, Refusal, Vendor, classify, read, retry_after};
+use sluice_vendors::{HeaderReading, MAX_RETRY_AFTER, Quota, Vendor, VendorRefusal, classify, read, retry_after};
 
 /// 2025-08-21T12:40:55Z.
 const NOW: Timestamp = Timestamp::from_secs(1_755_780_055);
@@ -119,7 +119,7 @@ fn check_wait(reply: &Reply<'_>) {
         assert!(of(429).is_some() && of(200).is_none());
         if let Some(refusal) = of(reply.status) {
             assert!(reply.status >= 400);
-            assert!(refusal == Refusal::QuotaExhausted || refusal.retry_after() == wait.wait);
+            assert!(refusal == VendorRefusal::QuotaExhausted || refusal.retry_after() == wait.wait);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sluice_core::{Amount, Bucket, CancellationCause, CancellationReason, Chunk, ChunkStep, Returned, Write};
 
-use sluice_table::{Attributes, Cancelled, MOST_TRIES, Store, StoreError, Transacted, Transaction, Tried, Written};
+use sluice_table::{Attempted, Attributes, Cancelled, MOST_TRIES, Store, StoreError, Transacted, Transaction, Written};
 
 use crate::released::Released;
 
@@ -191,15 +191,15 @@ impl Sender<'_> {
 }
 
 /// Sends the writes. A lone delete is sent as a single write, at half the price of a transaction.
-async fn send(store: &Store, writes: &[Write]) -> Tried<Transacted> {
+async fn send(store: &Store, writes: &[Write]) -> Attempted<Transacted> {
     let [Write::Delete(delete)] = writes else { return store.try_transact(&Transaction::new(writes)).await };
-    let Tried { answer, maybe_applied } = store.try_delete(delete).await;
+    let Attempted { answer, maybe_applied } = store.try_delete(delete).await;
     let reason = CancellationReason { cause: CancellationCause::ConditionFailed, message: String::new() };
     let answer = answer.map(|written| match written {
         Written::Applied(_) => Transacted::Committed,
         Written::ConditionFailed(row) => Transacted::Cancelled(vec![Cancelled { reason, row }]),
     });
-    Tried { answer, maybe_applied }
+    Attempted { answer, maybe_applied }
 }
 
 async fn after(store: &Store, chunk: Chunk, mut reasons: Vec<Cancelled>) -> Result<ChunkStep, StoreError> {

@@ -31,7 +31,7 @@ mod note;
 mod turn;
 pub(crate) mod wanted;
 
-use crate::heal::due::PendingTries;
+use crate::heal::due::PendingHeals;
 use crate::heal::turn::ScanTurn;
 use crate::heal::wanted::Next;
 
@@ -52,7 +52,7 @@ pub(crate) struct Healing {
     notes_denied: Denied,
     scans_denied: Denied,
     /// Tries that are due or under way, for callers that wait for them.
-    dues: PendingTries,
+    dues: PendingHeals,
 }
 
 fn healing(inner: &Inner) -> Arc<Healing> {

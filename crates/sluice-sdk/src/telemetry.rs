@@ -69,7 +69,7 @@ pub(crate) fn expired_but_alive(bucket: SharedString) {
 
 /// The outcome of the renewal of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Renewal {
+pub(crate) enum RenewalOutcome {
     Renewed,
     /// The lease had ended and was given back.
     Gone,
@@ -77,11 +77,11 @@ pub(crate) enum Renewal {
     Failed,
 }
 
-pub(crate) fn renewal(bucket: SharedString, renewal: Renewal) {
-    let outcome = match renewal {
-        Renewal::Renewed => "renewed",
-        Renewal::Gone => "gone",
-        Renewal::Failed => "failed",
+pub(crate) fn renewal(bucket: SharedString, outcome: RenewalOutcome) {
+    let outcome = match outcome {
+        RenewalOutcome::Renewed => "renewed",
+        RenewalOutcome::Gone => "gone",
+        RenewalOutcome::Failed => "failed",
     };
     names::RENEWALS.counter([bucket, outcome.into()]).increment(1);
 }

@@ -35,7 +35,7 @@ pub use settings::{
     duration, log_level, time_span,
 };
 pub use store::{
-    AttemptTimeout, Attributes, Cancelled, Consistency, Item, MOST_TRIES, Page, Resend, Scan, Store, StoreError,
-    Transacted, Transaction, Tried, Tries, Written, row_key, value_text,
+    AttemptTimeout, Attempted, Attributes, Cancelled, Consistency, Item, MOST_TRIES, Page, Resend, Scan, Store,
+    StoreError, Transacted, Transaction, TryBudget, Written, row_key, value_text,
 };
 pub use table_clock::TableClock;

@@ -21,6 +21,6 @@ pub use error::StoreError;
 pub use exchange::AttemptTimeout;
 pub use scan::{Consistency, Page, Scan};
 pub use translate::{Attributes, row_key, value_text};
-pub use tries::{MOST_TRIES, Tries};
+pub use tries::{MOST_TRIES, TryBudget};
 pub use write::Transaction;
-pub use written::{Cancelled, Item, Resend, Transacted, Tried, Written};
+pub use written::{Attempted, Cancelled, Item, Resend, Transacted, Written};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::engine;
 use crate::item_size::item_size;
 use crate::operation::Operation;
-use crate::profile::Written;
+use crate::profile::ProfileWrite;
 
 /// Counts what clients use. Clones are one meter.
 ///
@@ -121,11 +121,11 @@ pub(crate) fn metered(database: &Database, operation: &str, body: &[u8]) -> (u16
 }
 
 /// What a request will write, with the write units by the sizes before the write.
-pub(crate) fn written(database: &Database, operation: &str, body: &[u8]) -> Vec<Written> {
+pub(crate) fn written(database: &Database, operation: &str, body: &[u8]) -> Vec<ProfileWrite> {
     let request: Value = serde_json::from_slice(body).unwrap_or_default();
     let factor = if operation == "TransactWriteItems" { 2 } else { 1 };
     let keys = written_keys(operation, &request);
-    let one = |(table, key): &(Value, Value)| Written {
+    let one = |(table, key): &(Value, Value)| ProfileWrite {
         item: format!("{table}{key}"),
         units: size_of(database, table, key).div_ceil(WRITE_UNIT).max(1) * factor,
     };

@@ -70,7 +70,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// One item that a request writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct ProfileWrite {
     /// Table and key.
     pub(crate) item: String,
     /// Write units, by the size of the item before the write.
@@ -113,7 +113,7 @@ impl DynamoProfile {
     pub(crate) async fn carry<Reply>(
         &self,
         operation: Operation,
-        written: impl FnOnce() -> Vec<Written>,
+        written: impl FnOnce() -> Vec<ProfileWrite>,
         apply: impl FnOnce() -> Reply,
         refuse: impl FnOnce(Fault) -> Reply,
     ) -> Reply {
@@ -155,7 +155,7 @@ impl DynamoProfile {
         (mean.mul_f64(0.5 + 0.5 * exponential), TICK.mul_f64(random.f64()))
     }
 
-    fn admit(&self, written: &[Written], operation: Operation) -> Admission {
+    fn admit(&self, written: &[ProfileWrite], operation: Operation) -> Admission {
         let is_transaction = operation == Operation::TransactWriteItems;
         let mut service = self.locked();
         let meets_another: Vec<bool> = written.iter().map(|one| service.held.contains(&one.item)).collect();
@@ -189,7 +189,7 @@ impl DynamoProfile {
 /// The items that a transaction holds. Dropping this value frees them.
 struct Held<'a> {
     profile: &'a DynamoProfile,
-    written: &'a [Written],
+    written: &'a [ProfileWrite],
 }
 
 impl Drop for Held<'_> {

@@ -39,7 +39,7 @@ pub use headers::Headers;
 pub use profile::{Counted, Kept, Profile, Stated};
 pub use quota::Quota;
 pub use reading::{HeaderReading, read};
-pub use refusal::{Refusal, classify};
+pub use refusal::{VendorRefusal, classify};
 pub use reported::Reported;
 pub use retry_after::{MAX_RETRY_AFTER, RetryAfter, retry_after};
 pub use vendor::Vendor;

@@ -12,7 +12,7 @@ use crate::vendor::Vendor;
 /// A refusal because of load, and how to answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum VendorRefusal {
     /// Too many calls or tokens in a window of time: the vendor has less than the bucket says.
     Rate {
         /// How long the vendor asks to wait, if it says.
@@ -33,7 +33,7 @@ pub enum Refusal {
     QuotaExhausted,
 }
 
-impl Refusal {
+impl VendorRefusal {
     /// How long the vendor asks to wait, if it says.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
@@ -96,7 +96,7 @@ pub fn classify(
     headers: &(impl Headers + ?Sized),
     body: Option<&[u8]>,
     now: Timestamp,
-) -> Option<Refusal> {
+) -> Option<VendorRefusal> {
     if status < 400 {
         return None;
     }
@@ -105,10 +105,10 @@ pub fn classify(
     let kind =
         body.as_ref().and_then(|body| by_body(vendor, body)).or_else(|| by_status(vendor, status, retry_after))?;
     Some(match kind {
-        Kind::Rate => Refusal::Rate { retry_after },
-        Kind::Concurrency => Refusal::Concurrency { retry_after },
-        Kind::Busy => Refusal::SystemBusy { retry_after },
-        Kind::Exhausted => Refusal::QuotaExhausted,
+        Kind::Rate => VendorRefusal::Rate { retry_after },
+        Kind::Concurrency => VendorRefusal::Concurrency { retry_after },
+        Kind::Busy => VendorRefusal::SystemBusy { retry_after },
+        Kind::Exhausted => VendorRefusal::QuotaExhausted,
     })
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::reclaim::{self, BucketRead, EndedLeases, Reclaimed};
 use super::recount::Recount;
 use super::report::{SweepOptions, SweepReport};
-use super::scan::{self, Found, Page, Query};
+use super::scan::{self, Found, LeasePage, Query};
 use super::{Deadlines, is_over};
 use sluice_table::{Store, StoreError};
 
@@ -155,7 +155,7 @@ impl Pipeline {
         self.ready.extend(rest.into_iter().map(|(dimension, leases)| (dimension, EndedLeases::Rows(leases))));
     }
 
-    fn take_page(&mut self, page: Page, report: &mut SweepReport) {
+    fn take_page(&mut self, page: LeasePage, report: &mut SweepReport) {
         report.rows_scanned += page.rows_scanned;
         report.unparsable += page.unparsable;
         report.expired += page.ended.len();

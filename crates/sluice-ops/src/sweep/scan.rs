@@ -42,14 +42,14 @@ pub(super) struct Query {
 /// What the scan passes on.
 #[derive(Debug)]
 pub(super) enum Found {
-    Page(Page),
+    Page(LeasePage),
     SegmentDone,
     Failed(StoreError),
 }
 
 /// What a page contained.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct LeasePage {
     pub(super) rows_scanned: usize,
     /// Rounded up. If the reply does not state the units, as of some local engines: those of a megabyte.
     pub(super) read_units: u64,
@@ -187,11 +187,11 @@ impl Query {
         }
     }
 
-    pub(super) fn read(&self, read: &sluice_table::Page) -> Page {
-        let mut page = Page {
+    pub(super) fn read(&self, read: &sluice_table::Page) -> LeasePage {
+        let mut page = LeasePage {
             rows_scanned: read.scanned,
             read_units: read.read_units.map_or(MOST_UNITS, whole),
-            ..Page::default()
+            ..LeasePage::default()
         };
         for row in &read.rows {
             let key = value_text(row, KEY);
@@ -204,7 +204,7 @@ impl Query {
         page
     }
 
-    fn read_bucket(&self, key: &str, row: &Item, page: &mut Page) {
+    fn read_bucket(&self, key: &str, row: &Item, page: &mut LeasePage) {
         let Ok(dimension) = Dimension::new(key) else { return };
         page.buckets.push(dimension.clone());
         match InlineLeases::read(&Attributes(row)) {
@@ -220,14 +220,14 @@ impl Query {
         }
     }
 
-    fn unparsable(&self, page: &mut Page, key: &str, error: &dyn std::fmt::Display) {
+    fn unparsable(&self, page: &mut LeasePage, key: &str, error: &dyn std::fmt::Display) {
         page.unparsable += 1;
         if self.unparsable.fetch_add(1, Ordering::Relaxed) < MOST_LOGGED {
             tracing::error!(event = "reconciler.unparsable", lease = key, %error);
         }
     }
 
-    fn read_lease(&self, key: &str, row: &Item, page: &mut Page) {
+    fn read_lease(&self, key: &str, row: &Item, page: &mut LeasePage) {
         match Lease::read(&Attributes(row)) {
             Ok(lease) => {
                 if self.recounted.contains(lease.dimension()) {

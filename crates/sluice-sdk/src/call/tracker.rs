@@ -25,7 +25,7 @@ pub(crate) mod stale;
 use crate::call::tracker::cleaning::Cleaning;
 use crate::call::tracker::config::ReservationConfig;
 use crate::call::tracker::index::{HeldReservation, Index, New, NotStored};
-use crate::call::tracker::renewing::{KeptGrant, PendingTry};
+use crate::call::tracker::renewing::{KeptGrant, PendingRenewal};
 use crate::call::tracker::stale::StaleCounts;
 
 /// A grant that was taken out of its tracker, with what the tracker knew of it.
@@ -273,12 +273,12 @@ impl Shared {
 
     /// The renewals that are due, the oldest grant's first: in a map's order, one seed of the simulation
     /// would run in two ways.
-    fn due(&self, now: Timestamp) -> Vec<PendingTry> {
+    fn due(&self, now: Timestamp) -> Vec<PendingRenewal> {
         let index = self.index();
-        let due = |held: &HeldReservation<KeptGrant>| PendingTry::of(held.reservation.id(), &held.payload, now);
-        let mut due: Vec<PendingTry> = index.young(self.now()).filter_map(due).collect();
+        let due = |held: &HeldReservation<KeptGrant>| PendingRenewal::of(held.reservation.id(), &held.payload, now);
+        let mut due: Vec<PendingRenewal> = index.young(self.now()).filter_map(due).collect();
         drop(index);
-        due.sort_unstable_by_key(PendingTry::id);
+        due.sort_unstable_by_key(PendingRenewal::id);
         due
     }
 

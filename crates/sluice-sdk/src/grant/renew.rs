@@ -139,17 +139,17 @@ impl Renewal {
         for (part, (key, update)) in renewals {
             // Setting the same end twice equals setting it once. A failed condition may show a later end.
             let outcome = match self.inner.store.update(&update, Resend::Always).await {
-                Ok(Written::Applied(_)) => telemetry::Renewal::Renewed,
+                Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
                 Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
-                    telemetry::Renewal::Renewed
+                    telemetry::RenewalOutcome::Renewed
                 }
                 Ok(Written::ConditionFailed(_)) => {
                     renewed.gone.push(key);
-                    telemetry::Renewal::Gone
+                    telemetry::RenewalOutcome::Gone
                 }
                 Err(error) => {
                     renewed.failure = Some(error);
-                    telemetry::Renewal::Failed
+                    telemetry::RenewalOutcome::Failed
                 }
             };
             telemetry::renewal(part.entry.label(), outcome);

@@ -12,20 +12,20 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// How many tries of a client's buckets are due or under way.
 #[derive(Debug, Default)]
-pub(super) struct PendingTries(watch::Sender<usize>);
+pub(super) struct PendingHeals(watch::Sender<usize>);
 
-impl PendingTries {
-    pub(super) fn one(&self) -> PendingTry {
+impl PendingHeals {
+    pub(super) fn one(&self) -> PendingHeal {
         self.0.send_modify(|dues| *dues += 1);
-        PendingTry(self.0.clone())
+        PendingHeal(self.0.clone())
     }
 }
 
 /// One of the tries. If it is dropped, as with its task's runtime, nobody waits for it.
 #[derive(Debug)]
-pub(super) struct PendingTry(watch::Sender<usize>);
+pub(super) struct PendingHeal(watch::Sender<usize>);
 
-impl Drop for PendingTry {
+impl Drop for PendingHeal {
     fn drop(&mut self) {
         self.0.send_modify(|dues| *dues -= 1);
     }

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_core::Timestamp;
 use tokio::sync::Notify;
 
-use crate::heal::due::PendingTry;
+use crate::heal::due::PendingHeal;
 use crate::heal::{COMES_BACK, LONGEST_RETURN, healing};
 use crate::lane::inner::Inner;
 
@@ -30,7 +30,7 @@ pub(super) struct WantedState {
     tried: Option<(Timestamp, Duration)>,
     pub(super) is_tended: bool,
     /// Set while a try is due or under way.
-    pub(super) due: Option<PendingTry>,
+    pub(super) due: Option<PendingHeal>,
 }
 
 /// What the task does next.

@@ -60,18 +60,18 @@ pub struct TokenEstimator {
     quantile: f64,
     half_life_calls: u32,
     max_keys: usize,
-    kinds: Mutex<Kinds>,
+    kinds: Mutex<CallKinds>,
 }
 
 #[derive(Debug, Default)]
-struct Kinds {
-    by_key: HashMap<Box<str>, Kind>,
+struct CallKinds {
+    by_key: HashMap<Box<str>, CallKind>,
     /// Counts uses, to find the least recently used kind.
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Kind {
+struct CallKind {
     histogram: Histogram,
     last_use: u64,
 }
@@ -95,7 +95,7 @@ impl TokenEstimator {
         let mut kinds = self.kinds();
         if !kinds.by_key.contains_key(key) {
             kinds.make_room(self.max_keys);
-            let kind = Kind { histogram: Histogram::new(self.half_life_calls), last_use: 0 };
+            let kind = CallKind { histogram: Histogram::new(self.half_life_calls), last_use: 0 };
             kinds.by_key.insert(key.into(), kind);
         }
         if let Some(kind) = kinds.touch(key) {
@@ -126,7 +126,7 @@ impl TokenEstimator {
     }
 
     /// No code under the lock can panic half way.
-    fn kinds(&self) -> MutexGuard<'_, Kinds> {
+    fn kinds(&self) -> MutexGuard<'_, CallKinds> {
         self.kinds.lock()
     }
 }
@@ -137,8 +137,8 @@ impl Default for TokenEstimator {
     }
 }
 
-impl Kinds {
-    fn touch(&mut self, key: &str) -> Option<&mut Kind> {
+impl CallKinds {
+    fn touch(&mut self, key: &str) -> Option<&mut CallKind> {
         let kind = self.by_key.get_mut(key)?;
         self.uses += 1;
         kind.last_use = self.uses;

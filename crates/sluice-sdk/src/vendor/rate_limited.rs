@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Amount, Dimension, Factor, Limit, Timestamp};
-use sluice_vendors::{Headers, Quota, Refusal, Reported, Vendor, classify};
+use sluice_vendors::{Headers, Quota, Reported, Vendor, VendorRefusal, classify};
 
 use crate::api::error::AcquireError;
 use crate::api::request::{Ask, Request};
@@ -20,7 +20,7 @@ use crate::vendor::rate_limited::succession::RateLimited;
 
 pub(crate) mod succession;
 
-use crate::vendor::rate_limited::succession::{CountedRefusal, Kind};
+use crate::vendor::rate_limited::succession::{CountedRefusal, RefusalKind};
 
 /// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
@@ -155,10 +155,10 @@ impl Client {
         // A wait of zero counts as none: the call and its refusal would repeat without a pause.
         let named = refusal.retry_after().filter(|wait| !wait.is_zero());
         let wait = match (refusal, named) {
-            (Refusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
-            (Refusal::Concurrency { .. }, _) => pause_of(&asked, Kind::Concurrency, now, named),
-            (Refusal::SystemBusy { .. }, _) => {
-                let pause = pause_of(&asked, Kind::Busy, now, named);
+            (VendorRefusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
+            (VendorRefusal::Concurrency { .. }, _) => pause_of(&asked, RefusalKind::Concurrency, now, named),
+            (VendorRefusal::SystemBusy { .. }, _) => {
+                let pause = pause_of(&asked, RefusalKind::Busy, now, named);
                 cool_all(inner, &asked, now, pause).await?
             }
             (_, Some(wait)) => {
@@ -175,11 +175,11 @@ impl Client {
 }
 
 /// The name of the refusal in metrics.
-const fn name_of(refusal: &Refusal) -> &'static str {
+const fn name_of(refusal: &VendorRefusal) -> &'static str {
     match refusal {
-        Refusal::Concurrency { .. } => "concurrency",
-        Refusal::SystemBusy { .. } => "busy",
-        Refusal::QuotaExhausted => "quota",
+        VendorRefusal::Concurrency { .. } => "concurrency",
+        VendorRefusal::SystemBusy { .. } => "busy",
+        VendorRefusal::QuotaExhausted => "quota",
         _ => "rate",
     }
 }
@@ -196,7 +196,7 @@ fn report_unreadable<H: Headers>(inner: &Inner, dimension: &Dimension, reply: &R
 }
 
 /// Counts the refusal for each bucket, and returns the longest of their pauses.
-fn pause_of(asked: &[&RefusedAsk], kind: Kind, now: Timestamp, named: Option<Duration>) -> Duration {
+fn pause_of(asked: &[&RefusedAsk], kind: RefusalKind, now: Timestamp, named: Option<Duration>) -> Duration {
     let pauses = asked.iter().map(|asked| asked.entry.extensions.of::<RateLimited>().count(kind, now, named).pause);
     pauses.max().unwrap_or_default()
 }
@@ -222,7 +222,7 @@ async fn lower_by_long(
     wait: Duration,
 ) -> Result<(), AcquireError> {
     for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
-        if asked.entry.extensions.of::<RateLimited>().count(Kind::Long, now, Some(wait)).before.is_some() {
+        if asked.entry.extensions.of::<RateLimited>().count(RefusalKind::Long, now, Some(wait)).before.is_some() {
             // If there is nothing to take, the cool-down is enough.
             let _ = lower(inner, &asked.entry, Reduction::Long).await?;
         }
@@ -251,10 +251,10 @@ async fn lower_all(
     }
     if blamed.is_empty() {
         // The quota has no bucket here. Lowering a bucket would not help; waiting longer each time does.
-        wait = wait.max(pause_of(asked, Kind::Rate, now, None));
+        wait = wait.max(pause_of(asked, RefusalKind::Rate, now, None));
     }
     for asked in blamed {
-        let counted = asked.entry.extensions.of::<RateLimited>().count(Kind::Rate, now, None);
+        let counted = asked.entry.extensions.of::<RateLimited>().count(RefusalKind::Rate, now, None);
         wait = wait.max(counted.pause);
         if !asked.is_concurrent {
             lower_or_cool(inner, &asked.entry, now, counted).await?;

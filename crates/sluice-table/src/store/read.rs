@@ -25,7 +25,7 @@ impl Store {
             let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
-        let reply = self.retrying(Operation::GetItem, Resend::Always, request).await;
+        let reply = self.answer_with_retries(Operation::GetItem, Resend::Always, request).await;
         reply.map(|reply| reply.item).map_err(Failed::error)
     }
 
@@ -40,7 +40,10 @@ impl Store {
         while !left.is_empty() {
             let now = &left[..left.len().min(KEYS_PER_BATCH)];
             let request = || translate::batch(&self.dynamo, &self.table, now).send();
-            let reply = self.retrying(Operation::BatchGetItem, Resend::Always, request).await.map_err(Failed::error)?;
+            let reply = self
+                .answer_with_retries(Operation::BatchGetItem, Resend::Always, request)
+                .await
+                .map_err(Failed::error)?;
             rows.extend(reply.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
             let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.table).map(|rest| rest.keys);
             let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
@@ -77,7 +80,7 @@ impl Store {
 
     async fn scan_within(&self, scan: &Scan, resend: Resend) -> Result<Page, StoreError> {
         let request = || translate::scan(&self.dynamo, &self.table, scan).send();
-        let reply = self.retrying(Operation::Scan, resend, request).await.map_err(Failed::error)?;
+        let reply = self.answer_with_retries(Operation::Scan, resend, request).await.map_err(Failed::error)?;
         Ok(Page {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),
             rows: reply.items.unwrap_or_default(),

@@ -8,7 +8,7 @@ use super::answer::{Failed, ServiceAnswer};
 use super::connection::Store;
 use super::error;
 use super::request::MeteredReply;
-use super::written::{Resend, Tried};
+use super::written::{Attempted, Resend};
 use crate::operation::Operation;
 use crate::requests::retried;
 use crate::retry::{Backoff, Fate, random_up_to};
@@ -19,7 +19,7 @@ impl Store {
         tokio::time::sleep(Backoff::DEFAULT.delay(attempt, random_up_to)).await;
     }
 
-    pub(super) async fn retrying<T, E, Send>(
+    pub(super) async fn answer_with_retries<T, E, Send>(
         &self,
         operation: Operation,
         resend: Resend,
@@ -30,16 +30,16 @@ impl Store {
         T: MeteredReply,
         E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
-        self.trying(operation, resend, send).await.answer
+        self.send_with_retries(operation, resend, send).await.answer
     }
 
     /// Sends a request until it is answered, fails for good, or has no tries left.
-    pub(super) async fn trying<T, E, Send>(
+    pub(super) async fn send_with_retries<T, E, Send>(
         &self,
         operation: Operation,
         resend: Resend,
         send: impl Fn() -> Send,
-    ) -> Tried<T, Failed>
+    ) -> Attempted<T, Failed>
     where
         Send: Future<Output = Result<T, SdkError<E>>>,
         T: MeteredReply,
@@ -51,13 +51,13 @@ impl Store {
             self.requests.fetch_add(1, Ordering::Relaxed);
             // On the heap: inside its callers' futures, the nesting is deeper than the compiler accepts.
             let error = match self.send_once(operation, attempt, Box::pin(send())).await {
-                Ok(reply) => return Tried { answer: Ok(reply), maybe_applied },
+                Ok(reply) => return Attempted { answer: Ok(reply), maybe_applied },
                 Err(error) => error,
             };
             if let SdkError::ServiceError(context) = &error
                 && let Some(answer) = context.err().answer()
             {
-                return Tried { answer: Err(answer), maybe_applied };
+                return Attempted { answer: Err(answer), maybe_applied };
             }
             if !was_skewed && error::is_clock_skew(&error) {
                 was_skewed = true;
@@ -78,7 +78,7 @@ impl Store {
                     retried(operation);
                 }
                 let error = error::describe(operation.as_str(), &self.table, maybe_applied, error);
-                return Tried { answer: Err(Failed::Store(error)), maybe_applied };
+                return Attempted { answer: Err(Failed::Store(error)), maybe_applied };
             }
             retried(operation);
             tracing::debug!(event = "dynamodb.retry", operation = operation.as_str(), attempt, ?fate);

@@ -15,7 +15,7 @@ pub const MOST_TRIES: u32 = 20;
 /// A limited number of tries. None begins later than the longest time of one request, so that all tries, the
 /// last included, end within twice that time.
 #[derive(Debug)]
-pub struct Tries {
+pub struct TryBudget {
     left: u32,
     until: Instant,
 }
@@ -23,12 +23,12 @@ pub struct Tries {
 impl Store {
     /// The tries of one change, from now: [`MOST_TRIES`].
     #[must_use]
-    pub fn tries(&self) -> Tries {
-        Tries::within(self.longest_request(), MOST_TRIES)
+    pub fn tries(&self) -> TryBudget {
+        TryBudget::within(self.longest_request(), MOST_TRIES)
     }
 }
 
-impl Tries {
+impl TryBudget {
     fn within(time: Duration, most: u32) -> Self {
         Self { left: most, until: Instant::now() + time }
     }
@@ -47,9 +47,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tries_end_by_number_and_by_time() {
-        let mut tries = Tries::within(Duration::from_secs(4), 2);
+        let mut tries = TryBudget::within(Duration::from_secs(4), 2);
         assert!(tries.another() && tries.another() && !tries.another());
-        let mut tries = Tries::within(Duration::from_secs(4), 1_000);
+        let mut tries = TryBudget::within(Duration::from_secs(4), 1_000);
         assert!(tries.another());
         tokio::time::advance(Duration::from_secs(4)).await;
         assert!(!tries.another(), "none begins after the longest time of a request");

@@ -8,7 +8,7 @@ use super::answer::{Failed, cancelled};
 use super::connection::Store;
 use super::error::StoreError;
 use super::translate::{self, COUNT_UNITS};
-use super::written::{Item, Resend, Transacted, Tried, Written};
+use super::written::{Attempted, Item, Resend, Transacted, Written};
 use crate::operation::Operation;
 
 /// Writes that are applied together or not at all. The token stays the same however often they are sent.
@@ -39,10 +39,10 @@ impl Store {
     }
 
     /// As [`update`](Self::update), and says whether a try without an answer may have been applied.
-    pub async fn try_update(&self, update: &Update, resend: Resend) -> Tried<Written> {
+    pub async fn try_update(&self, update: &Update, resend: Resend) -> Attempted<Written> {
         let request = || translate::update(&self.dynamo, &self.table, update).send();
-        let tried = self.trying(Operation::UpdateItem, resend, request).await;
-        tried.map(|answer| match answer {
+        let attempted = self.send_with_retries(Operation::UpdateItem, resend, request).await;
+        attempted.map(|answer| match answer {
             Ok(reply) => Ok(Written::Applied(reply.attributes.unwrap_or_default())),
             Err(failed) => failed.condition(),
         })
@@ -54,17 +54,17 @@ impl Store {
     /// [`StoreError`] if no try was answered.
     pub async fn put(&self, put: &Put) -> Result<Written, StoreError> {
         let request = || translate::put(&self.dynamo, &self.table, put).send();
-        match self.retrying(Operation::PutItem, Resend::Always, request).await {
+        match self.answer_with_retries(Operation::PutItem, Resend::Always, request).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
         }
     }
 
     /// Deletes a row, and says whether a try without an answer may have been applied.
-    pub async fn try_delete(&self, delete: &Delete) -> Tried<Written> {
+    pub async fn try_delete(&self, delete: &Delete) -> Attempted<Written> {
         let request = || translate::delete(&self.dynamo, &self.table, delete).send();
-        let tried = self.trying(Operation::DeleteItem, Resend::Always, request).await;
-        tried.map(|answer| match answer {
+        let attempted = self.send_with_retries(Operation::DeleteItem, Resend::Always, request).await;
+        attempted.map(|answer| match answer {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
         })
@@ -80,7 +80,7 @@ impl Store {
             let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
-        let reply = self.retrying(Operation::DeleteItem, Resend::Always, request).await;
+        let reply = self.answer_with_retries(Operation::DeleteItem, Resend::Always, request).await;
         reply.map(|reply| reply.attributes).map_err(Failed::error)
     }
 
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// As [`transact`](Self::transact), and says whether a try without an answer may have been applied.
-    pub async fn try_transact(&self, transaction: &Transaction) -> Tried<Transacted> {
+    pub async fn try_transact(&self, transaction: &Transaction) -> Attempted<Transacted> {
         let request = || {
             let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
             let request = request.return_consumed_capacity(COUNT_UNITS);
@@ -102,8 +102,8 @@ impl Store {
             request.set_transact_items(Some(items)).send()
         };
         let operation = Operation::TransactWriteItems;
-        let tried = self.trying(operation, Resend::Always, request).await;
-        tried.map(|answer| match answer {
+        let attempted = self.send_with_retries(operation, Resend::Always, request).await;
+        attempted.map(|answer| match answer {
             Ok(_) => Ok(Transacted::Committed),
             Err(Failed::Cancelled(reasons)) => Ok(Transacted::Cancelled(reasons.into_iter().map(cancelled).collect())),
             Err(failed) => Err(failed.error()),

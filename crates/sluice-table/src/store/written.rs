@@ -21,16 +21,16 @@ pub enum Written {
 
 /// The answer to a request, and what its tries may have done.
 #[derive(Debug)]
-pub struct Tried<T, E = StoreError> {
+pub struct Attempted<T, E = StoreError> {
     /// The answer to the last try.
     pub answer: Result<T, E>,
     /// Whether a try without an answer may have been applied, now or later.
     pub maybe_applied: bool,
 }
 
-impl<T, E> Tried<T, E> {
-    pub(super) fn map<U, F>(self, answer: impl FnOnce(Result<T, E>) -> Result<U, F>) -> Tried<U, F> {
-        Tried { answer: answer(self.answer), maybe_applied: self.maybe_applied }
+impl<T, E> Attempted<T, E> {
+    pub(super) fn map<U, F>(self, answer: impl FnOnce(Result<T, E>) -> Result<U, F>) -> Attempted<U, F> {
+        Attempted { answer: answer(self.answer), maybe_applied: self.maybe_applied }
     }
 }
 

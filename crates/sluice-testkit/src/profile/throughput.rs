@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::Written;
+use super::ProfileWrite;
 
 /// Source: "Best practices for designing and using partition keys effectively", Amazon DynamoDB Developer
 /// Guide: a partition, and so an item, takes 1,000 write units a second.
@@ -27,13 +27,13 @@ struct Left {
 
 impl Throughput {
     /// For each write, whether its item lacks the units.
-    pub(super) fn refuses(&self, written: &[Written]) -> Vec<bool> {
+    pub(super) fn refuses(&self, written: &[ProfileWrite]) -> Vec<bool> {
         let now = Instant::now();
         written.iter().map(|one| self.left(&one.item, now) < as_number(one.units)).collect()
     }
 
     /// Takes the units of the writes.
-    pub(super) fn take(&mut self, written: &[Written]) {
+    pub(super) fn take(&mut self, written: &[ProfileWrite]) {
         let now = Instant::now();
         for one in written {
             let units = self.left(&one.item, now) - as_number(one.units);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_vendors::{HeaderFault, Quota, Refusal, Reported, Vendor, read};
+use sluice_vendors::{HeaderFault, Quota, Reported, Vendor, VendorRefusal, read};
 
 use crate::said::{MINUTE, NOW, headers, refusal, reported, secs, tokens};
 
@@ -70,15 +70,15 @@ fn limits_overload_and_the_spend_cap_are_told_apart() {
         "message": "Number of request tokens has exceeded your per-minute rate limit"}}"#;
     assert_eq!(
         refusal(Vendor::Anthropic, 429, "retry-after: 42", limited),
-        Some(Refusal::Rate { retry_after: secs(42) })
+        Some(VendorRefusal::Rate { retry_after: secs(42) })
     );
     let overloaded = r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
-    assert_eq!(refusal(Vendor::Anthropic, 529, "", overloaded), Some(Refusal::SystemBusy { retry_after: None }));
-    assert_eq!(refusal(Vendor::Anthropic, 529, "", ""), Some(Refusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal(Vendor::Anthropic, 529, "", overloaded), Some(VendorRefusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal(Vendor::Anthropic, 529, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let capped = r#"{"type": "error", "error": {"type": "rate_limit_error", "message": "You have reached your API usage
         limits", "details": {"error_code": "enforced_spend_limit_reached"}}, "request_id": "req_018"}"#;
     let capped = capped.replace('\n', " ");
-    assert_eq!(refusal(Vendor::Anthropic, 429, "", &capped), Some(Refusal::QuotaExhausted));
+    assert_eq!(refusal(Vendor::Anthropic, 429, "", &capped), Some(VendorRefusal::QuotaExhausted));
     let invalid =
         r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "max_tokens is required"}}"#;
     assert_eq!(refusal(Vendor::Anthropic, 400, "", invalid), None);

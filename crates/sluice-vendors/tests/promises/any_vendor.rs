@@ -1,6 +1,6 @@
 //! Vendors that are not known: whichever family is there, and nothing taken for granted.
 
-use sluice_vendors::{Quota, Refusal, Vendor, read};
+use sluice_vendors::{Quota, Vendor, VendorRefusal, read};
 
 use crate::said::{MINUTE, NOW, headers, refusal, reported, secs, tokens};
 
@@ -29,22 +29,25 @@ fn a_family_that_cannot_be_read_leaves_the_next_its_turn() {
 
 #[test]
 fn a_plain_429_is_a_limit_and_503_is_busy_where_it_says_when_to_come_back() {
-    assert_eq!(refusal(Vendor::Other, 429, "", ""), Some(Refusal::Rate { retry_after: None }));
+    assert_eq!(refusal(Vendor::Other, 429, "", ""), Some(VendorRefusal::Rate { retry_after: None }));
     assert_eq!(refusal(Vendor::Other, 503, "", ""), None);
-    assert_eq!(refusal(Vendor::Other, 503, "retry-after: 5", ""), Some(Refusal::SystemBusy { retry_after: secs(5) }));
+    assert_eq!(
+        refusal(Vendor::Other, 503, "retry-after: 5", ""),
+        Some(VendorRefusal::SystemBusy { retry_after: secs(5) })
+    );
     assert_eq!(refusal(Vendor::Other, 503, "retry-after: never", ""), None);
-    assert_eq!(refusal(Vendor::Other, 529, "", ""), Some(Refusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal(Vendor::Other, 529, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let a_minutes = r#"{"error": {"code": "quota_exceeded"}}"#;
-    assert_eq!(refusal(Vendor::Other, 429, "", a_minutes), Some(Refusal::Rate { retry_after: None }));
+    assert_eq!(refusal(Vendor::Other, 429, "", a_minutes), Some(VendorRefusal::Rate { retry_after: None }));
 }
 
 #[test]
 fn a_body_that_is_too_long_or_no_json_is_no_body() {
     let long = format!(r#"{{"error": {{"code": "insufficient_quota", "message": "{}"}}}}"#, "x".repeat(70_000));
-    assert_eq!(refusal(Vendor::Other, 429, "", &long), Some(Refusal::Rate { retry_after: None }));
+    assert_eq!(refusal(Vendor::Other, 429, "", &long), Some(VendorRefusal::Rate { retry_after: None }));
     let deep = "[".repeat(60_000);
-    assert_eq!(refusal(Vendor::Other, 429, "", &deep), Some(Refusal::Rate { retry_after: None }));
+    assert_eq!(refusal(Vendor::Other, 429, "", &deep), Some(VendorRefusal::Rate { retry_after: None }));
     for body in ["", "[]", "null", "7", "\"insufficient_quota\"", "{\"error\": \"insufficient_quota\"}"] {
-        assert_eq!(refusal(Vendor::Other, 429, "", body), Some(Refusal::Rate { retry_after: None }), "{body}");
+        assert_eq!(refusal(Vendor::Other, 429, "", body), Some(VendorRefusal::Rate { retry_after: None }), "{body}");
     }
 }

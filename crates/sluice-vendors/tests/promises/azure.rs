@@ -1,6 +1,6 @@
 //! <https://learn.microsoft.com/en-us/azure/foundry/openai/how-to/quota>.
 
-use sluice_vendors::{Quota, Refusal, Reported, Vendor, read};
+use sluice_vendors::{Quota, Reported, Vendor, VendorRefusal, read};
 
 use crate::said::{MINUTE, NOW, headers, refusal, reported, secs, tokens};
 
@@ -83,16 +83,16 @@ fn want_of_capacity_is_told_from_want_of_quota() {
     let limited = limited.replace('\n', " ");
     assert_eq!(
         refusal(Vendor::AzureOpenAi, 429, "retry-after: 86400", &limited),
-        Some(Refusal::Rate { retry_after: secs(86_400) })
+        Some(VendorRefusal::Rate { retry_after: secs(86_400) })
     );
     let busy = r#"{"error": {"code": "429", "message": "System is experiencing high demand. Please retry later."}}"#;
     assert_eq!(
         refusal(Vendor::AzureOpenAi, 429, "retry-after-ms: 2000", busy),
-        Some(Refusal::SystemBusy { retry_after: secs(2) })
+        Some(VendorRefusal::SystemBusy { retry_after: secs(2) })
     );
     assert_eq!(
         refusal(Vendor::OpenAi, 429, "", busy),
-        Some(Refusal::Rate { retry_after: None }),
+        Some(VendorRefusal::Rate { retry_after: None }),
         "the words are Azure's alone"
     );
 }

@@ -1,6 +1,6 @@
 //! <https://console.groq.com/docs/rate-limits>.
 
-use sluice_vendors::{Quota, Refusal, Reported, Vendor};
+use sluice_vendors::{Quota, Reported, Vendor, VendorRefusal};
 
 use crate::said::{DAY, MINUTE, millis, refusal, reported, secs, tokens};
 
@@ -43,7 +43,7 @@ fn openais_names_mean_a_days_requests_and_a_minutes_tokens() {
 fn a_full_flex_tier_is_busy() {
     let limited =
         r#"{"error": {"message": "Rate limit reached for model", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
-    assert_eq!(refusal(Vendor::Groq, 429, PAGE, limited), Some(Refusal::Rate { retry_after: secs(2) }));
-    assert_eq!(refusal(Vendor::Groq, 498, "", ""), Some(Refusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal(Vendor::Groq, 429, PAGE, limited), Some(VendorRefusal::Rate { retry_after: secs(2) }));
+    assert_eq!(refusal(Vendor::Groq, 498, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     assert_eq!(refusal(Vendor::OpenAi, 498, "", ""), None, "the status is Groq's alone");
 }

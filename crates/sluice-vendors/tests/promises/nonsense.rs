@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{Amount, Timestamp};
-use sluice_vendors::{HeaderReading, MAX_RETRY_AFTER, Quota, Refusal, Reported, Vendor, classify, read, retry_after};
+use sluice_vendors::{
+    HeaderReading, MAX_RETRY_AFTER, Quota, Reported, Vendor, VendorRefusal, classify, read, retry_after,
+};
 
 use crate::profiles::{QUOTAS, VENDORS};
 
@@ -172,7 +174,7 @@ proptest! {
             prop_assert!(of(429).is_some());
             prop_assert!(status >= 400 || of(status).is_none());
             let refusal = of(status);
-            prop_assert!(refusal.is_none_or(|refusal| refusal == Refusal::QuotaExhausted || refusal.retry_after() == wait));
+            prop_assert!(refusal.is_none_or(|refusal| refusal == VendorRefusal::QuotaExhausted || refusal.retry_after() == wait));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! <https://developers.openai.com/api/docs/guides/rate-limits>.
 
 use sluice_core::Amount;
-use sluice_vendors::{HeaderFault, Quota, Refusal, Reported, Unreadable, Vendor, read};
+use sluice_vendors::{HeaderFault, Quota, Reported, Unreadable, Vendor, VendorRefusal, read};
 
 use crate::said::{MINUTE, NOW, headers, millis, refusal, reported, secs, tokens};
 
@@ -114,14 +114,14 @@ fn decimals_are_read_and_round_down() {
 fn a_used_up_account_is_told_from_a_limit_a_minute() {
     let used_up = r#"{"error": {"message": "You exceeded your current quota, please check your plan and billing details.",
         "type": "insufficient_quota", "param": null, "code": null}}"#;
-    assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 1", used_up), Some(Refusal::QuotaExhausted));
+    assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 1", used_up), Some(VendorRefusal::QuotaExhausted));
     let limited = r#"{"error": {"message": "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000",
         "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}"#;
     assert_eq!(
         refusal(Vendor::OpenAi, 429, "retry-after: 56\nretry-after-ms: 55210", limited),
-        Some(Refusal::Rate { retry_after: millis(55_210) })
+        Some(VendorRefusal::Rate { retry_after: millis(55_210) })
     );
-    assert_eq!(refusal(Vendor::OpenAi, 429, "", "<html>"), Some(Refusal::Rate { retry_after: None }));
+    assert_eq!(refusal(Vendor::OpenAi, 429, "", "<html>"), Some(VendorRefusal::Rate { retry_after: None }));
 }
 
 /// <https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors>: the code tells, whatever the type.
@@ -136,19 +136,26 @@ fn each_limit_of_spending_is_known_by_its_code() {
         "billing_not_active",
     ] {
         let body = format!(r#"{{"error": {{"type": "rate_limit_error", "code": "{code}", "message": "no"}}}}"#);
-        assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 1", &body), Some(Refusal::QuotaExhausted), "{code}");
+        assert_eq!(
+            refusal(Vendor::OpenAi, 429, "retry-after: 1", &body),
+            Some(VendorRefusal::QuotaExhausted),
+            "{code}"
+        );
     }
     let too_steep = r#"{"error": {"type": "rate_limit_error", "code": "slow_down", "message": "Slow down"}}"#;
-    assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 2", too_steep), Some(Refusal::Rate { retry_after: secs(2) }));
+    assert_eq!(
+        refusal(Vendor::OpenAi, 429, "retry-after: 2", too_steep),
+        Some(VendorRefusal::Rate { retry_after: secs(2) })
+    );
 }
 
 /// 503 "the engine is currently overloaded" and "slow down"; 429 for want of resources with `service_tier: flex`
 /// (<https://developers.openai.com/api/docs/guides/flex-processing>).
 #[test]
 fn an_overloaded_vendor_is_busy() {
-    assert_eq!(refusal(Vendor::OpenAi, 503, "", ""), Some(Refusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal(Vendor::OpenAi, 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let flex = r#"{"error": {"message": "Resource unavailable", "code": "resource_unavailable"}}"#;
-    assert_eq!(refusal(Vendor::OpenAi, 429, "", flex), Some(Refusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal(Vendor::OpenAi, 429, "", flex), Some(VendorRefusal::SystemBusy { retry_after: None }));
     for status in [200, 400, 401, 404, 500, 502, 504] {
         assert_eq!(refusal(Vendor::OpenAi, status, "retry-after: 2", "{}"), None, "{status}");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Timestamp};
-use sluice_vendors::{Quota, Refusal, Reported, Vendor, classify, read};
+use sluice_vendors::{Quota, Reported, Vendor, VendorRefusal, classify, read};
 
 /// 2025-08-21T12:40:55Z.
 pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_755_780_055);
@@ -36,6 +36,6 @@ pub(crate) fn reported(vendor: Vendor, quota: Quota, lines: &str) -> Reported {
     reading.reported
 }
 
-pub(crate) fn refusal(vendor: Vendor, status: u16, lines: &str, body: &str) -> Option<Refusal> {
+pub(crate) fn refusal(vendor: Vendor, status: u16, lines: &str, body: &str) -> Option<VendorRefusal> {
     classify(vendor, status, &headers(lines), Some(body.as_bytes()), NOW)
 }

@@ -24,7 +24,7 @@ pub(super) struct KeptGrant {
     gone: Vec<String>,
 }
 
-pub(super) struct PendingTry {
+pub(super) struct PendingRenewal {
     id: ReservationId,
     renewal: Renewal,
 }
@@ -41,7 +41,7 @@ impl KeptGrant {
     }
 }
 
-impl PendingTry {
+impl PendingRenewal {
     pub(super) const fn id(&self) -> ReservationId {
         self.id
     }
@@ -78,14 +78,14 @@ pub(super) async fn run(shared: Weak<Shared>, lease_ttl: Duration, mut stopped: 
     }
 }
 
-async fn send(due: PendingTry) -> (PendingTry, Renewed) {
+async fn send(due: PendingRenewal) -> (PendingRenewal, Renewed) {
     let renewed = due.renewal.send().await;
     (due, renewed)
 }
 
 /// Records the result of a renewal, unless the grant was taken in the meantime. Such a grant may have been
 /// released before its renewal arrived, and its lease is then gone for that reason.
-fn take_note(shared: &Shared, due: &PendingTry, Renewed { gone, failure }: Renewed) {
+fn take_note(shared: &Shared, due: &PendingRenewal, Renewed { gone, failure }: Renewed) {
     let mut index = shared.index();
     let Some(kept) = index.payload_mut(due.id) else { return };
     if failure.is_none() {

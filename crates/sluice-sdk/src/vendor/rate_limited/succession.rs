@@ -15,7 +15,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Kinds of refusal. Each is counted separately, since one kind says nothing about another.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum RefusalKind {
     /// A limit over a time window, without a wait.
     Rate,
     /// A limit over a time window, with a long wait.
@@ -59,7 +59,7 @@ pub(super) struct CountedRefusal {
 impl RateLimited {
     /// Counts a refusal at `now` that asks for a pause of `named`. Calls that were in flight together are
     /// refused together: a refusal within the pause of another says nothing new.
-    pub(super) fn count(&self, kind: Kind, now: Timestamp, named: Option<Duration>) -> CountedRefusal {
+    pub(super) fn count(&self, kind: RefusalKind, now: Timestamp, named: Option<Duration>) -> CountedRefusal {
         let mut troubles = self.0.lock();
         let trouble = troubles.of(kind);
         if let Some(last) = trouble.filter(|last| last.holds(now)) {
@@ -75,12 +75,12 @@ impl RateLimited {
 }
 
 impl Troubles {
-    const fn of(&mut self, kind: Kind) -> &mut Option<RefusalStreak> {
+    const fn of(&mut self, kind: RefusalKind) -> &mut Option<RefusalStreak> {
         match kind {
-            Kind::Rate => &mut self.rate,
-            Kind::Long => &mut self.long,
-            Kind::Busy => &mut self.busy,
-            Kind::Concurrency => &mut self.concurrency,
+            RefusalKind::Rate => &mut self.rate,
+            RefusalKind::Long => &mut self.long,
+            RefusalKind::Busy => &mut self.busy,
+            RefusalKind::Concurrency => &mut self.concurrency,
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     fn what_comes_within_a_pause_is_one_trouble_and_what_comes_soon_after_it_the_next() {
         let refusals = RateLimited::default();
         let count = |millis| {
-            let CountedRefusal { before, pause } = refusals.count(Kind::Rate, at(millis), None);
+            let CountedRefusal { before, pause } = refusals.count(RefusalKind::Rate, at(millis), None);
             (before, pause.as_millis())
         };
         assert_eq!([count(0), count(0), count(999)], [(Some(0), 1_000), (None, 1_000), (None, 1)]);
@@ -121,18 +121,18 @@ mod tests {
         let refusals = RateLimited::default();
         let mut now = at(0);
         let pauses = [(); 9].map(|()| {
-            let CountedRefusal { pause, .. } = refusals.count(Kind::Busy, now, None);
+            let CountedRefusal { pause, .. } = refusals.count(RefusalKind::Busy, now, None);
             now = now.after(pause);
             pause.as_secs()
         });
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(refusals.count(Kind::Rate, now, None).before, Some(0), "each kind apart");
+        assert_eq!(refusals.count(RefusalKind::Rate, now, None).before, Some(0), "each kind apart");
     }
 
     #[test]
     fn the_longest_pause_that_was_named_holds() {
         let refusals = RateLimited::default();
-        let named = |millis, secs| refusals.count(Kind::Long, at(millis), Some(Duration::from_secs(secs)));
+        let named = |millis, secs| refusals.count(RefusalKind::Long, at(millis), Some(Duration::from_secs(secs)));
         assert_eq!(named(0, 30), CountedRefusal { before: Some(0), pause: Duration::from_secs(30) });
         assert_eq!(named(10_000, 60), CountedRefusal { before: None, pause: Duration::from_secs(60) });
         assert_eq!(named(69_999, 6).before, None);
