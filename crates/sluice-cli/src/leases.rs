@@ -22,7 +22,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct LeaseLine {
     key: String,
     dimension: String,
     id: String,
@@ -49,7 +49,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
     }
     if options.json {
-        let line = |(lease, inline): &(Lease, bool)| Line {
+        let line = |(lease, inline): &(Lease, bool)| LeaseLine {
             key: lease.key().to_owned(),
             dimension: lease.dimension().to_string(),
             id: lease.id().to_owned(),
@@ -60,7 +60,7 @@ pub(crate) async fn run(options: Options) -> Ended {
             ended: lease.ends() < now,
             inline: *inline,
         };
-        let lines: Vec<Line> = leases.iter().map(line).collect();
+        let lines: Vec<LeaseLine> = leases.iter().map(line).collect();
         output::json(&output::with_unreadable(&lines, &faults)?)?;
         return Ok(ExitCode::SUCCESS);
     }

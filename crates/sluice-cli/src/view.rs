@@ -16,7 +16,7 @@ mod used;
 
 pub(crate) use bucket::{BucketView, Holder, LoadView, MOST_HOLDERS, OVERDUE, has_ended, is_overdue};
 #[cfg(test)]
-pub(crate) use history::Used;
+pub(crate) use history::PointUse;
 pub(crate) use history::{Point, Series, Total};
 pub(crate) use number::seconds;
 pub(crate) use picture::{Cost, FaultView, Picture, RowKind, View};

@@ -51,10 +51,10 @@ impl Tally {
     /// Of the leases with `keys`, whose cost was `cost`, those in `chunks` stay; the others were gone or
     /// renewed. If an earlier send was not answered and all leases are gone, then that send deleted them, as
     /// far as is known: nothing shows that another writer did.
-    fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount, sends: Sends) {
+    fn lost(&mut self, chunks: &[Chunk], lost_races: usize, keys: Vec<String>, cost: Amount, send_state: SendState) {
         self.lost_races += lost_races;
         let stays = |key: &String| chunks.iter().flat_map(Chunk::leases).any(|lease| lease.key() == key);
-        let by_own = sends == Sends::Unanswered && lost_races == keys.len();
+        let by_own = send_state == SendState::Unanswered && lost_races == keys.len();
         let released = if by_own { Released::GivenBack } else { Released::LeaseGone };
         self.ended(keys.into_iter().filter(|key| !stays(key)), released);
         let left = chunks.iter().fold(Amount::ZERO, |sum, chunk| sum.plus(chunk.cost()));
@@ -74,7 +74,7 @@ impl Tally {
 
 /// Whether every send of a chunk's leases so far is known not to have been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sends {
+enum SendState {
     Answered,
     /// One send was not answered. If the chunk is sent again under the same token, the two sends are one
     /// transaction. If it is planned again, it is another transaction, and finds what the first one did.
@@ -86,7 +86,7 @@ struct Queued {
     chunk: Chunk,
     attempt: u32,
     replans: u32,
-    sends: Sends,
+    send_state: SendState,
 }
 
 /// Where chunks are sent, and how often each waits out a conflict.
@@ -110,7 +110,7 @@ pub async fn send_chunk(
     more_time: impl Fn() -> bool,
     tally: &mut Tally,
 ) -> Result<(), StoreError> {
-    let queue = vec![Queued { chunk, attempt: 0, replans: 0, sends: Sends::Answered }];
+    let queue = vec![Queued { chunk, attempt: 0, replans: 0, send_state: SendState::Answered }];
     let mut sender = Sender { store, tries, queue, tally };
     while let Some(next) = sender.queue.pop() {
         if !more_time() {
@@ -129,11 +129,11 @@ impl Sender<'_> {
     async fn send(&mut self, mut next: Queued) -> Result<(), StoreError> {
         let writes = next.chunk.writes();
         let leases = next.chunk.leases().len();
-        let tried = send(self.store, &writes).await;
-        if tried.maybe_applied {
-            next.sends = Sends::Unanswered;
+        let attempted = send(self.store, &writes).await;
+        if attempted.maybe_applied {
+            next.send_state = SendState::Unanswered;
         }
-        match tried.answer {
+        match attempted.answer {
             Ok(Transacted::Committed) => self.tally.committed(&next.chunk),
             Ok(Transacted::Cancelled(reasons)) => self.cancelled(next, &writes, reasons).await?,
             Err(StoreError::Contended { .. }) if self.tally.ends.is_some() && next.attempt < self.tries => {
@@ -153,7 +153,7 @@ impl Sender<'_> {
 
     async fn cancelled(
         &mut self,
-        Queued { chunk, attempt, replans, sends }: Queued,
+        Queued { chunk, attempt, replans, send_state }: Queued,
         writes: &[Write],
         reasons: Vec<Cancelled>,
     ) -> Result<(), StoreError> {
@@ -162,21 +162,21 @@ impl Sender<'_> {
         let step = after(self.store, chunk, reasons).await.inspect_err(|_| self.tally.left += leases)?;
         match step {
             ChunkStep::Continue { chunks, lost_races } => {
-                self.tally.lost(&chunks, lost_races, keys, cost, sends);
+                self.tally.lost(&chunks, lost_races, keys, cost, send_state);
                 // Planned again at once, from the row as it was a moment ago: each failure means that another
                 // writer succeeded.
                 let replans = replans + u32::from(lost_races == 0 && chunks.len() == 1);
                 if replans > MOST_TRIES {
                     self.tally.leave(&chunks);
                 } else {
-                    self.put_back(chunks, attempt, replans, sends);
+                    self.put_back(chunks, attempt, replans, send_state);
                 }
             }
             ChunkStep::BackOff(chunks) if attempt >= self.tries => self.tally.leave(&chunks),
             ChunkStep::BackOff(chunks) => {
                 self.tally.conflicts_retried += 1;
                 self.store.back_off(attempt).await;
-                self.put_back(chunks, attempt + 1, replans, sends);
+                self.put_back(chunks, attempt + 1, replans, send_state);
             }
             ChunkStep::Fail(message) => {
                 self.tally.failed.extend(std::iter::repeat_n(message_of(writes, message), leases.max(1)));
@@ -185,8 +185,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn put_back(&mut self, chunks: Vec<Chunk>, attempt: u32, replans: u32, sends: Sends) {
-        self.queue.extend(chunks.into_iter().map(|chunk| Queued { chunk, attempt, replans, sends }));
+    fn put_back(&mut self, chunks: Vec<Chunk>, attempt: u32, replans: u32, send_state: SendState) {
+        self.queue.extend(chunks.into_iter().map(|chunk| Queued { chunk, attempt, replans, send_state }));
     }
 }
 

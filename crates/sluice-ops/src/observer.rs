@@ -40,6 +40,6 @@ pub trait Observer: Debug + Send + Sync {
 
 /// An observer that does nothing.
 #[derive(Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct NoObserver;
 
-impl Observer for Nobody {}
+impl Observer for NoObserver {}

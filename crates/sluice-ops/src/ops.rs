@@ -8,7 +8,7 @@ use sluice_core::{ClockOffset, Timestamp};
 use sluice_table::{ConfigError, Settings};
 use sluice_table::{Store, StoreError};
 
-use crate::observer::{Nobody, Observer};
+use crate::observer::{NoObserver, Observer};
 
 /// Operates one table. Cheap to clone.
 ///
@@ -33,7 +33,7 @@ impl Ops {
     /// Operates the table of `store`.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, observer: Arc::new(Nobody), has_inline_leases: false }
+        Self { store, observer: Arc::new(NoObserver), has_inline_leases: false }
     }
 
     /// Operates the table of the `SLUICE_*` variables with the environment's credentials. Makes no request.

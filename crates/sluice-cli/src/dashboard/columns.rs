@@ -100,10 +100,10 @@ impl Mean {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Used;
+    use crate::view::PointUse;
 
     fn point(at: f64, level: f64, per_sec: f32, secs: f32) -> Point {
-        Point { at, level, used: Some(Used { per_sec, most_per_sec: per_sec, secs }) }
+        Point { at, level, used: Some(PointUse { per_sec, most_per_sec: per_sec, secs }) }
     }
 
     /// Points that each cover a second.

@@ -50,11 +50,11 @@ impl Question {
 pub(super) struct WhatIf {
     /// The callers that leases name.
     callers: Vec<String>,
-    buckets: Vec<Line>,
+    buckets: Vec<BucketForecast>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Line {
+struct BucketForecast {
     name: String,
     outcome: Outcome,
     verdict: String,
@@ -92,8 +92,8 @@ impl WhatIf {
         let Some(picture) = &view.picture else { return Self { callers: Vec::new(), buckets: Vec::new() } };
         let holders = picture.buckets.iter().flat_map(|bucket| &bucket.holders);
         let callers: BTreeSet<String> = holders.filter_map(|holder| holder.caller.clone()).collect();
-        let line = |bucket| line(bucket, &Use::seen(bucket, view.series(&bucket.name), picture.at), question);
-        Self { callers: callers.into_iter().collect(), buckets: picture.buckets.iter().map(line).collect() }
+        let forecast = |bucket| forecast(bucket, &Use::seen(bucket, view.series(&bucket.name), picture.at), question);
+        Self { callers: callers.into_iter().collect(), buckets: picture.buckets.iter().map(forecast).collect() }
     }
 }
 
@@ -140,7 +140,7 @@ fn part(bucket: &BucketView, who: &str) -> (f64, f64) {
     (theirs / bucket.held, (1.0 - others / bucket.held).max(theirs / bucket.held))
 }
 
-fn line(bucket: &BucketView, seen: &Use, question: &Question) -> Line {
+fn forecast(bucket: &BucketView, seen: &Use, question: &Question) -> BucketForecast {
     let limit = if bucket.is_concurrent() { bucket.capacity } else { bucket.refill_rate };
     let (Some(now), Some(now_most)) = (seen.mean, seen.most) else { return not_known(bucket, limit) };
     let (few, many) = part(bucket, &question.who);
@@ -155,7 +155,7 @@ fn line(bucket: &BucketView, seen: &Use, question: &Question) -> Line {
     } else {
         verdict(bucket, outcome, least, most, limit)
     };
-    Line {
+    BucketForecast {
         name: bucket.name.clone(),
         outcome,
         verdict,
@@ -169,8 +169,8 @@ fn line(bucket: &BucketView, seen: &Use, question: &Question) -> Line {
     }
 }
 
-fn not_known(bucket: &BucketView, limit: f64) -> Line {
-    Line {
+fn not_known(bucket: &BucketView, limit: f64) -> BucketForecast {
+    BucketForecast {
         name: bucket.name.clone(),
         outcome: Outcome::Unknown,
         verdict: "not known yet".to_owned(),

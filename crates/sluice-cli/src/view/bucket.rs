@@ -6,7 +6,7 @@ use serde::Serialize;
 use sluice_sdk::core::{Amount, Bucket, CLOCK_ERROR, Lease, Limit, Load, Timestamp};
 
 use super::number::{per_second, seconds, tokens};
-use super::used::Used;
+use super::used::UseBounds;
 
 /// A bucket in a picture. Amounts are tokens or slots; instants are seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,7 +95,8 @@ pub(crate) struct LoadView {
     pub(crate) crowd: usize,
     pub(crate) refused: i64,
     /// Holders that were found alive after their lease had ended.
-    pub(crate) outlived: i64,
+    #[serde(rename = "outlived")]
+    pub(crate) expired_holders: i64,
 }
 
 /// The limit that a vendor reported.
@@ -118,7 +119,7 @@ pub(crate) const MOST_HOLDERS: usize = 200;
 
 /// What the other rows say of a bucket.
 #[derive(Debug, Default)]
-pub(super) struct Beside<'a> {
+pub(super) struct OtherRows<'a> {
     pub(super) leases: Vec<(&'a Lease, bool)>,
     pub(super) load: Option<&'a Load>,
     pub(super) before: Option<Before>,
@@ -133,8 +134,8 @@ pub(super) struct Before {
 }
 
 impl BucketView {
-    pub(super) fn new(bucket: &Bucket, at: Timestamp, beside: Beside<'_>) -> Self {
-        let Beside { mut leases, load, before } = beside;
+    pub(super) fn new(bucket: &Bucket, at: Timestamp, other_rows: OtherRows<'_>) -> Self {
+        let OtherRows { mut leases, load, before } = other_rows;
         let limit = bucket.limit();
         // For concurrency the level as stored: the reader should see it if there are more free slots than the
         // capacity.
@@ -194,7 +195,7 @@ impl Rates {
             return Self::default();
         }
         let each = |count: i64| count.max(0) as f64 / secs;
-        let used = Used::between(&before.bucket, before.at, bucket);
+        let used = UseBounds::between(&before.bucket, before.at, bucket);
         Self {
             secs,
             used: used.map(|used| used.least / secs),
@@ -256,7 +257,7 @@ impl LoadView {
             still_since: load.still_since().map(seconds),
             crowd: usize::try_from(load.crowd(at)).unwrap_or(usize::MAX),
             refused: load.refused(),
-            outlived: load.expired_holders(),
+            expired_holders: load.expired_holders(),
         }
     }
 }

@@ -23,13 +23,13 @@ pub(crate) struct Point {
     /// Tokens, or free slots.
     pub(crate) level: f64,
     /// What was taken since the previous survey; `None` if that is not known.
-    pub(crate) used: Option<Used>,
+    pub(crate) used: Option<PointUse>,
 }
 
 /// The use between the previous reading and this one. While nobody looked, readings are rare: one of them may
 /// cover ten minutes, and the next a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Used {
+pub(crate) struct PointUse {
     /// Tokens or slots taken per second, at least.
     pub(crate) per_sec: f32,
     /// At most: more than `per_sec` if the bucket was full in between.
@@ -57,14 +57,14 @@ const LEVEL_SECS: f64 = 60.0;
 
 impl Point {
     /// The use, and the time from when to when it occurred.
-    pub(crate) fn used_over(&self) -> Option<(Used, f64, f64)> {
+    pub(crate) fn used_over(&self) -> Option<(PointUse, f64, f64)> {
         self.used.map(|used| (used, self.at - f64::from(used.secs), self.at))
     }
 }
 
 impl Total {
     /// The total of parts, each a use and its seconds.
-    fn of(parts: impl Iterator<Item = (Used, f64)>) -> Option<Self> {
+    fn of(parts: impl Iterator<Item = (PointUse, f64)>) -> Option<Self> {
         let (mut sum, mut most, mut total) = (0.0, 0.0, Self::default());
         for (used, secs) in parts.filter(|(_, secs)| *secs > 0.0) {
             sum += f64::from(used.per_sec) * secs;
@@ -155,7 +155,7 @@ impl History {
         let mut before = std::mem::take(&mut self.0);
         for bucket in buckets {
             let mut series = before.remove(&bucket.name).unwrap_or_default();
-            let used = bucket.used_per_sec.zip(bucket.most_per_sec).map(|(used, most)| Used {
+            let used = bucket.used_per_sec.zip(bucket.most_per_sec).map(|(used, most)| PointUse {
                 per_sec: used as f32,
                 most_per_sec: most as f32,
                 secs: bucket.since_before_secs as f32,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sluice_ops::Survey;
 use sluice_sdk::core::{Bucket, Dimension, SweepRecord};
 
-use super::bucket::{Before, Beside, BucketView};
+use super::bucket::{Before, BucketView, OtherRows};
 use super::history::{History, Series};
 use super::number::{seconds, tokens};
 use super::reader::SurveyReading;
@@ -144,17 +144,17 @@ impl View {
 
 impl Picture {
     fn new(survey: &Survey, every: Duration, before: &HashMap<Dimension, Before>) -> Self {
-        let mut beside: BTreeMap<&Dimension, Beside<'_>> = BTreeMap::new();
+        let mut other_rows: BTreeMap<&Dimension, OtherRows<'_>> = BTreeMap::new();
         let mut faults = Vec::new();
         for row in &survey.leases {
             match &row.lease {
-                Ok(lease) => beside.entry(lease.dimension()).or_default().leases.push((lease, row.is_inline)),
+                Ok(lease) => other_rows.entry(lease.dimension()).or_default().leases.push((lease, row.is_inline)),
                 Err(error) => faults.push(fault(&row.key, RowKind::Lease, error)),
             }
         }
         for row in &survey.loads {
             match &row.load {
-                Ok(load) => beside.entry(&row.dimension).or_default().load = Some(load),
+                Ok(load) => other_rows.entry(&row.dimension).or_default().load = Some(load),
                 Err(error) => faults.push(fault(&row.dimension, RowKind::Load, error)),
             }
         }
@@ -162,9 +162,9 @@ impl Picture {
         for row in &survey.buckets {
             match &row.bucket {
                 Ok(bucket) => {
-                    let mut beside = beside.remove(bucket.dimension()).unwrap_or_default();
-                    beside.before = before.get(bucket.dimension()).cloned();
-                    buckets.push(BucketView::new(bucket, survey.at, beside));
+                    let mut other_rows = other_rows.remove(bucket.dimension()).unwrap_or_default();
+                    other_rows.before = before.get(bucket.dimension()).cloned();
+                    buckets.push(BucketView::new(bucket, survey.at, other_rows));
                 }
                 Err(error) => faults.push(fault(&row.key, RowKind::Bucket, error)),
             }
@@ -175,7 +175,7 @@ impl Picture {
             at: seconds(survey.at),
             buckets,
             faults,
-            stray_leases: beside.values().map(|beside| beside.leases.len()).sum(),
+            stray_leases: other_rows.values().map(|other_rows| other_rows.leases.len()).sum(),
             tickets: survey.tickets,
             unknown: survey.unknown.clone(),
             sweeps: survey.sweeps.until(survey.at).map(SweepView::new).collect(),

@@ -6,14 +6,14 @@ use super::number::{per_second, tokens};
 
 /// What was taken, minus what was given back, in tokens or slots; never below zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Used {
+pub(super) struct UseBounds {
     /// The lower bound.
     pub(super) least: f64,
     /// The upper bound: what overflowed in between leaves no trace, and may have been taken before that.
     pub(super) most: f64,
 }
 
-impl Used {
+impl UseBounds {
     /// The use between two readings of one bucket. `None` if they do not show it: the limits changed in
     /// between, or nobody counts what is admitted to the bucket. If nobody wrote, nothing was taken.
     ///
@@ -64,13 +64,13 @@ mod tests {
     /// A rate bucket that changes as callers change it: a spend keeps the anchor; if the bucket is full or
     /// the anchor is old, the anchor moves.
     #[derive(Clone, Copy, Debug)]
-    struct Line {
+    struct RateRow {
         tokens: i64,
         anchor: i64,
         writes: i64,
     }
 
-    impl Line {
+    impl RateRow {
         fn take(&mut self, cost: i64, at: i64) {
             let line = self.tokens + (at - self.anchor) * RATE;
             (self.tokens, self.anchor) = if line > CAPACITY {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     /// The first reading is taken at its anchor.
-    fn read_at(first: Line) -> Timestamp {
+    fn read_at(first: RateRow) -> Timestamp {
         Timestamp::from_micros(first.anchor)
     }
 
@@ -106,7 +106,7 @@ mod tests {
         fn what_was_taken_is_told_exactly_unless_the_bucket_was_full(
             tokens in -50_000_000_i64..CAPACITY, takes in takes(),
         ) {
-            let first = Line { tokens, anchor: 1_000_000, writes: 1 };
+            let first = RateRow { tokens, anchor: 1_000_000, writes: 1 };
             let (mut last, mut at, mut was_full, mut sum) = (first, first.anchor, false, 0);
             for (cost, after) in takes {
                 at += after;
@@ -114,7 +114,7 @@ mod tests {
                 last.take(cost, at);
                 sum += cost;
             }
-            let used = Used::between(&first.bucket(), read_at(first), &last.bucket()).unwrap();
+            let used = UseBounds::between(&first.bucket(), read_at(first), &last.bucket()).unwrap();
             let sum = super::tokens(Amount::from_micros(sum));
             prop_assert!(used.least <= sum + 1e-6 && sum <= used.most + 1e-6, "{used:?} of {sum}");
             prop_assert!(used.least == used.most || was_full, "{used:?} of {sum}");
@@ -123,9 +123,9 @@ mod tests {
         /// Tokens were given back, or added by hand.
         #[test]
         fn it_is_never_below_zero(first in -CAPACITY..CAPACITY, last in -CAPACITY..CAPACITY, later in 0_i64..1_000_000_000) {
-            let first = Line { tokens: first, anchor: 0, writes: 1 };
-            let last = Line { tokens: last, anchor: later, writes: 2 };
-            let used = Used::between(&first.bucket(), read_at(first), &last.bucket()).unwrap();
+            let first = RateRow { tokens: first, anchor: 0, writes: 1 };
+            let last = RateRow { tokens: last, anchor: later, writes: 2 };
+            let used = UseBounds::between(&first.bucket(), read_at(first), &last.bucket()).unwrap();
             prop_assert!(used.least >= 0.0 && used.most >= used.least);
         }
     }
@@ -133,10 +133,10 @@ mod tests {
     /// At the instant of the survey, a quarter of what the last call took has flowed back.
     #[test]
     fn a_full_bucket_shows_the_call_that_was_made_since() {
-        let first = Line { tokens: CAPACITY, anchor: 0, writes: 1 };
+        let first = RateRow { tokens: CAPACITY, anchor: 0, writes: 1 };
         let mut last = first;
         last.take(20_000_000, 5_000_000);
-        let used = Used::between(&first.bucket(), Timestamp::from_secs(4), &last.bucket()).unwrap();
+        let used = UseBounds::between(&first.bucket(), Timestamp::from_secs(4), &last.bucket()).unwrap();
         assert_eq!((used.least, used.most), (20.0, 25.0), "five flowed over the brim from the reading to the call");
     }
 
@@ -144,7 +144,7 @@ mod tests {
     fn what_a_vendor_lowered_was_not_used() {
         let first = Row::rate("openai#tpm", CAPACITY, RATE).tokens(90_000_000);
         let last = first.clone().tokens(50_000_000).number("observed", "30").writes(1);
-        let used = Used::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()).unwrap();
+        let used = UseBounds::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()).unwrap();
         assert_eq!((used.least, used.most), (10.0, 10.0));
     }
 
@@ -153,14 +153,15 @@ mod tests {
     fn a_change_of_limits_says_nothing_of_use() {
         let (first, last) =
             (Row::rate("openai#tpm", CAPACITY, RATE), Row::rate("openai#tpm", CAPACITY / 2, RATE).writes(1));
-        assert_eq!(Used::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()), None);
+        assert_eq!(UseBounds::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()), None);
     }
 
     #[test]
     fn of_slots_the_grants_count_and_not_the_level() {
         let slots = |free: i64, writes| Row::slots("elevenlabs#concurrent", 5).tokens(free * 1_000_000).writes(writes);
         let between = |first: &Row, last: &Row| {
-            Used::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket()).map(|used| (used.least, used.most))
+            UseBounds::between(&first.bucket(), Timestamp::from_secs(0), &last.bucket())
+                .map(|used| (used.least, used.most))
         };
         let granted = |slots: f64| Some((slots, slots));
         let (first, last) = (slots(2, 90).number("admitted", "40"), slots(2, 104).number("admitted", "47"));

@@ -158,7 +158,7 @@ fn refused_text(load: &LoadView, bucket: &BucketView) -> String {
     let lately = bucket.refused_per_sec.map_or_else(String::new, |refused| format!(" ({}/s)", rate(refused)));
     let crowd =
         if load.crowd > 0 { format!(", slots wanted by {}", count(load.crowd, "process")) } else { String::new() };
-    format!("{}{lately} so far{crowd}; expired holders: {}", load.refused, load.outlived)
+    format!("{}{lately} so far{crowd}; expired holders: {}", load.refused, load.expired_holders)
 }
 
 fn draw_holders(buffer: &mut Buffer, area: Rect, bucket: &BucketView, scrolled: usize, now: f64) {

@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::figure::{self, BAD, FAINT, SCARCE, STRONG, USE};
 use super::lines::lines;
 use super::sort::{Sort, shown, wait};
-use super::words::{self, Cut, amount, rate};
+use super::words::{self, Truncated, amount, rate};
 use crate::view::{BucketView, Picture, View};
 
 /// The widths of the columns.
@@ -19,7 +19,7 @@ struct Widths {
     level: usize,
     sparkline: usize,
     /// How much of a shortened name is its end, so that names stay different.
-    end: Cut,
+    end: Truncated,
     /// Whether there are columns for refusals, drain rate and pending work.
     has_load: bool,
 }
@@ -51,7 +51,7 @@ impl Widths {
         let gauge = if is_live && rest >= TWO_PICTURES { rest * 11 / 20 } else { rest };
         let gauge = if gauge < SMALLEST { 0 } else { gauge.min(40) };
         let sparkline = if is_live && rest >= TWO_PICTURES { (rest - gauge).min(60) } else { 0 };
-        let end = Cut::apart(buckets.iter().map(|bucket| bucket.name.as_str()), name);
+        let end = Truncated::apart(buckets.iter().map(|bucket| bucket.name.as_str()), name);
         Self { name, gauge, level, sparkline, end, has_load }
     }
 }

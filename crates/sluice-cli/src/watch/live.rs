@@ -10,7 +10,7 @@ use ratatui::style::Color;
 use sluice_sdk::Client;
 use tokio::sync::mpsc;
 
-use super::screen::{Screen, Then};
+use super::screen::{NextScreen, Screen};
 use crate::failure::Failure;
 use crate::signals::stop_requested;
 use crate::view::{SurveyReader, SurveyReading, View, seconds};
@@ -56,7 +56,7 @@ async fn show(
                 None => return Err(Failure::new("reading the table ended")),
             },
             event = keys.recv() => match event {
-                Some(Ok(Event::Key(key))) if screen.press(key, &view, now) == Then::Quit => return Ok(()),
+                Some(Ok(Event::Key(key))) if screen.press(key, &view, now) == NextScreen::Quit => return Ok(()),
                 // A new size of the terminal also needs a new frame.
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(Failure::new(format!("the terminal cannot be read: {error}"))),

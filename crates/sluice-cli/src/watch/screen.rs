@@ -37,7 +37,7 @@ pub(super) enum Page {
 
 /// What happens after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum NextScreen {
     GoOn,
     Quit,
 }
@@ -133,19 +133,19 @@ impl Screen {
     }
 
     /// Handles a key.
-    pub(super) fn press(&mut self, key: KeyEvent, view: &View, now: f64) -> Then {
+    pub(super) fn press(&mut self, key: KeyEvent, view: &View, now: f64) -> NextScreen {
         if key.kind == KeyEventKind::Release {
-            return Then::GoOn;
+            return NextScreen::GoOn;
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Then::Quit;
+            return NextScreen::Quit;
         }
         if self.is_typing {
             self.type_filter(key.code);
-            return Then::GoOn;
+            return NextScreen::GoOn;
         }
         match key.code {
-            KeyCode::Char('q') => return Then::Quit,
+            KeyCode::Char('q') => return NextScreen::Quit,
             KeyCode::Char('/') => (self.page, self.is_typing) = (Page::List, true),
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('?') if self.page == Page::Help => self.page = Page::List,
@@ -160,7 +160,7 @@ impl Screen {
             KeyCode::End => self.go(isize::MAX, view, now),
             _ => {}
         }
-        Then::GoOn
+        NextScreen::GoOn
     }
 
     fn type_filter(&mut self, code: KeyCode) {

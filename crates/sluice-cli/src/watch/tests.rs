@@ -9,7 +9,7 @@ use sluice_ops::LeaseRow;
 use sluice_sdk::StoreError;
 use sluice_sdk::core::Timestamp;
 
-use super::screen::{Page, Screen, Then};
+use super::screen::{NextScreen, Page, Screen};
 use super::sort::{Sort, shown};
 use super::*;
 use crate::view::sample::{Row, lease, survey};
@@ -81,7 +81,7 @@ fn frame(screen: &Screen, view: &View, width: u16, height: u16) -> String {
     rows.map(|row| text(row).trim_end().to_owned() + "\n").collect()
 }
 
-fn press(screen: &mut Screen, view: &View, keys: &[KeyCode]) -> Then {
+fn press(screen: &mut Screen, view: &View, keys: &[KeyCode]) -> NextScreen {
     let press = |code: &KeyCode| screen.press(KeyEvent::new(*code, KeyModifiers::NONE), view, NOW);
     keys.iter().map(press).last().unwrap()
 }
@@ -110,9 +110,9 @@ fn names_are_cut_last_and_stay_apart() {
     let names = ["anthropic#rpm", "openai#gp", "openai#rpm", "vendor#wi", "deepgram#"];
     assert!(names.iter().all(|name| narrow.contains(name)), "{narrow}");
     let twins = ["azure#gpt-4o-west#rpm-live", "azure#gpt-4o-east#rpm-live", "azure#gpt-4o-east#tpm-live"];
-    let cut = |width| twins.map(|name| words::Cut::apart(twins.into_iter(), width).of(name, width));
+    let cut = |width| twins.map(|name| words::Truncated::apart(twins.into_iter(), width).of(name, width));
     assert_eq!(cut(17), ["azur…est#rpm-live", "azur…ast#rpm-live", "azur…ast#tpm-live"]);
-    let narrowest = words::Cut::apart(["openai#rpm", "openai#tpm"].into_iter(), 6);
+    let narrowest = words::Truncated::apart(["openai#rpm", "openai#tpm"].into_iter(), 6);
     assert_eq!((narrowest.of("openai#rpm", 6), narrowest.of("openai#tpm", 6)), ("op…rpm".into(), "op…tpm".into()));
 }
 
@@ -183,12 +183,12 @@ fn a_filter_is_typed_kept_and_dropped() {
         "{typed}"
     );
     press(&mut screen, &view, &[KeyCode::Enter]);
-    assert_eq!(press(&mut screen, &view, &letters("/q")), Then::GoOn, "a letter of the filter");
+    assert_eq!(press(&mut screen, &view, &letters("/q")), NextScreen::GoOn, "a letter of the filter");
     press(&mut screen, &view, &[KeyCode::Enter]);
     assert!(frame(&screen, &view, 80, 24).contains("no name contains \"OPENAIq\""));
     press(&mut screen, &view, &[KeyCode::Esc]);
     assert!(frame(&screen, &view, 80, 24).contains("anthropic"));
-    assert_eq!(press(&mut screen, &view, &letters("q")), Then::Quit);
+    assert_eq!(press(&mut screen, &view, &letters("q")), NextScreen::Quit);
 }
 
 #[test]

@@ -86,14 +86,14 @@ pub(super) fn count(count: usize, what: &str) -> String {
 /// A name in at most `width` characters: its beginning, and a little less of its end, because both
 /// distinguish names.
 pub(super) fn cut(name: &str, width: usize) -> String {
-    Cut::USUAL.of(name, width)
+    Truncated::USUAL.of(name, width)
 }
 
 /// How much of a shortened name is its end, in tenths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut(usize);
+pub(super) struct Truncated(usize);
 
-impl Cut {
+impl Truncated {
     const USUAL: Self = Self(4);
 
     /// The first of several ways to cut that keeps the most names different.

@@ -50,8 +50,8 @@ fn held(kind: &'static str, limit: f64, holders: &[(Option<&str>, f64)]) -> Buck
     BucketView { holders: holders.iter().map(holder).collect(), leases: holders.len(), held, ..bucket(kind, limit) }
 }
 
-fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> Line {
-    line(
+fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> BucketForecast {
+    forecast(
         bucket,
         &Use { mean: Some(in_use), most: Some(in_use), secs: WINDOW_SECS },
         &Question { who: who.into(), factor },
@@ -60,65 +60,65 @@ fn ask(bucket: &BucketView, in_use: f64, who: &str, factor: f64) -> Line {
 
 #[test]
 fn twice_the_calls_are_twice_the_slots() {
-    let line = ask(&bucket("concurrent", 10.0), 4.0, "", 2.0);
-    assert_eq!((line.outcome, line.least, line.most), (Outcome::Fits, Some(8.0), Some(8.0)));
-    assert_eq!(line.verdict, "fits, 80 % used");
-    assert_eq!(line.formula, "slots in use: 4 x 2 = 8, of 10");
-    assert_eq!(line.notes, [""; 0]);
+    let forecast = ask(&bucket("concurrent", 10.0), 4.0, "", 2.0);
+    assert_eq!((forecast.outcome, forecast.least, forecast.most), (Outcome::Fits, Some(8.0), Some(8.0)));
+    assert_eq!(forecast.verdict, "fits, 80 % used");
+    assert_eq!(forecast.formula, "slots in use: 4 x 2 = 8, of 10");
+    assert_eq!(forecast.notes, [""; 0]);
 }
 
 #[test]
 fn above_the_limit_the_line_grows_by_what_is_over() {
-    let line = ask(&bucket("concurrent", 10.0), 6.0, "", 2.0);
-    assert_eq!(line.outcome, Outcome::Over);
-    assert_eq!(line.verdict, "over by 2 slots: each minute of it adds about 12 s of waiting");
+    let forecast = ask(&bucket("concurrent", 10.0), 6.0, "", 2.0);
+    assert_eq!(forecast.outcome, Outcome::Over);
+    assert_eq!(forecast.verdict, "over by 2 slots: each minute of it adds about 12 s of waiting");
     let rate = BucketView { level: 30.0, ..bucket("requests", 8.0) };
-    let line = ask(&rate, 5.0, "", 2.0);
-    assert_eq!(line.verdict, "over by 2 a second: each minute of it adds about 15 s of waiting");
-    assert_eq!(line.formula, "used a second: 5 x 2 = 10, of 8 refilled");
-    assert_eq!(line.notes, ["The 30 that are left are used up first."]);
+    let forecast = ask(&rate, 5.0, "", 2.0);
+    assert_eq!(forecast.verdict, "over by 2 a second: each minute of it adds about 15 s of waiting");
+    assert_eq!(forecast.formula, "used a second: 5 x 2 = 10, of 8 refilled");
+    assert_eq!(forecast.notes, ["The 30 that are left are used up first."]);
 }
 
 #[test]
 fn one_callers_part_is_what_their_leases_hold() {
     let shared = held("concurrent", 10.0, &[(Some("summary"), 1.0), (Some("search"), 3.0)]);
-    let line = ask(&shared, 4.0, "search", 2.0);
-    assert_eq!((line.outcome, line.most), (Outcome::Fits, Some(7.0)));
-    assert_eq!(line.formula, "slots in use: 1 + 3 x 2 = 7, of 10");
+    let forecast = ask(&shared, 4.0, "search", 2.0);
+    assert_eq!((forecast.outcome, forecast.most), (Outcome::Fits, Some(7.0)));
+    assert_eq!(forecast.formula, "slots in use: 1 + 3 x 2 = 7, of 10");
     assert_eq!(ask(&shared, 4.0, "nobody here", 9.0).formula, "slots in use: 4 + 0 x 9 = 4, of 10");
     assert_eq!(ask(&shared, 4.0, "search", 0.0).most, Some(1.0));
 }
 
 #[test]
 fn what_nobody_wrote_down_is_not_made_up() {
-    let line = ask(&bucket("requests", 8.0), 5.0, "search", 2.0);
-    assert_eq!((line.outcome, line.least, line.most), (Outcome::Unknown, Some(5.0), Some(10.0)));
-    assert_eq!(line.verdict, "not known: 63 % to 125 % used");
-    assert!(line.notes[0].contains("SLUICE_LEASES=all"), "{:?}", line.notes);
-    let line = ask(&bucket("requests", 8.0), 2.0, "search", 2.0);
-    assert_eq!((line.outcome, line.verdict.as_str()), (Outcome::Fits, "fits, at most 50 % used"));
+    let forecast = ask(&bucket("requests", 8.0), 5.0, "search", 2.0);
+    assert_eq!((forecast.outcome, forecast.least, forecast.most), (Outcome::Unknown, Some(5.0), Some(10.0)));
+    assert_eq!(forecast.verdict, "not known: 63 % to 125 % used");
+    assert!(forecast.notes[0].contains("SLUICE_LEASES=all"), "{:?}", forecast.notes);
+    let forecast = ask(&bucket("requests", 8.0), 2.0, "search", 2.0);
+    assert_eq!((forecast.outcome, forecast.verdict.as_str()), (Outcome::Fits, "fits, at most 50 % used"));
     let inline = held("concurrent", 10.0, &[(None, 2.0), (Some("search"), 2.0)]);
-    let line = ask(&inline, 4.0, "search", 3.0);
-    assert_eq!((line.least, line.most), (Some(8.0), Some(12.0)));
-    assert!(line.notes[0].contains("do not name their caller"), "{:?}", line.notes);
-    let line = ask(&inline, 4.0, "search", 0.5);
-    assert_eq!((line.least, line.most), (Some(2.0), Some(3.0)), "fewer calls: the ends change sides");
-    assert_eq!(line.formula, "slots in use: from 0 + 4 x 0.5 = 2 to 2 + 2 x 0.5 = 3, of 10".replace("0 + 4", "4"));
+    let forecast = ask(&inline, 4.0, "search", 3.0);
+    assert_eq!((forecast.least, forecast.most), (Some(8.0), Some(12.0)));
+    assert!(forecast.notes[0].contains("do not name their caller"), "{:?}", forecast.notes);
+    let forecast = ask(&inline, 4.0, "search", 0.5);
+    assert_eq!((forecast.least, forecast.most), (Some(2.0), Some(3.0)), "fewer calls: the ends change sides");
+    assert_eq!(forecast.formula, "slots in use: from 0 + 4 x 0.5 = 2 to 2 + 2 x 0.5 = 3, of 10".replace("0 + 4", "4"));
 }
 
 #[test]
 fn leases_that_a_picture_does_not_name_are_nobodys() {
     let cut = BucketView { leases: 500, held: 10.0, ..held("concurrent", 10.0, &[(Some("search"), 5.0)]) };
-    let line = ask(&cut, 10.0, "search", 2.0);
-    assert_eq!((line.least, line.most), (Some(15.0), Some(20.0)));
-    assert!(line.verdict.starts_with("over by at least 5 slots"), "{}", line.verdict);
+    let forecast = ask(&cut, 10.0, "search", 2.0);
+    assert_eq!((forecast.least, forecast.most), (Some(15.0), Some(20.0)));
+    assert!(forecast.verdict.starts_with("over by at least 5 slots"), "{}", forecast.verdict);
 }
 
 #[test]
 fn a_bucket_at_its_limit_may_be_wanted_for_more() {
-    let line = ask(&bucket("requests", 8.0), 8.0, "", 1.0);
-    assert_eq!(line.outcome, Outcome::Tight);
-    assert!(line.notes.iter().any(|note| note.contains("may want more")), "{:?}", line.notes);
+    let forecast = ask(&bucket("requests", 8.0), 8.0, "", 1.0);
+    assert_eq!(forecast.outcome, Outcome::Tight);
+    assert!(forecast.notes.iter().any(|note| note.contains("may want more")), "{:?}", forecast.notes);
     let booked = BucketView { wait_secs: 3.0, ..bucket("requests", 8.0) };
     assert!(ask(&booked, 1.0, "", 1.0).notes[0].contains("may want more"));
 }
@@ -126,11 +126,11 @@ fn a_bucket_at_its_limit_may_be_wanted_for_more() {
 #[test]
 fn nothing_is_said_of_what_was_not_seen() {
     let unseen = Use { mean: None, most: None, secs: 0.0 };
-    let line = line(&bucket("requests", 8.0), &unseen, &Question::default());
-    assert_eq!((line.outcome, line.now, line.most), (Outcome::Unknown, None, None));
+    let forecast = forecast(&bucket("requests", 8.0), &unseen, &Question::default());
+    assert_eq!((forecast.outcome, forecast.now, forecast.most), (Outcome::Unknown, None, None));
     let short = Use { mean: Some(1.0), most: Some(1.0), secs: 12.0 };
-    let line = super::line(&bucket("requests", 8.0), &short, &Question::default());
-    assert_eq!(line.notes, ["Measured over 12 s only."]);
+    let forecast = super::forecast(&bucket("requests", 8.0), &short, &Question::default());
+    assert_eq!(forecast.notes, ["Measured over 12 s only."]);
 }
 
 const RPM: &str = "openai#rpm";
@@ -156,12 +156,15 @@ fn a_reading_over_a_hole_counts_by_its_time_and_is_a_least() {
     assert!((minute.per_sec - 490.0 / 600.0 * 51.0 / 60.0).abs() < 1e-6, "{minute:?}");
     assert!(minute.is_least && minute.secs == 60.0, "{minute:?}");
     let answer = WhatIf::new(&view, &Question::default());
-    let [line] = &answer.buckets[..] else { panic!("{answer:?}") };
+    let [forecast] = &answer.buckets[..] else { panic!("{answer:?}") };
     // 291 of 300 seconds at 0.817, times two.
-    assert_eq!((line.outcome, line.verdict.as_str()), (Outcome::Unknown, "fits by what is known, at least 19 % used"));
-    assert_eq!(line.formula, "used a second: at least 0.79 x 2 = 1.58, of 8.33 refilled");
-    assert!(line.notes[0].contains("up to 8.86 a second"), "{:?}", line.notes);
-    assert!(line.most > Some(16.0), "as much may have flowed back as is refilled: {line:?}");
+    assert_eq!(
+        (forecast.outcome, forecast.verdict.as_str()),
+        (Outcome::Unknown, "fits by what is known, at least 19 % used")
+    );
+    assert_eq!(forecast.formula, "used a second: at least 0.79 x 2 = 1.58, of 8.33 refilled");
+    assert!(forecast.notes[0].contains("up to 8.86 a second"), "{:?}", forecast.notes);
+    assert!(forecast.most > Some(16.0), "as much may have flowed back as is refilled: {forecast:?}");
 }
 
 /// One call a minute from a full bucket: almost nothing can have flowed back within the second of a reading.

@@ -22,7 +22,7 @@ const SYSTEMS: [(&str, RGBColor, Option<i32>); 3] = [
 const MOST_GRANTS: f64 = 1e7;
 
 /// Callers and grants a second of one system.
-type Line = Vec<(f64, f64)>;
+type ChartLine = Vec<(f64, f64)>;
 
 pub(crate) fn write(measures: &[Measure], file: &Path) -> Result<(), Failure> {
     let svg = draw(measures)?;
@@ -55,7 +55,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn line(measures: &[Measure], stage: Stage, system: &str) -> Line {
+fn line(measures: &[Measure], stage: Stage, system: &str) -> ChartLine {
     let of = |measure: &&Measure| measure.scenario == "ample" && measure.stage == stage && measure.system == system;
     measures.iter().filter(of).map(|measure| (measure.callers as f64, measure.grants_per_second.max(1.0))).collect()
 }
@@ -65,7 +65,7 @@ type Panel<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 fn draw_panel(
     panel: &Panel<'_>,
     title: &str,
-    lines: &[Line; 3],
+    lines: &[ChartLine; 3],
 ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>> {
     let mut chart = ChartBuilder::on(panel)
         .caption(format!("Grants a second from one bucket, {title}"), ("sans-serif", 18))

@@ -63,7 +63,7 @@ struct Taken {
 }
 
 #[derive(Clone, Copy)]
-enum Over {
+enum ExceededLimit {
     Requests,
     Tokens,
     Concurrency,
@@ -75,25 +75,25 @@ const CALL_MILLIS: (u64, u64) = (30, 90);
 
 impl Books {
     /// `arrived` is `now` on the other clock, in microseconds of Unix time.
-    fn judge(&mut self, call: &Call, now: Instant, arrived: u64) -> Result<(), Over> {
+    fn judge(&mut self, call: &Call, now: Instant, arrived: u64) -> Result<(), ExceededLimit> {
         while self.taken.front().is_some_and(|oldest| now.duration_since(oldest.at) >= WINDOW) {
             self.taken.pop_front();
         }
-        let over = if self.under_way >= AT_ONCE {
+        let exceeded = if self.under_way >= AT_ONCE {
             self.refused.concurrency += 1;
-            Some(Over::Concurrency)
+            Some(ExceededLimit::Concurrency)
         } else if self.taken.len() >= REQUESTS_PER_WINDOW as usize {
             self.refused.requests += 1;
-            Some(Over::Requests)
+            Some(ExceededLimit::Requests)
         } else if self.tokens() + call.tokens > TOKENS_PER_WINDOW {
             self.refused.tokens += 1;
-            Some(Over::Tokens)
+            Some(ExceededLimit::Tokens)
         } else {
             None
         };
-        self.arrivals.push(Arrival { start_at: call.start_at, at: arrived, is_taken: over.is_none() });
-        if let Some(over) = over {
-            return Err(over);
+        self.arrivals.push(Arrival { start_at: call.start_at, at: arrived, is_taken: exceeded.is_none() });
+        if let Some(exceeded) = exceeded {
+            return Err(exceeded);
         }
         self.taken.push_back(Taken { at: now, tokens: call.tokens });
         self.busiest = self.busiest.max(self.taken.len());
@@ -171,13 +171,19 @@ pub(super) async fn answer(State(books): State<super::Books<Books>>, Json(call):
         let now = Instant::now();
         (books.judge(&call, now, unix_micros()), now)
     };
-    if let Err(over) = judged {
+    if let Err(exceeded) = judged {
         let mut headers = locked(&books).headers(now);
         retry_after(&mut headers, Duration::from_secs(1));
-        let body = match over {
-            Over::Requests => r#"{"error":{"type":"rate_limit_error","message":"too many requests in the window"}}"#,
-            Over::Tokens => r#"{"error":{"type":"rate_limit_error","message":"too many tokens in the window"}}"#,
-            Over::Concurrency => r#"{"error":{"type":"rate_limit_error","message":"too many concurrent requests"}}"#,
+        let body = match exceeded {
+            ExceededLimit::Requests => {
+                r#"{"error":{"type":"rate_limit_error","message":"too many requests in the window"}}"#
+            }
+            ExceededLimit::Tokens => {
+                r#"{"error":{"type":"rate_limit_error","message":"too many tokens in the window"}}"#
+            }
+            ExceededLimit::Concurrency => {
+                r#"{"error":{"type":"rate_limit_error","message":"too many concurrent requests"}}"#
+            }
         };
         return (StatusCode::TOO_MANY_REQUESTS, headers, body);
     }
