@@ -55,6 +55,6 @@ impl Observer for Remembered {
     }
 
     fn removed(&self, dimension: &Dimension) {
-        self.0.entry(dimension).gone();
+        self.0.entry(dimension).forget_removed();
     }
 }

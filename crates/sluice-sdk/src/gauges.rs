@@ -114,7 +114,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
             publish_one(inner, entry, row, rows.get(&Load::key(&entry.dimension)).copied());
         } else if entry.meters.is_published() && matches!(inner.store.read(name).await, Ok(None)) {
             // Read again by itself: a batch also leaves out rows that throttling held back.
-            entry.gone();
+            entry.forget_removed();
         }
     }
     Ok(())

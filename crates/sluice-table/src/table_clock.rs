@@ -50,7 +50,7 @@ pub struct TableClock {
     lowest: AtomicI64,
     highest: AtomicI64,
     /// The local clock minus the steady clock, when the last reply that counts came, or [`NEVER`].
-    apart: AtomicI64,
+    local_minus_steady: AtomicI64,
     /// When that reply came, by the steady clock.
     replied_at: AtomicI64,
     /// How many requests there were so far during which the two clocks moved apart.
@@ -85,7 +85,7 @@ impl TableClock {
             replies: Mutex::default(),
             lowest: AtomicI64::new(i64::MIN),
             highest: AtomicI64::new(i64::MAX),
-            apart: AtomicI64::new(NEVER),
+            local_minus_steady: AtomicI64::new(NEVER),
             replied_at: AtomicI64::new(NEVER),
             moved_apart: AtomicU32::new(0),
         }
@@ -103,15 +103,16 @@ impl TableClock {
     #[must_use]
     pub fn known(&self) -> Option<Timestamp> {
         // What replies showed is read before the clock: a reply that comes in between must not seem older.
-        let (apart, replied_at) = (self.apart.load(Ordering::Acquire), self.replied_at.load(Ordering::Acquire));
-        if apart == NEVER {
+        let (local_minus_steady, replied_at) =
+            (self.local_minus_steady.load(Ordering::Acquire), self.replied_at.load(Ordering::Acquire));
+        if local_minus_steady == NEVER {
             return None;
         }
         // If the first reading seems to show a jump, the clocks are read again: this thread may have been
         // suspended between the reading of the one clock and of the other.
         (0..2).find_map(|_| {
             let (local, steady) = (self.local.now(), self.local.steady_micros());
-            let is_same = local.micros().saturating_sub(steady).abs_diff(apart) <= micros(JUMP);
+            let is_same = local.micros().saturating_sub(steady).abs_diff(local_minus_steady) <= micros(JUMP);
             let is_young = steady.saturating_sub(replied_at).unsigned_abs() <= micros(GOOD_FOR);
             (is_same && is_young).then(|| self.bracketed(local, steady))
         })
@@ -136,16 +137,16 @@ impl TableClock {
     /// one reply, not after several.) The reading is moved into the bracket, which is around the steady
     /// clock.
     pub(crate) fn known_since(&self, asked_at: i64) -> Option<Timestamp> {
-        let has_replied =
-            self.apart.load(Ordering::Acquire) != NEVER && self.replied_at.load(Ordering::Acquire) >= asked_at;
+        let has_replied = self.local_minus_steady.load(Ordering::Acquire) != NEVER
+            && self.replied_at.load(Ordering::Acquire) >= asked_at;
         has_replied.then(|| self.now())
     }
 
     /// The offset of this machine's clock now, as the replies show it; `None` before the first reply.
     #[must_use]
     pub fn offset(&self) -> Option<ClockOffset> {
-        let apart = self.local.now().micros().saturating_sub(self.local.steady_micros());
-        self.replies().estimate.offset().map(|offset| offset.of_clock_ahead_by(apart))
+        let local_minus_steady = self.local.now().micros().saturating_sub(self.local.steady_micros());
+        self.replies().estimate.offset().map(|offset| offset.of_clock_ahead_by(local_minus_steady))
     }
 
     /// The readings of both clocks. The caller takes them right before it sends a request.
@@ -159,9 +160,9 @@ impl TableClock {
     pub(crate) fn replied(&self, date: Option<Timestamp>, sent: SentAt) {
         let (received, steady) = (self.local.now(), self.local.steady_micros());
         let mut replies = self.replies();
-        let apart = received.micros().saturating_sub(steady);
-        let before = self.apart.load(Ordering::Acquire);
-        if before != NEVER && apart.abs_diff(before) > micros(JUMP) {
+        let local_minus_steady = received.micros().saturating_sub(steady);
+        let before = self.local_minus_steady.load(Ordering::Acquire);
+        if before != NEVER && local_minus_steady.abs_diff(before) > micros(JUMP) {
             // What the replies showed is about the clock before it jumped.
             replies.estimate = OffsetEstimate::default();
         }
@@ -194,8 +195,8 @@ impl TableClock {
         self.lowest.store(lowest, Ordering::Release);
         self.highest.store(highest, Ordering::Release);
         self.replied_at.store(steady, Ordering::Release);
-        self.apart.store(apart, Ordering::Release);
-        self.publish(replies, received, apart);
+        self.local_minus_steady.store(local_minus_steady, Ordering::Release);
+        self.publish(replies, received, local_minus_steady);
     }
 
     /// Whether a reply must be ignored because the clocks moved apart during its request: the machine may
@@ -218,8 +219,10 @@ impl TableClock {
         Timestamp::from_micros(local.micros().max(lowest).min(highest))
     }
 
-    fn publish(&self, mut replies: MutexGuard<'_, Replies>, received: Timestamp, apart: i64) {
-        let Some(offset) = replies.estimate.offset().map(|offset| offset.of_clock_ahead_by(apart)) else { return };
+    fn publish(&self, mut replies: MutexGuard<'_, Replies>, received: Timestamp, local_minus_steady: i64) {
+        let Some(offset) = replies.estimate.offset().map(|offset| offset.of_clock_ahead_by(local_minus_steady)) else {
+            return;
+        };
         // If the clock was set back, the gauge is updated as if a second had passed.
         let publishes = replies.published_at.is_none_or(|at| at > received || received.since(at) >= PUBLISH_EVERY);
         if publishes {

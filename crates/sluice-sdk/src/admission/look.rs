@@ -14,7 +14,7 @@ use crate::api::error::AcquireError;
 use crate::bucket::known::BucketReading;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::reading::{apply_read, is_not_missing, known_since, refresh};
+use crate::lane::reading::{apply_read, check_not_missing, known_since, refresh};
 
 /// An older reading is read again before a verdict. Smaller reads more; larger judges by an older state.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -35,14 +35,14 @@ pub(super) async fn young(inner: &Arc<Inner>, entry: &Arc<Entry>) -> Result<Buck
     if let Some(reading) = young_one(entry, inner.now()) {
         return Ok(reading);
     }
-    is_not_missing(inner, entry)?;
+    check_not_missing(inner, entry)?;
     let watched = watched(entry);
     // The first reader reads for all callers. A read that hangs delays no caller for longer than one attempt.
     let _reading = timeout(inner.store.attempt().of_rows(), watched.reading.lock()).await;
     let reading = match young_one(entry, inner.now()) {
         Some(reading) => reading,
         None => {
-            is_not_missing(inner, entry)?;
+            check_not_missing(inner, entry)?;
             read_both(inner, entry).await?
         }
     };

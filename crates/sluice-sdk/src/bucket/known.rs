@@ -257,12 +257,12 @@ impl Known {
         }
     }
 
-    pub(crate) fn missing(&self, asked_at: Timestamp) {
+    pub(crate) fn set_missing(&self, asked_at: Timestamp) {
         self.presence.missed(asked_at);
     }
 
     /// Whether a read showed a moment ago that the table does not have the bucket.
-    pub(crate) fn is_unknown(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_known_missing(&self, now: Timestamp) -> bool {
         self.presence.is_missing(now)
     }
 

@@ -87,11 +87,11 @@ impl Entry {
     /// Notes that a read found no row. The read was sent at `asked`, which was `asked_at` by the time of the
     /// table. For a moment, nobody asks the table again. If the bucket was created since, or another reply
     /// showed it since, this reply is out of date and changes nothing.
-    pub(crate) fn missed(&self, asked: Instant, asked_at: Timestamp) {
+    pub(crate) fn note_missing(&self, asked: Instant, asked_at: Timestamp) {
         let was_seen = self.reading().is_some_and(|reading| reading.is_read_since(asked_at));
         if !was_seen && !self.was_made_since(asked) {
-            self.gone();
-            self.known.missing(asked_at);
+            self.forget_removed();
+            self.known.set_missing(asked_at);
         }
     }
 
@@ -129,7 +129,7 @@ impl Entry {
     }
 
     /// Notes that the bucket was removed: forgets it, and its gauges do not keep their last values.
-    pub(crate) fn gone(&self) {
+    pub(crate) fn forget_removed(&self) {
         self.forget();
         self.clear_gauges();
     }

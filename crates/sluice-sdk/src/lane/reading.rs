@@ -28,7 +28,7 @@ async fn read_once(
     entry: &Entry,
     known: impl Fn() -> Option<BucketReading>,
 ) -> Result<BucketReading, AcquireError> {
-    is_not_missing(inner, entry)?;
+    check_not_missing(inner, entry)?;
     let came = Instant::now();
     let request = inner.store.longest_request();
     let read = async {
@@ -37,7 +37,7 @@ async fn read_once(
         if let Some(reading) = known() {
             return Ok(reading);
         }
-        is_not_missing(inner, entry)?;
+        check_not_missing(inner, entry)?;
         if let Some(failure) = loading.as_deref().and_then(|loading| loading.failure_since(came)) {
             return Err(failure);
         }
@@ -60,8 +60,8 @@ fn not_read(entry: &Entry) -> AcquireError {
 
 /// Fails if a read showed a moment ago that the table does not have the bucket. The answer comes from memory:
 /// a caller that asks for such a bucket all the time costs one read a second.
-pub(crate) fn is_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
-    match entry.is_unknown(inner.now()) {
+pub(crate) fn check_not_missing(inner: &Inner, entry: &Entry) -> Result<(), AcquireError> {
+    match entry.is_known_missing(inner.now()) {
         true => Err(unknown_dimension(inner, entry)),
         false => Ok(()),
     }
@@ -85,7 +85,7 @@ pub(crate) async fn refresh(inner: &Inner, entry: &Entry) -> Result<BucketReadin
         // If this reply corrected the clock, the clock does not say when the request was sent.
         let way = u64::try_from(clock.steady_micros().saturating_sub(steady)).unwrap_or(0);
         let asked_at = asked_at.unwrap_or_else(|| inner.now().before(Duration::from_micros(way)));
-        entry.missed(asked, asked_at);
+        entry.note_missing(asked, asked_at);
         return entry.reading().ok_or_else(|| unknown_dimension(inner, entry));
     };
     apply_read(inner, entry, &row)?;
@@ -114,7 +114,7 @@ pub(crate) fn parse(dimension: &Dimension, row: &Item) -> Result<Bucket, Acquire
 /// Notes that a reply shows no row of the bucket, and returns the error. The next caller reads the bucket: it
 /// is not known here how long the request was under way, and the bucket may have been created since.
 pub(crate) fn unknown(inner: &Inner, entry: &Entry) -> AcquireError {
-    entry.gone();
+    entry.forget_removed();
     unknown_dimension(inner, entry)
 }
 
