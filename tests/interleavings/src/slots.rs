@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, NoAnswer, Patient, Service, WaitHandle, Waiter};
+use crate::lane::queue::{Lane, NoAnswer, QueueAsk, Service, WaitHandle, Waiter};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{self, Instant};
 
@@ -21,7 +21,7 @@ pub enum Ask {
     Give,
 }
 
-impl Patient for Ask {
+impl QueueAsk for Ask {
     fn stays_until(&self) -> Option<Instant> {
         (*self != Self::Try).then_some(Instant)
     }

@@ -13,10 +13,10 @@ use crate::lane::no_grant::{behind, too_late};
 use crate::lane::parallel::stopped;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Patient, QueueResult, Service, Waiter};
+use crate::lane::queue::{Lane, QueueAsk, QueueResult, Service, Waiter};
 use crate::lane::release::{RELEASE_PATIENCE, ReleaseError};
 use crate::lane::round;
-use crate::lane::setback::{Patience, Setback};
+use crate::lane::setback::{QueuePatience, Setback};
 use crate::lane::slot_wait::WaitingForSlot;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant};
@@ -38,7 +38,7 @@ pub(crate) enum InlineAsk {
         cost: Cost,
         terms: Terms,
         /// Set once a write that named the lease has gone unanswered.
-        trace: Option<Trace>,
+        unconfirmed: Option<UnconfirmedLease>,
     },
     Release {
         lease: InlineRelease,
@@ -49,28 +49,28 @@ pub(crate) enum InlineAsk {
     },
 }
 
-/// A lease that may exist without its caller knowing. If the trace is dropped with a caller that left or that
+/// A lease that may exist without its caller knowing. If this is dropped with a caller that left or that
 /// received a failure, the lease is given back. The slot then does not stay taken until the lease ends.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub(crate) struct UnconfirmedLease {
     inner: Arc<Inner>,
     entry: Arc<Entry>,
     lease: Option<InlineRelease>,
 }
 
-impl Trace {
+impl UnconfirmedLease {
     fn new(inner: &Arc<Inner>, entry: &Arc<Entry>, id: LeaseId, cost: Cost) -> Self {
         let lease = Some(InlineRelease { id, cost });
         Self { inner: Arc::clone(inner), entry: Arc::clone(entry), lease }
     }
 
-    /// Ends the trace and keeps the lease: a grant or another trace holds it.
+    /// Keeps the lease: a grant or another value of this type holds it.
     fn forget(mut self) {
         self.lease = None;
     }
 }
 
-impl Drop for Trace {
+impl Drop for UnconfirmedLease {
     fn drop(&mut self) {
         let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
         let (inner, entry) = (Arc::clone(&self.inner), Arc::clone(&self.entry));
@@ -98,18 +98,18 @@ impl InlineAsk {
     }
 
     /// How long the caller stays in the queue.
-    fn patience(&self, inner: &Inner) -> Patience {
+    fn patience(&self, inner: &Inner) -> QueuePatience {
         match self {
             Self::Take { terms, .. } => terms.queue_patience(inner),
             // A release is never answered locally: what the table holds is given back to the table.
             Self::Release { until, .. } => {
-                Patience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
+                QueuePatience { stays: until.saturating_duration_since(Instant::now()), answers_locally: false }
             }
         }
     }
 }
 
-impl Patient for InlineAsk {
+impl QueueAsk for InlineAsk {
     fn stays_until(&self) -> Option<Instant> {
         match self {
             Self::Take { terms, .. } => terms.stays_until(),
@@ -126,7 +126,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneA
     let id = inner.config.lease_ids.next_inline();
     let waiting = terms.stays.then(|| WaitingForSlot::join(&want.entry, want.cost));
     let lane = &*want.entry.inline;
-    let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, terms, trace: None };
+    let ask = || InlineAsk::Take { id: id.clone(), cost: want.cost, terms, unconfirmed: None };
     let stays = |why: &Setback| why.is_waited_out(terms.queue_patience(inner));
     match lane.take(ask, stays, service(inner, &want.entry)).await {
         QueueResult::Answered(InlineOutcome::Taken(answer)) => answer,

@@ -90,7 +90,7 @@ pub(crate) enum QueueResult<A> {
 }
 
 /// What callers ask in a queue that may pause.
-pub(crate) trait Patient {
+pub(crate) trait QueueAsk {
     /// Until when the caller stays in the queue; `None` if it does not wait.
     fn stays_until(&self) -> Option<Instant>;
 
@@ -242,7 +242,7 @@ impl<Q, A> Lane<Q, A> {
         if queue.is_serving {
             return None;
         }
-        queue.forget_the_gone();
+        queue.forget_left();
         match queue.waiting.front() {
             Some(head) if fits(&head.ask) => {
                 // A lone caller learns of its answer only when it runs the service again.
@@ -261,7 +261,7 @@ impl<Q, A> Lane<Q, A> {
     }
 }
 
-impl<Q: Patient, A> Lane<Q, A> {
+impl<Q: QueueAsk, A> Lane<Q, A> {
     /// Stands in the queue until the answer or the caller's own deadline: for a caller that takes. `stays`
     /// says for which setbacks. `ask` and `serve` are called again if a leader ends before it.
     pub(crate) async fn take(
@@ -308,7 +308,7 @@ impl<Q: Patient, A> Lane<Q, A> {
     }
 }
 
-impl<Q: Patient, A> Queue<Q, A> {
+impl<Q: QueueAsk, A> Queue<Q, A> {
     /// Whether the queue contains a caller that must not be passed: one that takes and waits. A caller that
     /// takes and does not wait does not count. It has just come and is served next, and the setback in the
     /// queue is that of releases, which is no reason to refuse anybody.
@@ -319,7 +319,7 @@ impl<Q: Patient, A> Queue<Q, A> {
 }
 
 impl<Q, A> Queue<Q, A> {
-    fn forget_the_gone(&mut self) {
+    fn forget_left(&mut self) {
         while self.waiting.front().is_some_and(Waiter::is_left) {
             self.waiting.pop_front();
         }

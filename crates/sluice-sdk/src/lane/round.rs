@@ -14,7 +14,7 @@ use crate::lane::inner::Inner;
 use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Patient, Waiter, Waiting};
+use crate::lane::queue::{QueueAsk, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::unclaimed::UnclaimedGrant;
 
@@ -41,17 +41,17 @@ pub(super) enum Step {
 }
 
 /// What is left of a round: callers that stay in the queue, and grants that nobody was there to take.
-pub(super) type Rest<Q, A> = (Waiting<Q, A>, Vec<UnclaimedGrant>);
+pub(super) type Unfinished<Q, A> = (Waiting<Q, A>, Vec<UnclaimedGrant>);
 
 /// The callers of a round.
 pub(super) trait Batch {
     /// What a caller of the lane asks.
-    type Ask: Patient;
+    type Ask: QueueAsk;
     /// What it is answered.
     type Answer;
 
     /// Ends the round.
-    fn rest(self) -> Rest<Self::Ask, Self::Answer>;
+    fn into_unfinished(self) -> Unfinished<Self::Ask, Self::Answer>;
 
     /// The bucket that a refusal names if no other is known.
     fn dimension(&self) -> &Dimension;
@@ -83,7 +83,7 @@ pub(super) async fn lead<B: Batch>(
         let mut batch = batch(waiters);
         serve(inner, &mut batch).await;
         // What nobody took goes to callers in the queue, if they ask for exactly that, or back to the bucket.
-        if leader.after(served, batch.rest(), &mut poll, &crowd).await {
+        if leader.after(served, batch.into_unfinished(), &mut poll, &crowd).await {
             paused();
         }
     }

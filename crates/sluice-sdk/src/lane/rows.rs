@@ -12,7 +12,7 @@ use crate::lane::parallel::stopped;
 use crate::lane::part::Part;
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Patient, QueueResult, Service, Waiter};
+use crate::lane::queue::{Lane, QueueAsk, QueueResult, Service, Waiter};
 use crate::lane::round;
 use crate::lane::setback::Setback;
 use crate::lane::slot_wait::WaitingForSlot;
@@ -49,7 +49,7 @@ impl RowAsk {
     }
 }
 
-impl Patient for RowAsk {
+impl QueueAsk for RowAsk {
     fn stays_until(&self) -> Option<Instant> {
         self.terms.stays_until()
     }

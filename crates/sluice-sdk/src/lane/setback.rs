@@ -32,14 +32,14 @@ pub(crate) enum Taken<T> {
 
 /// How the caller that has the setback can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct QueuePatience {
     /// How long the caller would still stay in the queue; zero for now or not at all.
     pub(crate) stays: Duration,
     /// Whether the process answers an outage (`SLUICE_ON_UNAVAILABLE`): there is nothing to wait for.
     pub(crate) answers_locally: bool,
 }
 
-impl Patience {
+impl QueuePatience {
     /// Whether the caller prefers to wait for `retry`. An exact wait that ends too late is returned at once.
     pub(crate) fn waits_for(self, retry: &RetryIn) -> bool {
         let is_late = retry.reason.is_over_in_time() && retry.wait > self.stays;
@@ -63,7 +63,7 @@ impl Setback {
     }
 
     /// Whether a caller with this patience stays in the queue; otherwise it receives the setback.
-    pub(crate) fn is_waited_out(&self, patience: Patience) -> bool {
+    pub(crate) fn is_waited_out(&self, patience: QueuePatience) -> bool {
         match self {
             Self::Refused(retry) | Self::Throttled(retry) => patience.waits_for(retry),
             Self::Out(_) => !patience.stays.is_zero() && !patience.answers_locally,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::config::OnUnavailable;
 use crate::lane::inner::Inner;
-use crate::lane::setback::Patience;
+use crate::lane::setback::QueuePatience;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -42,9 +42,9 @@ impl Terms {
     }
 
     /// How long the caller stays in the queue, from now.
-    pub(crate) fn queue_patience(self, inner: &Inner) -> Patience {
+    pub(crate) fn queue_patience(self, inner: &Inner) -> QueuePatience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
-        Patience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
+        QueuePatience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
     }
 }
 

@@ -17,12 +17,12 @@ use crate::lane::parallel::stopped;
 use crate::lane::part::{Part, Parts};
 use crate::lane::poll::Poll;
 use crate::lane::queue::leader::Leader;
-use crate::lane::queue::{Lane, Patient, QueueResult, Service, Waiter, Waiting, stay};
+use crate::lane::queue::{Lane, QueueAsk, QueueResult, Service, Waiter, Waiting, stay};
 use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
-use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant, Via};
+use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::wants::Want;
 use crate::lane::{prefetch, round};
 
@@ -52,7 +52,7 @@ impl TokenAsk {
     }
 }
 
-impl Patient for TokenAsk {
+impl QueueAsk for TokenAsk {
     fn stays_until(&self) -> Option<Instant> {
         self.terms.stays_until()
     }
@@ -86,7 +86,7 @@ struct TokenBatch<'a> {
     waiters: Vec<TokenWaiter>,
     /// Callers that stay in the queue.
     waiting: Waiting<TokenAsk, LaneAnswer>,
-    /// What was granted to callers that had gone away, for the next callers.
+    /// What was granted to callers that had left, for the next callers.
     unclaimed_grants: Vec<UnclaimedGrant>,
     /// The tokens to take ahead in addition. Measured once, however often the batch is planned again.
     lot: Option<Amount>,
@@ -99,7 +99,7 @@ struct TokenBatch<'a> {
 struct SentWrite {
     planned: Planned,
     /// For each caller of the plan: the sum of tokens up to its own, if the write takes them.
-    upto: Vec<Option<Amount>>,
+    sums_to_callers: Vec<Option<Amount>>,
     total: Amount,
     prefetched: Amount,
     now: Timestamp,
@@ -110,7 +110,7 @@ impl round::Batch for TokenBatch<'_> {
     type Ask = TokenAsk;
     type Answer = LaneAnswer;
 
-    fn rest(self) -> round::Rest<TokenAsk, LaneAnswer> {
+    fn into_unfinished(self) -> round::Unfinished<TokenAsk, LaneAnswer> {
         (self.waiting, self.unclaimed_grants)
     }
 
@@ -207,9 +207,9 @@ impl TokenBatch<'_> {
         let repairs_alone = total == Amount::ZERO;
         if let Some(planned) = batch.write.filter(|_| !repairs_alone || !self.has_tried_repair) {
             self.has_tried_repair |= repairs_alone;
-            let upto = |answer: &Plan<_>| if let Plan::Write(upto) = answer { Some(*upto) } else { None };
-            let upto = batch.answers.iter().map(upto).collect();
-            return Ok(Some(SentWrite { planned, upto, total, prefetched, now, began }));
+            let sum_to_caller = |answer: &Plan<_>| if let Plan::Write(sum) = answer { Some(*sum) } else { None };
+            let sums_to_callers = batch.answers.iter().map(sum_to_caller).collect();
+            return Ok(Some(SentWrite { planned, sums_to_callers, total, prefetched, now, began }));
         }
         if !has_read && !reading.may_refuse(now) {
             if matches!(batch.answers[0], Plan::NeverSatisfiable { .. }) {
@@ -219,17 +219,17 @@ impl TokenBatch<'_> {
             // the row.
             let planned = planner.probe(Take { cost: first.cost, now, patience: first.patience });
             let (total, prefetched) = (first.cost.amount(), Amount::ZERO);
-            return Ok(Some(SentWrite { planned, upto: vec![Some(total)], total, prefetched, now, began }));
+            return Ok(Some(SentWrite { planned, sums_to_callers: vec![Some(total)], total, prefetched, now, began }));
         }
         let later = self.waiters.split_off(claims.len());
         for (waiter, answer) in std::mem::replace(&mut self.waiters, later).into_iter().zip(batch.answers) {
-            let answer = self.no(answer, waiter.ask.cost);
+            let answer = self.refusal_answer(answer, waiter.ask.cost);
             waiter.answer(answer);
         }
         Ok(None)
     }
 
-    fn no(&self, answer: Plan<Amount>, cost: Cost) -> LaneAnswer {
+    fn refusal_answer(&self, answer: Plan<Amount>, cost: Cost) -> LaneAnswer {
         let dimension = &self.entry.dimension;
         match answer {
             Plan::NeverSatisfiable { capacity } => {
@@ -250,13 +250,13 @@ impl TokenBatch<'_> {
             prefetch::add(self.inner, self.entry, Arc::clone(&after), sent.prefetched, sent.now);
             self.lot = Some(Amount::ZERO);
         }
-        let upto = sent.upto.iter().copied().chain(std::iter::repeat(None));
-        for (waiter, upto) in std::mem::take(&mut self.waiters).into_iter().zip(upto) {
-            let Some(upto) = upto else {
+        let sums_to_callers = sent.sums_to_callers.iter().copied().chain(std::iter::repeat(None));
+        for (waiter, sum_to_caller) in std::mem::take(&mut self.waiters).into_iter().zip(sums_to_callers) {
+            let Some(sum_to_caller) = sum_to_caller else {
                 self.waiters.push(waiter);
                 continue;
             };
-            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(upto), waiter.ask.cost);
+            let receipt = RateReceipt::in_batch(Arc::clone(&after), sent.total.minus(sum_to_caller), waiter.ask.cost);
             let part = Part::tokens(self.entry, waiter.ask.cost, receipt, sent.now, None);
             if let Some(stock) = &self.entry.stock {
                 stock.granted(waiter.ask.cost);
@@ -284,7 +284,7 @@ impl TokenBatch<'_> {
     }
 
     fn unclaimed(&self, part: Part, at: Timestamp, took: Duration) -> UnclaimedGrant {
-        let lane = Via::Tokens(Arc::clone(&self.entry.tokens));
+        let lane = OriginLane::Tokens(Arc::clone(&self.entry.tokens));
         UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane))
     }
 

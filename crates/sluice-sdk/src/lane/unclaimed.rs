@@ -23,7 +23,7 @@ pub(crate) struct UnclaimedGrant {
     pub(crate) took: Duration,
     /// What the grant rests on.
     pub(crate) basis: Basis,
-    lane: Option<Via>,
+    lane: Option<OriginLane>,
 }
 
 /// The answer to a caller that takes.
@@ -31,14 +31,20 @@ pub(crate) type LaneAnswer = Result<Taken<UnclaimedGrant>, AcquireError>;
 
 /// The lane that the grant came through.
 #[derive(Clone, Debug)]
-pub(crate) enum Via {
+pub(crate) enum OriginLane {
     Tokens(Arc<tokens::TokenLane>),
     Inline(Arc<inline::InlineLane>),
     Rows(Arc<rows::RowLane>),
 }
 
 impl UnclaimedGrant {
-    pub(crate) const fn new(inner: Arc<Inner>, parts: Parts, at: Timestamp, took: Duration, lane: Option<Via>) -> Self {
+    pub(crate) const fn new(
+        inner: Arc<Inner>,
+        parts: Parts,
+        at: Timestamp,
+        took: Duration,
+        lane: Option<OriginLane>,
+    ) -> Self {
         Self { inner, parts, at, took, basis: Basis::Table, lane }
     }
 
@@ -101,15 +107,15 @@ impl UnclaimedGrant {
         let Some(now) = self.inner.store.clock().known().filter(|_| self.is_there()) else { return Some(self) };
         self = self.renewed(now);
         match lane {
-            Via::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+            OriginLane::Tokens(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
                 Some(waiter) => waiter.answer(Ok(Taken::Granted(self))),
                 None => return Some(self),
             },
-            Via::Inline(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+            OriginLane::Inline(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
                 Some(waiter) => waiter.answer(inline::InlineOutcome::Taken(Ok(Taken::Granted(self)))),
                 None => return Some(self),
             },
-            Via::Rows(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
+            OriginLane::Rows(lane) => match lane.head_if(|ask| ask.would_take(&self)) {
                 Some(waiter) => waiter.answer(Ok(Taken::Granted(self))),
                 None => return Some(self),
             },
@@ -146,13 +152,13 @@ mod tests {
     use super::*;
     use crate::lane::poll::Poll;
     use crate::lane::queue::leader::Leader;
-    use crate::lane::queue::{Lane, Patient, Service};
+    use crate::lane::queue::{Lane, QueueAsk, Service};
     use crate::lane::setback::Setback;
 
     /// A caller that waits for longer than any test runs.
     struct Waits;
 
-    impl Patient for Waits {
+    impl QueueAsk for Waits {
         fn stays_until(&self) -> Option<Instant> {
             Some(Instant::now() + Duration::from_secs(3_600))
         }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, contended, refused};
 use crate::lane::entry::Entry;
-use crate::lane::inline::{InlineAsk, InlineOutcome, InlineWaiter, Trace};
+use crate::lane::inline::{InlineAsk, InlineOutcome, InlineWaiter, UnconfirmedLease};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Part, Parts};
 use crate::lane::queue::{Waiting, stay};
@@ -22,7 +22,7 @@ use crate::lane::reading::{apply_read, known, parse, refresh, unknown};
 use crate::lane::release::ReleaseError;
 use crate::lane::round::Step;
 use crate::lane::setback::{Setback, Taken};
-use crate::lane::unclaimed::{UnclaimedGrant, Via};
+use crate::lane::unclaimed::{OriginLane, UnclaimedGrant};
 use crate::lane::{round, slot_wait};
 
 pub(super) struct InlineBatch<'a> {
@@ -31,7 +31,7 @@ pub(super) struct InlineBatch<'a> {
     pub(super) waiters: Vec<InlineWaiter>,
     /// Callers that stay in the queue.
     pub(super) waiting: Waiting<InlineAsk, InlineOutcome>,
-    /// What was granted to callers that had gone away.
+    /// What was granted to callers that had left.
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
     /// Whether the row is read before the next plan: DynamoDB throttled a write that takes slots.
     pub(super) is_outdated: bool,
@@ -61,7 +61,7 @@ impl round::Batch for InlineBatch<'_> {
     type Ask = InlineAsk;
     type Answer = InlineOutcome;
 
-    fn rest(self) -> round::Rest<InlineAsk, InlineOutcome> {
+    fn into_unfinished(self) -> round::Unfinished<InlineAsk, InlineOutcome> {
         (self.waiting, self.unclaimed_grants)
     }
 
@@ -101,7 +101,7 @@ impl round::Batch for InlineBatch<'_> {
         let resend = if draft.only_takes() { Resend::UnlessContended } else { Resend::Always };
         let tried = self.inner.store.try_update(update, resend).await;
         if tried.maybe_applied && !matches!(tried.answer, Ok(Written::Applied(_))) {
-            self.leave_traces(&draft);
+            self.note_unconfirmed(&draft);
         }
         if matches!(tried.answer, Err(StoreError::Contended { .. })) && draft.only_takes() {
             // The slots may be taken by now. A write that fails costs five times what a read does, and on a
@@ -231,11 +231,11 @@ impl InlineBatch<'_> {
     }
 
     fn grant(&mut self, mut waiter: InlineWaiter, ends: Timestamp, at: Timestamp, took: Duration) {
-        let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask else { return };
+        let InlineAsk::Take { id, cost, unconfirmed, .. } = &mut waiter.ask else { return };
         // From here on the grant holds the lease.
-        trace.take().into_iter().for_each(Trace::forget);
+        unconfirmed.take().into_iter().for_each(UnconfirmedLease::forget);
         let part = Part::inline(self.entry, *cost, id.clone(), at, ends);
-        let lane = Via::Inline(Arc::clone(&self.entry.inline));
+        let lane = OriginLane::Inline(Arc::clone(&self.entry.inline));
         let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), Parts::from_buf([part]), at, took, Some(lane));
         match waiter.is_left() {
             true => self.unclaimed_grants.push(unclaimed),
@@ -259,10 +259,10 @@ impl InlineBatch<'_> {
 
     /// Gives back a lease that ended after it was written, as in a frozen process. Its caller asks again.
     fn under_another_id(&self, mut waiter: InlineWaiter) -> InlineWaiter {
-        if let InlineAsk::Take { id, cost, trace, .. } = &mut waiter.ask {
+        if let InlineAsk::Take { id, cost, unconfirmed, .. } = &mut waiter.ask {
             let old = std::mem::replace(id, self.inner.config.lease_ids.next_inline());
-            trace.take().into_iter().for_each(Trace::forget);
-            drop(Trace::new(self.inner, self.entry, old, *cost));
+            unconfirmed.take().into_iter().for_each(UnconfirmedLease::forget);
+            drop(UnconfirmedLease::new(self.inner, self.entry, old, *cost));
         }
         waiter
     }
@@ -278,15 +278,15 @@ impl InlineBatch<'_> {
         }
     }
 
-    /// Handles a write without an answer, which may be applied at any time: leaves a trace of each lease that
-    /// the write grants, and marks its releases as doubted.
-    fn leave_traces(&mut self, draft: &InlineDraft) {
+    /// Handles a write without an answer, which may be applied at any time: notes each lease that the write
+    /// grants as unconfirmed, and marks its releases as doubted.
+    fn note_unconfirmed(&mut self, draft: &InlineDraft) {
         let granted = draft.takes.iter().zip(&draft.plan.takes).filter(|(_, answer)| **answer == InlineAnswer::Granted);
         for at in granted.map(|(at, _)| *at) {
             let InlineAsk::Take { id, cost, .. } = &self.waiters[at].ask else { continue };
-            let made = Trace::new(self.inner, self.entry, id.clone(), *cost);
-            if let InlineAsk::Take { trace, .. } = &mut self.waiters[at].ask {
-                trace.replace(made).into_iter().for_each(Trace::forget);
+            let made = UnconfirmedLease::new(self.inner, self.entry, id.clone(), *cost);
+            if let InlineAsk::Take { unconfirmed, .. } = &mut self.waiters[at].ask {
+                unconfirmed.replace(made).into_iter().for_each(UnconfirmedLease::forget);
             }
         }
         for at in &draft.releases {

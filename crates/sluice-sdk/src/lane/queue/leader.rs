@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::lane::poll::{Poll, WaitContext};
-use crate::lane::queue::{Lane, NoAnswer, Patient, Waiter, Waiting};
+use crate::lane::queue::{Lane, NoAnswer, QueueAsk, Waiter, Waiting};
 use crate::lane::setback::Setback;
 use crate::lane::sync::{Arc, Instant, Ordering, sleep, yield_now};
 
@@ -31,8 +31,8 @@ impl<Q, A> Leader<Q, A> {
         self.next_of(most, |waiter| !waiter.is_left()).await
     }
 
-    /// As `next`, with the callers that have gone away: for work that is done even so.
-    pub(crate) async fn next_with_the_gone(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
+    /// As `next`, with the callers that have left: for work that is done even so.
+    pub(crate) async fn next_with_left(&mut self, most: usize) -> Option<Vec<Waiter<Q, A>>> {
         self.next_of(most, |_| true).await
     }
 
@@ -79,25 +79,25 @@ impl<Q, A> Leader<Q, A> {
     }
 }
 
-impl<Q: Patient, A> Leader<Q, A> {
+impl<Q: QueueAsk, A> Leader<Q, A> {
     /// Ends a batch of `served` callers. `waiting` contains the callers that stay, and their setback.
-    /// `untaken` contains the grants whose callers left. Each goes to the next caller in the queue if that
+    /// `unclaimed` contains the grants whose callers left. Each goes to the next caller in the queue if that
     /// caller asks for the same, and otherwise back to the bucket. If callers stay, pauses and returns true.
     /// The pause grows with the `crowd`, the number of processes that wait.
     pub(crate) async fn after<T>(
         &self,
         served: usize,
-        (waiting, untaken): (Waiting<Q, A>, T),
+        (waiting, unclaimed): (Waiting<Q, A>, T),
         poll: &mut Poll,
         crowd: impl FnOnce() -> Option<u32>,
     ) -> bool {
         let Some((waiting, why)) = waiting else {
             poll.succeeded();
             self.batch_is_over();
-            drop(untaken);
+            drop(unclaimed);
             return false;
         };
-        drop(untaken);
+        drop(unclaimed);
         if waiting.len() < served {
             poll.succeeded();
         }

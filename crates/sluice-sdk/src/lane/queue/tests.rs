@@ -63,10 +63,10 @@ async fn a_caller_that_is_not_polled_keeps_nobody_waiting() {
 #[tokio::test]
 async fn who_left_is_passed_over_and_what_it_leaves_is_for_the_head() {
     let (lane, gate) = (Arc::new(Numbers::default()), Arc::new(Notify::new()));
-    let gone = lane.join(1, service(&gate));
-    let also_gone = lane.join(2, nobody);
+    let left = lane.join(1, service(&gate));
+    let also_left = lane.join(2, nobody);
     let stays = lane.join(3, nobody);
-    drop((gone, also_gone));
+    drop((left, also_left));
     assert!(lane.head_if(|ask| *ask == 4).is_none());
     lane.head_if(|ask| *ask == 3).unwrap().answer(30);
     assert_eq!(stays.answer().await.unwrap(), 30);

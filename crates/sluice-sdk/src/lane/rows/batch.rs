@@ -20,7 +20,7 @@ use crate::lane::round::Step;
 use crate::lane::rows::transaction::{AppliedCaller, PlannedCaller, SentTransaction, Share, judge};
 use crate::lane::rows::{RowAsk, RowLane, RowWaiter};
 use crate::lane::setback::{Setback, Taken};
-use crate::lane::unclaimed::{LaneAnswer, UnclaimedGrant, Via};
+use crate::lane::unclaimed::{LaneAnswer, OriginLane, UnclaimedGrant};
 use crate::lane::{round, slot_wait};
 
 /// DynamoDB takes at most 100 actions in a transaction: one for each bucket, and one for each lease.
@@ -33,7 +33,7 @@ pub(super) struct RowBatch<'a> {
     pub(super) waiters: Vec<RowWaiter>,
     /// Callers that stay in the queue.
     pub(super) waiting: Waiting<RowAsk, LaneAnswer>,
-    /// What was granted to callers that had gone away.
+    /// What was granted to callers that had left.
     pub(super) unclaimed_grants: Vec<UnclaimedGrant>,
 }
 
@@ -41,7 +41,7 @@ impl round::Batch for RowBatch<'_> {
     type Ask = RowAsk;
     type Answer = LaneAnswer;
 
-    fn rest(self) -> round::Rest<RowAsk, LaneAnswer> {
+    fn into_unfinished(self) -> round::Unfinished<RowAsk, LaneAnswer> {
         (self.waiting, self.unclaimed_grants)
     }
 
@@ -118,18 +118,18 @@ impl RowBatch<'_> {
                 break;
             }
             match judge(&shares, &waiter.ask, now) {
-                Ok(upto) => {
-                    for ((share, upto), cost) in shares.iter_mut().zip(&upto).zip(&waiter.ask.costs) {
-                        share.take(*cost, patience, *upto);
+                Ok(sums_to_caller) => {
+                    for ((share, sum), cost) in shares.iter_mut().zip(&sums_to_caller).zip(&waiter.ask.costs) {
+                        share.take(*cost, patience, *sum);
                     }
                     let leases = self.leases(readings, &waiter.ask, now);
-                    served.push(PlannedCaller { waiter: at, upto, leases });
+                    served.push(PlannedCaller { waiter: at, sums_to_caller, leases });
                     if served.len() == (MOST_ACTIONS - self.entries.len()) / self.entries.len() {
                         break;
                     }
                 }
-                Err(no) => {
-                    let retry = self.retry(&no, &waiter.ask);
+                Err(refusals) => {
+                    let retry = self.retry(&refusals, &waiter.ask);
                     if retry.is_some_and(|retry| waiter.ask.terms.queue_patience(self.inner).waits_for(&retry)) {
                         break;
                     }
@@ -162,10 +162,10 @@ impl RowBatch<'_> {
             readings.iter().map(|reading| Share::new(self.inner, &reading.bucket, now)).collect();
         for waiter in std::mem::take(&mut self.waiters) {
             match judge(&shares, &waiter.ask, now) {
-                Err(no) => match self.never(&no, &waiter.ask) {
+                Err(refusals) => match self.never(&refusals, &waiter.ask) {
                     Some(error) => waiter.answer(Err(error)),
                     None => {
-                        let retries = self.retries(&no, &waiter.ask);
+                        let retries = self.retries(&refusals, &waiter.ask);
                         self.report_full(&waiter, &retries);
                         let why = longest(retries).map(Setback::Refused);
                         self.refuse(waiter, &why.unwrap_or_else(|| self.overtaken()));
@@ -180,13 +180,13 @@ impl RowBatch<'_> {
         }
     }
 
-    fn retry(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
-        longest(self.retries(no, ask))
+    fn retry(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Option<RetryIn> {
+        longest(self.retries(refusals, ask))
     }
 
-    fn retries(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
-        let each = self.entries.iter().zip(no).zip(&ask.costs);
-        let refused = each.filter_map(|((entry, no), cost)| match no {
+    fn retries(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Vec<RetryIn> {
+        let each = self.entries.iter().zip(refusals).zip(&ask.costs);
+        let refused = each.filter_map(|((entry, plan), cost)| match plan {
             Plan::Refuse(refusal) => Some(slot_wait::refusal(self.inner, entry, *cost, ask.terms.stays, *refusal)),
             _ => None,
         });
@@ -204,8 +204,8 @@ impl RowBatch<'_> {
         }
     }
 
-    fn never(&self, no: &[Plan<Amount>], ask: &RowAsk) -> Option<AcquireError> {
-        self.entries.iter().zip(no).zip(&ask.costs).find_map(|((entry, no), cost)| match no {
+    fn never(&self, refusals: &[Plan<Amount>], ask: &RowAsk) -> Option<AcquireError> {
+        self.entries.iter().zip(refusals).zip(&ask.costs).find_map(|((entry, plan), cost)| match plan {
             Plan::NeverSatisfiable { capacity } => {
                 let (dimension, cost, capacity) = (entry.dimension.clone(), *cost, *capacity);
                 Some(AcquireError::NeverSatisfiable { dimension, cost, capacity })
@@ -245,7 +245,7 @@ impl RowBatch<'_> {
         for applied in applied {
             let Some(mut waiter) = waiters[applied.caller.waiter].take() else { continue };
             let parts: Parts = self.parts(sent, &applied, &waiter.ask).collect();
-            let lane = Via::Rows(Arc::clone(self.lane));
+            let lane = OriginLane::Rows(Arc::clone(self.lane));
             let unclaimed = UnclaimedGrant::new(Arc::clone(self.inner), parts, sent.now, took, Some(lane));
             if !applied.lives_at(now) {
                 // For example, the process was frozen, or learned of the lease only after the lease had
@@ -271,7 +271,7 @@ impl RowBatch<'_> {
             match (&applied.leases[at], after.limit().is_concurrent()) {
                 (Some(lease), true) => Part::slots(entry, cost, after, lease.clone()),
                 (lease, _) => {
-                    let behind = sent.totals[at].minus(applied.caller.upto[at]);
+                    let behind = sent.totals[at].minus(applied.caller.sums_to_caller[at]);
                     Part::tokens(entry, cost, RateReceipt::foreseen(after, behind, cost), sent.now, lease.clone())
                 }
             }

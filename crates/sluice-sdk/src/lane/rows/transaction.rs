@@ -19,7 +19,7 @@ pub(super) enum Share<'a> {
 /// A caller of the transaction: its place in the batch, and the sum of costs up to its own for each bucket.
 pub(super) struct PlannedCaller {
     pub(super) waiter: usize,
-    pub(super) upto: Vec<Amount>,
+    pub(super) sums_to_caller: Vec<Amount>,
     pub(super) leases: Vec<Option<Lease>>,
 }
 
@@ -91,10 +91,10 @@ impl<'a> Share<'a> {
         matches!(self, Self::Tokens(batch) if batch.is_closed_to(Claim { cost, patience }))
     }
 
-    pub(super) fn take(&mut self, cost: Cost, patience: Duration, upto: Amount) {
+    pub(super) fn take(&mut self, cost: Cost, patience: Duration, sum_to_caller: Amount) {
         match self {
-            Self::Slots { total, .. } => *total = upto,
-            Self::Tokens(batch) => batch.take(Claim { cost, patience }, upto),
+            Self::Slots { total, .. } => *total = sum_to_caller,
+            Self::Tokens(batch) => batch.take(Claim { cost, patience }, sum_to_caller),
         }
     }
 
@@ -117,8 +117,8 @@ impl<'a> Share<'a> {
 pub(super) fn judge(shares: &[Share<'_>], ask: &RowAsk, now: Timestamp) -> Result<Vec<Amount>, Vec<Plan<Amount>>> {
     let patience = ask.terms.patience();
     let plans: Vec<_> = shares.iter().zip(&ask.costs).map(|(share, cost)| share.judge(*cost, patience, now)).collect();
-    let upto = |plan: &Plan<Amount>| if let Plan::Write(upto) = plan { Some(*upto) } else { None };
-    plans.iter().map(upto).collect::<Option<Vec<_>>>().ok_or(plans)
+    let sum_to_caller = |plan: &Plan<Amount>| if let Plan::Write(sum) = plan { Some(*sum) } else { None };
+    plans.iter().map(sum_to_caller).collect::<Option<Vec<_>>>().ok_or(plans)
 }
 
 impl SentTransaction {

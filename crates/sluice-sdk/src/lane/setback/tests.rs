@@ -1,9 +1,9 @@
 use super::*;
 use crate::api::refusal::RetryReason;
 
-const PATIENT: Patience = Patience { stays: Duration::from_secs(30), answers_locally: false };
-const LOCAL: Patience = Patience { answers_locally: true, ..PATIENT };
-const AT_ONCE: Patience = Patience { stays: Duration::ZERO, ..PATIENT };
+const PATIENT: QueuePatience = QueuePatience { stays: Duration::from_secs(30), answers_locally: false };
+const LOCAL: QueuePatience = QueuePatience { answers_locally: true, ..PATIENT };
+const AT_ONCE: QueuePatience = QueuePatience { stays: Duration::ZERO, ..PATIENT };
 
 fn dimension() -> Dimension {
     Dimension::new("a#b").unwrap()
