@@ -60,7 +60,6 @@ impl Backoff {
     pub const DEFAULT: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(200) };
     /// Between two reads of a full concurrency bucket; a read costs a fifth of a write.
     pub const POLL: Self = Self { base: Duration::from_millis(25), cap: Duration::from_millis(100) };
-
     /// Between two tries of a caller that waits for a slot while other writers are in the way.
     pub const CROWD: Self = Self { base: Duration::from_millis(200), cap: Duration::from_secs(1) };
 
@@ -80,9 +79,7 @@ impl Backoff {
     pub fn delay(self, attempt: u32, below: impl Fn(u64) -> u64) -> Duration {
         Duration::from_micros(below(u64::try_from(self.ceiling(attempt).as_micros()).unwrap_or(u64::MAX)))
     }
-}
 
-impl Backoff {
     /// The longest that the first `waits` waits take together.
     #[must_use]
     pub fn longest_sum(self, waits: u32) -> Duration {
