@@ -99,17 +99,17 @@ impl round::Batch for InlineBatch<'_> {
         };
         // If the write is applied a second time, it fails and finds in the row what the first one did.
         let resend = if draft.only_takes() { Resend::UnlessContended } else { Resend::Always };
-        let tried = self.inner.store.try_update(update, resend).await;
-        if tried.maybe_applied && !matches!(tried.answer, Ok(Written::Applied(_))) {
+        let attempted = self.inner.store.try_update(update, resend).await;
+        if attempted.maybe_applied && !matches!(attempted.answer, Ok(Written::Applied(_))) {
             self.note_unconfirmed(&draft);
         }
-        if matches!(tried.answer, Err(StoreError::Contended { .. })) && draft.only_takes() {
+        if matches!(attempted.answer, Err(StoreError::Contended { .. })) && draft.only_takes() {
             // The slots may be taken by now. A write that fails costs five times what a read does, and on a
             // throttled key it delays the releases.
             self.is_outdated = true;
             return Ok(Step::Throttled);
         }
-        match tried.answer? {
+        match attempted.answer? {
             Written::Applied(row) => {
                 let bucket = parse(&self.entry.dimension, &row)?;
                 self.entry.apply_write(Arc::new(bucket), self.inner.now());
