@@ -32,7 +32,7 @@ pub use requests::clock_offset as publish_clock_offset;
 pub use retry::{Backoff, random_up_to};
 pub use settings::{
     ATTEMPT_TIMEOUT, ConfigError, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, Settings, Variable,
-    duration, log_level, time_span,
+    duration, log_level,
 };
 pub use store::{
     AttemptTimeout, Attempted, Attributes, Cancelled, Consistency, Item, MOST_TRIES, Page, Resend, Scan, Store,

@@ -146,19 +146,14 @@ impl Variable {
     }
 }
 
-/// Parses a time in a setting, as [`time_span`] does. `None` if it is longer than a year.
+/// Parses a time in a setting: `60s`, `1m 30s`, `250ms`, or plain seconds such as `60` or `0.5`. `None` if
+/// the text is not a time, or the time is longer than a year.
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
-    time_span(text).filter(|time| *time <= LONGEST_SETTING)
-}
-
-/// Parses a time: `60s`, `1m 30s`, `250ms`, or plain seconds such as `60` or `0.5`.
-#[must_use]
-pub fn time_span(text: &str) -> Option<Duration> {
     let seconds = || text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     // To humantime `M` is a month; somebody who writes `15M` means minutes.
     let with_unit = || humantime::parse_duration(text).ok().filter(|_| !text.contains('M'));
-    seconds().or_else(with_unit)
+    seconds().or_else(with_unit).filter(|time| *time <= LONGEST_SETTING)
 }
 
 /// The level in `SLUICE_LOG_LEVEL`, as `tracing` spells it; `None` if the text is not a level.

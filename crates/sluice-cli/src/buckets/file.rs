@@ -165,7 +165,8 @@ fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate
     match (&declared.window, &declared.refill_rate) {
         (Some(window), None) => {
             let takes = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
-            let span = sluice_table::time_span(window.as_ref());
+            // To humantime `M` is a month; somebody who writes `1M` means a minute.
+            let span = humantime::parse_duration(window.as_ref()).ok().filter(|_| !window.as_ref().contains('M'));
             let rate = span.and_then(|span| Rate::per(capacity, span)).filter(|rate| !rate.is_zero());
             rate.ok_or_else(|| place.fault(window, "window", takes))
         }
