@@ -1,4 +1,4 @@
-//! A lane whose callers give back or settle: all are served, as many in a write as fit.
+//! The loop that serves releases with lease rows, and settlements: a write serves as many callers as fit.
 
 use sluice_table::StoreError;
 use tokio::time::Instant;
