@@ -5,7 +5,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use clap::Args;
-use sluice_sdk::SlotError;
+use sluice_sdk::LimitError;
 use tokio::process::Command;
 
 use crate::connect::client;
@@ -30,16 +30,29 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let slot = client.slot(crate::acquire::request(&options.dimensions)?).timeout(options.wait).hold_until_done();
-    let status = slot.run(async |_slot| child(&options.command).await).await;
+    let status = slot.run(async |_slot| child(&options.command).await.map_err(NoStatus::Child)).await;
     match status {
         Ok(status) => Ok(ExitCode::from(exit_code(status))),
-        Err(SlotError::Refused(retry)) => {
+        Err(NoStatus::Limit(LimitError::Refused(retry))) => {
             anstream::eprintln!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());
             client.finish_healing().await;
             Ok(ExitCode::from(TRY_AGAIN))
         }
-        Err(SlotError::Call(error)) => Err(Failure::new(format!("{}: {error}", options.command[0]))),
-        Err(error) => Err(error.into()),
+        Err(NoStatus::Child(error)) => Err(Failure::new(format!("{}: {error}", options.command[0]))),
+        Err(NoStatus::Limit(error)) => Err(error.into()),
+    }
+}
+
+/// Why there is no exit code of the command.
+enum NoStatus {
+    Limit(LimitError),
+    /// The command could not be started.
+    Child(std::io::Error),
+}
+
+impl From<LimitError> for NoStatus {
+    fn from(error: LimitError) -> Self {
+        Self::Limit(error)
     }
 }
 

@@ -130,12 +130,6 @@ impl Cost {
     pub const fn amount(self) -> Amount {
         self.0
     }
-
-    /// The sum of both, for a call that names a dimension twice.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self(self.0.plus(other.0))
-    }
 }
 
 impl FromStr for Cost {

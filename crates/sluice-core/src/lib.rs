@@ -59,7 +59,7 @@ pub use heal::{HEAL_EVERY, HealMark, HealProgress, LONGEST_HEAL_SPACING, heal_pr
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
 pub use limit::warning::LimitWarning;
-pub use limit::{Limit, LimitError, LimitType};
+pub use limit::{InvalidLimit, Limit, LimitType};
 pub use load::{
     LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, PreviousLoad, Sample, clear_refusals, note, note_again,
     note_expired_holders, replace_expired_holders,

@@ -40,14 +40,14 @@ impl fmt::Display for LimitType {
 }
 
 impl FromStr for LimitType {
-    type Err = LimitError;
+    type Err = InvalidLimit;
 
-    fn from_str(text: &str) -> Result<Self, LimitError> {
+    fn from_str(text: &str) -> Result<Self, InvalidLimit> {
         match text {
             "requests" => Ok(Self::Requests),
             "tokens" => Ok(Self::Tokens),
             "concurrent" => Ok(Self::Concurrent),
-            _ => Err(LimitError::UnknownType(String::from(text))),
+            _ => Err(InvalidLimit::UnknownType(String::from(text))),
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct Limit {
 /// Why the given numbers are not a valid limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LimitError {
+pub enum InvalidLimit {
     /// The type is not one of the three.
     #[error("unknown limit type {0:?}: use requests, tokens or concurrent")]
     UnknownType(String),
@@ -99,13 +99,18 @@ impl Limit {
     /// A limit over time: `capacity` is the largest burst, `rate` the refill rate.
     ///
     /// # Errors
-    /// [`LimitError`] for a capacity or rate of zero, a cost above the capacity, and the type `concurrent`.
-    pub fn rate(limit_type: LimitType, capacity: Amount, rate: Rate, cost_per_call: Cost) -> Result<Self, LimitError> {
+    /// [`InvalidLimit`] for a capacity or rate of zero, a cost above the capacity, and the type `concurrent`.
+    pub fn rate(
+        limit_type: LimitType,
+        capacity: Amount,
+        rate: Rate,
+        cost_per_call: Cost,
+    ) -> Result<Self, InvalidLimit> {
         if limit_type == LimitType::Concurrent {
-            return Err(LimitError::Refill);
+            return Err(InvalidLimit::Refill);
         }
         if rate.is_zero() {
-            return Err(LimitError::NoRefill(limit_type));
+            return Err(InvalidLimit::NoRefill(limit_type));
         }
         Self::checked(Self { limit_type, capacity, rate, cost_per_call })
     }
@@ -113,18 +118,18 @@ impl Limit {
     /// A limit on calls at the same time: `capacity` slots, of which a call takes `cost_per_call`.
     ///
     /// # Errors
-    /// [`LimitError`] for a capacity of zero and a cost above the capacity.
-    pub fn concurrent(capacity: Amount, cost_per_call: Cost) -> Result<Self, LimitError> {
+    /// [`InvalidLimit`] for a capacity of zero and a cost above the capacity.
+    pub fn concurrent(capacity: Amount, cost_per_call: Cost) -> Result<Self, InvalidLimit> {
         Self::checked(Self { limit_type: LimitType::Concurrent, capacity, rate: Rate::ZERO, cost_per_call })
     }
 
-    fn checked(self) -> Result<Self, LimitError> {
+    fn checked(self) -> Result<Self, InvalidLimit> {
         let Self { capacity, cost_per_call: cost, .. } = self;
         if capacity <= Amount::ZERO {
-            return Err(LimitError::Capacity(capacity));
+            return Err(InvalidLimit::Capacity(capacity));
         }
         if cost.amount() > capacity {
-            return Err(LimitError::Cost { cost, capacity });
+            return Err(InvalidLimit::Cost { cost, capacity });
         }
         Ok(self)
     }
@@ -157,6 +162,15 @@ impl Limit {
     #[must_use]
     pub const fn cost_per_call(&self) -> Cost {
         self.cost_per_call
+    }
+
+    /// The cost of a call that names none, if somebody chose it. `None` for a bucket of tokens whose
+    /// `cost_per_call` is 1, the value of a bucket that declares none: no call uses one token, and a forgotten
+    /// cost would be charged as one.
+    #[must_use]
+    pub fn default_cost(&self) -> Option<Cost> {
+        let is_stated = self.limit_type != LimitType::Tokens || self.cost_per_call != Cost::ONE;
+        is_stated.then_some(self.cost_per_call)
     }
 
     /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency):

@@ -76,6 +76,15 @@ impl Timestamp {
     }
 }
 
+/// The time between two instants; zero if the second is later.
+impl core::ops::Sub for Timestamp {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
 fn whole_micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }

@@ -2,8 +2,8 @@
 
 use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    AttributeNames, Bucket, Change, Dimension, DimensionError, Limit, LimitError, LimitType, Load, MOST_INLINE_LEASES,
-    OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
+    AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, LimitType, Load,
+    MOST_INLINE_LEASES, OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
@@ -101,7 +101,7 @@ pub enum LimitsError {
         /// The dimension.
         dimension: Dimension,
         /// What is wrong.
-        source: LimitError,
+        source: InvalidLimit,
     },
     /// Callers write their leases inline, in the bucket's row, and the row would grow too large.
     #[error(

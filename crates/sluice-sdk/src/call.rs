@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod counted;
+pub(crate) mod error;
 pub(crate) mod slot;
 pub(crate) mod stream;
 pub(crate) mod ticket;

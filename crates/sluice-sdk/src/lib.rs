@@ -12,14 +12,15 @@
 //!     .slot(["openai#rpm", "openai#tpm"])
 //!     .cost("openai#tpm", 1_200)
 //!     .timeout(Duration::from_secs(25))
-//!     .run(async |_slot| Ok::<_, std::io::Error>(call_vendor().await?.text))
+//!     .run(async |_slot| Ok::<_, Box<dyn std::error::Error>>(call_vendor().await?.text))
 //!     .await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! [`Client::acquire`] never waits: [`Outcome::Granted`] or [`Outcome::RetryIn`]. [`Client::slot`] books a
-//! start, waits, runs a closure, and gives back what it held. [`Client::ops`] is for operators: its sweep
+//! start, waits, runs a closure, and gives back what it held; [`SlotBuilder::grant`] waits and returns the
+//! grant. [`Client::ops`] is for operators: its sweep
 //! gives back what crashed callers held. `docs/semantics.md` states what is promised.
 
 mod admission;
@@ -45,7 +46,8 @@ pub use crate::api::error::AcquireError;
 pub use crate::api::refusal::{RetryIn, RetryReason};
 pub use crate::api::request::{Quantity, Request, RequestError};
 pub use crate::builder::ClientBuilder;
-pub use crate::call::slot::{Slot, SlotBuilder, SlotError};
+pub use crate::call::error::LimitError;
+pub use crate::call::slot::{Slot, SlotBuilder};
 pub use crate::call::stream::GrantedStream;
 pub use crate::call::ticket::redeem::{RedeemError, Redeemed};
 pub use crate::client::Client;
@@ -90,6 +92,7 @@ const _: () = {
     is_shared::<reservations::ReservationTracker>();
     is_shared::<ops::Ops>();
     is_shared::<AcquireError>();
+    is_shared::<LimitError>();
     is_shared::<StoreError>();
     is_sent::<Grant>();
     is_sent::<Outcome>();

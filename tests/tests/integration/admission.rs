@@ -148,7 +148,7 @@ async fn what_is_pending_counts_once() {
         sleep(secs(2)).await;
         assert_eq!(wait(&client, 0).await, Some(secs(4 + 1)));
         assert_eq!(wait(&client, 3).await, Some(secs(4 + 3 + 1)), "its own queue");
-        let slot = || client.slot(SLOTS).run(async |_| Ok::<_, std::io::Error>(()));
+        let slot = || client.slot(SLOTS).run(async |_| Ok::<_, sluice_sdk::LimitError>(()));
         let in_line = (begin(slot()).await, begin(slot()).await);
         settle().await;
         assert_eq!(wait(&client, 3).await, Some(secs(4 + 2 + 3 + 1)), "those in line");
@@ -199,13 +199,17 @@ async fn a_rate_buckets_wait_is_the_booked_start() {
     // Booked by another process: the line is where its bookings leave it.
     let other = world.client();
     let all = other.acquire(sluice_sdk::Request::from(RPM).cost(RPM, 59)).await.unwrap().granted().unwrap();
-    let queued = begin(other.slot(RPM).cost(RPM, 3).run(async |_| Ok::<_, std::io::Error>(()))).await;
+    let queued = begin(other.slot(RPM).cost(RPM, 3).run(async |_| Ok::<_, sluice_sdk::LimitError>(()))).await;
     settle().await;
     sleep(Duration::from_millis(1_001)).await;
     let Admission::Shed(shed) = client.admit(RPM, 1, Some(secs(1))).await.unwrap() else { panic!("admitted") };
     let began = world.dynamo.clock().now();
-    let start =
-        client.slot(RPM).timeout(secs(60)).run(async |slot| Ok::<_, std::io::Error>(slot.start_at())).await.unwrap();
+    let start = client
+        .slot(RPM)
+        .timeout(secs(60))
+        .run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.start_at()))
+        .await
+        .unwrap();
     assert_eq!((shed.reason(), start.since(began)), (ShedReason::OverSlo, shed.wait()));
     drop((all, queued));
     client.cool_down(RPM, secs(90)).await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_sdk::{Client, SlotError};
+use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{Gate, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +14,7 @@ const RPM: &str = "openai#rpm";
 const TPM: &str = "openai#tpm";
 const SLOTS: &str = "openai#concurrent";
 
-fn ok<T>(value: T) -> Result<T, std::io::Error> {
+fn ok<T>(value: T) -> Result<T, LimitError> {
     Ok(value)
 }
 
@@ -78,7 +78,7 @@ async fn a_start_beyond_the_wait_is_refused_at_once_and_takes_nothing() {
     let _ = take(&client, RPM).await;
     let began = Instant::now();
     let refused = client.slot(RPM).max_wait(Duration::from_secs(5)).run(async |_| ok(())).await;
-    let Err(SlotError::Refused(retry)) = refused else { panic!() };
+    let Err(LimitError::Refused(retry)) = refused else { panic!() };
     assert_eq!((retry.wait(), began.elapsed()), (Duration::from_secs(50), Duration::ZERO));
     assert_eq!(world.level(RPM).await, "0");
 }
@@ -96,7 +96,7 @@ async fn a_start_that_is_reached_at_the_timeout_begins_no_call() {
             ok(())
         })
         .await;
-    assert!(matches!(late, Err(SlotError::SlotTimeout(_))) && !called);
+    assert!(matches!(late, Err(LimitError::TimedOut(_))) && !called);
     settle().await;
     assert!(world.level(RPM).await.starts_with('1'), "what it had booked is there for others");
 }

@@ -27,7 +27,7 @@ async fn spent_by(processes: usize, kind: Kind) -> [f64; 3] {
     let mut waiting = JoinSet::new();
     for client in clients {
         let slot = client.slot(SLOTS).timeout(Duration::from_secs(300));
-        waiting.spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(())).await });
+        waiting.spawn(async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await });
         // As processes come: not all in one moment.
         sleep(Duration::from_millis(7)).await;
     }

@@ -130,7 +130,7 @@ impl Run {
             if self.setting.end == End::Settle {
                 slot.used(TPM, call.used()).unwrap();
             }
-            Ok::<_, std::io::Error>(())
+            Ok::<_, sluice_sdk::LimitError>(())
         });
         called.await.unwrap();
     }

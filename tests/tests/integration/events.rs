@@ -70,7 +70,8 @@ async fn every_documented_event_is_logged_with_its_fields() {
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
     take(&client, "a#concurrent").await.release().await.unwrap();
     let late = client.slot("a#concurrent").timeout(Duration::from_secs(1));
-    let late = late.run(async |_| Ok::<_, std::io::Error>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
+    let late =
+        late.run(async |_| Ok::<_, sluice_sdk::LimitError>(tokio::time::sleep(Duration::from_secs(5)).await)).await;
     assert!(late.is_err());
     client.ops().sweep(SweepOptions::default()).await.unwrap();
     let unreadable = Reply { status: 429, headers: &[("retry-after", "soon")], body: None };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_core::schema::{HEAL_KEY, HEALED_AT, REFUSED};
 use sluice_core::{Amount, Cost, HEAL_EVERY, Lease, LeaseId, Load, Timestamp};
 use sluice_ops::SweepOptions;
-use sluice_sdk::{Client, Leases, Outcome, SlotError};
+use sluice_sdk::{Client, Leases, LimitError, Outcome};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -81,7 +81,7 @@ async fn a_crashed_holders_slot_is_back_in_time_for_those_who_wait_in_line() {
         let other = world.client_with(|settings| settings.leases(Leases::Concurrent));
         std::mem::forget(take(&other, SLOTS).await);
         let client = world.client();
-        client.slot(SLOTS).timeout(Duration::from_secs(100)).run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+        client.slot(SLOTS).timeout(Duration::from_secs(100)).run(async |_| Ok::<_, LimitError>(())).await.unwrap();
         assert!(crashed_at.elapsed() <= BACK_WITHIN, "{kind:?}: {:?}", crashed_at.elapsed());
     }
 }

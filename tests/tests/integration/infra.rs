@@ -208,7 +208,7 @@ async fn a_caller_with_the_documented_rights_alone_acquires_renews_releases_and_
     held.renew().await.unwrap();
     held.release().await.unwrap();
     let both = client.slot([SLOTS, RATE]).timeout(Duration::from_secs(5));
-    both.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    both.run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await.unwrap();
     let removed = client.ops().remove_bucket(&dimension(RATE)).await.unwrap_err();
     assert!(matches!(removed, StoreError::AccessDenied { .. }), "{removed}");
     assert!(heals(&world).await);

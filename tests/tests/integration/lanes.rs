@@ -112,7 +112,7 @@ async fn one_write_books_every_start_in_the_order_of_asking() {
     let costs = [1, 3, 2, 1, 4];
     let calls = costs.map(|cost| {
         let slot = client.slot(RPM).cost(RPM, cost).timeout(Duration::from_secs(30));
-        tokio::spawn(slot.run(async |slot| Ok::<_, std::io::Error>(slot.start_at())))
+        tokio::spawn(slot.run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.start_at())))
     });
     let mut due = 0;
     for (cost, call) in costs.into_iter().zip(calls) {

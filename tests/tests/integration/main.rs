@@ -71,5 +71,6 @@ mod tickets;
 mod together;
 mod tracker;
 mod vendors;
+mod waited_grants;
 mod world;
 mod wrong_costs;

@@ -34,7 +34,7 @@ async fn an_unknown_name_costs_a_read_a_second() {
         let before = reads(&world);
         for _ in 0..100 {
             assert!(is_unknown(&client, RPM).await);
-            assert!(client.slot(RPM).run(async |_| Ok::<_, ()>(())).await.is_err());
+            assert!(client.slot(RPM).run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await.is_err());
         }
         assert_eq!(reads(&world) - before, 1);
         world.pass(Duration::from_millis(1_001));
@@ -109,7 +109,13 @@ async fn a_late_reply_without_a_row_empties_no_line() {
     let held = take(&other, SLOTS).await;
     let waits = tokio::spawn({
         let client = client.clone();
-        async move { client.slot(SLOTS).max_wait(Duration::from_secs(30)).run(async |_| Ok::<_, ()>(())).await }
+        async move {
+            client
+                .slot(SLOTS)
+                .max_wait(Duration::from_secs(30))
+                .run(async |_| Ok::<_, sluice_sdk::LimitError>(()))
+                .await
+        }
     });
     let late = late.await.unwrap();
     assert!(matches!(late, Err(PenalizeError::Concurrency(_))), "the row that another reply showed counts: {late:?}");
@@ -181,7 +187,11 @@ async fn an_outage_is_asked_about_an_unknown_bucket_by_one_caller_at_a_time() {
         .map(|_| {
             let client = client.clone();
             tokio::spawn(async move {
-                client.slot(RPM).timeout(Duration::from_secs(60)).run(async |_| Ok::<_, ()>(())).await
+                client
+                    .slot(RPM)
+                    .timeout(Duration::from_secs(60))
+                    .run(async |_| Ok::<_, sluice_sdk::LimitError>(()))
+                    .await
             })
         })
         .collect();

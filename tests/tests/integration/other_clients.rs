@@ -137,7 +137,8 @@ async fn booked_starts_in_transactions_are_as_exact_as_alone() {
     let calls = clients.iter().map(|client| {
         let client = client.clone();
         tokio::spawn(async move {
-            let start = client.slot(RPM).run(async |slot| Ok::<_, std::io::Error>(slot.start_at())).await.unwrap();
+            let start =
+                client.slot(RPM).run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.start_at())).await.unwrap();
             (start, began.elapsed())
         })
     });

@@ -46,7 +46,7 @@ async fn caller(world: Rc<World>, client: Client, number: u64, cancels: bool, lo
         let call = async |slot: sluice_sdk::Slot| {
             let (booked_micros, begun_micros) = (slot.start_at().micros(), world.dynamo.clock().now().micros());
             log.borrow_mut().begun.push(Begun { asked, booked_micros, begun_micros });
-            Ok::<_, std::io::Error>(())
+            Ok::<_, sluice_sdk::LimitError>(())
         };
         let slot = client.slot(RPM).timeout(Duration::from_secs(60)).run(call);
         // A fifth go away at some time of their wait.

@@ -32,7 +32,7 @@ async fn crowded(kind: Kind) -> World {
 /// A call that takes no time, and when it began.
 fn waits(client: &Client, patience: Duration) -> JoinHandle<Option<Instant>> {
     let slot = client.slot(SLOTS).timeout(patience);
-    tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(Instant::now())).await.ok() })
+    tokio::spawn(async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(Instant::now())).await.ok() })
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ async fn a_slot_is_served_from_stock_too() {
     let client = prefetching(&world);
     let _ = take(&client, RPM).await;
     world.dynamo.meter().reset();
-    let call = client.slot(RPM).run(async |slot| Ok::<_, std::io::Error>(slot.start_at()));
+    let call = client.slot(RPM).run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.start_at()));
     assert_eq!(call.await.unwrap(), world.dynamo.clock().now());
     assert_eq!(sent(&world), 0);
 }

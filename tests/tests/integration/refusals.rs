@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_sdk::{AcquireError, Client, CoolDown, Decision, Reply, Request, RetryReason, SlotError};
+use sluice_sdk::{AcquireError, Client, CoolDown, Decision, LimitError, Reply, Request, RetryReason};
 use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;
@@ -90,7 +90,7 @@ async fn starts_that_another_process_booked_into_a_cool_down_come_after_it() {
     let booked: Vec<_> = (0..3)
         .map(|_| {
             let slot = other.slot(RPM).timeout(Duration::from_secs(300));
-            tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(began.elapsed())).await.unwrap() })
+            tokio::spawn(async move { slot.run(async |_| Ok::<_, LimitError>(began.elapsed())).await.unwrap() })
         })
         .collect();
     sleep(Duration::from_secs(1)).await;
@@ -279,6 +279,18 @@ fn in_minute(minute: u64, calls: &[Duration]) -> Vec<Duration> {
     calls.iter().copied().filter(|at| at.as_secs() / 60 == minute).collect()
 }
 
+#[derive(Debug)]
+enum CallError {
+    TooMany(u64),
+    Limit,
+}
+
+impl From<LimitError> for CallError {
+    fn from(_: LimitError) -> Self {
+        Self::Limit
+    }
+}
+
 /// Books calls, and does as it is told after a refusal.
 async fn caller(client: Client, vendor: Arc<Vendor>) {
     while vendor.began.elapsed() < Duration::from_secs(235) {
@@ -288,9 +300,9 @@ async fn caller(client: Client, vendor: Arc<Vendor>) {
             sleep(Duration::from_millis(40)).await;
             let answer = vendor.call();
             sleep(Duration::from_millis(40)).await;
-            answer.map_err(|secs| std::io::Error::other(secs.to_string()))
+            answer.map_err(CallError::TooMany)
         });
-        if let Err(SlotError::Call(secs)) = call.await {
+        if let Err(CallError::TooMany(secs)) = call.await {
             let headers = [("retry-after", secs.to_string())];
             let reply = Reply { status: 429, headers: &headers, body: None };
             let decision = client.on_rate_limited(RPM, reply).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_sdk::{AcquireError, Client, Clock, Grant, Request, SettleError, Settled, SlotError, StoreError};
+use sluice_sdk::{AcquireError, Client, Clock, Grant, LimitError, Request, SettleError, Settled, StoreError};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 
@@ -34,8 +34,12 @@ pub(crate) fn owed(tokens: i32) -> Settled {
     Settled::Owed(sluice_core::Amount::from_tokens(tokens))
 }
 
-fn failure() -> Result<(), std::io::Error> {
-    Err(std::io::Error::other("vendor"))
+fn one() -> Request<'static> {
+    Request::from(TPM).cost(TPM, 1)
+}
+
+fn failure() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    Err("vendor".into())
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +67,7 @@ async fn what_is_left_over_goes_back_from_the_slot() {
             slot.used(TPM, 90)?;
             slot.used(TPM, 150)?;
             assert_eq!(world.whole_level(TPM).await, "600");
-            Ok::<_, SettleError>(())
+            Ok::<_, LimitError>(())
         })
         .await
         .unwrap();
@@ -77,7 +81,7 @@ async fn what_is_left_over_goes_back_from_the_slot() {
         .timeout(Duration::from_millis(10))
         .run(async |slot| {
             slot.used(TPM, 100)?;
-            std::future::pending::<Result<(), SettleError>>().await
+            std::future::pending::<Result<(), LimitError>>().await
         })
         .await;
     assert!(timed_out.is_err());
@@ -93,12 +97,12 @@ async fn a_debt_goes_below_zero_and_refill_pays_it_before_the_next_call() {
     assert_eq!(grant.settle(TPM, 160).await.unwrap(), owed(100));
     assert_eq!(world.level(TPM).await, "-60");
     for other in [client, world.client()] {
-        assert_eq!(refusal(&other, TPM).await.wait(), Duration::from_secs(61));
+        assert_eq!(refusal(&other, one()).await.wait(), Duration::from_secs(61));
     }
     world.pass(Duration::from_secs(60));
-    assert_eq!(refusal(&world.client(), TPM).await.wait(), Duration::from_secs(1));
+    assert_eq!(refusal(&world.client(), one()).await.wait(), Duration::from_secs(1));
     world.pass(Duration::from_secs(1));
-    let _ = take(&world.client(), TPM).await;
+    let _ = take(&world.client(), one()).await;
     assert_eq!(world.level(TPM).await, "0");
 }
 
@@ -260,7 +264,7 @@ async fn starts_that_are_booked_stay_where_they_are() {
     let booked: Vec<_> = (0..2)
         .map(|_| {
             let slot = client.slot(TPM).cost(TPM, 10).timeout(Duration::from_secs(60));
-            tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(began.elapsed().as_secs())).await })
+            tokio::spawn(async move { slot.run(async |_| Ok::<_, LimitError>(began.elapsed().as_secs())).await })
         })
         .collect();
     sleep(Duration::from_secs(1)).await;
@@ -276,14 +280,14 @@ async fn starts_that_are_booked_stay_where_they_are() {
 async fn a_slot_is_not_settled_and_the_error_says_what_to_do() {
     let world = world().await;
     world.slots(SLOTS, 2).await;
-    let mut grant = world.client().acquire([SLOTS, TPM]).await.unwrap().granted().unwrap();
+    let mut grant = world.client().acquire(Request::from([SLOTS, TPM]).cost(TPM, 1)).await.unwrap().granted().unwrap();
     let error = grant.settle(SLOTS, 0).await.unwrap_err();
     assert!(matches!(error, SettleError::Concurrency(_)) && error.to_string().contains("release"), "{error}");
     assert_eq!(world.free(SLOTS).await, "1");
     grant.release().await.unwrap();
     assert_eq!(world.free(SLOTS).await, "2");
-    let in_slot = world.client().slot([SLOTS, TPM]).run(async |slot| slot.used(SLOTS, 0)).await;
-    assert!(matches!(in_slot, Err(SlotError::Call(SettleError::Concurrency(_)))), "{in_slot:?}");
+    let in_slot = world.client().slot([SLOTS, TPM]).cost(TPM, 1).run(async |slot| slot.used(SLOTS, 0)).await;
+    assert!(matches!(in_slot, Err(LimitError::Settle(SettleError::Concurrency(_)))), "{in_slot:?}");
 }
 
 #[tokio::test(start_paused = true)]

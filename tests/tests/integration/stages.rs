@@ -100,7 +100,11 @@ async fn hangs_at(stage: Stage) {
     let calls = clients.into_iter().zip(held).map(|((name, client), held)| async move {
         let acquire = within(REQUEST, "acquire", client.acquire(RATE));
         let slot = client.slot(SLOTS).timeout(SLOT_TIMEOUT);
-        let slot = within(SLOT_TIMEOUT + Duration::from_millis(250), "slot", slot.run(async |_| Ok::<_, ()>(())));
+        let slot = within(
+            SLOT_TIMEOUT + Duration::from_millis(250),
+            "slot",
+            slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(())),
+        );
         let release = within(REQUEST, "release", held.release());
         let ops = client.ops();
         let sweep = within(BUDGET + Duration::from_millis(500), "sweep", ops.sweep(options(BUDGET)));
@@ -116,7 +120,9 @@ async fn hangs_at(stage: Stage) {
         let served = within(REQUEST, "the next caller", client.acquire(RATE)).await;
         assert!(matches!(served, Ok(Outcome::Granted(_))), "{served:?}");
         let slot = client.slot(SLOTS).timeout(Duration::from_secs(5));
-        within(Duration::from_secs(5), "the next slot", slot.run(async |_| Ok::<_, ()>(()))).await.unwrap();
+        within(Duration::from_secs(5), "the next slot", slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(())))
+            .await
+            .unwrap();
         let held = client.acquire(HELD).await.unwrap().granted().unwrap();
         within(REQUEST, "the next release", held.release()).await.unwrap();
         client.ops().sweep(options(Duration::from_secs(5))).await.unwrap();

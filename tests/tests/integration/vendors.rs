@@ -331,7 +331,7 @@ async fn a_slot_observes_its_own_reply() {
     let world = slow().await;
     let client = world.client();
     let level =
-        client.slot(RPM).run(async |slot| Ok::<_, sluice_sdk::AcquireError>(slot.observe(RPM, &left(9)).await?.level));
+        client.slot(RPM).run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.observe(RPM, &left(9)).await?.level));
     assert_eq!(level.await.unwrap(), lowered(90));
     settle().await;
     assert_eq!(world.level(RPM).await, "9");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use sluice_core::schema::KEY;
 use sluice_core::{Amount, Bucket, Cost, Dimension, Limit, LimitType, Rate, Timestamp};
-use sluice_sdk::{Client, ClientBuilder, Grant, Outcome, RetryIn};
+use sluice_sdk::{Client, ClientBuilder, Grant, Outcome, Request, RetryIn};
 use sluice_testkit::{EmbeddedDynamo, Fault, TestClock};
 
 use crate::endpoint::{self, Endpoint};
@@ -183,15 +183,15 @@ pub(crate) fn number(value: &str) -> AttributeValue {
 }
 
 /// Acquires what must be free.
-pub(crate) async fn take(client: &Client, name: &str) -> Grant {
-    client.acquire(name).await.unwrap().granted().expect("granted")
+pub(crate) async fn take<'a>(client: &Client, request: impl Into<Request<'a>>) -> Grant {
+    client.acquire(request).await.unwrap().granted().expect("granted")
 }
 
 /// Is refused what must not be free.
-pub(crate) async fn refusal(client: &Client, name: &str) -> RetryIn {
-    match client.acquire(name).await.unwrap() {
+pub(crate) async fn refusal<'a>(client: &Client, request: impl Into<Request<'a>>) -> RetryIn {
+    match client.acquire(request).await.unwrap() {
         Outcome::RetryIn(retry) => retry,
-        Outcome::Granted(_) => panic!("{name} was granted"),
+        Outcome::Granted(grant) => panic!("it was granted: {grant:?}"),
     }
 }
 

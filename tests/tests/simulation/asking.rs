@@ -49,7 +49,7 @@ impl Asking {
             let request = || Request::from(self.bucket.as_str()).cost(self.bucket.as_str(), all);
             if waits {
                 let slot = self.process.client.slot(request()).timeout(Duration::from_secs(3));
-                self.while_it_waits(slot.run(async |_| Ok::<(), std::io::Error>(()))).await;
+                self.while_it_waits(slot.run(async |_| Ok::<(), sluice_sdk::LimitError>(()))).await;
             } else {
                 match timeout(Duration::from_secs(60), self.process.client.acquire(request())).await {
                     Ok(Ok(Outcome::Granted(grant))) => drop(grant.release().await),

@@ -238,7 +238,7 @@ impl Frugal {
         let (waits_before, heals_before, began) = (waits.tally.so_far(), heals.tally.so_far(), Instant::now());
         let (waits_units, heals_units) = (waits.dynamo.meter().total(), heals.dynamo.meter().total());
         let lasts = Duration::from_millis(self.rng.u64(1_000..=12_000));
-        let slot = waits.client.slot(ROWS).timeout(lasts).run(async |_| Ok::<_, std::io::Error>(()));
+        let slot = waits.client.slot(ROWS).timeout(lasts).run(async |_| Ok::<_, sluice_sdk::LimitError>(()));
         let asks = async {
             while began.elapsed() < lasts {
                 give_back(granted(&heals.client, ROWS).await).await;

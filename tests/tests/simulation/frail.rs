@@ -265,7 +265,7 @@ impl Caller {
                 self.granted(&bucket, 1, asked_at, slot.start_at().micros());
             }
             sleep(work).await;
-            Ok::<_, std::io::Error>(())
+            Ok::<_, sluice_sdk::LimitError>(())
         });
         let _ = self.watch(Public::Slot(patience, Duration::ZERO)).on(run).await;
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
-use sluice_sdk::{AcquireError, Grant, Leases, Outcome, Redeemed, Request, RetryIn, SlotError, Ticket};
+use sluice_sdk::{AcquireError, Grant, Leases, LimitError, Outcome, Redeemed, Request, RetryIn, Ticket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -181,14 +181,14 @@ impl Caller {
         let run = slot.run(async |slot| {
             self.granted(bucket, cost, (asked_at, life), slot.start_at().micros());
             sleep(work).await;
-            Ok::<_, std::io::Error>(())
+            Ok::<_, LimitError>(())
         });
         let run = self.watch(Public::Slot(patience, Duration::ZERO)).on(run);
         let outcome = match leaves_after {
             Some(after) => timeout(after, run).await.ok(),
             None => Some(run.await),
         };
-        if let Some(Err(SlotError::Acquire(error))) = outcome {
+        if let Some(Err(LimitError::Acquire(error))) = outcome {
             self.is_unknown_for_a_reason(bucket, asked_at, &error);
         }
     }
@@ -199,7 +199,7 @@ impl Caller {
         let client = self.process.client.clone();
         let patience = Duration::from_millis(self.rng.u64(200..=3_000));
         if self.rng.bool() {
-            let slot = client.slot(request).timeout(patience).run(async |_| Ok::<_, std::io::Error>(()));
+            let slot = client.slot(request).timeout(patience).run(async |_| Ok::<_, LimitError>(()));
             let _ = self.watch(Public::Slot(patience, Duration::ZERO)).on(slot).await;
         } else if let Ok(Outcome::Granted(grant)) = self.watch(Public::Acquire).on(client.acquire(request)).await {
             sleep(WORK.mul_f64(self.rng.f64())).await;

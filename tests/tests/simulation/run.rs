@@ -234,7 +234,7 @@ async fn outlive(universe: &Universe, processes: &[Process]) {
         universe.act("a client outlives its runtime", &process.name);
         for bucket in &universe.scenario.buckets {
             let slot = process.client.slot(bucket.name()).timeout(Duration::from_secs(5));
-            let call = slot.run(async |_| Ok::<_, std::io::Error>(()));
+            let call = slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(()));
             if tokio::time::timeout(Duration::from_secs(60), call).await.is_err() {
                 universe.violated(format!("{} hangs on {} in its second runtime", process.name, bucket.name()));
             }

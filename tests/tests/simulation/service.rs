@@ -217,11 +217,11 @@ impl Customer {
             let call = slot.run(async |_| {
                 is_served = true;
                 sleep(self.demand.holds).await;
-                Ok::<_, std::io::Error>(())
+                Ok::<_, sluice_sdk::LimitError>(())
             });
             let (wait, came) = (Wait::begins(PATIENCE), watch.on(call).await);
             if !is_served {
-                wait.judge((&self.universe, &self.process), &came, false);
+                wait.judge((&self.universe, &self.process), came.as_ref().err(), false);
             }
             self.counts(since, due, is_served, !is_served && self.was_out(since));
             sleep(self.demand.rests.mul_f64(0.5 + self.rng.f64())).await;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, RetryReason, SlotError, StoreError};
+use sluice_sdk::{AcquireError, LimitError, RetryReason, StoreError};
 use tokio::time::Instant;
 
 use crate::process::Process;
@@ -31,28 +31,28 @@ impl Wait {
     }
 
     /// Judges what a slot came to that never started, of a process that answers an outage by itself or not.
-    pub(crate) fn judge<T, E>(
+    pub(crate) fn judge(
         &self,
         (universe, process): (&Universe, &Process),
-        came: &Result<T, SlotError<E>>,
+        error: Option<&LimitError>,
         answers_alone: bool,
     ) {
         let waited = self.began.elapsed();
-        let Err(error) = came else { return };
+        let Some(error) = error else { return };
         if waited + LAST_LOOK >= self.patience {
             return;
         }
         universe.count(JUDGED);
         let why = match error {
             // The process's own share may be used up.
-            SlotError::Refused(retry) if answers_alone && retry.reason() == RetryReason::NoFreeSlot => return,
-            SlotError::Refused(retry)
+            LimitError::Refused(retry) if answers_alone && retry.reason() == RetryReason::NoFreeSlot => return,
+            LimitError::Refused(retry)
                 if !matches!(retry.reason(), RetryReason::Exhausted | RetryReason::CoolingDown) =>
             {
                 retry.reason().as_str().to_owned()
             }
-            SlotError::Acquire(AcquireError::Store(error @ StoreError::Contended { .. })) => error.to_string(),
-            SlotError::Acquire(AcquireError::Store(error @ StoreError::Unavailable { .. })) if !answers_alone => {
+            LimitError::Acquire(AcquireError::Store(error @ StoreError::Contended { .. })) => error.to_string(),
+            LimitError::Acquire(AcquireError::Store(error @ StoreError::Unavailable { .. })) if !answers_alone => {
                 error.to_string()
             }
             _ => return,

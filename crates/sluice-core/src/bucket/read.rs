@@ -82,8 +82,8 @@ fn read_limit(row: &impl Row, capacity: Amount, rate: Rate) -> Result<Limit, Row
         Limit::rate(parsed, capacity, rate, cost_per_call)
     };
     limit.map_err(|e| match e {
-        crate::limit::LimitError::Cost { .. } => RowError::bad(COST_PER_CALL, cost, e),
-        crate::limit::LimitError::Capacity(_) => RowError::bad(CAPACITY, &capacity.to_string(), e),
+        crate::limit::InvalidLimit::Cost { .. } => RowError::bad(COST_PER_CALL, cost, e),
+        crate::limit::InvalidLimit::Capacity(_) => RowError::bad(CAPACITY, &capacity.to_string(), e),
         _ => RowError::bad(REFILL_RATE, &rate.to_string(), e),
     })
 }

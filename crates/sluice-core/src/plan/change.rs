@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use core::time::Duration;
 
 use crate::bucket::Bucket;
-use crate::limit::{Limit, LimitError, LimitType};
+use crate::limit::{InvalidLimit, Limit, LimitType};
 use crate::schema::{CAPACITY, COST_PER_CALL, COUNTED, LAST_REFILL_AT, LIMIT_TYPE, REFILL_RATE, TOKENS, VERSION};
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
@@ -53,11 +53,11 @@ impl Change {
     /// may go below zero until holders release.
     ///
     /// # Errors
-    /// [`LimitError::KindChange`] between rate and concurrency.
-    pub fn plan(bucket: &Bucket, to: &Limit, now: Timestamp) -> Result<Update, LimitError> {
+    /// [`InvalidLimit::KindChange`] between rate and concurrency.
+    pub fn plan(bucket: &Bucket, to: &Limit, now: Timestamp) -> Result<Update, InvalidLimit> {
         let from = bucket.limit();
         if from.is_concurrent() != to.is_concurrent() {
-            return Err(LimitError::KindChange { from: from.limit_type(), to: to.limit_type() });
+            return Err(InvalidLimit::KindChange { from: from.limit_type(), to: to.limit_type() });
         }
         Ok(if to.is_concurrent() { Self::resize(bucket, to) } else { Self::rate(bucket, to, now) })
     }

@@ -89,6 +89,12 @@ impl RetryIn {
         self.reason
     }
 
+    /// The value for SQS's `DelaySeconds`: one second more than the wait, at most 900 (15 minutes).
+    #[must_use]
+    pub fn delay_seconds(&self) -> u32 {
+        delay_seconds(self.wait)
+    }
+
     /// The ticket of a booked start. The caller keeps the ticket and redeems it after the wait
     /// ([`Client::redeem`](crate::Client::redeem)). A refusal has a ticket for a request with
     /// [`ticket_within`](crate::Request::ticket_within), and for a ticket that was redeemed too early. A
@@ -104,6 +110,13 @@ impl std::fmt::Display for RetryIn {
         let Self { wait, dimension, reason, ticket: _ } = self;
         write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
     }
+}
+
+/// One second more than `wait`, so that the message does not come early; at most what SQS accepts, 15 minutes
+/// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>).
+pub(crate) fn delay_seconds(wait: Duration) -> u32 {
+    const LONGEST_SECS: u64 = 900;
+    u32::try_from(wait.as_secs().saturating_add(1).min(LONGEST_SECS)).unwrap_or(u32::MAX)
 }
 
 pub(crate) fn refused(dimension: &Dimension, refusal: Refusal) -> RetryIn {

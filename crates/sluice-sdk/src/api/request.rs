@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError};
+use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError, Limit};
 
 /// Dimensions to acquire together, each with its cost if that is not the bucket's `cost_per_call`.
 ///
@@ -62,6 +62,17 @@ pub enum RequestError {
     /// A cost for a dimension that is not acquired: most likely a misspelled name.
     #[error("a cost is given for {0:?}, which is not one of the dimensions to acquire")]
     CostWithoutDimension(String),
+    /// The bucket counts tokens, and neither the call nor the bucket states a cost.
+    #[error(
+        "{0} counts tokens, and the call names no cost: set one, as in .cost(\"{0}\", 1_200), or declare the bucket's cost_per_call"
+    )]
+    NoCost(Dimension),
+    /// A dimension is named twice: most likely a mistake.
+    #[error("{0} is named twice: name it once, with the whole cost")]
+    Duplicate(Dimension),
+    /// The grant took nothing from the dimension: most likely a misspelled name, or another call's grant.
+    #[error("the grant holds nothing of {0:?}")]
+    NotHeld(String),
     /// DynamoDB takes 100 actions in a transaction, and each dimension needs two.
     #[error("{0} dimensions are more than the 50 that one transaction can hold: name fewer")]
     TooMany(usize),
@@ -69,23 +80,27 @@ pub enum RequestError {
 
 const MOST_DIMENSIONS: usize = 50;
 
-/// A dimension, and its cost if named. A dimension named twice is asked for once, at the sum of both costs.
+/// A dimension, and its cost if named.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) dimension: Dimension,
     pub(crate) cost: Option<Cost>,
-    pub(crate) times: u32,
 }
 
 impl Ask {
-    /// The cost of this ask, if one call costs `per_call`.
-    pub(crate) fn cost_or(&self, per_call: Cost) -> Cost {
-        self.cost.unwrap_or_else(|| (1..self.times).fold(per_call, |sum, _| sum.plus(per_call)))
+    /// The cost of this ask in a bucket with this limit.
+    pub(crate) fn cost_in(&self, limit: &Limit) -> Result<Cost, RequestError> {
+        cost_in(&self.dimension, self.cost, limit)
     }
 }
 
+/// The `cost` that a call names for `dimension`, or the default cost of the bucket.
+pub(crate) fn cost_in(dimension: &Dimension, cost: Option<Cost>, limit: &Limit) -> Result<Cost, RequestError> {
+    cost.or_else(|| limit.default_cost()).ok_or_else(|| RequestError::NoCost(dimension.clone()))
+}
+
 impl<'a> Request<'a> {
-    /// Sets what the call takes from `dimension`.
+    /// Sets what the call takes from `dimension`. If it is set again, the last value counts.
     #[must_use]
     pub fn cost(mut self, dimension: impl Into<Cow<'a, str>>, cost: impl Into<Quantity>) -> Self {
         self.costs.push((dimension.into(), cost.into()));
@@ -146,14 +161,16 @@ impl<'a> Request<'a> {
         let mut asks: BTreeMap<Dimension, Ask> = BTreeMap::new();
         for name in self.names() {
             let dimension = Dimension::new(name)?;
-            let ask = Ask { dimension: dimension.clone(), cost: None, times: 0 };
-            asks.entry(dimension).or_insert(ask).times += 1;
+            let ask = Ask { dimension: dimension.clone(), cost: None };
+            if let Some(twice) = asks.insert(dimension, ask) {
+                return Err(RequestError::Duplicate(twice.dimension));
+            }
         }
         for (name, quantity) in &self.costs {
             let cost = quantity.parse(name)?;
             let ask = asks.get_mut(&Dimension::new(name)?);
             let ask = ask.ok_or_else(|| RequestError::CostWithoutDimension(name.to_string()))?;
-            ask.cost = Some(ask.cost.map_or(cost, |named| named.plus(cost)));
+            ask.cost = Some(cost);
         }
         match asks.len() {
             0 => Err(RequestError::Empty),
@@ -280,15 +297,30 @@ impl Display for DisplayedRequest<'_> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::{LimitType, Rate};
+
     use super::*;
 
     #[test]
-    fn a_dimension_named_twice_is_merged() {
-        let asks = Request::from(["b#x", "a#x", "b#x"]).parse().unwrap();
-        assert_eq!(asks.len(), 2);
-        assert_eq!(asks[1].cost_or(Cost::ONE).to_string(), "2");
+    fn a_dimension_named_twice_is_a_mistake_and_the_last_cost_counts() {
+        let twice = Request::from(["b#x", "a#x", "b#x"]).parse().unwrap_err();
+        assert_eq!(twice, RequestError::Duplicate(Dimension::new("b#x").unwrap()));
         let asks = Request::from("a#x").cost("a#x", 3).cost("a#x", 0.5).parse().unwrap();
-        assert_eq!(asks[0].cost_or(Cost::ONE).to_string(), "3.5");
+        assert_eq!(asks[0].cost.unwrap().to_string(), "0.5");
+    }
+
+    #[test]
+    fn a_bucket_of_tokens_has_no_cost_that_nobody_stated() {
+        let limit = |per_call| {
+            let rate = Rate::per(Amount::from_tokens(60_000), Duration::from_secs(60)).unwrap();
+            Limit::rate(LimitType::Tokens, Amount::from_tokens(60_000), rate, per_call).unwrap()
+        };
+        let ask = Request::from("openai#tpm").parse().unwrap().remove(0);
+        let error = ask.cost_in(&limit(Cost::ONE)).unwrap_err();
+        assert!(error.to_string().contains(".cost(\"openai#tpm\", 1_200)"), "{error}");
+        let stated = Cost::new(Amount::from_tokens(500)).unwrap();
+        assert_eq!(ask.cost_in(&limit(stated)).unwrap(), stated);
+        assert_eq!(Ask { cost: Some(Cost::ONE), ..ask }.cost_in(&limit(stated)).unwrap(), Cost::ONE);
     }
 
     #[test]

@@ -6,55 +6,29 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::{Amount, Dimension, Timestamp};
-use sluice_table::LONGEST_SETTING;
 use sluice_vendors::Headers;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::api::basis::Basis;
 use crate::api::error::AcquireError;
-use crate::api::refusal::RetryIn;
-use crate::api::request::{Quantity, Request};
+use crate::api::request::{Quantity, Request, RequestError};
 use crate::call::counted;
+use crate::call::error::LimitError;
 use crate::client::Client;
 use crate::grant::{Grant, Holding};
 use crate::lane::inner::Inner;
 use crate::lane::part::Hold;
 use crate::lane::settle;
 use crate::lane::settle::SettleError;
-use crate::lane::terms::LeaseTerm;
 use crate::telemetry::span;
 use crate::vendor::observe;
 use crate::vendor::observe::{Mark, Observed};
 
+mod start;
 mod wait;
 
-use crate::call::slot::wait::StartWait;
-
-/// A lease outlasts its slot's timeout by this much: the time of a release, and the error of clocks.
-const LEASE_MARGIN: Duration = Duration::from_secs(5);
-
-/// A wait that ends by itself at the timeout gets this much longer to report why.
-const GRACE: Duration = Duration::from_millis(250);
-
-/// Why a slot did not return its closure's value.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SlotError<E> {
-    /// No start was available within the wait; the closure did not run.
-    #[error("no slot within the wait: {0}")]
-    Refused(RetryIn),
-    /// The closure was still running at the timeout, or DynamoDB had not answered by then. The closure was
-    /// cancelled, or did not run; what the slot held is given back.
-    #[error("the slot timed out after {} s: its grant is given back", .0.as_secs_f64())]
-    SlotTimeout(Duration),
-    /// An error of the table or of the request.
-    #[error(transparent)]
-    Acquire(#[from] AcquireError),
-    /// The closure failed.
-    #[error(transparent)]
-    Call(E),
-}
+use crate::call::slot::start::{Start, limited};
 
 /// A slot that is not requested yet: see [`Client::slot`].
 #[derive(Clone, Debug)]
@@ -94,14 +68,14 @@ impl Slot {
     /// the future of `run` is dropped, the tokens stay as they were taken.
     ///
     /// # Errors
-    /// [`SettleError`]: a dimension that the slot does not hold, a concurrency limit, or a number below zero.
-    pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), SettleError> {
+    /// [`LimitError::Settle`]: a dimension that the slot does not hold, a concurrency limit, or a number below zero.
+    pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), LimitError> {
         let used = settle::parse(dimension, &used.into())?;
         if self.state.basis != Basis::Table {
             return Ok(());
         }
         if let Some(slots) = self.state.slots.iter().find(|slots| slots.as_str() == dimension) {
-            return Err(SettleError::Concurrency(slots.clone()));
+            return Err(SettleError::Concurrency(slots.clone()).into());
         }
         let mark = self.mark(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
         self.state.used.lock().push((mark.dimension.clone(), used));
@@ -112,10 +86,14 @@ impl Slot {
     /// details. An error is a failure of the limiter; do not let it fail a call that was made.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, or a table that does
-    /// not answer.
-    pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, AcquireError> {
-        observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await
+    /// [`LimitError::Acquire`]: a dimension of which the slot holds nothing ([`RequestError::NotHeld`]), a row that
+    /// cannot be read, or a table that does not answer.
+    pub async fn observe(&self, dimension: &str, headers: &impl Headers) -> Result<Observed, LimitError> {
+        let holds_slots = || self.state.slots.iter().any(|slots| slots.as_str() == dimension);
+        if self.state.basis == Basis::Table && self.mark(dimension).is_none() && !holds_slots() {
+            return Err(AcquireError::from(RequestError::NotHeld(dimension.to_owned())).into());
+        }
+        Ok(observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await?)
     }
 
     fn mark(&self, dimension: &str) -> Option<&Mark> {
@@ -217,61 +195,35 @@ impl SlotBuilder {
     /// Takes at most its timeout and 0.25 s until the closure begins, and 3 s after it has ended.
     ///
     /// # Errors
-    /// [`SlotError::Refused`] if no start is available within the wait, [`SlotError::SlotTimeout`] if the
-    /// call outlasts the timeout, [`SlotError::Call`] with the closure's own error. A failed release is
-    /// logged and is not an error: the sweep gives the slot back.
-    pub async fn run<T, E>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, SlotError<E>> {
+    /// The closure's own error; or a [`LimitError`]: [`Refused`](LimitError::Refused) if no start is available
+    /// within the wait, [`TimedOut`](LimitError::TimedOut) if the call outlasts the timeout. A failed release
+    /// is logged and is not an error: the sweep gives the slot back.
+    pub async fn run<T, E: From<LimitError>>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, E> {
         let span = span::slot(self.request.dimensions());
         let inner = Arc::clone(&self.client.inner);
         let ran = self.run_within(&span, call).instrument(span.clone()).await;
-        span.record("sluice.outcome", name_of(&ran));
-        if let Err(SlotError::Refused(retry)) = &ran {
-            span.record("sluice.refused_by", retry.dimension().as_str());
-            counted::refused(&inner, retry);
+        span.record("sluice.outcome", ran.name());
+        match ran {
+            Ran::Returned(value) => Ok(value),
+            Ran::Failed(error) => Err(error),
+            Ran::Limited(error) => Err(limited(&inner, &span, error).into()),
         }
-        ran
     }
 
-    async fn run_within<T, E>(
-        self,
-        span: &Span,
-        call: impl AsyncFnOnce(Slot) -> Result<T, E>,
-    ) -> Result<T, SlotError<E>> {
-        let asked_at = Instant::now();
-        let timeout = self.timeout.min(LONGEST_SETTING);
-        let deadline = asked_at + timeout;
-        let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
-        let asks = self.request.parse().map_err(AcquireError::from)?;
-        let asked: Vec<Dimension> = asks.iter().map(|ask| ask.dimension.clone()).collect();
-        let lease = LeaseTerm {
-            at_least: self.client.inner.config.lease_ttl,
-            until: (self.holding == Holding::WithinTimeout).then_some(deadline + LEASE_MARGIN),
-        };
-        let lease_lost = Arc::new(AtomicBool::new(false));
-        let waiting = StartWait::new(&self.client.inner, until, lease, self.holding, &lease_lost);
-        // The lane cuts no request off half way, so the wait may be dropped at its end.
-        let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
-            counted::slot_timed_out(&self.client.inner, &asked);
-            return Err(SlotError::SlotTimeout(self.timeout));
-        };
-        let mut grant = start?;
-        let deadline = (self.holding == Holding::WithinTimeout).then_some(deadline);
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            // Too late to begin: the call would be cut off at once.
-            grant.give_back_unused();
-            counted::slot_timed_out(&self.client.inner, &asked);
-            return Err(SlotError::SlotTimeout(self.timeout));
-        }
-        counted::granted(&self.client.inner, &grant, None);
-        counted::waited(&grant, asked_at.elapsed());
-        span.record("sluice.waited_ms", millis(asked_at.elapsed()));
+    async fn run_within<T, E>(self, span: &Span, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Ran<T, E> {
+        let holding = self.holding;
+        let Start { client, mut grant, asked, timeout, deadline, lease_lost, acquiring } =
+            match self.start(span, holding).await {
+                Ok(start) => start,
+                Err(error) => return Ran::Limited(error),
+            };
         let state = Arc::new(SlotState {
             start_at: grant.start_at(),
-            acquiring: waiting.acquiring(),
+            acquiring,
             deadline,
             basis: grant.basis(),
             lease_lost: Arc::clone(&lease_lost),
-            inner: Arc::clone(&self.client.inner),
+            inner: Arc::clone(&client.inner),
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
             slots: slots_of(&grant),
             used: Mutex::default(),
@@ -280,7 +232,7 @@ impl SlotBuilder {
             biased;
             called = call(Slot { state: Arc::clone(&state) }) => Some(called),
             () = timed_out(deadline) => None,
-            () = grant.keep_alive(self.holding, &lease_lost) => None,
+            () = grant.keep_alive(holding, &lease_lost) => None,
         };
         let names = grant.names();
         let used = std::mem::take(&mut *state.used.lock());
@@ -290,29 +242,36 @@ impl SlotBuilder {
         }
         grant.release_in_time().await;
         match called {
-            Some(called) => called.map_err(SlotError::Call),
+            Some(Ok(value)) => Ran::Returned(value),
+            Some(Err(error)) => Ran::Failed(error),
             None => {
-                counted::slot_timed_out(&self.client.inner, &asked);
-                tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = self.timeout.as_millis());
-                Err(SlotError::SlotTimeout(self.timeout))
+                counted::slot_timed_out(&client.inner, &asked);
+                tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = timeout.as_millis());
+                Ran::Limited(LimitError::TimedOut(timeout))
             }
         }
     }
 }
 
-/// The outcome of a slot, as spans name it.
-const fn name_of<T, E>(ran: &Result<T, SlotError<E>>) -> &'static str {
-    match ran {
-        Ok(_) => "ok",
-        Err(SlotError::Refused(_)) => "refused",
-        Err(SlotError::SlotTimeout(_)) => "timeout",
-        Err(SlotError::Acquire(_)) => "error",
-        Err(SlotError::Call(_)) => "call_failed",
-    }
+/// How a slot ended.
+enum Ran<T, E> {
+    /// The closure's value.
+    Returned(T),
+    /// The closure's error.
+    Failed(E),
+    /// The closure did not run, or was cut off.
+    Limited(LimitError),
 }
 
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+impl<T, E> Ran<T, E> {
+    /// The outcome of a slot, as spans name it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Returned(_) => "ok",
+            Self::Failed(_) => "call_failed",
+            Self::Limited(error) => error.as_str(),
+        }
+    }
 }
 
 fn slots_of(grant: &Grant) -> Vec<Dimension> {

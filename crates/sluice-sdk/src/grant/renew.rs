@@ -14,7 +14,7 @@ use crate::lane::part::{Hold, Part, Parts};
 use crate::telemetry;
 
 /// Why a lease could not be renewed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenewError {
     /// The lease ended and its slot was given back: someone else may hold the slot by now.

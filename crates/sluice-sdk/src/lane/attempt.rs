@@ -8,7 +8,7 @@ use sluice_table::StoreError;
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::contended;
-use crate::api::request::Ask;
+use crate::api::request::{Ask, cost_in};
 use crate::config::Leases;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -30,7 +30,7 @@ pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cos
     Box::pin(async move {
         let dimension = entry.dimension.clone();
         let answer = take_one(inner, entry, cost, terms).await;
-        finish(inner, || vec![Ask { dimension, cost, times: 1 }], terms, answer)
+        finish(inner, || vec![Ask { dimension, cost }], terms, answer)
     })
 }
 
@@ -39,7 +39,8 @@ async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, ter
         Some(limit) => limit,
         None => *known(inner, &entry).await?.bucket.limit(),
     };
-    let want = want(inner, entry, &limit, cost.unwrap_or_else(|| limit.cost_per_call()))?;
+    let cost = cost_in(&entry.dimension, cost, &limit)?;
+    let want = want(inner, entry, &limit, cost)?;
     take_wants(inner, &[want], terms).await
 }
 

@@ -60,7 +60,8 @@ impl Fallback {
                 Some(bucket) if *bucket.limit() == limit_here => bucket.clone(),
                 _ => Bucket::full(ask.dimension.clone(), limit_here, now),
             };
-            let cost = ask.cost_or(limit.cost_per_call());
+            // The caller gets the error of the table, and after the outage that of its request.
+            let cost = ask.cost_in(&limit).ok()?;
             match take_one(&bucket, Take { cost, now, patience }) {
                 Plan::Write(after) => {
                     let start_at = RateReceipt::new(after.clone(), cost).start_at(now);

@@ -37,7 +37,7 @@ pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>,
     let mut wants = Vec::with_capacity(asks.len());
     for (ask, entry) in asks.iter().zip(entries) {
         let limit = *known(inner, &entry).await?.bucket.limit();
-        wants.push(want(inner, entry, &limit, ask.cost_or(limit.cost_per_call()))?);
+        wants.push(want(inner, entry, &limit, ask.cost_in(&limit)?)?);
     }
     Ok(wants)
 }

@@ -9,6 +9,7 @@ use sluice_table::{Resend, Written};
 use sluice_vendors::{Headers, Quota, Reported, Vendor};
 use tokio::time::timeout;
 
+use crate::api::basis::Basis;
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
 use crate::client::Client;
@@ -41,7 +42,8 @@ pub struct Observed {
 pub enum ObservedLevel {
     /// The reply did not say what is left, or the bucket is a concurrency bucket, whose slots leases count.
     NotSaid,
-    /// No grant was named, so it is unknown which calls the vendor had counted.
+    /// No grant was named, or one made while DynamoDB was out, so it is unknown which calls the vendor had
+    /// counted.
     NoGrant,
     /// The bucket is as low as the vendor says, or lower, to within one call. No request was needed.
     Agrees,
@@ -103,16 +105,20 @@ impl Client {
     /// each.
     ///
     /// # Errors
-    /// [`AcquireError`]: an unknown or malformed dimension, a row that cannot be read, or a table that does
-    /// not answer.
+    /// [`AcquireError`]: an unknown or malformed dimension, one of which the grant holds nothing
+    /// ([`RequestError::NotHeld`]), a row that cannot be read, or a table that does not answer.
     pub async fn observe(
         &self,
         dimension: &str,
         headers: &impl Headers,
         grant: Option<&Grant>,
     ) -> Result<Observed, AcquireError> {
-        let mark = grant.and_then(|grant| grant.parts().iter().find(|part| part.entry.dimension.as_str() == dimension));
-        observe(&self.inner, dimension, headers, mark.and_then(Mark::of)).await
+        let Some(grant) = grant.filter(|grant| grant.basis() == Basis::Table) else {
+            return observe(&self.inner, dimension, headers, None).await;
+        };
+        let part = grant.parts().iter().find(|part| part.entry.dimension.as_str() == dimension);
+        let part = part.ok_or_else(|| RequestError::NotHeld(dimension.to_owned()))?;
+        observe(&self.inner, dimension, headers, Mark::of(part)).await
     }
 }
 

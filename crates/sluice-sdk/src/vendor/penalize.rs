@@ -21,7 +21,7 @@ pub enum Penalty {
 }
 
 /// Why a penalty could not be applied.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PenalizeError {
     /// The factor is not valid.

@@ -7,6 +7,7 @@ use sluice_core::{Amount, Dimension, Factor, Limit, Timestamp};
 use sluice_vendors::{Headers, Quota, Reported, Vendor, VendorRefusal, classify};
 
 use crate::api::error::AcquireError;
+use crate::api::refusal::delay_seconds;
 use crate::api::request::{Ask, Request};
 use crate::client::Client;
 use crate::lane::entry::Entry;
@@ -65,10 +66,6 @@ impl Decision {
         }
     }
 }
-
-/// The longest delay that SQS accepts: 15 minutes
-/// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html>).
-const LONGEST_DELAY_SECS: u64 = 900;
 
 /// The longest wait for a used-up quota: a day's quota admits other calls before it is whole again.
 const LONGEST_RESET: Duration = Duration::from_secs(60);
@@ -262,7 +259,7 @@ async fn lower_all(
     }
     for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
         let bucket = known(inner, &asked.entry).await?.bucket;
-        let there = bucket.reaches(asked.ask.cost_or(bucket.limit().cost_per_call()).amount());
+        let there = bucket.reaches(asked.ask.cost.unwrap_or_else(|| bucket.limit().cost_per_call()).amount());
         wait = wait.max(there.map_or(Duration::ZERO, |there| there.since(now)));
     }
     Ok(wait)
@@ -328,8 +325,7 @@ fn decide(wait: Duration, inline_at_most: Duration) -> Decision {
     if wait <= inline_at_most {
         return Decision::RetryInline { wait };
     }
-    let delay = wait.as_secs().saturating_add(1).min(LONGEST_DELAY_SECS);
-    Decision::Requeue { wait, delay_seconds: u32::try_from(delay).unwrap_or(u32::MAX) }
+    Decision::Requeue { wait, delay_seconds: delay_seconds(wait) }
 }
 
 #[cfg(test)]

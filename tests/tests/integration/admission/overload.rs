@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use sluice_sdk::SlotError;
+use sluice_sdk::LimitError;
 use tokio::time::Instant;
 
 const LONGEST_CALL: Duration = Duration::from_secs(30);
@@ -20,11 +20,11 @@ async fn handle(client: Client, served: std::sync::Arc<Served>) {
     let slot = client.slot(SLOTS).max_wait(SLO.unwrap()).timeout(SLO.unwrap() + LONGEST_CALL);
     let call = slot.run(async |_| {
         sleep(secs(1)).await;
-        Ok::<_, std::io::Error>(())
+        Ok::<_, LimitError>(())
     });
     match call.await {
         Ok(()) => served.0.lock().unwrap().push((Instant::now(), came.elapsed())),
-        Err(SlotError::Refused(_)) => {}
+        Err(LimitError::Refused(_)) => {}
         Err(error) => panic!("{error}"),
     }
 }

@@ -27,7 +27,7 @@ fn holder(client: Client) -> tokio::task::JoinHandle<bool> {
     tokio::spawn(async move {
         let held = client.slot(SLOTS).hold_until_done().run(async |slot| {
             sleep(HELD_FOR).await;
-            Ok::<_, std::io::Error>(!slot.is_lease_lost())
+            Ok::<_, sluice_sdk::LimitError>(!slot.is_lease_lost())
         });
         held.await.unwrap()
     })

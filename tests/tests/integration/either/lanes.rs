@@ -27,7 +27,7 @@ fn waits_for(client: &Client, cost: i32) -> JoinHandle<Instant> {
     let call = slot.run(async |_| {
         let began = Instant::now();
         sleep(Duration::from_secs(60)).await;
-        Ok::<_, std::io::Error>(began)
+        Ok::<_, sluice_sdk::LimitError>(began)
     });
     tokio::spawn(async move { call.await.unwrap() })
 }
@@ -146,7 +146,7 @@ async fn a_long_line_keeps_nobody_from_giving_back() {
     let waiters: Vec<_> = (0..150)
         .map(|_| {
             let slot = client.slot(SLOTS).timeout(Duration::from_secs(600));
-            tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(sleep(A_WHILE).await)).await.unwrap() })
+            tokio::spawn(async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(sleep(A_WHILE).await)).await.unwrap() })
         })
         .collect();
     sleep(Duration::from_secs(1)).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_ops::{SweepOptions};
-use sluice_sdk::{Client, SlotError};
+use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -16,7 +16,9 @@ use crate::world::{LEASE_TTL, World, settle, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 const RPM: &str = "openai#rpm";
 
-fn ok<T>(value: T) -> Result<T, std::io::Error> {
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+fn ok<T>(value: T) -> Result<T, LimitError> {
     Ok(value)
 }
 
@@ -44,13 +46,13 @@ async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
     assert_eq!(client.slot(SLOTS).run(async |_| ok(7)).await.unwrap(), 7);
     all_free(&world, "1").await;
 
-    let failed = client.slot(SLOTS).run(async |_| Err::<(), _>(std::io::Error::other("vendor"))).await;
-    assert!(matches!(failed, Err(SlotError::Call(_))));
+    let failed = client.slot(SLOTS).run(async |_| Err::<(), BoxError>("vendor".into())).await;
+    assert_eq!(failed.unwrap_err().to_string(), "vendor");
     all_free(&world, "1").await;
 
     let panicking = client.clone();
     let panicked = tokio::spawn(async move {
-        panicking.slot(SLOTS).run(async |_| -> Result<(), std::io::Error> { panic!("in the call") }).await
+        panicking.slot(SLOTS).run(async |_| -> Result<(), LimitError> { panic!("in the call") }).await
     });
     assert!(panicked.await.unwrap_err().is_panic());
     all_free(&world, "1").await;
@@ -58,7 +60,7 @@ async fn success_error_panic_timeout_and_drop_give_the_slot_back() {
     let timeout = Duration::from_secs(3);
     let began = Instant::now();
     let timed_out = client.slot(SLOTS).timeout(timeout).run(async |_| ok(sleep(Duration::from_secs(9)).await)).await;
-    assert!(matches!(timed_out, Err(SlotError::SlotTimeout(t)) if t == timeout));
+    assert!(matches!(timed_out, Err(LimitError::TimedOut(t)) if t == timeout));
     assert_eq!(began.elapsed().as_secs(), 3);
     all_free(&world, "1").await;
 
@@ -145,7 +147,7 @@ async fn a_wait_for_a_slot_ends_at_the_timeout() {
             })
             .collect();
         for call in calls {
-            assert!(matches!(call.await.unwrap(), Err(SlotError::Refused(_))));
+            assert!(matches!(call.await.unwrap(), Err(LimitError::Refused(_))));
         }
         assert!((4_000..4_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     }

@@ -25,7 +25,7 @@ async fn a_slot_over_rates_and_slots_uses_every_token_when_it_is_taken() {
         .map(|_| {
             let client = client.clone();
             tokio::spawn(async move {
-                client.slot([RPM, TPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(began.elapsed())).await.unwrap()
+                client.slot([RPM, TPM, SLOTS]).run(async |_| Ok::<_, sluice_sdk::LimitError>(began.elapsed())).await.unwrap()
             })
         })
         .collect();
@@ -46,7 +46,7 @@ async fn a_slot_that_cannot_book_its_rate_gives_its_slot_back() {
     world.slots(SLOTS, 1).await;
     let client = world.client();
     let _ = take(&client, RPM).await;
-    let refused = client.slot([RPM, SLOTS]).run(async |_| Ok::<_, std::io::Error>(())).await;
+    let refused = client.slot([RPM, SLOTS]).run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await;
     assert!(refused.is_err());
     settle().await;
     assert_eq!(
@@ -116,7 +116,7 @@ async fn nobody_holds_a_slot_while_he_waits_for_another() {
     let (a, b) = (take(&one, "a#concurrent").await, take(&two, "b#concurrent").await);
     let both = |client: &sluice_sdk::Client| {
         let slot = client.slot(["a#concurrent", "b#concurrent"]).timeout(Duration::from_secs(60));
-        tokio::spawn(async move { slot.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap() })
+        tokio::spawn(async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await.unwrap() })
     };
     let waiting = [both(&one), both(&two)];
     settle().await;

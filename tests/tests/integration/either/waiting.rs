@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Basis, Client, ClientBuilder, OnUnavailable, RetryReason, SlotError, StoreError};
+use sluice_sdk::{AcquireError, Basis, Client, ClientBuilder, OnUnavailable, RetryReason, LimitError, StoreError};
 use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -14,7 +14,7 @@ use crate::world::{World, refusal, settle, take};
 const SLOTS: &str = "elevenlabs#concurrent";
 
 /// A call that takes no time, once it has its slot within `patience`; and when it had its answer.
-fn waits(client: &Client, patience: Duration) -> JoinHandle<(Result<Basis, SlotError<std::io::Error>>, Instant)> {
+fn waits(client: &Client, patience: Duration) -> JoinHandle<(Result<Basis, LimitError>, Instant)> {
     let slot = client.slot(SLOTS).timeout(Duration::from_secs(120)).max_wait(patience);
     tokio::spawn(async move { (slot.run(async |slot| Ok(slot.basis())).await, Instant::now()) })
 }
@@ -41,7 +41,7 @@ async fn ten_seconds_of_throttling_refuse_nobody_who_waits_and_the_first_release
     sleep(Duration::from_secs(10)).await;
     for caller in impatient {
         let (answer, at) = caller.await.unwrap();
-        assert!(matches!(answer, Err(SlotError::Refused(_))), "{answer:?}");
+        assert!(matches!(answer, Err(LimitError::Refused(_))), "{answer:?}");
         assert_eq!((at - began).as_millis() / 10, short.as_millis() / 10, "at its deadline");
     }
     assert!(patient.iter().all(|caller| !caller.is_finished()), "nobody is refused before its own deadline");
@@ -71,7 +71,7 @@ async fn a_wait_that_ends_while_the_table_hangs_is_not_told_that_every_slot_is_h
         sleep(Duration::from_millis(5_000 - hangs_for)).await;
         world.dynamo.faults().draw(move |_| (hangs_for > 0).then_some(Fault::Hang));
         let (answer, _) = caller.await.unwrap();
-        let Err(SlotError::Refused(retry)) = answer else { panic!("{answer:?}") };
+        let Err(LimitError::Refused(retry)) = answer else { panic!("{answer:?}") };
         assert_eq!(retry.reason(), told);
     }
 }
@@ -109,7 +109,7 @@ async fn an_outage_delays_the_line_and_is_the_answer_only_at_the_deadline() {
         world.dynamo.faults().draw(move |_| Some(all.clone()));
         let (answer, at) = impatient.await.unwrap();
         assert_eq!((at - began).as_secs(), 15, "{fault:?}");
-        let Err(SlotError::Acquire(AcquireError::Store(error))) = answer else { panic!("{fault:?}: {answer:?}") };
+        let Err(LimitError::Acquire(AcquireError::Store(error))) = answer else { panic!("{fault:?}: {answer:?}") };
         assert!(matches!(error, StoreError::Unavailable { .. }), "{fault:?}: {error}");
         assert!(!patient.is_finished(), "{fault:?}");
         world.dynamo.faults().clear();
@@ -144,7 +144,7 @@ async fn what_time_does_not_mend_is_told_to_those_who_wait_at_once() {
     let began = Instant::now();
     let (answer, at) = caller.await.unwrap();
     assert!(
-        matches!(answer, Err(SlotError::Acquire(AcquireError::Store(StoreError::AccessDenied { .. })))),
+        matches!(answer, Err(LimitError::Acquire(AcquireError::Store(StoreError::AccessDenied { .. })))),
         "{answer:?}"
     );
     assert!(at - began <= Duration::from_secs(1), "{:?}", at - began);

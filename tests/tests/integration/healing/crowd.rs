@@ -42,7 +42,7 @@ async fn processes_that_wait_and_those_that_are_refused_count_themselves() {
     let mut slots = Vec::new();
     for (at, client) in waiting.iter().enumerate() {
         let slot = client.slot(SLOTS).timeout(Duration::from_secs(600));
-        slots.push(begin(slot.run(async |_| Ok::<_, std::io::Error>(()))).await);
+        slots.push(begin(slot.run(async |_| Ok::<_, LimitError>(()))).await);
         settle().await;
         assert_eq!(crowd(&world).await, u32::try_from(at + 1).unwrap(), "at once");
     }

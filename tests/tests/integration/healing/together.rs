@@ -87,7 +87,7 @@ async fn a_scan_wakes_those_who_wait_for_other_buckets() {
     std::mem::forget(take(&crashed, &name(1)).await);
     world.pass_lease();
     let slot = client.slot(name(1).as_str()).timeout(Duration::from_secs(30));
-    let waits = tokio::spawn(slot.run(async |_| Ok::<_, std::io::Error>(())));
+    let waits = tokio::spawn(slot.run(async |_| Ok::<_, LimitError>(())));
     refusal(&client, &name(0)).await;
     let began = Instant::now();
     waits.await.unwrap().unwrap();

@@ -41,14 +41,14 @@ async fn who_stands_in_line_is_counted_once() {
         load_row(&world, "0.5", 1).await;
         refusal(&client, SLOTS).await;
         settle().await;
-        let in_line = client.slot(SLOTS).max_wait(Duration::from_secs(1)).run(async |_| Ok::<_, std::io::Error>(()));
+        let in_line = client.slot(SLOTS).max_wait(Duration::from_secs(1)).run(async |_| Ok::<_, LimitError>(()));
         let (in_line, beside) = tokio::join!(in_line, async {
             sleep(Duration::from_millis(500)).await;
             refusal(&client, SLOTS).await.wait()
         });
         assert_eq!(beside, Duration::from_secs(4), "{kind:?}: two slots, one each two seconds");
         match in_line {
-            Err(SlotError::Refused(retry)) => assert_eq!(retry.wait(), Duration::from_secs(2), "{kind:?}"),
+            Err(LimitError::Refused(retry)) => assert_eq!(retry.wait(), Duration::from_secs(2), "{kind:?}"),
             other => panic!("{kind:?}: {other:?}"),
         }
     }
@@ -66,8 +66,8 @@ async fn who_waited_in_vain_finds_the_slot_when_he_comes_back() {
         refusal(&client, SLOTS).await;
         // The lease ends in 60 s; he is told 25 s at 45 s, and comes back at 70 s.
         sleep(Duration::from_secs(40)).await;
-        let slot = client.slot(SLOTS).max_wait(Duration::from_secs(5)).run(async |_| Ok::<_, std::io::Error>(()));
-        let Err(SlotError::Refused(retry)) = slot.await else { panic!("{kind:?}: not refused") };
+        let slot = client.slot(SLOTS).max_wait(Duration::from_secs(5)).run(async |_| Ok::<_, LimitError>(()));
+        let Err(LimitError::Refused(retry)) = slot.await else { panic!("{kind:?}: not refused") };
         assert!(retry.wait() >= Duration::from_secs(20), "{kind:?}: {retry:?}");
         sleep(retry.wait()).await;
         if kind == Kind::Rows {
@@ -155,7 +155,7 @@ async fn a_client_that_is_dropped_ends_its_healing() {
     let _held = take(&world.client(), SLOTS).await;
     {
         let client = world.client();
-        let waiting = begin(client.slot(SLOTS).run(async |_| Ok::<_, std::io::Error>(()))).await;
+        let waiting = begin(client.slot(SLOTS).run(async |_| Ok::<_, LimitError>(()))).await;
         sleep(Duration::from_secs(1)).await;
         drop(waiting);
     }

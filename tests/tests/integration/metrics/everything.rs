@@ -58,14 +58,14 @@ async fn hold(world: &World) {
     let mut held = take(&client, SLOTS).await;
     held.renew().await.unwrap();
     let late = client.slot(SLOTS).timeout(Duration::from_secs(1));
-    late.run(async |_| Ok::<_, std::io::Error>(())).await.unwrap_err();
+    late.run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await.unwrap_err();
     world.pass_lease();
     client.ops().sweep(SweepOptions::default()).await.unwrap();
     held.renew().await.unwrap_err();
     held.renew().await.unwrap_err();
     held.release().await.unwrap();
     let slow = client.slot(SLOTS).timeout(Duration::from_secs(1));
-    let slow = slow.run(async |_| Ok::<_, std::io::Error>(tokio::time::sleep(Duration::from_secs(5)).await));
+    let slow = slow.run(async |_| Ok::<_, sluice_sdk::LimitError>(tokio::time::sleep(Duration::from_secs(5)).await));
     slow.await.unwrap_err();
     world.dynamo.faults().next(Operation::TransactWriteItems, Fault::cancelled(&["TransactionConflict", "None"]));
     take(&client, SLOTS).await.release().await.unwrap();

@@ -151,7 +151,7 @@ async fn slot_release_and_sweep_are_spans_and_what_a_closure_does_is_within_its_
     seen();
     let ran = client.slot("a#concurrent").run(async |_slot| {
         tracing::info_span!(target: "sluice_sdk::a_product", "a_call").in_scope(|| {});
-        Ok::<_, std::io::Error>(())
+        Ok::<_, sluice_sdk::LimitError>(())
     });
     ran.await.unwrap();
     settle().await;

@@ -121,7 +121,7 @@ async fn table_calls(client: &Client) {
 /// Callers who do not wait, in lanes with company: behind one who waits, and among more than a write takes.
 async fn acquires(client: &Client) {
     let waiting = client.slot(FULL).timeout(Duration::from_secs(60));
-    let waiting = tokio::spawn(waiting.run(async |_| Ok::<_, ()>(())));
+    let waiting = tokio::spawn(waiting.run(async |_| Ok::<_, sluice_sdk::LimitError>(())));
     tokio::time::sleep(ATTEMPT).await;
     for _ in 0..5 {
         let acquired = within(REQUEST * 2, "acquire behind one who waits", client.acquire(FULL)).await;

@@ -314,7 +314,7 @@ async fn tickets_and_callers_in_line_share_one_order() {
     let client = world.client();
     let ticket = carried(&client).await;
     let began = tokio::time::Instant::now();
-    client.slot(RPM).run(async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    client.slot(RPM).run(async |_| Ok::<_, sluice_sdk::LimitError>(())).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 2, "behind the ticket");
     assert!(is_granted(&client, &ticket).await);
     let refused = refused(&client, RPM).await;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sluice_sdk::{Basis, SlotBuilder, SlotError};
+use sluice_sdk::{Basis, LimitError, SlotBuilder};
 use tokio::time::{sleep, timeout};
 
 use super::{Caller, Dying, Need};
@@ -78,19 +78,19 @@ impl Caller {
                     self.fails(id, need, &used, &told);
                 }
             }
-            if fails { Err(std::io::Error::other("the vendor failed")) } else { Ok(()) }
+            if fails { Err(CallError::Vendor) } else { Ok(()) }
         });
         let run = watch.on(run);
         let outcome = match gives_up_after {
             Some(after) => timeout(after, run).await.ok(),
             None => Dying::new(run, dies_at).await,
         };
-        if let Some(came) = outcome.as_ref().filter(|_| !begun.load(Ordering::SeqCst)) {
-            wait.judge((&self.universe, &self.process), came, self.answers_alone);
+        if let Some(Err(CallError::Limit(error))) = outcome.as_ref().filter(|_| !begun.load(Ordering::SeqCst)) {
+            wait.judge((&self.universe, &self.process), Some(error), self.answers_alone);
         }
         match outcome {
             None => self.universe.act("slot dropped", &self.process.name),
-            Some(Err(SlotError::Acquire(error))) => self.failed(need, &error.to_string()),
+            Some(Err(CallError::Limit(LimitError::Acquire(error)))) => self.failed(need, &error.to_string()),
             Some(_) => {}
         }
         if !begun.load(Ordering::SeqCst) {
@@ -102,6 +102,18 @@ impl Caller {
         if need.parts.len() > 1 {
             self.came_to_nothing(need);
         }
+    }
+}
+
+/// How a call in a slot failed.
+enum CallError {
+    Vendor,
+    Limit(LimitError),
+}
+
+impl From<LimitError> for CallError {
+    fn from(error: LimitError) -> Self {
+        Self::Limit(error)
     }
 }
 

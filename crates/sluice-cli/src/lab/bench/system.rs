@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{Client, Outcome, Request, RetryReason, SlotError};
+use sluice_sdk::{Client, LimitError, Outcome, Request, RetryReason};
 pub(crate) use sluice_testkit::yardstick::TakeResult;
 use sluice_testkit::yardstick::{LoneUpdate, OwnUpdate, Reference, ReferenceLease};
 use tokio::time::{Instant, sleep};
@@ -74,12 +74,12 @@ impl System for InLine {
         let held = slot.run(async |_slot| {
             let waited = asked_at.elapsed();
             sleep(self.hold).await;
-            Ok::<_, std::convert::Infallible>(waited)
+            Ok::<_, LimitError>(waited)
         });
         match held.await {
             Ok(waited) => Ok(TakeResult::Granted { held: (), waited: Some(waited) }),
-            Err(SlotError::Refused(retry)) if retry.reason() == RetryReason::Contended => Ok(TakeResult::GaveUp),
-            Err(SlotError::Refused(retry)) => Ok(TakeResult::Refused { wait: retry.wait() }),
+            Err(LimitError::Refused(retry)) if retry.reason() == RetryReason::Contended => Ok(TakeResult::GaveUp),
+            Err(LimitError::Refused(retry)) => Ok(TakeResult::Refused { wait: retry.wait() }),
             Err(error) => Err(error.into()),
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason};
 use crate::api::request::{Ask, RequestError};
-use crate::call::slot::SlotError;
+use crate::call::error::LimitError;
 use crate::config::OnUnavailable;
 use crate::grant::outcome::Outcome;
 use crate::grant::{Grant, Holding, UnusedGrant};
@@ -59,7 +59,7 @@ impl From<AcquireError> for NoStart {
     }
 }
 
-impl<E> From<NoStart> for SlotError<E> {
+impl From<NoStart> for LimitError {
     fn from(no: NoStart) -> Self {
         match no {
             NoStart::Refused(retry) => Self::Refused(retry),
@@ -207,7 +207,7 @@ impl<'a> StartWait<'a> {
         let now = self.inner.now();
         let wait = |ask: &Ask| {
             let reading = self.inner.entry(&ask.dimension).reading()?;
-            let cost = ask.cost_or(reading.bucket.limit().cost_per_call());
+            let cost = ask.cost_in(reading.bucket.limit()).ok()?;
             reading.bucket.reaches(cost.amount()).map(|at| at.since(now)).filter(|wait| !wait.is_zero())
         };
         let longest = asks.iter().max_by_key(|ask| wait(ask)).filter(|ask| wait(ask).is_some());
@@ -217,7 +217,7 @@ impl<'a> StartWait<'a> {
     /// Gives back the tokens that would lie unused until the latest start, and returns their asks.
     async fn give_back_early(&self, held: &mut UnusedGrant) -> Vec<Ask> {
         let early = held.split_earlier_than(KEPT_AT_MOST);
-        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost), times: 1 };
+        let ask = |part: &Part| Ask { dimension: part.entry.dimension.clone(), cost: Some(part.cost) };
         let again = early.iter().map(ask).collect();
         // On its own task: the tokens are given back even if the caller is dropped.
         let inner = Arc::clone(self.inner);

@@ -70,9 +70,9 @@ trait Waits: System {
 impl Waits for Sluice {
     async fn start(&self) -> Result<Option<Duration>, Failure> {
         let slot = self.client.slot(DIMENSION).timeout(Duration::from_secs(60));
-        match slot.run(async |slot| Ok::<_, std::convert::Infallible>(slot.acquiring())).await {
+        match slot.run(async |slot| Ok::<_, sluice_sdk::LimitError>(slot.acquiring())).await {
             Ok(acquiring) => Ok(Some(acquiring)),
-            Err(sluice_sdk::SlotError::Refused(_)) => Ok(None),
+            Err(sluice_sdk::LimitError::Refused(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use sluice_sdk::{Clock, Decision, ObservedLevel, ObservedLimit, Reply, Slot, SlotError};
+use sluice_sdk::{Clock, Decision, LimitError, ObservedLevel, ObservedLimit, Reply, Slot};
 use tokio::time::sleep;
 
 use super::Worker;
@@ -23,6 +23,18 @@ enum CallError {
     /// The vendor answered with 429, and Sluice decided this.
     Refused(Decision),
     Failed(Failure),
+}
+
+/// Why there is no good reply.
+enum NoReply {
+    Limit(LimitError),
+    Call(CallError),
+}
+
+impl From<LimitError> for NoReply {
+    fn from(error: LimitError) -> Self {
+        Self::Limit(error)
+    }
 }
 
 impl<E: Into<Failure>> From<E> for CallError {
@@ -52,7 +64,7 @@ impl Worker {
                         return Ok(());
                     }
                     self.counts.granted.fetch_add(1, Relaxed);
-                    self.call_in(&slot, api, used).await
+                    self.call_in(&slot, api, used).await.map_err(NoReply::Call)
                 })
                 .await;
             if waits {
@@ -60,21 +72,19 @@ impl Worker {
             }
             match called {
                 Ok(()) => {}
-                Err(SlotError::Refused(retry)) => {
+                Err(NoReply::Limit(LimitError::Refused(retry))) => {
                     self.counts.refused.fetch_add(1, Relaxed);
                     sleep(retry.wait()).await;
                 }
                 // The demo has no queue to put the work back into: the caller waits, and takes other work.
-                Err(SlotError::Call(CallError::Refused(
+                Err(NoReply::Call(CallError::Refused(
                     Decision::RetryInline { wait } | Decision::Requeue { wait, .. },
                 ))) => sleep(wait).await,
-                Err(SlotError::Call(CallError::Refused(decision))) => {
+                Err(NoReply::Call(CallError::Refused(decision))) => {
                     self.failed(&format!("after a 429 the decision was {decision:?}")).await;
                 }
-                Err(SlotError::Call(CallError::Failed(error))) => self.failed(&error).await,
-                Err(SlotError::SlotTimeout(after)) => self.failed(&format!("a slot timed out after {after:?}")).await,
-                Err(SlotError::Acquire(error)) => self.failed(&error).await,
-                Err(_) => self.failed(&"a slot failed in a way that is not known here").await,
+                Err(NoReply::Call(CallError::Failed(error))) => self.failed(&error).await,
+                Err(NoReply::Limit(error)) => self.failed(&error).await,
             }
         }
     }
