@@ -176,10 +176,9 @@ async fn a_penalty_says_what_it_does_not_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dimension_named_twice_costs_twice() {
+async fn a_dimension_named_twice_is_a_mistake() {
     let world = World::with_rate(RPM, 3, 60).await;
-    let client = world.client();
-    assert!(client.acquire([RPM, RPM]).await.unwrap().granted().is_some());
-    assert_eq!(world.level(RPM).await, "1");
-    assert!(matches!(error(&client, [RPM, RPM, RPM, RPM]).await, AcquireError::NeverSatisfiable { .. }));
+    let error = error(&world.client(), [RPM, RPM]).await;
+    assert!(matches!(&error, AcquireError::Request(RequestError::Duplicate(twice)) if twice.as_str() == RPM), "{error}");
+    assert_eq!(world.level(RPM).await, "3", "nothing is taken");
 }

@@ -19,7 +19,7 @@ async fn known() -> (World, Client) {
     let world = World::embedded().await;
     world.tokens(TPM, 1_000_000, 1_000_000_000).await;
     let client = world.client();
-    let _ = take(&client, TPM).await;
+    let _ = take(&client, Request::from(TPM).cost(TPM, 1)).await;
     (world, client)
 }
 
@@ -60,7 +60,7 @@ async fn a_line_that_is_refused_is_refused_to_its_end() {
     let world = World::embedded().await;
     world.tokens(TPM, 10, 1_000_000_000).await;
     let client = world.client();
-    let _ = take(&client, TPM).await;
+    let _ = take(&client, Request::from(TPM).cost(TPM, 1)).await;
     let calls: Vec<_> = (0..3_000)
         .map(|_| {
             let client = client.clone();

@@ -42,13 +42,13 @@ async fn acquire(world: &World) {
     assert!(matches!(client.redeem(retry.ticket().unwrap()).await.unwrap(), Redeemed::Granted(_)));
     let busy = world.client_with(|settings| settings.prefetch([TPM]));
     for _ in 0..20 {
-        let _ = take(&busy, TPM).await;
+        let _ = take(&busy, Request::from(TPM).cost(TPM, 1)).await;
     }
     let sharing = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Share("0.5".parse().unwrap())));
-    let _ = take(&sharing, TPM).await;
+    let _ = take(&sharing, Request::from(TPM).cost(TPM, 1)).await;
     world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
-    let _local = take(&sharing, TPM).await;
-    client.acquire(TPM).await.unwrap_err();
+    let _local = take(&sharing, Request::from(TPM).cost(TPM, 1)).await;
+    client.acquire(Request::from(TPM).cost(TPM, 1)).await.unwrap_err();
     world.dynamo.faults().draw(|_| None);
 }
 
@@ -83,7 +83,7 @@ async fn hold(world: &World) {
 /// What the vendor says.
 async fn listen_to_vendor(world: &World) {
     let client = world.client();
-    let mut grant = take(&client, TPM).await;
+    let mut grant = take(&client, Request::from(TPM).cost(TPM, 1)).await;
     grant.settle(TPM, 5).await.unwrap();
     grant.settle(TPM, 2).await.unwrap();
     let lower = [("x-ratelimit-limit-tokens", "500"), ("x-ratelimit-remaining-tokens", "100")];
