@@ -33,8 +33,8 @@ pub(crate) struct Options {
 
 /// A day: a longer time is probably a wrong unit.
 const LONGEST_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
-/// The shortest time between two tries to renew a lease.
-const RENEW_PAUSE: Duration = Duration::from_millis(500);
+/// How often a held grant is checked for a lost lease.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Parses names with costs: `openai#tpm=1200`.
 pub(crate) fn request(dimensions: &[String]) -> Result<Request<'_>, Failure> {
@@ -59,17 +59,17 @@ pub(crate) async fn run(options: Options) -> Ended {
         request = request.ticket_within(within);
     }
     match client.acquire(request).await? {
-        Outcome::Granted(grant) => hold_and_release(&client, grant, options.hold, options.json).await,
+        Outcome::Granted(grant) => hold_and_release(grant, options.hold, options.json).await,
         Outcome::RetryIn(retry) => refuse(&client, &retry, options.json).await,
     }
 }
 
-pub(crate) async fn hold_and_release(client: &Client, grant: Grant, time: Duration, json: bool) -> Ended {
+pub(crate) async fn hold_and_release(grant: Grant, time: Duration, json: bool) -> Ended {
     let names: Vec<String> = grant.dimensions().map(ToString::to_string).collect();
     if !json {
         anstream::println!("{}granted{} {}", GREEN.render(), GREEN.render_reset(), names.join(", "));
     }
-    let grant = hold(client, grant, time).await;
+    let grant = hold(grant, time).await;
     let released = grant.release().await?;
     let note = match released {
         Released::LeaseGone => "the lease had ended, and a sweep gave the slot back",
@@ -109,30 +109,22 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ende
     Ok(ExitCode::from(TRY_AGAIN))
 }
 
-/// Holds the grant, and renews its leases before they end. A renewal that fails is tried again. If a lease is
-/// gone, a message says so.
-async fn hold(client: &Client, mut grant: Grant, time: Duration) -> Grant {
+/// Holds the grant. The client renews its leases. If one is gone, a message says so.
+async fn hold(grant: Grant, time: Duration) -> Grant {
     let until = Instant::now() + time.min(LONGEST_HOLD);
     let mut stop = pin!(stop_requested());
     let mut has_warned = false;
-    loop {
-        // A lease ends by the table's time: this machine's clock may be off by hours.
-        let now = client.now();
-        let renew_at = grant.lease_ends().map(|ends| Instant::now() + (ends.since(now) / 2).max(RENEW_PAUSE));
+    while Instant::now() < until {
         tokio::select! {
-            () = sleep_until(renew_at.map_or(until, |renew_at| renew_at.min(until))) => {}
+            () = sleep_until(until.min(Instant::now() + LOOK)) => {}
             () = &mut stop => return grant,
         }
-        if Instant::now() >= until {
-            return grant;
-        }
-        if let Err(error) = grant.renew().await
-            && !std::mem::replace(&mut has_warned, true)
-        {
-            let error = error.to_string();
-            anstream::eprintln!("{}{}{}", YELLOW.render(), output::plain(&error), YELLOW.render_reset());
+        if grant.is_lease_lost() && !std::mem::replace(&mut has_warned, true) {
+            let text = "the lease ended and its slot was given back: another call may hold the slot by now";
+            anstream::eprintln!("{}{text}{}", YELLOW.render(), YELLOW.render_reset());
         }
     }
+    grant
 }
 
 #[cfg(test)]
@@ -157,7 +149,7 @@ mod tests {
             let machine = dynamo.metered();
             let client = machine.client_off_by(Client::builder("table"), off_by);
             let grant = client.acquire(SLOT).await.unwrap().granted().unwrap();
-            let holder = tokio::spawn(async move { hold(&client, grant, HOLD).await });
+            let holder = tokio::spawn(async move { hold(grant, HOLD).await });
             let other = dynamo.client("table");
             for second in 1..HOLD.as_secs() {
                 sleep(Duration::from_secs(1)).await;

@@ -29,7 +29,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
     let (outcome, why) = match client.redeem(&options.ticket).await? {
-        Redeemed::Granted(grant) => return hold_and_release(&client, grant, options.hold, options.json).await,
+        Redeemed::Granted(grant) => return hold_and_release(grant, options.hold, options.json).await,
         Redeemed::RetryIn(retry) => return refuse(&client, &retry, options.json).await,
         Redeemed::Spent => ("spent", "it was redeemed before, or its row is gone"),
         _ => ("lapsed", "it came too late, or the limits were changed: acquire again"),

@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
-    let slot = client.slot(crate::acquire::request(&options.dimensions)?).timeout(options.wait).hold_until_done();
+    let slot = client.slot(crate::acquire::request(&options.dimensions)?).max_wait(options.wait);
     let status = slot.run(async |_slot| child(&options.command).await.map_err(NoStatus::Child)).await;
     match status {
         Ok(status) => Ok(ExitCode::from(exit_code(status))),

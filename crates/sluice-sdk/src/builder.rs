@@ -18,6 +18,7 @@ use crate::config::lease_ids::LeaseIds;
 use crate::config::{Config, Leases, OnUnavailable};
 use crate::extensions::Extensions;
 use crate::heal::Healer;
+use crate::lane::background::Background;
 use crate::lane::cache::Cache;
 use crate::lane::fallback::Fallback;
 use crate::lane::inner::Inner;
@@ -71,7 +72,7 @@ impl ClientBuilder {
     }
 
     /// How long a lease lasts if it is not renewed; 60 s by default, at least 1 s. A shorter lease brings a
-    /// crashed holder's slot back sooner. The lease must outlast the longest call under `acquire`.
+    /// crashed holder's slot back sooner, and takes a renewal more often.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
         self.config.lease_ttl = ttl.clamp(Duration::from_secs(1), LONGEST_SETTING);
@@ -100,10 +101,21 @@ impl ClientBuilder {
         self
     }
 
-    /// How long `slot` waits and runs in total; 30 s by default. Keep it 5 s below the Lambda's own timeout.
+    /// How long a `slot` waits for its start if it names no wait of its own (`SLUICE_DEFAULT_SLOT_TIMEOUT`);
+    /// 30 s by default.
     #[must_use]
-    pub fn slot_timeout(mut self, timeout: Duration) -> Self {
-        self.config.slot_timeout = timeout.min(LONGEST_SETTING);
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.config.max_wait = wait.min(LONGEST_SETTING);
+        self
+    }
+
+    /// Whether the leases of grants from [`Client::acquire`] and [`SlotBuilder::grant`](crate::SlotBuilder::grant)
+    /// are renewed while the grants are held; on by default. If off, such a call must end before its lease does,
+    /// or call [`Grant::renew`](crate::Grant::renew): a slot whose holder forgot it comes back after the lease
+    /// time. The leases of slots, streams and tracked grants are always renewed.
+    #[must_use]
+    pub const fn renew_leases(mut self, on: bool) -> Self {
+        self.config.renew_leases = on;
         self
     }
 
@@ -239,6 +251,7 @@ impl ClientBuilder {
         let config = self.config;
         let (cache, fallback) = (Cache::new(config.prefetch.clone(), config.max_buckets), Fallback::default());
         let (refusals, extensions) = (Box::new(Healer), Extensions::default());
-        Client { inner: Arc::new(Inner { store, config, cache, fallback, refusals, extensions }) }
+        let background = Background::default();
+        Client { inner: Arc::new(Inner { store, config, cache, fallback, background, refusals, extensions }) }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Config {
     /// The table, and how long a request for it may take.
     pub(crate) connection: Settings,
     pub(crate) lease_ttl: Duration,
-    pub(crate) slot_timeout: Duration,
+    pub(crate) max_wait: Duration,
     pub(crate) inline_retry_threshold: Duration,
     pub(crate) leases: Leases,
     pub(crate) on_unavailable: OnUnavailable,
@@ -63,6 +63,7 @@ pub(crate) struct Config {
     pub(crate) heal_budget: HealBudget,
     pub(crate) admission: AdmissionMode,
     pub(crate) staleness: Duration,
+    pub(crate) renew_leases: bool,
 }
 
 impl Config {
@@ -70,7 +71,7 @@ impl Config {
         Self {
             connection,
             lease_ttl: Duration::from_secs(60),
-            slot_timeout: Duration::from_secs(30),
+            max_wait: Duration::from_secs(30),
             inline_retry_threshold: Duration::from_secs(5),
             leases: Leases::default(),
             on_unavailable: OnUnavailable::default(),
@@ -82,6 +83,7 @@ impl Config {
             heal_budget: HealBudget::DEFAULT,
             admission: AdmissionMode::default(),
             staleness: Duration::from_secs(60),
+            renew_leases: true,
         }
     }
 
@@ -97,9 +99,9 @@ impl Config {
             lease_ttl: var("SLUICE_LEASE_TTL")
                 .parse("a time of at least 1 s, as in 60s or 60", |v| duration(v).filter(|ttl| *ttl >= SHORTEST_LEASE))?
                 .unwrap_or(defaults.lease_ttl),
-            slot_timeout: var("SLUICE_DEFAULT_SLOT_TIMEOUT")
+            max_wait: var("SLUICE_DEFAULT_SLOT_TIMEOUT")
                 .parse("a time above 0, as in 30s or 30", |v| duration(v).filter(|t| !t.is_zero()))?
-                .unwrap_or(defaults.slot_timeout),
+                .unwrap_or(defaults.max_wait),
             inline_retry_threshold: var("SLUICE_INLINE_RETRY_THRESHOLD")
                 .parse("a time, as in 5s or 5", duration)?
                 .unwrap_or(defaults.inline_retry_threshold),

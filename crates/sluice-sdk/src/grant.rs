@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sluice_core::{Amount, Dimension, Timestamp};
@@ -23,13 +22,16 @@ pub(crate) mod outcome;
 pub(crate) mod renew;
 mod settle;
 
+use smallvec::SmallVec;
+
+use crate::grant::renew::HeldLeases;
 use crate::lane::part::{Hold, Part, Parts};
 
 /// Permission to call the vendor.
 ///
 /// [`release`](Self::release) it when the call is over. A dropped grant gives its slots back on a task; if
 /// the runtime is gone (a crash, a frozen Lambda), the lease ends and a sweep gives the slot back. Rate
-/// tokens stay spent.
+/// tokens stay spent. While the grant is held, the client renews its leases.
 #[derive(Debug)]
 #[must_use = "a grant that is dropped gives back its slots and reports no result: release it"]
 pub struct Grant {
@@ -37,59 +39,54 @@ pub struct Grant {
     parts: Parts,
     granted_at: Timestamp,
     start_at: Timestamp,
-    lease_ends: Timestamp,
-    lease_for: Duration,
+    leases: SmallVec<[Arc<HeldLeases>; 1]>,
     acquiring: Duration,
     basis: Basis,
 }
 
 /// The longest that a release delays the end of a call: a Lambda should leave 5 s after the timeout.
-const RELEASE_WAIT: Duration = Duration::from_secs(3);
-
-/// How long a slot is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holding {
-    /// Until the end of the slot's timeout. The lease outlasts it.
-    WithinTimeout,
-    /// As long as the call takes. The lease is renewed meanwhile.
-    Renewed,
-}
+pub(crate) const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 impl Grant {
-    /// Creates a grant from what was just granted. Its leases are renewed for `lease_for`.
-    pub(crate) fn new(inner: Arc<Inner>, unclaimed: UnclaimedGrant, lease_for: Duration) -> Self {
+    /// Creates a grant from what was just granted. If `renews` is true, the client extends its leases by
+    /// `lease_for`.
+    pub(crate) fn new(inner: Arc<Inner>, unclaimed: UnclaimedGrant, lease_for: Duration, renews: bool) -> Self {
         let (at, took, basis) = (unclaimed.at, unclaimed.took, unclaimed.basis);
-        let mut grant = Self::of(inner, unclaimed.into_parts(), at, lease_for, took);
+        let parts = unclaimed.into_parts();
+        let leases = HeldLeases::of(&inner, &parts, lease_for, renews);
+        let mut grant = Self::of(inner, parts, at, took);
+        grant.leases.extend(leases);
         grant.basis = basis;
         grant
     }
 
-    pub(crate) fn of(inner: Arc<Inner>, parts: Parts, at: Timestamp, lease_for: Duration, acquiring: Duration) -> Self {
+    /// Creates a grant of parts without leases.
+    pub(crate) fn of(inner: Arc<Inner>, parts: Parts, at: Timestamp, acquiring: Duration) -> Self {
         let start_at = parts.iter().map(|part| part.start_at).fold(at, Timestamp::max);
-        let ends = parts.iter().filter_map(Part::lease_ends).min();
-        let lease_ends = ends.unwrap_or(Timestamp::from_micros(i64::MAX));
-        // Tokens booked far ahead must not determine how long the lease of a slot beside them is renewed for.
-        let lease_for = if ends.is_some() { lease_for } else { Duration::ZERO };
-        Self { inner, parts, granted_at: at, start_at, lease_ends, lease_for, acquiring, basis: Basis::Table }
+        let (leases, basis) = (SmallVec::new(), Basis::Table);
+        Self { inner, parts, granted_at: at, start_at, leases, acquiring, basis }
     }
 
     pub(crate) fn from_stock(inner: Arc<Inner>, part: Part) -> Self {
         let at = part.start_at;
-        Self {
-            inner,
-            parts: Parts::from_buf([part]),
-            granted_at: at,
-            start_at: at,
-            lease_ends: Timestamp::from_micros(i64::MAX),
-            lease_for: Duration::ZERO,
-            acquiring: Duration::ZERO,
-            basis: Basis::Table,
-        }
+        Self::of(inner, Parts::from_buf([part]), at, Duration::ZERO)
     }
 
     /// Takes the parts out, for another holder. The grant then gives nothing back.
     pub(crate) fn into_parts(mut self) -> Parts {
-        std::mem::take(&mut self.parts)
+        self.take_parts()
+    }
+
+    /// Takes the parts out. Their leases are no longer renewed.
+    fn take_parts(&mut self) -> Parts {
+        let mut parts = std::mem::take(&mut self.parts);
+        for leases in &self.leases {
+            parts.iter_mut().for_each(|part| part.known_gone |= leases.is_gone(part));
+            if !leases.end() {
+                parts.retain(|part| part.lease_ends().is_none());
+            }
+        }
+        parts
     }
 
     pub(crate) const fn acquiring(&self) -> Duration {
@@ -120,10 +117,17 @@ impl Grant {
         self.start_at.since(self.granted_at)
     }
 
-    /// When the first of the grant's leases ends; `None` if it has none. Renew before.
+    /// When the first of the grant's leases ends, as last renewed; `None` if it has none.
     #[must_use]
     pub fn lease_ends(&self) -> Option<Timestamp> {
-        (self.lease_ends.micros() < i64::MAX).then_some(self.lease_ends)
+        self.leases.iter().map(|leases| leases.ends()).min()
+    }
+
+    /// Whether a lease ended and its slot was given back while the grant was held, so that the slot may be in
+    /// use twice.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.leases.iter().any(|leases| leases.is_lost())
     }
 
     /// What the grant rests on: the table, or a decision of this process while DynamoDB is out.
@@ -146,10 +150,19 @@ impl Grant {
             return Ok(Released::GivenBack);
         }
         let span = span::release(self.display());
-        let parts = std::mem::take(&mut self.parts);
         // On its own task: the grant is released even if the caller is dropped here.
-        let inner = Arc::clone(&self.inner);
-        let released = tokio::spawn(async move { release(&inner, parts).await }.instrument(span.clone())).await;
+        let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
+        let Some(runtime) = self.inner.background.runtime() else {
+            return Err(stopped("TransactWriteItems").into());
+        };
+        let releasing = async move {
+            let released = release(&inner, parts).await;
+            if released.is_ok() {
+                leases.iter().for_each(|leases| leases.are_back());
+            }
+            released
+        };
+        let released = self.inner.background.spawn(&runtime, releasing.instrument(span.clone())).await;
         let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
         span.record("sluice.outcome", name_of(&result));
         result
@@ -167,20 +180,25 @@ impl Grant {
 
     /// Gives everything back, including rate tokens, on a task of its own: the call was never made.
     pub(crate) fn give_back_unused(mut self) {
-        spawn_give_back(&self.inner, std::mem::take(&mut self.parts), Use::Unused);
+        let parts = self.take_parts();
+        spawn_give_back(&self.inner, parts, Use::Unused, std::mem::take(&mut self.leases));
     }
 
     /// The same as `give_back_unused`, but waits for the end. If dropped meanwhile, it goes on.
     async fn cancel(mut self) {
-        let (inner, parts) = (Arc::clone(&self.inner), std::mem::take(&mut self.parts));
-        let _ = tokio::spawn(async move { give_back_unused(&inner, parts).await }).await;
+        let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
+        let Some(runtime) = self.inner.background.runtime() else { return };
+        let giving_back = async move {
+            give_back_unused(&inner, parts).await;
+            drop(leases);
+        };
+        let _ = self.inner.background.spawn(&runtime, giving_back).await;
     }
 
     pub(crate) fn join(mut self, mut other: Self) -> Self {
         self.parts.append(&mut other.parts);
         self.start_at = self.start_at.max(other.start_at);
-        self.lease_ends = self.lease_ends.min(other.lease_ends);
-        self.lease_for = self.lease_for.max(other.lease_for);
+        self.leases.append(&mut other.leases);
         if self.basis == Basis::Table {
             self.basis = other.basis;
         }
@@ -218,19 +236,21 @@ impl Grant {
         self.parts.iter_mut().find(|part| part.entry.dimension.as_str() == dimension)
     }
 
-    pub(crate) const fn lease_for(&self) -> Duration {
-        self.lease_for
+    pub(crate) fn leases(&self) -> &[Arc<HeldLeases>] {
+        &self.leases
     }
 
-    pub(crate) const fn renewed_until(&mut self, ends: Timestamp) {
-        self.lease_ends = ends;
+    /// Renews the leases until then, by the steady clock.
+    pub(crate) fn renew_until(&self, steady: i64) {
+        self.leases.iter().for_each(|leases| leases.renew_until(steady));
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
         if self.parts.iter().any(Part::is_held) {
-            spawn_give_back(&self.inner, std::mem::take(&mut self.parts), Use::Used);
+            let parts = self.take_parts();
+            spawn_give_back(&self.inner, parts, Use::Used, std::mem::take(&mut self.leases));
         }
     }
 }
@@ -251,11 +271,8 @@ impl UnusedGrant {
         self.0.take()
     }
 
-    pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
-        match &mut self.0 {
-            Some(grant) => grant.keep_alive(holding, lost).await,
-            None => std::future::pending().await,
-        }
+    pub(crate) fn is_lease_lost(&self) -> bool {
+        self.0.as_ref().is_some_and(Grant::is_lease_lost)
     }
 
     /// The asks that would take all of it again.

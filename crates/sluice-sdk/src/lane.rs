@@ -8,6 +8,7 @@
 //! queue looks again, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
 
 pub(crate) mod attempt;
+pub(crate) mod background;
 pub(crate) mod cache;
 pub(crate) mod chunks;
 pub(crate) mod entry;

@@ -11,7 +11,7 @@
 //! let text = sluice
 //!     .slot(["openai#rpm", "openai#tpm"])
 //!     .cost("openai#tpm", 1_200)
-//!     .timeout(Duration::from_secs(25))
+//!     .max_wait(Duration::from_secs(20))
 //!     .run(async |_slot| Ok::<_, Box<dyn std::error::Error>>(call_vendor().await?.text))
 //!     .await?;
 //! # Ok(())
@@ -46,7 +46,9 @@ pub use crate::api::error::AcquireError;
 pub use crate::api::refusal::{RetryIn, RetryReason};
 pub use crate::api::request::{Quantity, Request, RequestError};
 pub use crate::builder::ClientBuilder;
+pub use crate::call::close::{Closed, Left};
 pub use crate::call::error::LimitError;
+pub use crate::call::slot::retry::RetrySlot;
 pub use crate::call::slot::{Slot, SlotBuilder};
 pub use crate::call::stream::GrantedStream;
 pub use crate::call::ticket::redeem::{RedeemError, Redeemed};
@@ -64,6 +66,7 @@ pub use crate::vendor::estimate::{EstimatorConfig, TokenEstimator};
 pub use crate::vendor::observe::{Observed, ObservedLevel, ObservedLimit};
 pub use crate::vendor::penalize::{PenalizeError, Penalty};
 pub use crate::vendor::rate_limited::{Decision, Reply};
+pub use crate::vendor::reply::{Replied, Usage};
 
 pub use sluice_table::{Clock, ConfigError, StoreError};
 

@@ -5,3 +5,4 @@ pub(crate) mod estimate;
 pub(crate) mod observe;
 pub(crate) mod penalize;
 pub(crate) mod rate_limited;
+pub(crate) mod reply;

@@ -179,6 +179,9 @@ async fn a_penalty_says_what_it_does_not_take() {
 async fn a_dimension_named_twice_is_a_mistake() {
     let world = World::with_rate(RPM, 3, 60).await;
     let error = error(&world.client(), [RPM, RPM]).await;
-    assert!(matches!(&error, AcquireError::Request(RequestError::Duplicate(twice)) if twice.as_str() == RPM), "{error}");
+    assert!(
+        matches!(&error, AcquireError::Request(RequestError::Duplicate(twice)) if twice.as_str() == RPM),
+        "{error}"
+    );
     assert_eq!(world.level(RPM).await, "3", "nothing is taken");
 }

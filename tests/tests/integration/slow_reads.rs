@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{Client, Grant, Outcome, RetryReason};
+use sluice_sdk::{Client, Grant, Outcome, Request, RetryReason};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,7 +19,15 @@ async fn full() -> (World, Client, Grant) {
     world.rate(RPM, 100, 60).await;
     world.tokens(TPM, 10_000, 60).await;
     let client = world.client_with(|settings| settings.self_heal(false));
-    client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)).await.unwrap().granted().unwrap().release().await.unwrap();
+    client
+        .acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1))
+        .await
+        .unwrap()
+        .granted()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     let held = take(&world.client(), SLOTS).await;
     world.dynamo.faults().always(Operation::GetItem, Fault::Delay(READ));
     // What is known is too old to refuse by.
@@ -32,7 +40,9 @@ async fn an_acquire_over_a_full_bucket_returns_when_reads_take_a_quarter_of_a_se
     let (world, client, _held) = full().await;
     world.dynamo.meter().reset();
     let began = Instant::now();
-    let answer = timeout(Duration::from_secs(30), client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1))).await.expect("it returns");
+    let answer = timeout(Duration::from_secs(30), client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)))
+        .await
+        .expect("it returns");
     let Outcome::RetryIn(retry) = answer.unwrap() else { panic!() };
     assert_eq!((retry.dimension().as_str(), retry.reason()), (SLOTS, RetryReason::NoFreeSlot));
     assert!(began.elapsed() <= 2 * READ, "a transaction, and one reading of all: {:?}", began.elapsed());
@@ -47,7 +57,9 @@ async fn a_lane_does_not_go_on_for_callers_who_left() {
         let asking: Vec<_> = (0..5)
             .map(|_| {
                 let client = client.clone();
-                tokio::spawn(async move { client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)).await.map(drop) })
+                tokio::spawn(
+                    async move { client.acquire(Request::from([SLOTS, RPM, TPM]).cost(TPM, 1)).await.map(drop) },
+                )
             })
             .collect();
         sleep(Duration::from_millis(100)).await;

@@ -9,7 +9,7 @@ use sluice_sdk::{Client, Released};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{World, settle, take};
+use crate::world::{LEASE_TTL, World, settle, take};
 
 mod renewals;
 
@@ -236,6 +236,8 @@ async fn what_a_stopped_tracker_holds_can_still_be_taken_and_a_dropped_one_gives
     drop(clone);
     settle().await;
     assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("3", 0));
+    // The task that renews leases ends when it looks and finds none.
+    sleep(LEASE_TTL / 8).await;
     assert_eq!(alive_tasks(), before, "the task went with its tracker");
 }
 

@@ -91,7 +91,7 @@ async fn a_stream_waits_for_its_grant_keeps_it_while_it_opens_and_settles() {
     for kind in [Kind::Rows, Kind::Inline] {
         let world = world(kind).await;
         let client = world.client();
-        let opened = client.slot([SLOTS, TPM]).cost(TPM, 400).stream(async || {
+        let opened = client.slot([SLOTS, TPM]).cost(TPM, 400).stream(async |_| {
             // The vendor takes longer to answer than a lease lasts.
             sleep(LEASE_TTL * 2).await;
             Ok::<_, AppError>(stream::iter([Ok::<_, std::io::Error>(None), Ok(Some(150))]))
@@ -106,7 +106,7 @@ async fn a_stream_waits_for_its_grant_keeps_it_while_it_opens_and_settles() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_does_not_open_gives_everything_back() {
     let world = world(Kind::Rows).await;
-    let open = async || Err::<stream::Empty<Result<(), std::io::Error>>, _>(AppError::Vendor);
+    let open = async |_: &mut sluice_sdk::Grant| Err::<stream::Empty<Result<(), std::io::Error>>, _>(AppError::Vendor);
     let failed = world.client().slot([SLOTS, TPM]).cost(TPM, 400).stream(open).await;
     assert!(matches!(failed, Err(AppError::Vendor)));
     settle().await;

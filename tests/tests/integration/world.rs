@@ -104,6 +104,8 @@ impl World {
 
     pub(crate) fn client_with(&self, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
         let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0)).leases(self.kind.leases());
+        // A forgotten grant stands for a crashed holder: nobody renews its lease.
+        let builder = builder.renew_leases(false);
         settings(builder).dynamodb(self.dynamodb())
     }
 

@@ -13,9 +13,6 @@ use crate::callers::Need;
 use crate::row::{BucketRow, Micros};
 use crate::scenario::{START, Scenario};
 
-/// A slot's lease outlasts its timeout by this.
-const LEASE_MARGIN: i64 = 5_000_000;
-
 /// What happened so far.
 pub(crate) struct Record {
     clock_error: i64,
@@ -46,10 +43,9 @@ pub(crate) struct Grip {
 }
 
 impl Grip {
-    /// The lease of a slot ends no earlier than this. One without a `timeout` to outlast is written for the usual time, and renewed:
-    /// whoever was frozen meanwhile may have lost it.
-    pub(crate) fn slot_lease(asked_at: Micros, timeout: Option<i64>, ttl: i64, clock_error: i64) -> i64 {
-        micros(asked_at) + timeout.map_or(ttl, |timeout| (timeout + LEASE_MARGIN).max(ttl)) - clock_error
+    /// The lease of a slot ends no earlier than this. It is renewed: whoever was frozen meanwhile may have lost it.
+    pub(crate) fn slot_lease(asked_at: Micros, ttl: i64, clock_error: i64) -> i64 {
+        micros(asked_at) + ttl - clock_error
     }
 }
 

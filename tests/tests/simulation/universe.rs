@@ -146,7 +146,8 @@ impl Universe {
         let clock = clock.steady_by(move || steady.steady(time.now().micros()));
         let (prefix, drawn) = (Arc::clone(&name), AtomicU64::new(0));
         let ids = move || format!("{prefix}-{:04}", drawn.fetch_add(1, Ordering::SeqCst));
-        let settings = settings(Client::builder(TABLE)).caller(&*name).clock(clock.clone()).lease_ids(ids);
+        let settings =
+            settings(Client::builder(TABLE).renew_leases(false)).caller(&*name).clock(clock.clone()).lease_ids(ids);
         let client = settings.dynamodb(dynamo.dynamodb_on(clock));
         Process { name, client, dynamo, machine, alive, ice, tally, tracker: None }
     }

@@ -52,6 +52,12 @@ pub enum AcquireError {
         /// The attribute, and what is wrong with it.
         source: RowError,
     },
+    /// The client is closed, or is being closed.
+    #[error("the client is closed: nothing is granted after `Client::close`")]
+    Closed,
+    /// The caller does not run in Tokio's runtime.
+    #[error("no Tokio runtime: call this in a function under #[tokio::main], or in `Runtime::block_on`")]
+    NoRuntime,
     /// The table did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -66,6 +72,8 @@ impl AcquireError {
             Self::NeverSatisfiable { .. } => "never_satisfiable",
             Self::TooLargeForInline { .. } => "too_large_for_inline",
             Self::CorruptRow { .. } => "corrupt_row",
+            Self::Closed => "closed",
+            Self::NoRuntime => "no_runtime",
             Self::Store(_) => "store",
         }
     }

@@ -70,6 +70,12 @@ pub enum RequestError {
     /// A dimension is named twice: most likely a mistake.
     #[error("{0} is named twice: name it once, with the whole cost")]
     Duplicate(Dimension),
+    /// The call waits for a slot inside of another slot of the same bucket. If all holders did so, none would
+    /// ever get one.
+    #[error(
+        "a slot of {0} waits inside of another slot of {0}: both would wait for each other once the bucket is full; let the outer slot cover the inner call, or end the outer slot first"
+    )]
+    Nested(Dimension),
     /// The grant took nothing from the dimension: most likely a misspelled name, or another call's grant.
     #[error("the grant holds nothing of {0:?}")]
     NotHeld(String),

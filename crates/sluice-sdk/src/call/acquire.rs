@@ -39,6 +39,7 @@ impl Client {
         let known = request.only().filter(|_| request.ticket_within.is_none());
         let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
         if let Some((entry, cost)) = &known
+            && !inner.background.is_closing()
             && let Some(part) = prefetch::take(inner, entry, *cost)
         {
             counted::granted_from_stock(entry, part.start_at);
@@ -46,16 +47,17 @@ impl Client {
             answered(&span, &answer);
             return answer;
         }
+        inner.background.begin()?;
         let began = Instant::now();
         let terms = Terms::at_once(inner.config.lease_ttl);
         let answer = match (known, request.ticket_within) {
             (Some((entry, cost)), _) => {
                 let taken = attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await;
-                taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
+                taken.map(|taken| Outcome::of(inner, taken, terms.lease, inner.config.renew_leases))
             }
             (None, None) => {
                 let taken = attempt::submit(inner, &request.parse()?, terms).instrument(span.clone()).await;
-                taken.map(|taken| Outcome::of(inner, taken, terms.lease.length()))
+                taken.map(|taken| Outcome::of(inner, taken, terms.lease, inner.config.renew_leases))
             }
             // On the heap: a request without a ticket pays nothing for it.
             (None, Some(within)) => {

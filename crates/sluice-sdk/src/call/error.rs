@@ -27,6 +27,12 @@ pub enum LimitError {
         .0.as_secs_f64()
     )]
     TimedOut(Duration),
+    /// No piece of a streamed reply was read for this long, and the call was ended.
+    #[error("no piece of the reply was read for {} s: the call was ended, and its slot given back", .0.as_secs_f64())]
+    Idle(Duration),
+    /// The client was closed while the call was running, and the call was cut off.
+    #[error("the client was closed while the call was running, and the call was cut off")]
+    Closed,
     /// An error of the table or of the request; nothing was taken.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
@@ -53,6 +59,8 @@ impl LimitError {
         match self {
             Self::Refused(_) => "refused",
             Self::TimedOut(_) => "timeout",
+            Self::Idle(_) => "idle",
+            Self::Closed => "closed",
             _ => "error",
         }
     }

@@ -1,8 +1,7 @@
 //! Slots: book a start, wait for it, run the call, and give back what the slot held however the call ends.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use sluice_core::{Amount, Dimension, Timestamp};
@@ -16,18 +15,24 @@ use crate::api::request::{Quantity, Request, RequestError};
 use crate::call::counted;
 use crate::call::error::LimitError;
 use crate::client::Client;
-use crate::grant::{Grant, Holding};
+use crate::grant::Grant;
+use crate::grant::renew::HeldLeases;
 use crate::lane::inner::Inner;
 use crate::lane::part::Hold;
 use crate::lane::settle;
 use crate::lane::settle::SettleError;
 use crate::telemetry::span;
-use crate::vendor::observe;
 use crate::vendor::observe::{Mark, Observed};
+use crate::vendor::rate_limited::{Decision, Reply};
+use crate::vendor::reply::{Replied, Usage};
+use crate::vendor::{observe, reply};
 
+mod nested;
+pub(crate) mod retry;
 mod start;
 mod wait;
 
+use crate::call::slot::retry::RetrySlot;
 use crate::call::slot::start::{Start, limited};
 
 /// A slot that is not requested yet: see [`Client::slot`].
@@ -36,9 +41,12 @@ use crate::call::slot::start::{Start, limited};
 pub struct SlotBuilder {
     client: Client,
     request: Request<'static>,
-    timeout: Duration,
     max_wait: Option<Duration>,
-    holding: Holding,
+    max_call: Option<Duration>,
+    timeout: Option<Duration>,
+    until: Option<SystemTime>,
+    /// The end of all tries together.
+    ends_at: Option<Instant>,
 }
 
 /// What a closure can learn about the slot that it runs in. Cheap to clone.
@@ -53,13 +61,22 @@ struct SlotState {
     acquiring: Duration,
     deadline: Option<Instant>,
     basis: Basis,
-    lease_lost: Arc<AtomicBool>,
+    leases: Vec<Arc<HeldLeases>>,
     inner: Arc<Inner>,
     marks: Vec<Mark>,
     /// The concurrency limits of which it holds slots.
     slots: Vec<Dimension>,
+    /// What is known of the call; `None` once the slot has ended.
+    call: Mutex<Option<CallState>>,
+}
+
+/// What a closure reported of its call.
+#[derive(Debug, Default)]
+struct CallState {
     /// What the call used, to be settled when it ends.
-    used: Mutex<Vec<(Dimension, Amount)>>,
+    used: Vec<(Dimension, Amount)>,
+    /// What the vendor's last reply means, if it was reported.
+    decision: Option<Decision>,
 }
 
 impl Slot {
@@ -68,7 +85,8 @@ impl Slot {
     /// the future of `run` is dropped, the tokens stay as they were taken.
     ///
     /// # Errors
-    /// [`LimitError::Settle`]: a dimension that the slot does not hold, a concurrency limit, or a number below zero.
+    /// [`LimitError::Settle`]: a dimension that the slot does not hold, a concurrency limit, a number below
+    /// zero, or a slot that has ended ([`SettleError::Ended`]).
     pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), LimitError> {
         let used = settle::parse(dimension, &used.into())?;
         if self.state.basis != Basis::Table {
@@ -78,7 +96,10 @@ impl Slot {
             return Err(SettleError::Concurrency(slots.clone()).into());
         }
         let mark = self.mark(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
-        self.state.used.lock().push((mark.dimension.clone(), used));
+        match &mut *self.state.call.lock() {
+            Some(call) => call.used.push((mark.dimension.clone(), used)),
+            None => return Err(SettleError::Ended(mark.dimension.clone()).into()),
+        }
         Ok(())
     }
 
@@ -94,6 +115,37 @@ impl Slot {
             return Err(AcquireError::from(RequestError::NotHeld(dimension.to_owned())).into());
         }
         Ok(observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await?)
+    }
+
+    /// Reports the vendor's reply, in one call:
+    ///
+    /// - If the vendor refused the call (a 429, or what its vendor sends for it): the fleet reacts as by
+    ///   [`Client::on_rate_limited`], and the call is charged what its vendor counts of a refused call.
+    /// - Otherwise the headers are applied to every dimension of the slot, as by [`observe`](Self::observe).
+    /// - What the call used is settled when the slot ends, as by [`used`](Self::used).
+    ///
+    /// `reply` is an [`http::response::Parts`] or a [`Reply`]. `usage` names dimensions and amounts, as in
+    /// `("openai#tpm", 812)` or an array of such pairs; `()` if the reply states none. No request is made if
+    /// the headers agree with the buckets.
+    ///
+    /// # Errors
+    /// As for [`used`](Self::used) and [`observe`](Self::observe). An error is a failure of the limiter; do not
+    /// let it fail a call that was made.
+    pub async fn reply<'a, H: Headers + 'a>(
+        &self,
+        reply: impl Into<Reply<'a, H>>,
+        usage: impl Into<Usage>,
+    ) -> Result<Replied, LimitError> {
+        for (dimension, used) in usage.into().0 {
+            self.used(&dimension, used)?;
+        }
+        let slots = self.state.slots.iter().map(|slots| (slots.clone(), None));
+        let rates = self.state.marks.iter().map(|mark| (mark.dimension.clone(), Some(mark.clone())));
+        let replied = reply::reply(&self.state.inner, rates.chain(slots).collect(), &reply.into()).await?;
+        if let Some(call) = &mut *self.state.call.lock() {
+            call.decision = Some(replied.decision);
+        }
+        Ok(replied)
     }
 
     fn mark(&self, dimension: &str) -> Option<&Mark> {
@@ -122,7 +174,7 @@ impl Slot {
         self.mark(dimension).map(|mark| mark.start)
     }
 
-    /// What is left of the timeout; `None` if the slot may be held as long as the call takes.
+    /// What is left of the time for the call; `None` if it may take as long as it takes.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.state.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -138,7 +190,7 @@ impl Slot {
     /// not stopped: a failure of the limiter must not kill healthy work.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.state.lease_lost.load(Ordering::Relaxed)
+        self.state.leases.iter().any(|leases| leases.is_lost())
     }
 }
 
@@ -149,9 +201,11 @@ impl Client {
         SlotBuilder {
             client: self.clone(),
             request: request.into().into_owned(),
-            timeout: self.inner.config.slot_timeout,
             max_wait: None,
-            holding: Holding::WithinTimeout,
+            max_call: None,
+            timeout: None,
+            until: None,
+            ends_at: None,
         }
     }
 }
@@ -163,23 +217,37 @@ impl SlotBuilder {
         self
     }
 
-    /// How long waiting and running may take together; `SLUICE_DEFAULT_SLOT_TIMEOUT` by default. In a Lambda,
-    /// keep it 5 s below the function's own timeout, so that the release still runs.
+    /// How far away the start may be. By default as far as [`timeout`](Self::timeout) and
+    /// [`until`](Self::until) allow; without them, `SLUICE_DEFAULT_SLOT_TIMEOUT` (30 s).
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = Some(wait);
+        self
+    }
+
+    /// How long the call may run, from its start; as long as it takes by default. Its leases are renewed
+    /// meanwhile.
+    pub fn max_call(mut self, longest: Duration) -> Self {
+        self.max_call = Some(longest);
+        self
+    }
+
+    /// How long waiting and running may take together.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
     }
 
-    /// How far away the start may be; the whole timeout by default. Shorter leaves more time to the call.
-    pub fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Some(max_wait);
+    /// The deadline of what surrounds the call, such as a Lambda function's (`context.deadline()`). Waiting
+    /// and running end 4 s earlier, or at half of the time that is left, so that the release still runs.
+    pub fn until(mut self, deadline: SystemTime) -> Self {
+        self.until = Some(deadline);
         self
     }
 
-    /// Lets the closure run as long as it takes, and renews its lease: the timeout bounds only the wait.
-    pub fn hold_until_done(mut self) -> Self {
-        self.holding = Holding::Renewed;
-        self
+    /// Makes the call again, at most `times`, if its closure reported a reply ([`Slot::reply`]) that asks for
+    /// another try within `SLUICE_INLINE_RETRY_THRESHOLD`.
+    pub const fn retry(self, times: u32) -> RetrySlot {
+        RetrySlot::new(self, times)
     }
 
     /// Waits for the start, runs `call`, and gives back what the slot held: after success, error, panic,
@@ -192,64 +260,84 @@ impl SlotBuilder {
     /// [`Grant::failed`](crate::Grant::failed): a vendor that counted them would be called above its limit. A
     /// recorded use counts however the closure ends.
     ///
-    /// Takes at most its timeout and 0.25 s until the closure begins, and 3 s after it has ended.
+    /// Takes at most the wait and 0.25 s until the closure begins, and 3 s after it has ended. A slot inside of
+    /// another slot of the same concurrency bucket is an error ([`RequestError::Nested`]).
     ///
     /// # Errors
     /// The closure's own error; or a [`LimitError`]: [`Refused`](LimitError::Refused) if no start is available
-    /// within the wait, [`TimedOut`](LimitError::TimedOut) if the call outlasts the timeout. A failed release
+    /// within the wait, [`TimedOut`](LimitError::TimedOut) if the call outlasts its time,
+    /// [`Closed`](LimitError::Closed) if the client is closed meanwhile. A failed release
     /// is logged and is not an error: the sweep gives the slot back.
     pub async fn run<T, E: From<LimitError>>(self, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Result<T, E> {
+        self.run_once(call).await.0
+    }
+
+    /// Runs the closure once. Returns what the vendor's reply means besides, if the closure reported it.
+    async fn run_once<T, E: From<LimitError>>(
+        self,
+        call: impl AsyncFnOnce(Slot) -> Result<T, E>,
+    ) -> (Result<T, E>, Option<Decision>) {
         let span = span::slot(self.request.dimensions());
         let inner = Arc::clone(&self.client.inner);
-        let ran = self.run_within(&span, call).instrument(span.clone()).await;
+        let (ran, decision) = self.run_within(&span, call).instrument(span.clone()).await;
         span.record("sluice.outcome", ran.name());
-        match ran {
+        let result = match ran {
             Ran::Returned(value) => Ok(value),
             Ran::Failed(error) => Err(error),
             Ran::Limited(error) => Err(limited(&inner, &span, error).into()),
-        }
+        };
+        (result, decision)
     }
 
-    async fn run_within<T, E>(self, span: &Span, call: impl AsyncFnOnce(Slot) -> Result<T, E>) -> Ran<T, E> {
-        let holding = self.holding;
-        let Start { client, mut grant, asked, timeout, deadline, lease_lost, acquiring } =
-            match self.start(span, holding).await {
-                Ok(start) => start,
-                Err(error) => return Ran::Limited(error),
-            };
+    async fn run_within<T, E>(
+        self,
+        span: &Span,
+        call: impl AsyncFnOnce(Slot) -> Result<T, E>,
+    ) -> (Ran<T, E>, Option<Decision>) {
+        let Start { client, mut grant, asked, asked_at, deadline, acquiring } = match self.start(span).await {
+            Ok(start) => start,
+            Err(error) => return (Ran::Limited(error), None),
+        };
+        let inner = &client.inner;
         let state = Arc::new(SlotState {
             start_at: grant.start_at(),
             acquiring,
             deadline,
             basis: grant.basis(),
-            lease_lost: Arc::clone(&lease_lost),
-            inner: Arc::clone(&client.inner),
+            leases: grant.leases().to_vec(),
+            inner: Arc::clone(inner),
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
             slots: slots_of(&grant),
-            used: Mutex::default(),
+            call: Mutex::new(Some(CallState::default())),
         });
+        // A client that is closed waits for this call.
+        let _running = inner.background.token();
         let called = tokio::select! {
             biased;
-            called = call(Slot { state: Arc::clone(&state) }) => Some(called),
-            () = timed_out(deadline) => None,
-            () = grant.keep_alive(holding, &lease_lost) => None,
+            called = nested::within(inner, &state.slots, call(Slot { state: Arc::clone(&state) })) => Ok(called),
+            () = timed_out(deadline) => Err(LimitError::TimedOut(asked_at.elapsed())),
+            () = inner.background.cut() => Err(LimitError::Closed),
         };
         let names = grant.names();
-        let used = std::mem::take(&mut *state.used.lock());
+        let CallState { used, decision } = state.call.lock().take().unwrap_or_default();
         used.iter().for_each(|(dimension, used)| grant.charge(dimension.as_str(), *used));
-        if matches!(called, Some(Err(_))) {
+        let is_refused = decision.is_some_and(|decision| decision != Decision::NotRefused);
+        if is_refused || matches!(called, Ok(Err(_))) {
             grant.charge_failure();
         }
         grant.release_in_time().await;
-        match called {
-            Some(Ok(value)) => Ran::Returned(value),
-            Some(Err(error)) => Ran::Failed(error),
-            None => {
-                counted::slot_timed_out(&client.inner, &asked);
-                tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = timeout.as_millis());
-                Ran::Limited(LimitError::TimedOut(timeout))
+        let ran = match called {
+            Ok(Ok(value)) => Ran::Returned(value),
+            Ok(Err(error)) => Ran::Failed(error),
+            Err(error) => {
+                if let LimitError::TimedOut(after) = error {
+                    counted::slot_timed_out(inner, &asked);
+                    tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = after.as_millis());
+                }
+                Ran::Limited(error)
             }
-        }
+        };
+        (ran, decision)
     }
 }
 

@@ -1,34 +1,52 @@
 //! Streams: a reply that comes in pieces keeps its grant until its end.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_core::{Stream, TryStream};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::api::request::Quantity;
-use crate::grant::{Grant, Holding};
+use crate::call::error::LimitError;
+use crate::grant::Grant;
+use crate::grant::renew::HeldLeases;
 use crate::lane::settle;
 
 /// A vendor's reply in pieces, and the grant under which it was requested: see [`Grant::stream`].
 #[must_use = "a stream does nothing until it is read; if dropped, it gives back its grant"]
 pub struct GrantedStream<S: TryStream> {
-    /// `None` after the end.
-    reply: Option<Pin<Box<S>>>,
+    running: Arc<Mutex<Running<S>>>,
     meters: Vec<Meter<S::Ok>>,
-    /// Holds the grant, renews it, and gives it back when it receives the end: a task of its own, for readers
-    /// that take long over a piece and for readers that go away. `None` when that is done.
+    /// Holds the grant, and gives it back when it receives the end: a task of its own, for readers that go
+    /// away. `None` when that is done.
     holding: Option<JoinHandle<()>>,
-    end_sender: Option<oneshot::Sender<End>>,
     /// The error of the reply, kept until the grant is given back.
     error: Option<S::Error>,
     /// Whether a piece arrived, so that the vendor has worked.
     has_begun: bool,
-    lease_lost: Arc<AtomicBool>,
+    leases: Vec<Arc<HeldLeases>>,
+    /// What the reader gets if it reads no piece for too long.
+    idle_error: Option<IdleError<S::Error>>,
 }
+
+/// What ends by itself if the reader stalls.
+struct Running<S> {
+    /// `None` after the end.
+    reply: Option<Pin<Box<S>>>,
+    end_sender: Option<oneshot::Sender<End>>,
+    /// When the last piece was read.
+    read_at: Instant,
+    /// The idle time after which the stream was ended.
+    was_idle_for: Option<Duration>,
+}
+
+type IdleError<E> = Box<dyn FnOnce(Duration) -> E + Send>;
 
 /// Reads what the call used of one dimension, and keeps the last value.
 struct Meter<T> {
@@ -93,16 +111,25 @@ impl Grant {
     /// # Panics
     /// Outside of tokio's runtime, which every grant comes from.
     pub fn stream<S: TryStream>(self, reply: S) -> GrantedStream<S> {
-        let lease_lost = Arc::new(AtomicBool::new(false));
+        self.renew_until(i64::MAX);
+        let leases = self.leases().to_vec();
+        let inner = Arc::clone(self.inner());
         let (end_sender, end_receiver) = oneshot::channel();
-        GrantedStream {
+        let holding = inner.background.spawn(&Handle::current(), hold(self, end_receiver));
+        let running = Running {
             reply: Some(Box::pin(reply)),
-            meters: Vec::new(),
-            holding: Some(tokio::spawn(hold(self, end_receiver, Arc::clone(&lease_lost)))),
             end_sender: Some(end_sender),
+            read_at: Instant::now(),
+            was_idle_for: None,
+        };
+        GrantedStream {
+            running: Arc::new(Mutex::new(running)),
+            meters: Vec::new(),
+            holding: Some(holding),
             error: None,
             has_begun: false,
-            lease_lost,
+            leases,
+            idle_error: None,
         }
     }
 }
@@ -122,19 +149,49 @@ impl<S: TryStream> GrantedStream<S> {
         self
     }
 
+    /// Ends the call if no piece is read for `idle`: because the vendor sends none, or because the reader has
+    /// stalled and would keep its slot for ever. The reply is dropped, the slots come back, and tokens without a
+    /// stated use stay taken. The reader then gets one error, [`LimitError::Idle`], and the end.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use futures_util::{Stream, TryStreamExt as _};
+    /// # use sluice_sdk::{Grant, LimitError};
+    /// # #[derive(Debug, thiserror::Error)]
+    /// # enum AppError {
+    /// #     #[error(transparent)] Vendor(#[from] std::io::Error),
+    /// #     #[error(transparent)] Limit(#[from] LimitError),
+    /// # }
+    /// # fn read(grant: Grant, reply: impl Stream<Item = Result<String, std::io::Error>> + Send + 'static) {
+    /// let reply = grant.stream(reply.map_err(AppError::from)).idle_timeout(Duration::from_secs(30));
+    /// # }
+    /// ```
+    pub fn idle_timeout(mut self, idle: Duration) -> Self
+    where
+        S: Send + 'static,
+        S::Error: From<LimitError>,
+    {
+        self.idle_error = Some(Box::new(|idle| LimitError::Idle(idle).into()));
+        tokio::spawn(end_idle(Arc::downgrade(&self.running), idle));
+        self
+    }
+
     /// Whether a lease ended while the stream ran, so that its slot may be in use twice. The stream goes on:
     /// a failure of the limiter must not kill healthy work.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.lease_lost.load(Ordering::Relaxed)
+        self.leases.iter().any(|leases| leases.is_lost())
     }
 
     fn end(&mut self, call: Call) {
+        let mut running = self.running.lock();
         // The connection first: a slot that is given back is not in use.
-        self.reply = None;
+        running.reply = None;
+        let end_sender = running.end_sender.take();
+        drop(running);
         let stated = |meter: Meter<S::Ok>| Some((meter.dimension, meter.last?));
         let used = std::mem::take(&mut self.meters).into_iter().filter_map(stated).collect();
-        if let Some(end_sender) = self.end_sender.take() {
+        if let Some(end_sender) = end_sender {
             // The task that holds the grant listens until it receives the end.
             let _ = end_sender.send(End { call, used });
         }
@@ -158,8 +215,13 @@ impl<S: TryStream> Stream for GrantedStream<S> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(reply) = &mut this.reply {
-            match ready!(reply.as_mut().try_poll_next(context)) {
+        let running = Arc::clone(&this.running);
+        let mut running = running.lock();
+        if let Some(reply) = &mut running.reply {
+            let read = ready!(reply.as_mut().try_poll_next(context));
+            running.read_at = Instant::now();
+            drop(running);
+            match read {
                 Some(Ok(piece)) => {
                     this.has_begun = true;
                     for meter in &mut this.meters {
@@ -173,6 +235,8 @@ impl<S: TryStream> Stream for GrantedStream<S> {
                 }
                 None => this.end(Call::Made),
             }
+        } else if let Some(idle) = running.was_idle_for.take() {
+            this.error = this.idle_error.take().map(|error| error(idle));
         }
         ready!(this.poll_given_back(context));
         Poll::Ready(this.error.take().map(Err))
@@ -180,7 +244,7 @@ impl<S: TryStream> Stream for GrantedStream<S> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let error = usize::from(self.error.is_some());
-        self.reply.as_ref().map_or((error, Some(error)), |reply| reply.size_hint())
+        self.running.lock().reply.as_ref().map_or((error, None), |reply| reply.size_hint())
     }
 }
 
@@ -193,18 +257,47 @@ impl<S: TryStream> Drop for GrantedStream<S> {
 impl<S: TryStream> std::fmt::Debug for GrantedStream<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GrantedStream")
-            .field("has_ended", &self.reply.is_none())
+            .field("has_ended", &self.running.lock().reply.is_none())
             .field("lease_lost", &self.is_lease_lost())
             .finish_non_exhaustive()
     }
 }
 
+/// Ends the call once no piece was read for `idle`.
+async fn end_idle<S>(running: Weak<Mutex<Running<S>>>, idle: Duration) {
+    let mut until = Instant::now() + idle;
+    loop {
+        sleep_until(until).await;
+        let Some(running) = running.upgrade() else { return };
+        let mut running = running.lock();
+        if running.reply.is_none() {
+            return;
+        }
+        until = running.read_at + idle;
+        if Instant::now() >= until {
+            running.reply = None;
+            running.was_idle_for = Some(idle);
+            tracing::warn!(
+                event = "stream.idle",
+                idle_ms = idle.as_millis(),
+                "nothing was read; the slot is given back"
+            );
+            if let Some(end_sender) = running.end_sender.take() {
+                let _ = end_sender.send(End { call: Call::Made, used: Vec::new() });
+            }
+            return;
+        }
+    }
+}
+
 /// Holds the grant until it receives the end, then settles and gives back.
-async fn hold(mut grant: Grant, ended: oneshot::Receiver<End>, lost: Arc<AtomicBool>) {
+async fn hold(mut grant: Grant, ended: oneshot::Receiver<End>) {
+    let inner = Arc::clone(grant.inner());
     let end = tokio::select! {
         biased;
         end = ended => end,
-        () = grant.keep_alive(Holding::Renewed, &lost) => return,
+        // The client is closed: the stream is cut off, and its grant goes back.
+        () = inner.background.cut() => return grant.release_in_time().await,
     };
     // If the stream goes away without an end, the grant's own drop gives back.
     let Ok(End { call, used }) = end else { return };

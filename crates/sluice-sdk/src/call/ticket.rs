@@ -17,17 +17,17 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::finished;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::release::give_back_unused;
-use crate::lane::terms::{LeaseTerm, Terms};
+use crate::lane::terms::Terms;
 
 pub(crate) mod redeem;
 
 /// Takes what is asked for, or books it up to `within` ahead. A start that is not now becomes a ticket.
 pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
-    let lease = LeaseTerm { at_least: inner.config.lease_ttl, until: None };
+    let lease = inner.config.lease_ttl;
     // The caller receives its start and leaves: it does not stay in the queue.
     let terms = Terms { until: Some(Instant::now() + within.min(LONGEST_SETTING)), stays: false, lease };
     let taken = attempt::book(inner, &asks, terms).await?;
-    Ok(match Outcome::of(inner, taken, terms.lease.length()) {
+    Ok(match Outcome::of(inner, taken, terms.lease, inner.config.renew_leases) {
         Outcome::Granted(grant) if grant.start_at() > inner.now() => Outcome::RetryIn(carry(inner, grant).await),
         outcome => outcome,
     })

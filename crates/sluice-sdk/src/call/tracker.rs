@@ -1,13 +1,12 @@
 //! Keeps grants from the start to the end of a call whose two ends do not share a scope, such as a stream.
-//! Local: it writes nothing to the table but the renewals of its background task, and knows no other process.
+//! Local: it writes nothing to the table, and knows no other process.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use sluice_core::Timestamp;
-use sluice_table::{Clock, Store};
+use sluice_table::Clock;
 
 use crate::call::tracker::index::{Reservation, ReservationId};
 use crate::call::tracker::registry::Trackers;
@@ -19,13 +18,11 @@ mod cleaning;
 pub(crate) mod config;
 pub(crate) mod index;
 pub(crate) mod registry;
-mod renewing;
 pub(crate) mod stale;
 
 use crate::call::tracker::cleaning::Cleaning;
 use crate::call::tracker::config::ReservationConfig;
 use crate::call::tracker::index::{HeldReservation, Index, New, NotStored};
-use crate::call::tracker::renewing::{KeptGrant, PendingRenewal};
 use crate::call::tracker::stale::StaleCounts;
 
 /// A grant that was taken out of its tracker, with what the tracker knew of it.
@@ -82,10 +79,8 @@ impl ReservationError {
 /// [`release_stale`](Self::release_stale) if no task runs between invocations, as in a Lambda. Without
 /// either, forgotten grants stay until the tracker is full.
 ///
-/// The task also renews leases of grants that are not stale, once half of their time has passed: one write
-/// for each lease and half lease time, none for rate tokens without a lease row. Nothing else renews them. A
-/// lease that is gone, as after a freeze, is logged once (`lease.gone`); its grant stays, since its call may
-/// be under way.
+/// The leases of grants that are not stale are renewed, whether or not the task runs. A lease that is gone, as
+/// after a freeze, is logged once (`lease.gone`); its grant stays, since its call may be under way.
 ///
 /// ```no_run
 /// # async fn example(sluice: sluice_sdk::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -112,14 +107,11 @@ pub struct ReservationTracker {
 
 /// State that the background task shares with the tracker. The task does not keep it alive.
 struct Shared {
-    index: Mutex<Index<KeptGrant>>,
+    index: Mutex<Index<Grant>>,
     config: ReservationConfig,
-    /// The client's lease time. It determines how often the task looks for leases to renew.
-    lease_ttl: Duration,
     clock: Clock,
     /// When the tracker was created, by this machine's clock and by its steady clock.
     began: (Timestamp, i64),
-    store: Store,
     counts: Arc<StaleCounts>,
 }
 
@@ -128,10 +120,9 @@ impl Client {
     #[must_use]
     pub fn reservations(&self, config: ReservationConfig) -> ReservationTracker {
         let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
-        let (clock, lease_ttl) = (self.inner.config.connection.clock.clone(), self.inner.config.lease_ttl);
+        let clock = self.inner.config.connection.clock.clone();
         let began = (clock.now(), clock.steady_micros());
-        let store = self.inner.store.clone();
-        let shared = Shared { index, config, lease_ttl, clock, began, store, counts: Arc::default() };
+        let shared = Shared { index, config, clock, began, counts: Arc::default() };
         let shared = Arc::new(shared);
         self.inner.extensions.of::<Trackers>().add(&shared);
         ReservationTracker { shared, cleaning: Arc::default() }
@@ -147,14 +138,16 @@ impl ReservationTracker {
     /// [`ReservationError`], with the grant, if there still is no room or the key is in use. A grant under
     /// the key is never replaced: its call may be under way, and would end with the wrong grant.
     pub fn store(&self, request: &str, bucket: &str, grant: Grant) -> Result<ReservationId, ReservationError> {
+        let age = i64::try_from(self.shared.config.max_reservation_age.as_micros()).unwrap_or(i64::MAX);
+        grant.renew_until(self.shared.clock.steady_micros().saturating_add(age));
         let new = New { request, bucket, estimated_tokens: grant.cost(bucket), now: self.shared.now() };
         let (stale, stored) = {
             let mut index = self.shared.index();
-            (index.make_room(&new), index.store(&new, KeptGrant::new(grant)))
+            (index.make_room(&new), index.store(&new, grant))
         };
         self.shared.release_soon(stale);
-        stored.map_err(|(refused, kept)| {
-            let grant = Box::new(kept.grant);
+        stored.map_err(|(refused, grant)| {
+            let grant = Box::new(grant);
             match refused {
                 NotStored::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
                 NotStored::Taken => ReservationError::Taken { request: request.into(), bucket: bucket.into(), grant },
@@ -230,8 +223,8 @@ impl ReservationTracker {
         self.shared.index().requests()
     }
 
-    /// Starts the background task, which releases stale grants every [`ReservationConfig::cleanup_interval`]
-    /// and renews the leases of the others. If the task is already running, this does nothing. The task ends
+    /// Starts the background task, which releases stale grants every [`ReservationConfig::cleanup_interval`].
+    /// If the task is already running, this does nothing. The task ends
     /// with [`stop`](Self::stop), or when the last clone of the tracker is dropped.
     ///
     /// # Panics
@@ -240,9 +233,8 @@ impl ReservationTracker {
         self.cleaning.start(&self.shared);
     }
 
-    /// Ends the background task, if one runs, and waits for its releases and renewals under way: at most the
-    /// time of a request (4.2 s) for each renewal, and as long as [`Grant::release`]. Held grants stay and
-    /// are no longer renewed; calls under way still find them at their end.
+    /// Ends the background task, if one runs, and waits for its releases under way: at most as long as
+    /// [`Grant::release`]. Held grants stay; calls under way still find them at their end.
     pub async fn stop(&self) {
         self.cleaning.stop().await;
     }
@@ -261,7 +253,7 @@ impl Shared {
 
     /// The lock is never held over an await or while a grant is dropped. No code under it panics, so the
     /// index is never left half changed.
-    fn index(&self) -> MutexGuard<'_, Index<KeptGrant>> {
+    fn index(&self) -> MutexGuard<'_, Index<Grant>> {
         self.index.lock()
     }
 
@@ -271,20 +263,9 @@ impl Shared {
         taken.into_iter().map(Tracked::from).collect()
     }
 
-    /// The renewals that are due, the oldest grant's first: in a map's order, one seed of the simulation
-    /// would run in two ways.
-    fn due(&self, now: Timestamp) -> Vec<PendingRenewal> {
-        let index = self.index();
-        let due = |held: &HeldReservation<KeptGrant>| PendingRenewal::of(held.reservation.id(), &held.payload, now);
-        let mut due: Vec<PendingRenewal> = index.young(self.now()).filter_map(due).collect();
-        drop(index);
-        due.sort_unstable_by_key(PendingRenewal::id);
-        due
-    }
-
     /// Releases the grants on a task of its own. Outside of a runtime the grants are dropped, and the drop
     /// logs that their slots come back later.
-    fn release_soon(&self, stale: Vec<HeldReservation<KeptGrant>>) {
+    fn release_soon(&self, stale: Vec<HeldReservation<Grant>>) {
         if stale.is_empty() {
             return;
         }
@@ -295,9 +276,9 @@ impl Shared {
     }
 }
 
-impl From<HeldReservation<KeptGrant>> for Tracked {
-    fn from(held: HeldReservation<KeptGrant>) -> Self {
-        Self { reservation: held.reservation, grant: held.payload.grant }
+impl From<HeldReservation<Grant>> for Tracked {
+    fn from(held: HeldReservation<Grant>) -> Self {
+        Self { reservation: held.reservation, grant: held.payload }
     }
 }
 

@@ -79,7 +79,7 @@ fn every_variable_is_read() {
     assert_eq!(config.connection.endpoint_url.as_deref(), Some("http://localhost:4566"));
     assert_eq!(config.heal_budget, HealBudget::of(600));
     assert_eq!((config.connection.attempt_timeout.as_millis(), config.max_buckets), (2_500, 500));
-    assert_eq!((config.slot_timeout.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
+    assert_eq!((config.max_wait.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
     assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
     assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
     assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);

@@ -18,10 +18,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Creates the outcome of an attempt that granted or refused. Leases are renewed for `lease_for`.
-    pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<UnclaimedGrant>, lease_for: Duration) -> Self {
+    /// Creates the outcome of an attempt that granted or refused. If `renews` is true, the client extends the
+    /// leases by `lease_for`.
+    pub(crate) fn of(inner: &Arc<Inner>, taken: Taken<UnclaimedGrant>, lease_for: Duration, renews: bool) -> Self {
         match taken {
-            Taken::Granted(unclaimed) => Self::Granted(Grant::new(Arc::clone(inner), unclaimed, lease_for)),
+            Taken::Granted(unclaimed) => Self::Granted(Grant::new(Arc::clone(inner), unclaimed, lease_for, renews)),
             Taken::Refused(retry) => Self::RetryIn(retry),
         }
     }

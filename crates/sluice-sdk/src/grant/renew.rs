@@ -1,16 +1,21 @@
-//! Renewal: a holder whose call goes on keeps its lease.
+//! Renewal: a holder whose call goes on keeps its leases. One task of the client renews all of them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Bucket, Timestamp, Update};
+use parking_lot::Mutex;
+use sluice_core::{Bucket, Dimension, Timestamp, Update};
 use sluice_table::{Attributes, Item, Resend, StoreError, Written};
+use tokio::time::sleep;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::grant::{Grant, Holding};
+use crate::grant::Grant;
 use crate::lane::expired_holder;
 use crate::lane::inner::Inner;
+use crate::lane::parallel::in_parallel;
 use crate::lane::part::{Hold, Part, Parts};
+use crate::lane::release::{ReleaseError, release};
 use crate::telemetry;
 
 /// Why a lease could not be renewed.
@@ -28,134 +33,320 @@ pub enum RenewError {
     Store(#[from] StoreError),
 }
 
-/// The pause between two renewals is at least this long, also if they fail.
+/// How many times in one lease time the task looks for leases to renew. A renewal may be late by one such
+/// interval. A larger number costs more passes over all leases that are held.
+const LOOKS: u32 = 16;
+
+/// The shortest time between two looks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many grants are renewed side by side.
+const AT_ONCE: usize = 64;
+
+/// The leases of a grant.
+pub(crate) struct HeldLeases {
+    inner: Arc<Inner>,
+    state: Mutex<LeaseState>,
+    /// How long each renewal extends them.
+    length: Duration,
+    /// When the first of them ends, in microseconds since the epoch.
+    ends: AtomicI64,
+    /// Until when the task renews them, by the steady clock.
+    renewed_until: AtomicI64,
+    /// Whether one of them ended and was given back while its holder went on.
+    is_lost: AtomicBool,
+    _held: TaskTrackerToken,
+}
+
+#[derive(Default)]
+struct LeaseState {
+    /// What is renewed: parts whose lease is not known to be gone.
+    parts: Parts,
+    /// The names of leases that were found gone.
+    gone: Vec<String>,
+    /// Whether they are being given back, so that nobody renews them any more.
+    has_ended: bool,
+    /// Whether the client was closed and gave them back.
+    is_closed: bool,
+}
+
+impl HeldLeases {
+    /// Registers the leases of `parts`; `None` if they have none.
+    pub(crate) fn of(inner: &Arc<Inner>, parts: &[Part], length: Duration, renews: bool) -> Option<Arc<Self>> {
+        let ends = parts.iter().filter_map(Part::lease_ends).min()?;
+        let parts = parts.iter().filter(|part| part.lease_ends().is_some()).cloned().collect();
+        let leases = Arc::new(Self {
+            inner: Arc::clone(inner),
+            state: Mutex::new(LeaseState { parts, ..LeaseState::default() }),
+            length,
+            ends: AtomicI64::new(ends.micros()),
+            renewed_until: AtomicI64::new(if renews { i64::MAX } else { i64::MIN }),
+            is_lost: AtomicBool::new(false),
+            _held: inner.background.token(),
+        });
+        inner.extensions.of::<Keeper>().add(inner, &leases);
+        Some(leases)
+    }
+
+    pub(crate) fn ends(&self) -> Timestamp {
+        Timestamp::from_micros(self.ends.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Renews them until then, by the steady clock; always for `i64::MAX`, not for `i64::MIN`.
+    pub(crate) fn renew_until(&self, steady: i64) {
+        self.renewed_until.store(steady, Ordering::Release);
+    }
+
+    /// Whether the lease of `part` was found gone.
+    pub(crate) fn is_gone(&self, part: &Part) -> bool {
+        let state = self.state.lock();
+        !state.gone.is_empty() && renewal(part, Timestamp::default()).is_some_and(|(key, _)| state.gone.contains(&key))
+    }
+
+    /// Whether half of their time has passed. If the time is not known, the leases may end at any moment.
+    fn is_due(&self, now: Option<Timestamp>, steady: i64) -> bool {
+        let is_half_over = now.is_none_or(|now| self.ends().since(now) <= self.length / 2);
+        is_half_over && steady < self.renewed_until.load(Ordering::Acquire) && !self.renewable().is_empty()
+    }
+
+    /// The parts to renew.
+    fn renewable(&self) -> Parts {
+        let state = self.state.lock();
+        if state.has_ended { Parts::new() } else { state.parts.clone() }
+    }
+
+    /// Extends the leases to one lease time from now, and never shortens them.
+    async fn renew(&self) -> Result<(), RenewError> {
+        let ends = self.inner.time().await?.after(self.length).ceil_to_second();
+        let parts = self.renewable();
+        let Renewed { gone, failure } = send(&self.inner, &parts, ends).await;
+        self.found_gone(&gone);
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        self.ends.fetch_max(ends.micros(), Ordering::AcqRel);
+        match self.state.lock().gone.last().cloned() {
+            Some(key) => Err(RenewError::LeaseGone { key }),
+            None => Ok(()),
+        }
+    }
+
+    /// Records leases that a renewal found gone, each once. A lease that was released while its renewal was
+    /// under way is gone for that reason.
+    fn found_gone(&self, gone: &[String]) {
+        if gone.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.has_ended {
+            return;
+        }
+        let (lost, kept): (Parts, Parts) = std::mem::take(&mut state.parts)
+            .into_iter()
+            .partition(|part| renewal(part, Timestamp::default()).is_some_and(|(key, _)| gone.contains(&key)));
+        state.parts = kept;
+        for part in lost {
+            let Some((key, _)) = renewal(&part, Timestamp::default()) else { continue };
+            tracing::warn!(
+                event = "lease.gone",
+                lease = key,
+                "the lease ended and its slot was given back while the call went on: another call may run beside it"
+            );
+            state.gone.push(key);
+            expired_holder::found(&self.inner, &part.entry);
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the renewals: the leases are about to be given back. Returns false if that was done already, because
+    /// the client was closed.
+    pub(crate) fn end(&self) -> bool {
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        !state.is_closed
+    }
+
+    /// Notes that they are given back.
+    pub(crate) fn are_back(&self) {
+        self.state.lock().parts.clear();
+    }
+
+    fn dimensions(&self) -> String {
+        let state = self.state.lock();
+        state.parts.iter().map(|part| part.entry.dimension.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// What is not given back yet: buckets, and the names of the leases.
+    pub(crate) fn left(&self) -> Vec<(Dimension, String)> {
+        let state = self.state.lock();
+        let name = |part: &Part| {
+            let (key, _) = renewal(part, Timestamp::default())?;
+            Some((part.entry.dimension.clone(), key))
+        };
+        state.parts.iter().filter_map(name).collect()
+    }
+
+    /// Gives the leases back although their holder has not released them: the client is closed.
+    pub(crate) async fn close(&self) -> Result<(), ReleaseError> {
+        let parts = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.has_ended, true) {
+                return Ok(());
+            }
+            state.is_closed = true;
+            state.parts.clone()
+        };
+        release(&self.inner, parts).await?;
+        self.are_back();
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for HeldLeases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeldLeases").field("ends", &self.ends()).finish_non_exhaustive()
+    }
+}
 
 impl Grant {
     /// Extends the grant's leases to one lease time from now, and never shortens them; no leases, no request.
-    /// Takes at most a request (4.2 s) for each lease, and one more if DynamoDB's time is not known.
+    /// The client does so by itself, unless [`ClientBuilder::renew_leases`](crate::ClientBuilder::renew_leases)
+    /// is off. Takes at most a request (4.2 s) for each lease, and one more if DynamoDB's time is not known.
     ///
     /// # Errors
     /// [`RenewError::LeaseGone`] if a lease ended and was given back: stop calling the vendor, or know that
     /// the call is not counted. A release still gives back what else the grant holds.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
-        let renewal = self.renewal().await?;
-        let Renewed { mut gone, failure } = renewal.send().await;
-        self.found_gone(&gone);
-        if let Some(error) = failure {
-            return Err(error.into());
+        for leases in self.leases() {
+            leases.renew().await?;
         }
-        self.was_renewed(&renewal);
-        match gone.pop() {
-            Some(key) => {
-                tracing::warn!(event = "lease.gone", lease = key);
-                Err(RenewError::LeaseGone { key })
-            }
-            None => Ok(()),
-        }
-    }
-
-    async fn renewal(&self) -> Result<Renewal, StoreError> {
-        Ok(self.renewal_at(self.inner().time().await?))
-    }
-
-    /// The writes that renew the leases from `now` on. A tracker sends them without holding a grant.
-    pub(crate) fn renewal_at(&self, now: Timestamp) -> Renewal {
-        let ends = now.after(self.lease_for()).ceil_to_second();
-        Renewal { inner: Arc::clone(self.inner()), parts: self.parts().into(), ends }
-    }
-
-    pub(crate) fn was_renewed(&mut self, renewal: &Renewal) {
-        if let Some(before) = self.lease_ends() {
-            self.renewed_until(renewal.ends.max(before));
-        }
-    }
-
-    /// Records leases that a renewal found gone, each once, whatever happens to it afterwards.
-    pub(crate) fn found_gone(&mut self, gone: &[String]) {
-        let (ends, inner) = (Timestamp::default(), Arc::clone(self.inner()));
-        for part in self.parts_mut().iter_mut().filter(|part| !part.known_gone) {
-            if renewal(part, ends).is_some_and(|(key, _)| gone.contains(&key)) {
-                part.known_gone = true;
-                expired_holder::found(&inner, &part.entry);
-            }
-        }
-    }
-
-    /// Renews the lease at half of its time (at once if that has passed), and more often while renewals fail.
-    /// Never returns. Once the lease is gone, it only sets `lost`: trouble of the limiter must not kill
-    /// healthy work.
-    pub(crate) async fn keep_alive(&mut self, holding: Holding, lost: &AtomicBool) {
-        let mut has_failed = false;
-        while let (Holding::Renewed, Some(ends)) = (holding, self.lease_ends()) {
-            // If the time is not known, the lease may end at any moment.
-            let left = self.inner().store.clock().known().map_or(Duration::ZERO, |now| ends.since(now));
-            let half = self.lease_for() / 2;
-            let again = if has_failed { half / 8 } else { Duration::ZERO };
-            let pause = if left > half { left.saturating_sub(half) } else { again };
-            tokio::time::sleep(pause.max(SHORTEST_PAUSE)).await;
-            let renewed = self.renew().await;
-            has_failed = renewed.is_err();
-            match renewed {
-                Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %self.names()),
-                // Other leases of the grant, if it has any, live on.
-                Err(RenewError::LeaseGone { .. }) => lost.store(true, Ordering::Relaxed),
-                Err(error) => tracing::warn!(event = "lease.renewal_failed", dimensions = %self.names(), %error),
-            }
-        }
-        std::future::pending().await
+        Ok(())
     }
 }
 
-/// A renewal of what a grant held when the renewal was created.
-pub(crate) struct Renewal {
-    inner: Arc<Inner>,
-    parts: Parts,
-    ends: Timestamp,
+/// The leases that the client's grants hold, and whether its task renews them.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    held: Vec<Weak<HeldLeases>>,
+    is_running: bool,
+}
+
+/// The task. If it ends in any other way than by itself, as with its runtime, the next grant starts another.
+struct Running {
+    keeper: Arc<Keeper>,
+    has_ended: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.keeper.0.lock().is_running = false;
+        }
+    }
+}
+
+impl Keeper {
+    fn add(self: Arc<Self>, inner: &Arc<Inner>, leases: &Arc<HeldLeases>) {
+        let mut kept = self.0.lock();
+        if kept.held.len() == kept.held.capacity() {
+            kept.held.retain(|held| held.strong_count() > 0);
+        }
+        kept.held.push(Arc::downgrade(leases));
+        if !kept.is_running
+            && let Some(runtime) = inner.background.runtime()
+        {
+            kept.is_running = true;
+            drop(kept);
+            let every = (inner.config.lease_ttl / LOOKS).max(SHORTEST_PAUSE);
+            runtime.spawn(renew_all(Arc::downgrade(inner), Running { keeper: self, has_ended: false }, every));
+        }
+    }
+
+    /// The leases that are held, the oldest first.
+    pub(crate) fn held(&self) -> Vec<Arc<HeldLeases>> {
+        self.0.lock().held.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The same for the task. If there are none, notes that the task ends.
+    fn held_or_end(&self) -> Option<Vec<Arc<HeldLeases>>> {
+        let mut kept = self.0.lock();
+        kept.held.retain(|held| held.strong_count() > 0);
+        kept.is_running = !kept.held.is_empty();
+        kept.is_running.then(|| kept.held.iter().filter_map(Weak::upgrade).collect())
+    }
+}
+
+/// Renews the leases of the client's grants until none is held.
+async fn renew_all(client: Weak<Inner>, mut running: Running, every: Duration) {
+    loop {
+        sleep(every).await;
+        let Some(held) = running.keeper.held_or_end() else {
+            running.has_ended = true;
+            return;
+        };
+        let Some(inner) = client.upgrade() else { return };
+        let (now, steady) = (inner.store.clock().known(), inner.store.clock().steady_micros());
+        let mut due: Vec<_> = held.into_iter().filter(|leases| leases.is_due(now, steady)).collect();
+        // A table that does not say the time would not accept a renewal either: the next look is soon.
+        if due.is_empty() || inner.time().await.is_err() {
+            continue;
+        }
+        while !due.is_empty() {
+            let rest = due.split_off(due.len().min(AT_ONCE));
+            let renewals = due.into_iter().map(|leases| async move {
+                match leases.renew().await {
+                    Ok(()) => tracing::debug!(event = "lease.renewed", dimensions = %leases.dimensions()),
+                    // Logged when it was found; the other leases of the grant live on.
+                    Err(RenewError::LeaseGone { .. }) => {}
+                    Err(error) => {
+                        tracing::warn!(event = "lease.renewal_failed", dimensions = %leases.dimensions(), %error)
+                    }
+                }
+            });
+            if in_parallel(renewals.collect()).await.is_err() {
+                return;
+            }
+            due = rest;
+        }
+    }
 }
 
 /// The result of a renewal: the names of the leases that were gone, and why others could not be renewed.
-pub(crate) struct Renewed {
-    pub(crate) gone: Vec<String>,
-    pub(crate) failure: Option<StoreError>,
+struct Renewed {
+    gone: Vec<String>,
+    failure: Option<StoreError>,
 }
 
-impl Renewal {
-    /// Leaves out the leases with these names.
-    pub(crate) fn without(mut self, gone: &[String]) -> Self {
-        let ends = self.ends;
-        self.parts.retain(|part| renewal(part, ends).is_some_and(|(key, _)| !gone.contains(&key)));
-        self
+/// Sends the renewals of `parts`. A lease that fails or is gone does not keep the others from being renewed.
+async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
+    let mut renewed = Renewed { gone: Vec::new(), failure: None };
+    let renewals = parts.iter().filter_map(|part| renewal(part, ends).map(|renewal| (part, renewal)));
+    for (part, (key, update)) in renewals {
+        // Setting the same end twice equals setting it once. A failed condition may show a later end.
+        let outcome = match inner.store.update(&update, Resend::Always).await {
+            Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
+            Ok(Written::ConditionFailed(Some(row))) if still_holds(parts, &key, &row) => {
+                telemetry::RenewalOutcome::Renewed
+            }
+            Ok(Written::ConditionFailed(_)) => {
+                renewed.gone.push(key);
+                telemetry::RenewalOutcome::Gone
+            }
+            Err(error) => {
+                renewed.failure = Some(error);
+                telemetry::RenewalOutcome::Failed
+            }
+        };
+        telemetry::renewal(part.entry.label(), outcome);
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    /// Sends the renewals. A lease that fails or is gone does not keep the others from being renewed.
-    pub(crate) async fn send(&self) -> Renewed {
-        let mut renewed = Renewed { gone: Vec::new(), failure: None };
-        let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
-        for (part, (key, update)) in renewals {
-            // Setting the same end twice equals setting it once. A failed condition may show a later end.
-            let outcome = match self.inner.store.update(&update, Resend::Always).await {
-                Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
-                Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
-                    telemetry::RenewalOutcome::Renewed
-                }
-                Ok(Written::ConditionFailed(_)) => {
-                    renewed.gone.push(key);
-                    telemetry::RenewalOutcome::Gone
-                }
-                Err(error) => {
-                    renewed.failure = Some(error);
-                    telemetry::RenewalOutcome::Failed
-                }
-            };
-            telemetry::renewal(part.entry.label(), outcome);
-        }
-        renewed
-    }
+    renewed
 }
 
 /// The write that renews the lease of `part`, and the lease's name.

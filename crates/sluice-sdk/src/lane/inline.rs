@@ -93,7 +93,7 @@ impl InlineAsk {
     /// Whether the caller may have what another caller left: as many slots, for as long.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let Self::Take { cost: wanted, terms, .. } = self else { return false };
-        let until = unclaimed.now().after(terms.lease.length());
+        let until = unclaimed.now().after(terms.lease);
         matches!(unclaimed.parts().as_slice(), [part] if part.cost == *wanted && part.lease_ends().is_some_and(|ends| ends >= until))
     }
 

@@ -6,6 +6,7 @@ use sluice_table::{Store, StoreError};
 use crate::api::refusal::RetryIn;
 use crate::config::Config;
 use crate::extensions::Extensions;
+use crate::lane::background::Background;
 use crate::lane::cache::Cache;
 use crate::lane::entry::Entry;
 use crate::lane::fallback::Fallback;
@@ -16,6 +17,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) cache: Cache,
     pub(crate) fallback: Fallback,
+    pub(crate) background: Background,
     /// Learns that callers want slots.
     pub(crate) refusals: Box<dyn Refusals>,
     /// State that features keep for the client.

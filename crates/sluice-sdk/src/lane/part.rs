@@ -17,7 +17,7 @@ pub(crate) struct Part {
     pub(crate) hold: Hold,
     /// What the call used. It is settled when the part is released.
     pub(crate) used: Option<Amount>,
-    /// Whether a renewal found the lease gone, which is counted once.
+    /// Whether a renewal found the lease gone, and counted its holder.
     pub(crate) known_gone: bool,
 }
 

@@ -62,6 +62,10 @@ impl Stock {
         Vec::from(over)
     }
 
+    fn take_out_all(&self) -> Vec<Lot> {
+        Vec::from(std::mem::take(&mut self.shelf().lots))
+    }
+
     /// A panic while the lock is held leaves nothing half done.
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.0.lock()
@@ -105,13 +109,25 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
     });
 }
 
+/// Gives back lots that are over.
 async fn give_back(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
     let Ok(now) = inner.time().await else { return stock.clear() };
+    return_lots(inner, entry, &stock.take_out_over(now), now).await;
+}
+
+/// Gives back all that is in stock.
+pub(crate) async fn flush(inner: &Inner, entry: &Entry) {
+    let Some(stock) = &entry.stock else { return };
+    let Ok(now) = inner.time().await else { return stock.clear() };
+    return_lots(inner, entry, &stock.take_out_all(), now).await;
+}
+
+async fn return_lots(inner: &Inner, entry: &Entry, lots: &[Lot], now: Timestamp) {
     let known = entry.reading();
     // A write that is known to be rejected is not sent.
     let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));
-    for update in stock.take_out_over(now).iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
+    for update in lots.iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
         // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
         match inner.store.update(&update, Resend::UnlessAmbiguous).await {
             Ok(Written::Applied(row)) => {

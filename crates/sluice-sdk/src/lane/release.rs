@@ -7,7 +7,6 @@ use std::time::Duration;
 use sluice_core::{Bucket, Chunk, Cost, InlineRelease, Lease, MAX_LEASES_PER_TRANSACTION};
 use sluice_ops::{Released, Tally, send_chunk};
 use sluice_table::{Attributes, MOST_TRIES, Resend, StoreError, Written};
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::lane::entry::Entry;
@@ -214,12 +213,12 @@ pub(crate) enum Use {
     Unused,
 }
 
-/// Gives `parts` back on a task of its own.
-pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use) {
+/// Gives `parts` back on a task of its own, which drops `keep` at its end.
+pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use, keep: impl Send + 'static) {
     if parts.is_empty() {
         return;
     }
-    let Ok(runtime) = Handle::try_current() else {
+    let Some(runtime) = inner.background.runtime() else {
         let names: Vec<&str> = parts.iter().map(|part| part.entry.dimension.as_str()).collect();
         tracing::warn!(
             event = "grant.dropped_outside_runtime",
@@ -228,15 +227,16 @@ pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use) {
         );
         return;
     };
-    let inner = Arc::clone(inner);
-    runtime.spawn(async move {
+    let for_task = Arc::clone(inner);
+    inner.background.spawn(&runtime, async move {
         match used {
-            Use::Unused => give_back_unused(&inner, parts).await,
+            Use::Unused => give_back_unused(&for_task, parts).await,
             Use::Used => {
-                if let Err(error) = release(&inner, parts).await {
+                if let Err(error) = release(&for_task, parts).await {
                     tracing::warn!(event = "release.failed", %error);
                 }
             }
         }
+        drop(keep);
     });
 }

@@ -41,7 +41,7 @@ impl RowAsk {
     /// Whether the caller may have what another caller left: as much, for as long, and not later.
     pub(crate) fn would_take(&self, unclaimed: &UnclaimedGrant) -> bool {
         let now = unclaimed.now();
-        let (until, latest) = (now.after(self.terms.lease.length()), now.after(self.terms.patience()));
+        let (until, latest) = (now.after(self.terms.lease), now.after(self.terms.patience()));
         let fits = |(part, cost): (&Part, &Cost)| {
             part.cost == *cost && part.start_at <= latest && part.lease_ends().is_none_or(|ends| ends >= until)
         };

@@ -41,6 +41,9 @@ pub enum SettleError {
     /// Slots come back by a release, whatever the call used.
     #[error("{0} is a concurrency limit, and there is nothing to settle: release the grant")]
     Concurrency(Dimension),
+    /// The slot has ended: what its call used was settled then.
+    #[error("the slot has ended, and what its call used of {0} is settled: report the use before the closure returns")]
+    Ended(Dimension),
     /// The amount is below zero, or not a number.
     #[error("{used} cannot be what a call used of {dimension}: it must be 0 or a number above 0 ({source})")]
     Used {

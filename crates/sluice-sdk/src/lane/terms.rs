@@ -15,20 +15,12 @@ pub(crate) struct Terms {
     /// Whether the caller stays in the queue until then, for slots and through what delays the queue.
     pub(crate) stays: bool,
     /// How long the leases last.
-    pub(crate) lease: LeaseTerm,
-}
-
-/// How long a lease lasts, computed when it is written: its caller may have stood in a queue before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeaseTerm {
-    pub(crate) at_least: Duration,
-    /// The lease also lasts until then.
-    pub(crate) until: Option<Instant>,
+    pub(crate) lease: Duration,
 }
 
 impl Terms {
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, stays: false, lease: LeaseTerm { at_least: lease, until: None } }
+        Self { until: None, stays: false, lease }
     }
 
     /// How far ahead the caller books, from now.
@@ -45,13 +37,5 @@ impl Terms {
     pub(crate) fn queue_patience(self, inner: &Inner) -> QueuePatience {
         let stays = if self.stays { self.patience() } else { Duration::ZERO };
         QueuePatience { stays, answers_locally: inner.config.on_unavailable != OnUnavailable::Error }
-    }
-}
-
-impl LeaseTerm {
-    /// Returns the length of the lease, from now.
-    pub(crate) fn length(self) -> Duration {
-        let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        until.unwrap_or_default().max(self.at_least)
     }
 }

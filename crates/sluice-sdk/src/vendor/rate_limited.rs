@@ -34,6 +34,26 @@ pub struct Reply<'a, H> {
     pub body: Option<&'a [u8]>,
 }
 
+impl<'a, H> Reply<'a, H> {
+    /// A reply without its body.
+    pub const fn new(status: u16, headers: &'a H) -> Self {
+        Self { status, headers, body: None }
+    }
+
+    /// The same reply with its body.
+    #[must_use]
+    pub const fn with_body(mut self, body: &'a [u8]) -> Self {
+        self.body = Some(body);
+        self
+    }
+}
+
+impl<'a> From<&'a http::response::Parts> for Reply<'a, http::HeaderMap> {
+    fn from(parts: &'a http::response::Parts) -> Self {
+        Self::new(parts.status.as_u16(), &parts.headers)
+    }
+}
+
 /// What to do with a call that the vendor refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -130,45 +150,53 @@ impl Client {
         request: impl Into<Request<'a>>,
         reply: Reply<'_, H>,
     ) -> Result<Decision, AcquireError> {
-        let inner = &self.inner;
-        let now = inner.now();
-        let asks = request.into().parse()?;
-        let dimension = asks[0].dimension.clone();
-        report_unreadable(inner, &dimension, &reply, now);
-        let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
-            return Ok(Decision::NotRefused);
-        };
-        let now = inner.time().await?;
-        let mut all = Vec::with_capacity(asks.len());
-        for ask in asks {
-            let entry = inner.entry(&ask.dimension);
-            let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
-            all.push(RefusedAsk { ask, entry, is_concurrent });
-        }
-        let is_alone = all.iter().all(|asked| asked.is_concurrent);
-        let asked: Vec<&RefusedAsk> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
-        tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
-        asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
-        // A wait of zero counts as none: the call and its refusal would repeat without a pause.
-        let named = refusal.retry_after().filter(|wait| !wait.is_zero());
-        let wait = match (refusal, named) {
-            (VendorRefusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
-            (VendorRefusal::Concurrency { .. }, _) => pause_of(&asked, RefusalKind::Concurrency, now, named),
-            (VendorRefusal::SystemBusy { .. }, _) => {
-                let pause = pause_of(&asked, RefusalKind::Busy, now, named);
-                cool_all(inner, &asked, now, pause).await?
-            }
-            (_, Some(wait)) => {
-                let until_over = cool_all(inner, &asked, now, wait).await?;
-                if wait > inner.config.inline_retry_threshold {
-                    lower_by_long(inner, &asked, now, wait).await?;
-                }
-                until_over
-            }
-            (_, None) => lower_all(inner, &asked, reply.headers, now).await?,
-        };
-        Ok(decide(wait.max(blocked_for(inner, &all, now).await?), inner.config.inline_retry_threshold))
+        on_rate_limited(&self.inner, &request.into(), &reply).await
     }
+}
+
+/// Reacts to the vendor's refusal of a call for `request`.
+pub(crate) async fn on_rate_limited<H: Headers>(
+    inner: &Inner,
+    request: &Request<'_>,
+    reply: &Reply<'_, H>,
+) -> Result<Decision, AcquireError> {
+    let now = inner.now();
+    let asks = request.parse()?;
+    let dimension = asks[0].dimension.clone();
+    report_unreadable(inner, &dimension, reply, now);
+    let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
+        return Ok(Decision::NotRefused);
+    };
+    let now = inner.time().await?;
+    let mut all = Vec::with_capacity(asks.len());
+    for ask in asks {
+        let entry = inner.entry(&ask.dimension);
+        let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
+        all.push(RefusedAsk { ask, entry, is_concurrent });
+    }
+    let is_alone = all.iter().all(|asked| asked.is_concurrent);
+    let asked: Vec<&RefusedAsk> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
+    tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
+    asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
+    // A wait of zero counts as none: the call and its refusal would repeat without a pause.
+    let named = refusal.retry_after().filter(|wait| !wait.is_zero());
+    let wait = match (refusal, named) {
+        (VendorRefusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
+        (VendorRefusal::Concurrency { .. }, _) => pause_of(&asked, RefusalKind::Concurrency, now, named),
+        (VendorRefusal::SystemBusy { .. }, _) => {
+            let pause = pause_of(&asked, RefusalKind::Busy, now, named);
+            cool_all(inner, &asked, now, pause).await?
+        }
+        (_, Some(wait)) => {
+            let until_over = cool_all(inner, &asked, now, wait).await?;
+            if wait > inner.config.inline_retry_threshold {
+                lower_by_long(inner, &asked, now, wait).await?;
+            }
+            until_over
+        }
+        (_, None) => lower_all(inner, &asked, reply.headers, now).await?,
+    };
+    Ok(decide(wait.max(blocked_for(inner, &all, now).await?), inner.config.inline_retry_threshold))
 }
 
 /// The name of the refusal in metrics.

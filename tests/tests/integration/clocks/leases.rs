@@ -25,7 +25,7 @@ fn off_by(world: &World, off: i64, leases: Leases) -> Client {
 /// Holds the only slot, which is renewed; true if it kept it.
 fn holder(client: Client) -> tokio::task::JoinHandle<bool> {
     tokio::spawn(async move {
-        let held = client.slot(SLOTS).hold_until_done().run(async |slot| {
+        let held = client.slot(SLOTS).run(async |slot| {
             sleep(HELD_FOR).await;
             Ok::<_, sluice_sdk::LimitError>(!slot.is_lease_lost())
         });

@@ -25,7 +25,7 @@ fn ok<T>(value: T) -> Result<T, LimitError> {
 /// A holder that goes on for `time`, and tells in the end whether it lost its lease.
 fn held_until_done(client: Client, time: Duration) -> JoinHandle<bool> {
     tokio::spawn(async move {
-        let slot = client.slot(SLOTS).hold_until_done();
+        let slot = client.slot(SLOTS);
         let held = slot.run(async |slot| {
             sleep(time).await;
             ok(slot.is_lease_lost())
@@ -238,7 +238,7 @@ async fn a_holder_that_hears_of_its_grant_after_an_outage_has_the_slot_alone() {
         });
         let (starts, started) = tokio::sync::oneshot::channel();
         let holding = tokio::spawn(async move {
-            let slot = client.slot(SLOTS).timeout(Duration::from_secs(120)).hold_until_done();
+            let slot = client.slot(SLOTS).max_wait(Duration::from_secs(120));
             let held = slot.run(async |slot| {
                 starts.send(()).unwrap();
                 sleep(Duration::from_secs(150)).await;

@@ -27,7 +27,7 @@ impl Caller {
     /// Held as long as the call takes, beyond its lease: renewed meanwhile.
     pub(super) async fn long_slot(&mut self, need: &Need) {
         let patience = Duration::from_secs(self.rng.u64(1..=4));
-        let slot = self.process.client.slot(need.request()).timeout(patience).hold_until_done();
+        let slot = self.process.client.slot(need.request()).max_wait(patience);
         let call = self.universe.scenario.lease_ttl.mul_f64(self.rng.f64() * 3.0);
         self.run(need, slot, (patience, false), call, None).await;
     }
@@ -49,7 +49,7 @@ impl Caller {
         let begun = AtomicBool::new(false);
         let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap();
         let ttl = micros(self.universe.scenario.lease_ttl);
-        let lease_ends = Grip::slot_lease(asked_at, ends_within.map(micros), ttl, self.universe.scenario.clock_error);
+        let lease_ends = Grip::slot_lease(asked_at, ttl, self.universe.scenario.clock_error);
         let longest = LONGEST_ANSWERS * 2 * u32::try_from(need.parts.len()).unwrap();
         let bound = match ends_within {
             Some(patience) => Public::Slot(patience, Duration::ZERO),

@@ -1,8 +1,7 @@
 //! The start of a slot: waited for, for a closure, for a caller that holds the grant itself, or for a stream.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_core::TryStream;
 use sluice_core::Dimension;
@@ -17,13 +16,13 @@ use crate::call::slot::SlotBuilder;
 use crate::call::slot::wait::StartWait;
 use crate::call::stream::GrantedStream;
 use crate::client::Client;
-use crate::grant::{Grant, Holding};
+use crate::grant::Grant;
 use crate::lane::inner::Inner;
-use crate::lane::terms::LeaseTerm;
 use crate::telemetry::span;
 
-/// A lease outlasts its slot's timeout by this much: the time of a release, and the error of clocks.
-const LEASE_MARGIN: Duration = Duration::from_secs(5);
+/// A call ends so long before the deadline of its surroundings: a release takes at most 3 s. If less than
+/// twice as much is left, the call gets half of it.
+const RELEASE_MARGIN: Duration = Duration::from_secs(4);
 
 /// A wait that ends by itself at the timeout gets this much longer to report why.
 const GRACE: Duration = Duration::from_millis(250);
@@ -34,17 +33,42 @@ pub(super) struct Start {
     pub(super) grant: Grant,
     /// The dimensions that were asked for.
     pub(super) asked: Vec<Dimension>,
-    pub(super) timeout: Duration,
+    pub(super) asked_at: Instant,
     /// When the call is cut off; `None` if it may take as long as it takes.
     pub(super) deadline: Option<Instant>,
-    pub(super) lease_lost: Arc<AtomicBool>,
     pub(super) acquiring: Duration,
 }
 
 impl SlotBuilder {
+    /// When the wait ends, and when waiting and running together end.
+    fn ends(&self, asked_at: Instant) -> (Instant, Option<Instant>) {
+        let timeout = self.timeout.map(|timeout| asked_at + timeout.min(LONGEST_SETTING));
+        let until = self.until.map(|deadline| {
+            let left = deadline.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST_SETTING);
+            asked_at + left.saturating_sub(RELEASE_MARGIN.min(left / 2))
+        });
+        let total = timeout.into_iter().chain(until).chain(self.ends_at).min();
+        let wait = self.max_wait.or_else(|| total.is_none().then_some(self.client.inner.config.max_wait));
+        let wait_ends = wait.map(|wait| asked_at + wait.min(LONGEST_SETTING));
+        (wait_ends.into_iter().chain(total).min().unwrap_or(asked_at), total)
+    }
+
+    /// Fixes the end of waiting and running, for several tries.
+    pub(super) fn fix_end(&mut self) {
+        self.ends_at = self.ends(Instant::now()).1;
+        (self.timeout, self.until) = (None, None);
+    }
+
+    /// Whether waiting and running end before `pause` is over.
+    pub(super) fn ends_within(&self, pause: Duration) -> bool {
+        self.ends_at.is_some_and(|ends_at| Instant::now() + pause >= ends_at)
+    }
+}
+
+impl SlotBuilder {
     /// Waits for the start, and returns the grant: for a call whose end is in another function or task. The
-    /// grant is as from [`Client::acquire`]: release it, and renew it if the call outlasts its lease. The
-    /// timeout bounds the wait alone. Callers wait in one queue with those of [`run`](Self::run), so a loop
+    /// grant is as from [`Client::acquire`]: release it when the call is over. Times limit the wait alone.
+    /// Callers wait in one queue with those of [`run`](Self::run), so a loop
     /// over `acquire` is never needed.
     ///
     /// ```
@@ -61,14 +85,19 @@ impl SlotBuilder {
     pub async fn grant(self) -> Result<Grant, LimitError> {
         let span = span::slot(self.request.dimensions());
         let inner = Arc::clone(&self.client.inner);
-        let start = self.start(&span, Holding::Renewed).instrument(span.clone()).await;
+        let start = self.start(&span).instrument(span.clone()).await;
         span.record("sluice.outcome", start.as_ref().map_or_else(LimitError::as_str, |_| "granted"));
-        start.map(|start| start.grant).map_err(|error| limited(&inner, &span, error))
+        let Start { grant, .. } = start.map_err(|error| limited(&inner, &span, error))?;
+        if !inner.config.renew_leases {
+            grant.renew_until(i64::MIN);
+        }
+        Ok(grant)
     }
 
-    /// Waits for the start, and requests a reply that comes in pieces: `open` sends the request. The grant is
-    /// kept, and renewed, until the stream has ended or is dropped: see [`Grant::stream`]. If `open` fails, the
-    /// grant is given back with its tokens, as by [`Grant::failed`]. The timeout bounds the wait alone.
+    /// Waits for the start, and requests a reply that comes in pieces: `open` sends the request, and may report
+    /// the head of its reply ([`Grant::reply`]). The grant is kept, and renewed, until the stream has ended or is dropped: see [`Grant::stream`]. If `open` fails, the
+    /// grant is given back with its tokens, as by [`Grant::failed`]. Times limit the wait alone:
+    /// [`GrantedStream::idle_timeout`] ends a stream that nobody reads.
     ///
     /// ```
     /// # use futures_util::Stream;
@@ -84,7 +113,7 @@ impl SlotBuilder {
     /// # }
     /// # async fn reply(sluice: Client) -> Result<impl Stream<Item = Result<Piece, std::io::Error>>, AppError> {
     /// let slot = sluice.slot(["openai#rpm", "openai#tpm"]).cost("openai#tpm", 1_200);
-    /// let reply = slot.stream(async || chat().await).await?;
+    /// let reply = slot.stream(async |_grant| chat().await).await?;
     /// Ok(reply.used("openai#tpm", |piece| piece.usage))
     /// # }
     /// ```
@@ -94,16 +123,11 @@ impl SlotBuilder {
     /// request.
     pub async fn stream<S: TryStream, E: From<LimitError>>(
         self,
-        open: impl AsyncFnOnce() -> Result<S, E>,
+        open: impl AsyncFnOnce(&mut Grant) -> Result<S, E>,
     ) -> Result<GrantedStream<S>, E> {
         let mut grant = self.grant().await?;
-        let lost = AtomicBool::new(false);
-        let opened = tokio::select! {
-            biased;
-            opened = open() => opened,
-            () = grant.keep_alive(Holding::Renewed, &lost) => unreachable!("a grant is kept alive for ever"),
-        };
-        match opened {
+        grant.renew_until(i64::MAX);
+        match open(&mut grant).await {
             Ok(reply) => Ok(grant.stream(reply)),
             Err(error) => {
                 grant.charge_failure();
@@ -113,39 +137,38 @@ impl SlotBuilder {
         }
     }
 
-    /// Waits for the start, and counts the grant. With [`Holding::WithinTimeout`], the timeout covers the call
-    /// too.
-    pub(super) async fn start(self, span: &Span, holding: Holding) -> Result<Start, LimitError> {
+    /// Waits for the start, and counts the grant.
+    pub(super) async fn start(self, span: &Span) -> Result<Start, LimitError> {
+        self.client.inner.background.begin()?;
         let asked_at = Instant::now();
-        let (client, timeout) = (self.client, self.timeout.min(LONGEST_SETTING));
-        let deadline = asked_at + timeout;
-        let until = asked_at + self.max_wait.unwrap_or(timeout).min(timeout);
+        let (wait_ends, total) = self.ends(asked_at);
+        let client = self.client;
+        let inner = &client.inner;
         let asks = self.request.parse().map_err(AcquireError::from)?;
         let asked: Vec<Dimension> = asks.iter().map(|ask| ask.dimension.clone()).collect();
-        let lease = LeaseTerm {
-            at_least: client.inner.config.lease_ttl,
-            until: (holding == Holding::WithinTimeout).then_some(deadline + LEASE_MARGIN),
+        let waiting = StartWait::new(inner, wait_ends);
+        let late = || {
+            counted::slot_timed_out(inner, &asked);
+            LimitError::TimedOut(asked_at.elapsed())
         };
-        let lease_lost = Arc::new(AtomicBool::new(false));
-        let waiting = StartWait::new(&client.inner, until, lease, holding, &lease_lost);
         // The lane cuts no request off half way, so the wait may be dropped at its end.
-        let Ok(start) = timeout_at(deadline + GRACE, waiting.for_start(asks)).await else {
-            counted::slot_timed_out(&client.inner, &asked);
-            return Err(LimitError::TimedOut(timeout));
+        let grant = tokio::select! {
+            biased;
+            start = timeout_at(wait_ends + GRACE, waiting.for_start(asks)) => start.map_err(|_| late())??,
+            () = inner.background.closing() => return Err(AcquireError::Closed.into()),
         };
-        let grant = start?;
-        let acquiring = waiting.acquiring();
-        let deadline = (holding == Holding::WithinTimeout).then_some(deadline);
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if total.is_some_and(|total| Instant::now() >= total) {
             // Too late to begin: the call would be cut off at once.
             grant.give_back_unused();
-            counted::slot_timed_out(&client.inner, &asked);
-            return Err(LimitError::TimedOut(timeout));
+            return Err(late());
         }
-        counted::granted(&client.inner, &grant, None);
+        counted::granted(inner, &grant, None);
         counted::waited(&grant, asked_at.elapsed());
         span.record("sluice.waited_ms", u64::try_from(asked_at.elapsed().as_millis()).unwrap_or(u64::MAX));
-        Ok(Start { client, grant, asked, timeout, deadline, lease_lost, acquiring })
+        let call_ends = self.max_call.map(|longest| Instant::now() + longest.min(LONGEST_SETTING));
+        let deadline = total.into_iter().chain(call_ends).min();
+        let acquiring = waiting.acquiring();
+        Ok(Start { client, grant, asked, asked_at, deadline, acquiring })
     }
 }
 

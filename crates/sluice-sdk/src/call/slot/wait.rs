@@ -1,7 +1,6 @@
 //! Waiting for a start: first for slots, in the queue; then for tokens, booked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,9 +10,10 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason};
 use crate::api::request::{Ask, RequestError};
 use crate::call::error::LimitError;
+use crate::call::slot::nested;
 use crate::config::OnUnavailable;
 use crate::grant::outcome::Outcome;
-use crate::grant::{Grant, Holding, UnusedGrant};
+use crate::grant::{Grant, UnusedGrant};
 use crate::lane::attempt;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -22,7 +22,7 @@ use crate::lane::part::Part;
 use crate::lane::reading::known_since;
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::Setback;
-use crate::lane::terms::{LeaseTerm, Terms};
+use crate::lane::terms::Terms;
 use crate::lane::wants::wants_waiting;
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken
@@ -40,9 +40,6 @@ const LOOK_AT_MOST: Duration = Duration::from_millis(50);
 pub(super) struct StartWait<'a> {
     inner: &'a Arc<Inner>,
     until: Instant,
-    lease: LeaseTerm,
-    holding: Holding,
-    lease_lost: &'a AtomicBool,
     acquiring: Mutex<Duration>,
 }
 
@@ -69,15 +66,9 @@ impl From<NoStart> for LimitError {
 }
 
 impl<'a> StartWait<'a> {
-    /// The wait ends at `until` at the latest; a lease lasts as `lease` says.
-    pub(super) const fn new(
-        inner: &'a Arc<Inner>,
-        until: Instant,
-        lease: LeaseTerm,
-        holding: Holding,
-        lease_lost: &'a AtomicBool,
-    ) -> Self {
-        Self { inner, until, lease, holding, lease_lost, acquiring: Mutex::new(Duration::ZERO) }
+    /// The wait ends at `until` at the latest.
+    pub(super) const fn new(inner: &'a Arc<Inner>, until: Instant) -> Self {
+        Self { inner, until, acquiring: Mutex::new(Duration::ZERO) }
     }
 
     pub(super) fn acquiring(&self) -> Duration {
@@ -87,17 +78,13 @@ impl<'a> StartWait<'a> {
     /// Returns a grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Result<Grant, NoStart> {
         let (slots, tokens) = self.slots_and_tokens(asks).await?;
+        nested::check(self.inner, &slots)?;
         loop {
-            self.lease_lost.store(false, Ordering::Relaxed);
             let mut held = UnusedGrant::default();
             if !slots.is_empty() {
                 held.join(self.take_slots(&slots).await?);
             }
-            let booked = tokio::select! {
-                biased;
-                booked = self.book(tokens.clone()) => booked,
-                () = held.keep_alive(self.holding, self.lease_lost) => Ok(None),
-            };
+            let booked = self.book(tokens.clone()).await;
             match booked {
                 Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
                 Err(no) => {
@@ -107,7 +94,7 @@ impl<'a> StartWait<'a> {
                     return Err(no);
                 }
             }
-            if !self.lease_lost.load(Ordering::Relaxed) {
+            if !held.is_lease_lost() {
                 sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
                 match self.cooling_down(&held).await {
                     None => return held.take().ok_or_else(|| AcquireError::from(RequestError::Empty).into()),
@@ -229,7 +216,7 @@ impl<'a> StartWait<'a> {
     async fn ask(&self, asks: &[Ask], longer: Duration) -> Result<Outcome, AcquireError> {
         let terms = self.terms(longer);
         let taken = attempt::submit(self.inner, asks, terms).await;
-        let answer = taken.map(|taken| Outcome::of(self.inner, taken, terms.lease.length()));
+        let answer = taken.map(|taken| Outcome::of(self.inner, taken, terms.lease, true));
         if let Ok(Outcome::Granted(grant)) = &answer {
             *self.acquiring.lock() += grant.acquiring();
         }
@@ -237,8 +224,7 @@ impl<'a> StartWait<'a> {
     }
 
     fn terms(&self, longer: Duration) -> Terms {
-        let LeaseTerm { at_least, until } = self.lease;
-        let lease = LeaseTerm { at_least: at_least + longer, until: until.map(|until| until + longer) };
+        let lease = self.inner.config.lease_ttl + longer;
         Terms { until: Some(self.until), stays: true, lease }
     }
 

@@ -267,7 +267,7 @@ fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Unus
     let part = |receipt: RateReceipt| Part::from_stock(inner.entry(receipt.dimension()), receipt, now);
     let parts = receipts.into_iter().map(part).collect();
     let mut held = UnusedGrant::default();
-    held.join(Grant::of(Arc::clone(inner), parts, now, Duration::ZERO, took));
+    held.join(Grant::of(Arc::clone(inner), parts, now, took));
     held
 }
 

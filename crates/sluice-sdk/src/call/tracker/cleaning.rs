@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::call::tracker::{Shared, renewing, stale};
+use crate::call::tracker::{Shared, stale};
 
 /// The shortest time between two looks at the oldest grant.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -39,15 +39,13 @@ impl Cleaning {
         let before = state.ended.replace(ended);
         state.keep_running = Some(keep_running);
         let interval = shared.config.cleanup_interval.max(SHORTEST_INTERVAL);
-        let cleaning = clean(Arc::downgrade(shared), interval, stopped.clone());
-        // Side by side: neither waits for the requests of the other.
-        let renewing = renewing::run(Arc::downgrade(shared), shared.lease_ttl, stopped);
+        let cleaning = clean(Arc::downgrade(shared), interval, stopped);
         tokio::spawn(async move {
-            // If a stop was given up, its task may still be releasing: a later stop waits for both tasks.
+            // If a stop was given up, its task may still be releasing: a later stop waits for it too.
             if let Some(before) = before {
                 gone(before).await;
             }
-            tokio::join!(cleaning, renewing);
+            cleaning.await;
             // Dropped when the task ends, however it ends.
             drop(alive);
         });

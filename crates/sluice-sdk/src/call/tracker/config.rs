@@ -13,9 +13,7 @@ pub struct ReservationConfig {
     /// default. Keep it above the longest call: a shorter age gives away slots that are in use, a longer age
     /// keeps the slots of a lost call longer.
     ///
-    /// Leases (`SLUICE_LEASE_TTL`) are shorter: until this age the background task renews them. If the task
-    /// is not [started](super::ReservationTracker::start), a call that outlasts the lease of its grant loses
-    /// its slot to a sweep, whatever this age is.
+    /// Leases (`SLUICE_LEASE_TTL`) are shorter: until this age they are renewed.
     pub max_reservation_age: Duration,
     /// How often the background task looks for such grants; 30 s by default, at least 10 ms. A grant is given
     /// back late by at most this time. A shorter interval looks at the oldest grant more often.

@@ -181,17 +181,6 @@ impl<P> Index<P> {
         taken
     }
 
-    /// The reservations that are not older than the largest age, in no order.
-    pub(super) fn young(&self, now: Timestamp) -> impl Iterator<Item = &HeldReservation<P>> {
-        let is_young = move |held: &&HeldReservation<P>| !is_older(now, held.reservation.created_at, self.max_age);
-        self.held.values().filter(is_young)
-    }
-
-    /// The payload of a reservation, while it is held.
-    pub(super) fn payload_mut(&mut self, id: ReservationId) -> Option<&mut P> {
-        self.held.get_mut(&id).map(|held| &mut held.payload)
-    }
-
     /// Removes the stale entries from the heap, and frees memory that is not needed.
     pub(super) fn compact(&mut self) {
         let held = &self.held;

@@ -138,7 +138,7 @@ impl InlineBatch<'_> {
         for (at, waiter) in self.waiters.iter().enumerate() {
             match &waiter.ask {
                 InlineAsk::Take { id, cost, terms, .. } => {
-                    let ends = now.after(terms.lease.length());
+                    let ends = now.after(terms.lease);
                     takes.push((at, InlineTake { id: id.clone(), cost: *cost, ends }));
                 }
                 InlineAsk::Release { lease, .. } => {
@@ -195,7 +195,7 @@ impl InlineBatch<'_> {
             match answer {
                 InlineAnswer::Granted => {
                     let InlineAsk::Take { terms, .. } = &waiter.ask else { continue };
-                    let ends = draft.at.after(terms.lease.length()).ceil_to_second();
+                    let ends = draft.at.after(terms.lease).ceil_to_second();
                     if self.inner.store.clock().known().is_some_and(|now| ends > now) {
                         self.grant(waiter, ends, draft.at, took);
                     } else {

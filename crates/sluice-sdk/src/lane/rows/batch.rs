@@ -146,7 +146,7 @@ impl RowBatch<'_> {
     }
 
     fn leases(&self, readings: &[BucketReading], ask: &RowAsk, now: Timestamp) -> Vec<Option<Lease>> {
-        let ends = now.after(ask.terms.lease.length());
+        let ends = now.after(ask.terms.lease);
         let caller = &self.inner.config.caller;
         let parts = readings.iter().zip(self.entries).zip(ask.costs.iter().zip(&ask.ids));
         let lease = |((reading, entry), (cost, id)): ((&BucketReading, &Arc<Entry>), (&Cost, &LeaseId))| {

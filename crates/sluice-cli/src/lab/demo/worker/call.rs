@@ -48,7 +48,7 @@ impl Worker {
         let waiting = &self.counts.waiting[kind];
         while Clock::system().now() < self.stop {
             let used = api.tokens.map_or(0, |tokens| fastrand::u32(tokens.used.0..=tokens.used.1));
-            let mut slot = self.sluice.slot(api.limits).timeout(PATIENCE).hold_until_done();
+            let mut slot = self.sluice.slot(api.limits).max_wait(PATIENCE);
             if let Some(tokens) = api.tokens {
                 slot = slot.cost(tokens.limit, tokens.reserved.unwrap_or(used));
             }

@@ -1,0 +1,45 @@
+//! Finds slots that wait inside of another slot of the same bucket: such calls can wait for each other.
+
+use std::sync::Arc;
+
+use sluice_core::Dimension;
+
+use crate::api::error::AcquireError;
+use crate::api::request::{Ask, RequestError};
+use crate::lane::inner::Inner;
+
+/// A bucket of which a closure holds slots, with the address of its client: another client may have a bucket
+/// of the same name in another table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeldBucket(usize, Dimension);
+
+tokio::task_local! {
+    /// The buckets of which the closures around this code hold slots.
+    static HELD: Vec<HeldBucket>;
+}
+
+/// Runs a closure that holds slots of `slots`.
+pub(super) async fn within<T>(inner: &Arc<Inner>, slots: &[Dimension], call: impl Future<Output = T>) -> T {
+    if slots.is_empty() {
+        return call.await;
+    }
+    let mut held = HELD.try_with(Clone::clone).unwrap_or_default();
+    held.extend(slots.iter().map(|slots| HeldBucket(address(inner), slots.clone())));
+    HELD.scope(held, call).await
+}
+
+/// Refuses a wait for slots of a bucket of which the code around holds slots already.
+pub(super) fn check(inner: &Arc<Inner>, slots: &[Ask]) -> Result<(), AcquireError> {
+    let is_held = |ask: &&Ask| {
+        let wanted = HeldBucket(address(inner), ask.dimension.clone());
+        HELD.try_with(|held| held.contains(&wanted)).unwrap_or_default()
+    };
+    match slots.iter().find(is_held) {
+        Some(ask) => Err(RequestError::Nested(ask.dimension.clone()).into()),
+        None => Ok(()),
+    }
+}
+
+fn address(inner: &Arc<Inner>) -> usize {
+    Arc::as_ptr(inner).addr()
+}

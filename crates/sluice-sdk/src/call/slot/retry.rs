@@ -1,0 +1,55 @@
+//! A slot whose call is made again after a refusal of the vendor.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::call::error::LimitError;
+use crate::call::slot::{Slot, SlotBuilder};
+use crate::vendor::rate_limited::Decision;
+
+/// Pauses are longer by a random tenth of themselves, and by this at most.
+const MOST_SPREAD: Duration = Duration::from_secs(1);
+
+/// A slot whose call may be made several times: see [`SlotBuilder::retry`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens until `run` is called"]
+pub struct RetrySlot {
+    slot: SlotBuilder,
+    retries: u32,
+}
+
+impl RetrySlot {
+    pub(super) const fn new(slot: SlotBuilder, retries: u32) -> Self {
+        Self { slot, retries }
+    }
+
+    /// As [`SlotBuilder::run`], and again if the vendor refused the call for a while: if the closure reported
+    /// the reply ([`Slot::reply`]), and the reply asks for a pause that is worth sleeping through
+    /// ([`Decision::RetryInline`]). Then the result of the closure, a value or an error, is dropped, and the
+    /// closure runs again in a new slot after the pause. After the last try, its result is returned.
+    ///
+    /// Each try waits for its own start, and holds nothing during the pause. A
+    /// [`timeout`](SlotBuilder::timeout) or [`until`](SlotBuilder::until) is for all tries together: a pause
+    /// that would end later is not begun.
+    ///
+    /// # Errors
+    /// As for [`SlotBuilder::run`], of the last try.
+    pub async fn run<T, E: From<LimitError>>(
+        mut self,
+        mut call: impl AsyncFnMut(Slot) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.slot.fix_end();
+        loop {
+            let (result, decision) = self.slot.clone().run_once(&mut call).await;
+            let Some(Decision::RetryInline { wait }) = decision else { return result };
+            // Calls that were refused together do not come back together.
+            let pause = wait + (wait / 10).min(MOST_SPREAD).mul_f64(fastrand::f64());
+            if self.retries == 0 || self.slot.ends_within(pause) {
+                return result;
+            }
+            self.retries -= 1;
+            sleep(pause).await;
+        }
+    }
+}

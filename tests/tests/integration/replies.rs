@@ -1,0 +1,127 @@
+//! One call reports a vendor's reply: what it used, what its headers say, whether it is a refusal.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use sluice_sdk::{Decision, LimitError, ObservedLevel, Reply, SettleError};
+use tokio::time::Instant;
+
+use crate::kind::Kind;
+use crate::world::{World, settle};
+
+const RPM: &str = "openai#rpm";
+const TPM: &str = "openai#tpm";
+const BOTH: [&str; 2] = [RPM, TPM];
+
+async fn world() -> World {
+    let world = World::new().await.with(Kind::Rows);
+    world.rate(RPM, 100, 1_000_000_000).await;
+    world.tokens(TPM, 1_000, 1_000_000_000).await;
+    world
+}
+
+fn parts(status: u16, headers: &[(&str, &str)]) -> http::response::Parts {
+    let mut response = http::Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(()).unwrap().into_parts().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_settles_observes_and_costs_one_write() {
+    let world = world().await;
+    let slot = world.client().slot(BOTH).cost(TPM, 400);
+    let agrees = parts(200, &[("x-ratelimit-remaining-requests", "99"), ("x-ratelimit-remaining-tokens", "600")]);
+    let replied = slot
+        .run(async |slot| {
+            world.dynamo.meter().reset();
+            let replied = slot.reply(&agrees, (TPM, 150)).await?;
+            assert_eq!(world.dynamo.meter().reset().requests, 0, "the headers agree with the buckets");
+            Ok::<_, LimitError>(replied)
+        })
+        .await
+        .unwrap();
+    assert_eq!(world.dynamo.meter().reset().requests, 1, "the settlement");
+    assert_eq!(replied.decision, Decision::NotRefused);
+    assert!(replied.observed.iter().all(|(_, seen)| seen.level == ObservedLevel::Agrees), "{replied:?}");
+    assert_eq!((world.whole_level(RPM).await.as_str(), world.whole_level(TPM).await.as_str()), ("99", "850"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_lowers_every_bucket_that_has_more_than_its_vendor() {
+    let world = world().await;
+    let mut grant = world.client().slot(BOTH).cost(TPM, 400).grant().await.unwrap();
+    let lower = parts(200, &[("x-ratelimit-remaining-requests", "40"), ("x-ratelimit-remaining-tokens", "100")]);
+    let replied = grant.reply(&lower, ()).await.unwrap();
+    assert_eq!(replied.observed.len(), 2);
+    assert_eq!((world.whole_level(RPM).await.as_str(), world.whole_level(TPM).await.as_str()), ("40", "100"));
+    grant.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reported_refusal_gives_the_tokens_back_and_the_fleet_pauses() {
+    let world = world().await;
+    let client = world.client();
+    let refused = parts(429, &[("retry-after", "3")]);
+    // The closure returns the reply of a 429 as a success, and says nothing about its use.
+    let status = client.slot(BOTH).cost(TPM, 400).run(async |slot| {
+        let replied = slot.reply(&refused, ()).await?;
+        assert_eq!(replied.decision, Decision::RetryInline { wait: Duration::from_secs(3) });
+        Ok::<_, LimitError>(429)
+    });
+    assert_eq!(status.await.unwrap(), 429);
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "1000", "the vendor counts no tokens of a refused call");
+    for bucket in BOTH {
+        assert!(world.bucket(bucket).await.blocked_until().is_some(), "{bucket}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_for_a_while_is_made_again() {
+    let world = world().await;
+    let client = world.client();
+    let (calls, began) = (Cell::new(0), Instant::now());
+    let refused = parts(429, &[("retry-after", "2")]);
+    let fine = parts(200, &[]);
+    let call = async |slot: sluice_sdk::Slot| {
+        calls.set(calls.get() + 1);
+        match calls.get() {
+            3 => {
+                slot.reply(&fine, (TPM, 50)).await?;
+                Ok::<_, LimitError>("answer")
+            }
+            _ => {
+                slot.reply(&refused, ()).await?;
+                Ok("refused")
+            }
+        }
+    };
+    let slot = client.slot(BOTH).cost(TPM, 400);
+    assert_eq!(slot.clone().retry(1).run(call).await.unwrap(), "refused", "after the last try, its result");
+    assert_eq!(calls.get(), 2);
+    world.pass(Duration::from_secs(5));
+    calls.set(0);
+    assert_eq!(slot.clone().retry(5).run(call).await.unwrap(), "answer");
+    assert_eq!(calls.get(), 3);
+    assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "950");
+    // A pause that would end after the time of all tries is not begun.
+    calls.set(0);
+    world.pass(Duration::from_secs(5));
+    let began = Instant::now();
+    assert_eq!(slot.timeout(Duration::from_secs(1)).retry(5).run(call).await.unwrap(), "refused");
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_use_of_what_the_slot_does_not_hold_is_an_error_and_nothing_is_done() {
+    let world = world().await;
+    let client = world.client();
+    let error = client
+        .slot(RPM)
+        .run(async |slot| slot.reply(Reply::new(200, &http::HeaderMap::new()), [(TPM, 10)]).await.map(drop));
+    assert!(matches!(error.await.unwrap_err(), LimitError::Settle(SettleError::NotHeld(_))));
+}
