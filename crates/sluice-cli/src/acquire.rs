@@ -98,6 +98,9 @@ pub(crate) async fn refuse(client: &Client, retry: &RetryIn, json: bool) -> Ende
         if let Some(ticket) = ticket {
             answer["ticket"] = ticket.into();
         }
+        if let Some(why) = retry.no_ticket() {
+            answer["no_ticket"] = why.as_str().into();
+        }
         output::json(&answer)?;
     } else {
         anstream::println!("{}refused{} {retry}", YELLOW.render(), YELLOW.render_reset());

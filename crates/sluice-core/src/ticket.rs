@@ -3,7 +3,8 @@
 //! `1.{id}.{start}.{span}.{dimension}...`, as in `1.AZqz81Rb.gtzgffzoow.znfpc.openai~23tpm.openai~23rpm`. The
 //! parts are:
 //!
-//! - the version,
+//! - the version: 2 if the row lists a rest that the redeemer takes in addition, otherwise 1. A client that
+//!   does not know the rest rejects the text, so that it does not call without the rest,
 //! - the id of the row,
 //! - the start in microseconds since the epoch, in base 36,
 //! - the time after the start in which the ticket may be redeemed at the latest, in microseconds, in base 36,
@@ -33,6 +34,8 @@ use row::TicketRow;
 const MOST_DIMENSIONS: usize = 50;
 
 const VERSION: &str = "1";
+/// The version of a ticket with a rest.
+const VERSION_WITH_REST: &str = "2";
 /// Longest id, in bytes.
 const LONGEST_ID: usize = 64;
 
@@ -63,6 +66,7 @@ pub struct Ticket {
     start: Timestamp,
     use_by: Timestamp,
     dimensions: Vec<Dimension>,
+    has_rest: bool,
 }
 
 /// Why a text is not a ticket.
@@ -89,7 +93,8 @@ impl Ticket {
         self.use_by
     }
 
-    /// The dimensions whose tokens the ticket holds, the one with the latest start first.
+    /// The dimensions whose tokens the ticket holds, the one with the latest start first. What was not booked
+    /// is not among them: the redeemer takes it.
     #[must_use]
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
@@ -105,7 +110,8 @@ impl Ticket {
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = self.use_by.micros_since(self.start);
-        write!(f, "{VERSION}.{}.{}.{}", self.id.0, Base36(self.start.micros()), Base36(span))?;
+        let version = if self.has_rest { VERSION_WITH_REST } else { VERSION };
+        write!(f, "{version}.{}.{}.{}", self.id.0, Base36(self.start.micros()), Base36(span))?;
         for dimension in &self.dimensions {
             f.write_str(".")?;
             write_name(f, dimension.as_str())?;
@@ -140,10 +146,11 @@ impl<'de> serde::Deserialize<'de> for Ticket {
 
 fn parse(text: &str) -> Result<Ticket, &'static str> {
     let mut parts = text.split('.');
-    match parts.next() {
-        Some(VERSION) => {}
+    let has_rest = match parts.next() {
+        Some(VERSION) => false,
+        Some(VERSION_WITH_REST) => true,
         _ => return Err("it does not begin with a known version, as in \"1.\""),
-    }
+    };
     let mut next = || parts.next().ok_or("it ends early: it must have an id, a start, a span and a dimension");
     let id = next()?.to_string();
     let id = TicketId::new(id).ok_or("its id is not 1 to 64 letters, digits, - and _")?;
@@ -162,7 +169,8 @@ fn parse(text: &str) -> Result<Ticket, &'static str> {
     if dimensions.iter().collect::<BTreeSet<_>>().len() < dimensions.len() {
         return Err("it names a dimension twice");
     }
-    Ok(Ticket { id, start: Timestamp::from_micros(start), use_by: Timestamp::from_micros(use_by), dimensions })
+    let (start, use_by) = (Timestamp::from_micros(start), Timestamp::from_micros(use_by));
+    Ok(Ticket { id, start, use_by, dimensions, has_rest })
 }
 
 const fn is_plain(byte: u8) -> bool {
@@ -248,6 +256,7 @@ mod tests {
             start: Timestamp::from_micros(start),
             use_by: Timestamp::from_micros(start + span),
             dimensions: names.iter().map(|name| Dimension::new(name).unwrap()).collect(),
+            has_rest: false,
         }
     }
 
@@ -256,13 +265,14 @@ mod tests {
         let text = ticket("AZqz81Rb", 1_709_550_002_123_456, 59_880_000, &["openai#gpt-4o#tpm", "é#x.y"]).to_string();
         assert_eq!(text, "1.AZqz81Rb.gtzgffzoow.znfpc.openai~23gpt-4o~23tpm.~C3~A9~23x~2Ey");
         assert_eq!(text.parse::<Ticket>().unwrap().key(), "ticket#AZqz81Rb");
+        assert!(text.replacen("1.", "2.", 1).parse::<Ticket>().unwrap().has_rest);
     }
 
     #[test]
     fn bad_text_is_told_what_is_wrong() {
         for (text, says) in [
             ("", "version"),
-            ("2.a.1.1.a~23b", "version"),
+            ("3.a.1.1.a~23b", "version"),
             ("1.a.1.1", "ends early"),
             ("1..1.1.a~23b", "id"),
             ("1.a b.1.1.a~23b", "id"),
@@ -292,10 +302,11 @@ mod tests {
         fn what_is_written_reads_back(
             id in "[A-Za-z0-9_-]{1,64}", start in 0..=i64::MAX, span in 0..=i64::MAX,
             names in prop::collection::btree_set("[^#\\s\\pC]{1,8}#[^#\\s\\pC]{1,8}(#[^#\\s\\pC]{1,8})?", 1..4),
+            has_rest in any::<bool>(),
         ) {
             let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| Dimension::new(name).is_ok()).collect();
             prop_assume!(!names.is_empty());
-            let written = ticket(&id, start, span.min(i64::MAX - start), &names);
+            let written = Ticket { has_rest, ..ticket(&id, start, span.min(i64::MAX - start), &names) };
             let text = written.to_string();
             prop_assert!(text.bytes().all(|byte| is_plain(byte) || b".~".contains(&byte)), "{}", text);
             prop_assert_eq!(text.parse(), Ok(written));
@@ -303,7 +314,7 @@ mod tests {
 
         #[test]
         fn no_text_panics_and_one_ticket_has_one_text(
-            text in prop_oneof!["\\PC{0,60}", "1\\.[a-z]{1,3}\\.[0-9a-z]{1,14}\\.[0-9a-z]{1,14}(\\.[a-z~0-9A-F]{1,12}){1,3}"],
+            text in prop_oneof!["\\PC{0,60}", "[12]\\.[a-z]{1,3}\\.[0-9a-z]{1,14}\\.[0-9a-z]{1,14}(\\.[a-z~0-9A-F]{1,12}){1,3}"],
         ) {
             if let Ok(ticket) = text.parse::<Ticket>() {
                 prop_assert_eq!(ticket.to_string(), text);

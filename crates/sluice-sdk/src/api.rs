@@ -2,5 +2,6 @@
 
 pub(crate) mod basis;
 pub(crate) mod error;
+pub(crate) mod no_ticket;
 pub(crate) mod refusal;
 pub(crate) mod request;

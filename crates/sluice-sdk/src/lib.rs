@@ -43,6 +43,7 @@ mod vendor;
 pub use crate::admission::{Admission, Admit, Admitted, Shed};
 pub use crate::api::basis::Basis;
 pub use crate::api::error::AcquireError;
+pub use crate::api::no_ticket::NoTicket;
 pub use crate::api::refusal::{RetryIn, RetryReason};
 pub use crate::api::request::{Quantity, Request, RequestError};
 pub use crate::builder::ClientBuilder;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, Limit, LimitType, Rate};
+use sluice_core::Amount;
 use sluice_ops::SweepOptions;
 use sluice_sdk::{
     AcquireError, Client, Leases, RedeemError, Redeemed, Request, RetryIn, RetryReason, StoreError, Ticket,
@@ -12,6 +12,8 @@ use sluice_testkit::{Fault, Operation, Usage};
 
 use crate::world::{World, begin, dimension, number, requests, settle, text};
 
+mod consumer;
+mod several;
 mod trouble;
 
 const RPM: &str = "openai#rpm";

@@ -85,8 +85,8 @@ impl Caller {
                 (self.process.ice.clone(), Arc::clone(&self.universe), Arc::clone(&self.process.name));
             let call = async {
                 match self.rng.u32(0..12) {
-                    10 | 11 if !need.concurrent => self.ticket(&need).await,
-                    0..=3 | 10 | 11 => self.acquire(&need).await,
+                    10 | 11 => self.ticket(&need).await,
+                    0..=3 => self.acquire(&need).await,
                     4..=8 => self.slot(&need).await,
                     _ => self.long_slot(&need).await,
                 }
@@ -114,14 +114,14 @@ impl Caller {
     }
 
     async fn acquire(&mut self, need: &Need) {
-        self.acquire_as(need, need.request()).await;
+        self.acquire_as(need, need.request(), Public::Acquire).await;
     }
 
-    async fn acquire_as(&mut self, need: &Need, request: Request<'_>) {
+    async fn acquire_as(&mut self, need: &Need, request: Request<'_>, call: Public) {
         let asked_at = self.universe.time();
         let dying = self.dies_at();
         let client = self.process.client.clone();
-        let acquire = self.watch(Public::Acquire).on(client.acquire(request));
+        let acquire = self.watch(call).on(client.acquire(request));
         let acquire = Dying::new(acquire, dying);
         let Some(answer) = acquire.await else {
             self.universe.act("dropped at an await", &format!("{}: acquire", self.process.name));

@@ -43,6 +43,8 @@ const UNKNOWN_FOR: Micros = 60_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Public {
     Acquire,
+    /// An acquire that takes a ticket, of so many dimensions.
+    Book(usize),
     /// With this timeout, and work of at most so long besides, where that may go on after it.
     Slot(Duration, Duration),
     Release,
@@ -53,7 +55,8 @@ pub(crate) enum Public {
     /// Of so many dimensions.
     Refused(usize),
     CoolDown,
-    Redeem,
+    /// Of a ticket of so many dimensions.
+    Redeem(usize),
     Admit,
     /// With this much time; without a budget, of so many pages and writes.
     Sweep(SweepTime),
@@ -77,6 +80,8 @@ impl Public {
         let parts = |count: usize| u32::try_from(count).unwrap();
         match self {
             Self::Acquire => acquire,
+            Self::Book(1) => acquire + requests(2),
+            Self::Book(_) => acquire * 2 + Duration::from_secs(2) + requests(2),
             Self::Slot(timeout, work) => timeout + GRACE + work + RELEASE,
             // The longer of lease rows (10 s and 4 R) and inline leases (9 s and 6 R), and a settlement.
             Self::Release => Duration::from_secs(9) + requests(6) + requests(6),
@@ -85,7 +90,8 @@ impl Public {
             Self::Observe => ATTEMPT + requests(7),
             Self::Refused(dimensions) => requests(6 * parts(dimensions)),
             Self::CoolDown => requests(2),
-            Self::Redeem => requests(4),
+            Self::Redeem(1) => requests(4),
+            Self::Redeem(_) => requests(4) + acquire + Duration::from_secs(1),
             Self::Admit => ATTEMPT,
             Self::Sweep(SweepTime::Budget(budget)) => budget + BEYOND_BUDGET,
             Self::Sweep(SweepTime::Whole { pages, rows }) => PAGE * pages + requests(rows),
@@ -100,6 +106,7 @@ impl Public {
     const fn name(self) -> &'static str {
         match self {
             Self::Acquire => "in time: acquire",
+            Self::Book(_) => "in time: acquire with a ticket",
             Self::Slot(..) => "in time: slot",
             Self::Release => "in time: release",
             Self::Renew(_) => "in time: renew",
@@ -107,7 +114,7 @@ impl Public {
             Self::Observe => "in time: observe",
             Self::Refused(_) => "in time: on_rate_limited",
             Self::CoolDown => "in time: cool_down",
-            Self::Redeem => "in time: redeem",
+            Self::Redeem(_) => "in time: redeem",
             Self::Admit => "in time: admit",
             Self::Sweep(_) => "in time: sweep",
         }
@@ -115,8 +122,9 @@ impl Public {
 }
 
 /// What must have been judged in a run of many seeds.
-pub(crate) const JUDGED: [&str; 11] = [
+pub(crate) const JUDGED: [&str; 12] = [
     Public::Acquire.name(),
+    Public::Book(1).name(),
     Public::Slot(Duration::ZERO, Duration::ZERO).name(),
     Public::Release.name(),
     Public::Renew(1).name(),
@@ -124,7 +132,7 @@ pub(crate) const JUDGED: [&str; 11] = [
     Public::Observe.name(),
     Public::Refused(1).name(),
     Public::CoolDown.name(),
-    Public::Redeem.name(),
+    Public::Redeem(1).name(),
     Public::Admit.name(),
     Public::Sweep(SweepTime::Budget(Duration::ZERO)).name(),
 ];

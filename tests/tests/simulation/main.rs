@@ -169,6 +169,7 @@ const ACTS: &[&str] = &[
     "a ticket is booked",
     "a ticket is no good any more",
     "a ticket is redeemed",
+    "a ticket with a rest is redeemed",
     "a ticket of a bucket that is gone",
     "a tracked grant is forgotten",
     "a tracked grant was stale",

@@ -284,7 +284,7 @@ impl Caller {
         if before != Some(*life) {
             self.universe.count("a ticket of a bucket that is gone");
         }
-        match self.watch(Public::Redeem).on(self.process.client.redeem(ticket)).await {
+        match self.watch(Public::Redeem(1)).on(self.process.client.redeem(ticket)).await {
             // Of a bucket before, too: its start was booked there, and counts there.
             Ok(Redeemed::Granted(grant)) => {
                 let (now, start_at) = (self.universe.time(), grant.start_at().micros());

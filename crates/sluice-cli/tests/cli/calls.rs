@@ -33,6 +33,9 @@ fn a_ticket_is_printed_and_redeemed_once() {
     assert_eq!(refused.status.code(), Some(75), "EX_TEMPFAIL");
     let answer: Value = serde_json::from_str(&text(&refused.stdout)).unwrap();
     let ticket = answer["ticket"].as_str().unwrap();
+    let far = sandbox.run(&["acquire", "openai#rpm", "--ticket-within", "1ms", "--json"]);
+    let answer: Value = serde_json::from_str(&text(&far.stdout)).unwrap();
+    assert_eq!((answer["ticket"].as_str(), answer["no_ticket"].as_str()), (None, Some("too_far_ahead")));
     let early = sandbox.run(&["redeem", ticket]);
     assert_eq!(early.status.code(), Some(75));
     assert!(text(&early.stdout).contains(&format!("ticket {ticket}")), "{}", text(&early.stdout));

@@ -1,5 +1,10 @@
 //! The row of a ticket, and the decision whether the ticket may be used.
 //!
+//! A ticket holds what refused when it was booked. The other dimensions of its request are its rest: they had
+//! enough, nothing of them is taken, and the row lists them with their costs. The redeemer takes the rest as any
+//! caller does. So a slack bucket does not end the ticket: tokens that were taken from it ahead of the start
+//! would overflow soon.
+//!
 //! The booking took a ticket's tokens. Whether the tokens may be used late, and how late, depends on one
 //! number: U, the tokens that the vendor still allows. U gains R a second, never exceeds C, and each call
 //! that starts takes its cost from U. Let L be the line of the bucket, and O the tokens of all grants whose
@@ -40,10 +45,11 @@ use core::time::Duration;
 
 use super::booked::{Booked, read_part};
 use super::{Ticket, TicketId};
+use crate::amount::Cost;
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
 use crate::plan::receipt::RateReceipt;
-use crate::schema::{self, BOOKED, Field, KEY, PURGE_AT, REDEEMED_BY, Row, RowError, TICKET_PREFIX};
+use crate::schema::{self, BOOKED, COST, Field, KEY, PURGE_AT, REDEEMED_BY, REST, Row, RowError, TICKET_PREFIX};
 use crate::statement::{Operand, Put, Statement, Update};
 use crate::timestamp::Timestamp;
 
@@ -62,6 +68,8 @@ pub struct TicketRow {
     id: TicketId,
     /// Sorted by dimension.
     parts: Vec<Booked>,
+    /// What the redeemer takes in addition, sorted by dimension.
+    rest: Vec<(Dimension, Cost)>,
     redeemed_by: Option<String>,
 }
 
@@ -109,6 +117,20 @@ static TAKE_BACK: Statement = Statement::fixed(
 );
 
 impl TicketRow {
+    /// The dimensions of `receipts` that one ticket cannot hold: at the latest start, their tokens are good for
+    /// less than `least`, or they have no room below the brim. If the dimension with the latest start is
+    /// among them, there is no ticket.
+    #[must_use]
+    pub fn too_short<'a>(receipts: impl IntoIterator<Item = &'a RateReceipt>, least: Duration) -> Vec<Dimension> {
+        let parts: Vec<(&RateReceipt, Booked)> =
+            receipts.into_iter().map(|receipt| (receipt, Booked::of(receipt))).collect();
+        let start = parts.iter().map(|(_, part)| part.start()).fold(Timestamp::from_micros(0), Timestamp::max);
+        let is_short = |(receipt, part): &(&RateReceipt, Booked)| {
+            part.use_by() < start.after(least) || receipt.room(start) < receipt.cost().amount()
+        };
+        parts.into_iter().filter(is_short).map(|(_, part)| part.dimension().clone()).collect()
+    }
+
     /// The row of a ticket for what was booked. `None` if a part could not be used at the ticket's own start:
     /// the start of another part is too late for it, or its cost leaves no room below the brim.
     #[must_use]
@@ -116,10 +138,17 @@ impl TicketRow {
         let receipts: Vec<&RateReceipt> = receipts.into_iter().collect();
         let mut parts: Vec<Booked> = receipts.iter().map(|receipt| Booked::of(receipt)).collect();
         parts.sort_by(|a, b| a.dimension().cmp(b.dimension()));
-        let row = Self { id, parts, redeemed_by: None };
+        let row = Self { id, parts, rest: Vec::new(), redeemed_by: None };
         let start = row.start_at();
         let is_usable = |receipt: &&RateReceipt| receipt.room(start) >= receipt.cost().amount();
         (row.use_by() > start && receipts.iter().all(is_usable)).then_some(row)
+    }
+
+    /// The same row with a rest: dimensions that are not booked, which the redeemer takes.
+    #[must_use]
+    pub fn with_rest(mut self, rest: impl IntoIterator<Item = (Dimension, Cost)>) -> Self {
+        self.rest = rest.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
+        self
     }
 
     /// Reads a ticket's row.
@@ -147,18 +176,25 @@ impl TicketRow {
             // Whoever wrote this value, the ticket does not count as unused.
             Some(_) => Some(String::new()),
         };
-        Ok(Self { id, parts: parts.into_values().collect(), redeemed_by })
+        Ok(Self { id, parts: parts.into_values().collect(), rest: read_rest(row)?, redeemed_by })
     }
 
     /// The write that creates the row. DynamoDB deletes it an hour after the ticket's end.
     #[must_use]
     pub fn put(&self) -> Put {
         let entries = self.parts.iter().map(|part| (Cow::Owned(part.dimension().to_string()), part.operand()));
-        let item = alloc::vec![
+        let mut item = alloc::vec![
             (KEY, Operand::text(self.id.key())),
             (BOOKED, Operand::Map(entries.collect())),
             (PURGE_AT, Operand::number(self.purge_at())),
         ];
+        if !self.rest.is_empty() {
+            let costs = self.rest.iter().map(|(dimension, cost)| {
+                let cost = Operand::Map([(Cow::Borrowed(COST), Operand::number(cost))].into());
+                (Cow::Owned(dimension.to_string()), cost)
+            });
+            item.push((REST, Operand::Map(costs.collect())));
+        }
         Put { item, statement: &WRITE }
     }
 
@@ -186,13 +222,19 @@ impl TicketRow {
         parts.sort_by_key(|part| Reverse(part.start()));
         let dimensions = parts.into_iter().map(|part| part.dimension().clone()).collect();
         let (start, use_by) = (self.start_at(), self.use_by());
-        Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions }
+        Ticket { id: self.id.clone(), start, use_by: use_by.max(start), dimensions, has_rest: !self.rest.is_empty() }
     }
 
     /// What the ticket holds, sorted by dimension.
     #[must_use]
     pub fn parts(&self) -> &[Booked] {
         &self.parts
+    }
+
+    /// What the redeemer takes in addition, sorted by dimension.
+    #[must_use]
+    pub fn rest(&self) -> &[(Dimension, Cost)] {
+        &self.rest
     }
 
     /// Whether nobody has redeemed the ticket.
@@ -238,4 +280,29 @@ impl TicketRow {
     fn use_by(&self) -> Timestamp {
         self.parts.iter().map(Booked::use_by).min().unwrap_or_default()
     }
+}
+
+/// Reads the rest of a ticket. A row without it has none.
+fn read_rest(row: &impl Row) -> Result<Vec<(Dimension, Cost)>, RowError> {
+    let (mut rest, mut fault) = (BTreeMap::new(), None);
+    let is_map = row.entries(REST, &mut |name, entry| match read_cost(name, entry) {
+        Ok((dimension, cost)) => drop(rest.insert(dimension, cost)),
+        Err(error) => fault = Some(error),
+    });
+    match fault {
+        Some(error) => Err(error),
+        None if !is_map && row.field(REST).is_some() => {
+            Err(RowError::bad(REST, "", "it must be a map from each dimension to its cost"))
+        }
+        None => Ok(rest.into_iter().collect()),
+    }
+}
+
+fn read_cost(name: &str, entry: Option<&dyn Row>) -> Result<(Dimension, Cost), RowError> {
+    let bad = |reason: String| RowError::bad(REST, name, reason);
+    let dimension = Dimension::new(name).map_err(|error| bad(error.reason.to_owned()))?;
+    let entry = entry.ok_or_else(|| bad("it is not a map".to_owned()))?;
+    let cost = schema::amount(entry, COST).map_err(|error| bad(error.to_string()))?.get();
+    let cost = Cost::new(cost).map_err(|error| bad(error.to_string()))?;
+    Ok((dimension, cost))
 }

@@ -5,13 +5,23 @@ use std::time::Duration;
 use sluice_core::{Dimension, Reason, Refusal, Ticket};
 use sluice_table::Backoff;
 
+use crate::api::no_ticket::NoTicket;
+
 /// A refusal: how long to wait, for which dimension, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryIn {
     pub(crate) wait: Duration,
     pub(crate) dimension: Dimension,
     pub(crate) reason: RetryReason,
-    ticket: Option<Box<Ticket>>,
+    ticket: TicketAnswer,
+}
+
+/// What the refusal says of a ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TicketAnswer {
+    NotAskedFor,
+    Good(Box<Ticket>),
+    None(NoTicket),
 }
 
 /// Why a caller has to come back later.
@@ -63,11 +73,14 @@ impl RetryReason {
 
 impl RetryIn {
     pub(crate) const fn new(wait: Duration, dimension: Dimension, reason: RetryReason) -> Self {
-        Self { wait, dimension, reason, ticket: None }
+        Self { wait, dimension, reason, ticket: TicketAnswer::NotAskedFor }
     }
 
-    pub(crate) fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
-        self.ticket = ticket.map(Box::new);
+    pub(crate) fn with_ticket(mut self, ticket: Result<Ticket, NoTicket>) -> Self {
+        self.ticket = match ticket {
+            Ok(ticket) => TicketAnswer::Good(Box::new(ticket)),
+            Err(why) => TicketAnswer::None(why),
+        };
         self
     }
 
@@ -98,17 +111,34 @@ impl RetryIn {
     /// The ticket of a booked start. The caller keeps the ticket and redeems it after the wait
     /// ([`Client::redeem`](crate::Client::redeem)). A refusal has a ticket for a request with
     /// [`ticket_within`](crate::Request::ticket_within), and for a ticket that was redeemed too early. A
-    /// ticket that is never redeemed wastes its tokens, which refill.
+    /// ticket that is never redeemed wastes its tokens, which refill. Without a ticket,
+    /// [`no_ticket`](Self::no_ticket) says why.
     #[must_use]
     pub fn ticket(&self) -> Option<&Ticket> {
-        self.ticket.as_deref()
+        match &self.ticket {
+            TicketAnswer::Good(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// Why there is no ticket. `None` if there is one, or if none was asked for.
+    #[must_use]
+    pub const fn no_ticket(&self) -> Option<NoTicket> {
+        match &self.ticket {
+            TicketAnswer::None(why) => Some(*why),
+            _ => None,
+        }
     }
 }
 
 impl std::fmt::Display for RetryIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { wait, dimension, reason, ticket: _ } = self;
-        write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())
+        let Self { wait, dimension, reason, ticket } = self;
+        write!(f, "{dimension}: {}; try again in {:.3} s", reason.as_str().replace('_', " "), wait.as_secs_f64())?;
+        match ticket {
+            TicketAnswer::None(why) => write!(f, "; no ticket: {why}"),
+            _ => Ok(()),
+        }
     }
 }
 

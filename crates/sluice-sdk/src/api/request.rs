@@ -118,10 +118,13 @@ impl<'a> Request<'a> {
     /// goes back into its queue until then, and should not compete again. A longer time refuses fewer
     /// callers, and books more starts ahead.
     ///
-    /// For rate limits only, whose grants write no lease row: with a concurrency bucket among the dimensions,
-    /// or with `SLUICE_LEASES=all`, a refusal has no ticket. The same holds for a call that costs all of a
-    /// bucket's capacity, and for dimensions whose starts lie further apart than their buckets hold tokens:
-    /// the ticket could not be used. `slot` books by itself, and ignores this setting.
+    /// Of several dimensions, the ticket books those that refuse now. The others, and concurrency buckets, are
+    /// taken when the ticket is redeemed: tokens of a slack bucket would overflow before the start. Only rate
+    /// buckets can be booked: if a concurrency bucket refuses, there is no ticket. The same holds for a ticket
+    /// that would be good for less than a second (the call costs nearly all of the capacity, or the bucket
+    /// fills up within a second), in a cool-down, and with `SLUICE_LEASES=all`.
+    /// [`RetryIn::no_ticket`](crate::RetryIn::no_ticket) says which. `slot` books by itself, and ignores this
+    /// setting.
     #[must_use]
     pub const fn ticket_within(mut self, within: Duration) -> Self {
         self.ticket_within = Some(within);

@@ -28,7 +28,8 @@ impl Client {
     /// While DynamoDB does not answer, takes at most the time of two requests (4.2 s each): writes under way,
     /// and its own. One second more if one of several dimensions answers, to give back; two requests more
     /// with [`ticket_within`](Request::ticket_within) and a start to book. If every try is answered late and
-    /// with a conflict, at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default.
+    /// with a conflict, at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default. For a
+    /// ticket over several dimensions, twice that and 2 s.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that

@@ -7,6 +7,7 @@ use sluice_core::Cost;
 use sluice_table::StoreError;
 
 use crate::api::error::AcquireError;
+use crate::api::no_ticket::NoTicket;
 use crate::api::refusal::contended;
 use crate::api::request::{Ask, cost_in};
 use crate::config::Leases;
@@ -16,7 +17,7 @@ use crate::lane::reading::known;
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
-use crate::lane::wants::{Want, want, wants, wants_waiting};
+use crate::lane::wants::{Want, want, wants_waiting};
 use crate::lane::{per_bucket, rows};
 use crate::telemetry;
 
@@ -55,19 +56,24 @@ pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -
     })
 }
 
-/// As [`submit`], for a ticket. If no dimension takes a lease, books a start as far ahead as `terms` allow. A
-/// grant that this process makes during an outage cannot become a ticket, so it books nothing ahead.
-pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
+/// As [`submit`], for a ticket, and for dimensions that were looked up before. A grant that this process makes
+/// during an outage cannot become a ticket, so it books nothing ahead.
+pub(crate) fn book<'a>(
+    inner: &'a Arc<Inner>,
+    asks: &'a [Ask],
+    wants: Result<Vec<Want>, AcquireError>,
+    terms: Terms,
+) -> Submitted<'a> {
     Box::pin(async move {
-        let at_once = Terms { until: None, ..terms };
-        let answer = match wants(inner, asks).await {
-            Ok(wants) => {
-                let takes_lease = inner.config.leases == Leases::All || wants.iter().any(|want| want.concurrent);
-                take_wants(inner, &wants, if takes_lease { at_once } else { terms }).await
-            }
+        let answer = match wants {
+            Ok(wants) => take_wants(inner, &wants, terms).await,
             Err(error) => Err(error),
         };
-        finish(inner, || asks.to_vec(), at_once, answer)
+        let is_out = matches!(&answer, Err(AcquireError::Store(error)) if error.is_unavailable());
+        match finish(inner, || asks.to_vec(), Terms { until: None, ..terms }, answer) {
+            Ok(Taken::Refused(retry)) if is_out => Ok(Taken::Refused(retry.with_ticket(Err(NoTicket::Outage)))),
+            answer => answer,
+        }
     })
 }
 

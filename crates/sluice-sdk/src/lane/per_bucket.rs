@@ -19,7 +19,7 @@ use crate::lane::wants::Want;
 use crate::lane::{inline, tokens};
 
 /// How long a refused caller waits for the return of other dimensions' grants. The return itself goes on.
-pub(super) const RETURN_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const RETURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Takes all or nothing: if any bucket refuses, what the others granted is given back. A crash in between
 /// loses rate tokens, which refill, and inline leases, which end.

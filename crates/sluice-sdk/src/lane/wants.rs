@@ -25,7 +25,7 @@ pub(crate) struct Want {
 }
 
 /// Looks up the bucket of every dimension, and reads those never seen before.
-pub(super) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
+pub(crate) async fn wants(inner: &Arc<Inner>, asks: &[Ask]) -> Result<Vec<Want>, AcquireError> {
     let entries: Vec<_> = asks.iter().map(|ask| inner.entry(&ask.dimension)).collect();
     let unread = entries.iter().filter(|entry| entry.reading().is_none());
     let reads = unread.map(|entry| {

@@ -1,5 +1,7 @@
 //! Tickets when something goes wrong: lost replies, callers that leave, rows that cannot be made or read; and what they cost.
 
+use sluice_sdk::NoTicket;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -95,72 +97,13 @@ async fn a_ticket_whose_row_cannot_be_made_is_a_refusal_and_its_booking_goes_bac
         let refused = refused(&world.client(), booking()).await;
         let passed = world.dynamo.clock().now().since(began);
         assert_eq!(
-            (refused.ticket(), refused.wait()),
-            (None, Duration::from_secs(1).saturating_sub(passed)),
+            (refused.ticket(), refused.no_ticket(), refused.wait()),
+            (None, Some(NoTicket::NotWritten), Duration::from_secs(1).saturating_sub(passed)),
             "{fault:?}"
         );
         let level: f64 = world.level(RPM).await.parse().unwrap();
         assert!((level - passed.as_secs_f64()).abs() < 0.001, "{fault:?}: {level} after {passed:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_could_not_use_its_ticket_gets_none() {
-    let world = drained().await;
-    world.slots("openai#concurrent", 1).await;
-    world.rate(TPM, 1_000, 1).await;
-    world.rate("openai#rpd", 10, 86_400).await;
-    let client = world.client();
-    let all_leases = world.client_with(|settings| settings.leases(Leases::All));
-    for (client, request) in [
-        // Its tokens would run over as soon as they are there.
-        (&client, booking().cost(RPM, 10)),
-        // A second's worth of tokens would have run over ten times by the start of the other.
-        (&client, Request::from([RPM, TPM]).cost(RPM, 9).cost(TPM, 500).ticket_within(MINUTE)),
-        (&client, Request::from([RPM, "openai#concurrent"]).ticket_within(MINUTE)),
-        (&all_leases, booking()),
-    ] {
-        let told = format!("{request:?}");
-        assert_eq!(refused(client, request).await.ticket(), None, "{told}");
-        settle().await;
-        assert_eq!(level(&world, RPM).await, "0", "{told}");
-        assert_eq!((world.level(TPM).await.as_str(), world.free("openai#concurrent").await.as_str()), ("1000", "1"));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ticket_over_several_dimensions_is_all_or_nothing() {
-    let world = drained().await;
-    let tokens = Limit::rate(
-        LimitType::Tokens,
-        Amount::from_tokens(1_000),
-        Rate::per(Amount::from_tokens(1_000), MINUTE).unwrap(),
-        Cost::ONE,
-    );
-    world.client().ops().apply_limit(&dimension(TPM), &tokens.unwrap()).await.unwrap();
-    let client = world.client();
-    let half = client.acquire(Request::from(TPM).cost(TPM, 500)).await.unwrap();
-    assert!(half.granted().is_some());
-    let both = || Request::from([RPM, TPM]).cost(TPM, 600).ticket_within(MINUTE);
-    let first = refused(&client, both()).await;
-    assert_eq!((first.dimension().as_str(), first.wait().as_secs()), (TPM, 6));
-    assert_eq!(world.level(RPM).await, "-1");
-    assert_eq!(level(&world, TPM).await, "-100");
-    world.pass(first.wait());
-    let ticket: Ticket = first.ticket().unwrap().to_string().parse().unwrap();
-    assert_eq!(ticket.dimensions(), [dimension(TPM), dimension(RPM)], "the latest start first");
-    // Changed on the way.
-    let other: Ticket = ticket.to_string().replace("tpm", "rpd").parse().unwrap();
-    world.rate("openai#rpd", 10, 86_400).await;
-    let altered = world.client().redeem(&other).await.unwrap_err();
-    assert!(matches!(altered, RedeemError::Altered { .. }), "{altered}");
-    let grant = redeem(&world.client(), &ticket).await.granted().unwrap();
-    assert_eq!((grant.cost(RPM), grant.cost(TPM)), (Some(Amount::from_tokens(1)), Some(Amount::from_tokens(600))));
-    let before = (world.level(RPM).await, world.level(TPM).await);
-    let second = refused(&client, both()).await;
-    assert_eq!((second.dimension().as_str(), second.wait().as_secs()), (TPM, 36));
-    assert_eq!(second.ticket(), None, "the call that it has would have run over by then");
-    assert_eq!((world.level(RPM).await, world.level(TPM).await), before, "both went back");
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +172,7 @@ async fn a_claim_that_cannot_be_taken_back_leaves_no_ticket_and_its_tokens_refil
     world.dynamo.faults().always(Operation::UpdateItem, Fault::LoseRequest);
     reading.open();
     let Redeemed::RetryIn(retry) = redeeming.await.unwrap() else { panic!() };
-    assert_eq!((retry.reason(), retry.ticket()), (RetryReason::CoolingDown, None));
+    assert_eq!((retry.reason(), retry.no_ticket()), (RetryReason::CoolingDown, Some(NoTicket::ClaimLost)));
     world.dynamo.faults().clear();
     world.pass(Duration::from_secs(10));
     assert!(matches!(redeem(&world.client(), &ticket).await, Redeemed::Spent | Redeemed::Lapsed));
@@ -277,6 +220,11 @@ async fn a_row_that_cannot_be_read_is_told_with_the_attribute() {
     let ticket = carried(&world.client()).await;
     world.pass(Duration::from_secs(1));
     let mut row = world.row(&ticket.key()).await.unwrap();
+    let mut with_rest = row.clone();
+    with_rest.insert("rest".into(), number("5"));
+    world.put(with_rest).await;
+    let error = world.client().redeem(&ticket).await.unwrap_err();
+    assert!(matches!(error, RedeemError::CorruptTicket { .. }) && error.to_string().contains("rest"), "{error}");
     row.insert("booked".into(), number("5"));
     world.put(row).await;
     let error = world.client().redeem(&ticket).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{Redeemed, RetryIn, Ticket};
+use sluice_sdk::{NoTicket, Redeemed, RetryIn, Ticket};
 use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};
@@ -26,7 +26,7 @@ impl Caller {
         let within = Duration::from_millis(self.rng.u64(100..=5_000));
         // What a ticket holds is used by whoever redeems it, if anyone does.
         self.excuse(need);
-        self.acquire_as(need, need.request().ticket_within(within)).await;
+        self.acquire_as(need, need.request().ticket_within(within), Public::Book(need.parts.len())).await;
     }
 
     /// Puts a ticket into the queue, where there is one: once, twice, or not at all.
@@ -65,17 +65,28 @@ impl Caller {
         }
         // What stands still after its write hears of it late.
         let began = self.universe.time();
-        let redeem = self.watch(Public::Redeem).on(client.redeem(&ticket));
+        let redeem = self.watch(Public::Redeem(message.need.parts.len())).on(client.redeem(&ticket));
         let Some(redeemed) = Dying::new(redeem, self.dies_at()).await else {
+            self.excuse(&message.need);
             return self.universe.act("dropped at an await", &format!("{}: redeem", self.process.name));
         };
+        if !matches!(redeemed, Ok(Redeemed::Granted(_))) {
+            // The rest may have been taken for nothing, and what flowed back by itself is not given back.
+            self.excuse(&message.need);
+        }
         match redeemed {
             Ok(Redeemed::Granted(grant)) => {
                 self.universe.check(self.universe.ledger(|ledger| ledger.took_up(&ticket.key())));
+                if ticket.dimensions().len() < message.need.parts.len() {
+                    self.universe.count("a ticket with a rest is redeemed");
+                }
                 self.universe.check(self.is_in_time(&ticket, began));
                 let (asked_at, start_at) = (message.asked_at, grant.start_at().micros());
                 let grip = Grip { asked_at, start_at, lease_ends: 0, booked: true, redeemed: true, transacted: false };
                 self.hold(&message.need, grip, grant).await;
+            }
+            Ok(Redeemed::RetryIn(retry)) if retry.no_ticket() == Some(NoTicket::RestTooLate) => {
+                self.universe.act("the rest of a ticket comes too late", &format!("{ticket}: {retry}"));
             }
             Ok(Redeemed::RetryIn(_)) => self.universe.queue.lock().unwrap().push_back(message),
             Ok(_) => self.universe.act("a ticket is no good any more", &format!("{ticket}")),

@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Bucket, Dimension, Judgement, RateReceipt, RowError, Ticket, TicketRow};
+use sluice_core::{Bucket, Cost, Dimension, Judgement, RateReceipt, RowError, Ticket, TicketRow};
 use sluice_table::{Attributes, Item, Resend, StoreError, Written};
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, timeout};
 
 use crate::api::error::AcquireError;
+use crate::api::no_ticket::NoTicket;
 use crate::api::refusal::{RetryIn, RetryReason, contended};
+use crate::api::request::Ask;
 use crate::call::counted;
 use crate::client::Client;
+use crate::grant::outcome::Outcome;
 use crate::grant::{Grant, UnusedGrant};
+use crate::lane::attempt;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, finished, in_parallel, stopped};
 use crate::lane::part::Part;
+use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::reading::{apply_read, unknown};
+use crate::lane::terms::Terms;
 use crate::telemetry::Source;
 
 /// The outcome of redeeming a ticket.
@@ -25,9 +31,9 @@ use crate::telemetry::Source;
 pub enum Redeemed {
     /// Call the vendor. The ticket is spent.
     Granted(Grant),
-    /// Not yet: the start is still to come, or a bucket cools down. The ticket stays good, and the refusal
-    /// contains it ([`RetryIn::ticket`]). If the refusal contains no ticket, because the table failed half
-    /// way, acquire again after the wait.
+    /// Not yet: the start is still to come, a bucket cools down, or what was not booked is not there. The
+    /// ticket stays good, and the refusal contains it ([`RetryIn::ticket`]). If the refusal contains no
+    /// ticket ([`RetryIn::no_ticket`] says why), acquire again after the wait.
     RetryIn(RetryIn),
     /// The ticket was redeemed before, or its time passed long ago and its row is gone. If a message was
     /// delivered twice, there is nothing to do; if the work is not done, acquire again.
@@ -71,6 +77,10 @@ impl Client {
     /// acquiring again. Never waits. Makes reads, one write, and reads again, for a cool-down set in between.
     /// If the ticket's own text says too early or too late, makes no request.
     ///
+    /// A ticket over several dimensions holds those that refused when it was booked. The others are taken
+    /// now, as [`acquire`](Self::acquire) takes them, before the ticket is spent. If one of them refuses, the
+    /// ticket stays good, and the refusal contains it as long as the wait ends before the ticket's end.
+    ///
     /// However often and by however many it is redeemed, a ticket is granted once. It is good from its start
     /// until its tokens would overflow the bucket, at most `(capacity - cost) / refill_rate` later: see
     /// [`Ticket::use_by`].
@@ -89,11 +99,13 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// Takes at most the time of four requests (4.2 s each), and of one while DynamoDB does not answer.
+    /// Takes at most the time of four requests (4.2 s each), and of one while DynamoDB does not answer. With
+    /// dimensions that were not booked, the time of an [`acquire`](Self::acquire) is added.
     ///
     /// # Errors
     /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, or a table that does not answer.
     pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
+        self.inner.background.begin()?;
         // If the time is not known yet, the row gives the same answer one read later.
         if let Some(now) = self.inner.store.clock().known() {
             if ticket.start_at() > now {
@@ -113,7 +125,7 @@ impl Client {
             Ok(Redemption::Mine(mut held)) => held.take().map_or(Redeemed::Spent, Redeemed::Granted),
             Ok(Redemption::Not(answer)) => answer,
             Err(RedeemError::Acquire(AcquireError::Store(StoreError::Contended { .. }))) => {
-                let refusal = contended(&ticket.dimensions()[0]).with_ticket(Some(ticket.clone()));
+                let refusal = contended(&ticket.dimensions()[0]).with_ticket(Ok(ticket.clone()));
                 Redeemed::RetryIn(refusal)
             }
             Err(error) => return Err(error),
@@ -175,26 +187,87 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Redemption, Redee
             return Ok(Redemption::Not(Redeemed::RetryIn(retry(ticket, wait, &dimension, reason))));
         }
     };
-    let by = inner.config.lease_ids.next();
-    if !claim(inner, &row, by.as_str()).await? {
-        return Ok(Redemption::Not(Redeemed::Spent));
+    let mut held = UnusedGrant::default();
+    match take_rest(inner, &row).await? {
+        None => {}
+        Some(Outcome::Granted(grant)) => held.join(grant),
+        Some(Outcome::RetryIn(retry)) => {
+            return Ok(Redemption::Not(Redeemed::RetryIn(rest_refused(inner, ticket, &row, retry))));
+        }
     }
-    if let Some((wait, dimension)) = cooling_down(inner, &entries).await {
-        let ticket = match take_back(inner, &row, by.as_str()).await {
-            TicketState::Good => Some(ticket.clone()),
-            TicketState::SomeoneElses => return Ok(Redemption::Not(Redeemed::Spent)),
-            TicketState::Lost => None,
-        };
-        let refusal = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
-        return Ok(Redemption::Not(Redeemed::RetryIn(refusal)));
+    if let Some(no) = claim_good(inner, ticket, &row, &entries).await? {
+        // The rest is back before the caller asks again. The return goes on if it takes longer.
+        let _ = timeout(RETURN_WAIT, held.cancel()).await;
+        return Ok(Redemption::Not(no));
     }
     // The requests may have been slow, or the process frozen: a good ticket may have lapsed.
     let good = match row.judge(&buckets, inner.time().await?) {
-        Judgement::Lapsed => return Ok(Redemption::Not(Redeemed::Lapsed)),
+        Judgement::Lapsed => {
+            let _ = timeout(RETURN_WAIT, held.cancel()).await;
+            return Ok(Redemption::Not(Redeemed::Lapsed));
+        }
         Judgement::Good(good) => good,
         Judgement::Wait { .. } => good,
     };
-    Ok(Redemption::Mine(grant(inner, good, began.elapsed())))
+    let rest = held.take();
+    held.join(grant(inner, good, began.elapsed()));
+    rest.into_iter().for_each(|rest| held.join(rest));
+    Ok(Redemption::Mine(held))
+}
+
+/// Takes what was not booked, now or not at all; `None` if everything was booked.
+///
+/// The rest is taken before the ticket is claimed, so that a refusal leaves the ticket good. Interleavings:
+///
+/// - Two clients redeem one ticket, or a message is delivered twice: both may take the rest. One claims the
+///   ticket, and the other gives the rest back unused. Until then a third caller may be refused.
+/// - The rest is there for one of them only: the other is refused, and finds the ticket spent when it comes
+///   again.
+/// - A crash between this write and the claim: the ticket is still good. Tokens of the rest refill, and slots
+///   come back when their leases end.
+/// - The reply to the claim is lost for good: the rest is given back, and the ticket may be spent, as a ticket
+///   without a rest.
+async fn take_rest(inner: &Arc<Inner>, row: &TicketRow) -> Result<Option<Outcome>, AcquireError> {
+    let ask = |(dimension, cost): &(Dimension, Cost)| Ask { dimension: dimension.clone(), cost: Some(*cost) };
+    let asks: Vec<Ask> = row.rest().iter().map(ask).collect();
+    if asks.is_empty() {
+        return Ok(None);
+    }
+    let terms = Terms::at_once(inner.config.lease_ttl);
+    let taken = attempt::submit(inner, &asks, terms).await?;
+    Ok(Some(Outcome::of(inner, taken, terms.lease, inner.config.renew_leases)))
+}
+
+/// The refusal of the rest. The ticket stays good, and goes with the refusal if it can still be in time. A
+/// wait that is a guess ends before the ticket does.
+fn rest_refused(inner: &Inner, ticket: &Ticket, row: &TicketRow, mut retry: RetryIn) -> RetryIn {
+    let left = row.ticket().use_by().since(inner.now());
+    if retry.wait >= left && !retry.reason.is_over_in_time() {
+        retry.wait = left / 2;
+    }
+    let is_in_time = retry.wait < left;
+    retry.with_ticket(if is_in_time { Ok(ticket.clone()) } else { Err(NoTicket::RestTooLate) })
+}
+
+/// Claims the ticket. Returns why there is no grant, if a cool-down or another redeemer came in between.
+async fn claim_good(
+    inner: &Arc<Inner>,
+    ticket: &Ticket,
+    row: &TicketRow,
+    entries: &[Arc<Entry>],
+) -> Result<Option<Redeemed>, RedeemError> {
+    let by = inner.config.lease_ids.next();
+    if !claim(inner, row, by.as_str()).await? {
+        return Ok(Some(Redeemed::Spent));
+    }
+    let Some((wait, dimension)) = cooling_down(inner, entries).await else { return Ok(None) };
+    let ticket = match take_back(inner, row, by.as_str()).await {
+        TicketState::Good => Ok(ticket.clone()),
+        TicketState::SomeoneElses => return Ok(Some(Redeemed::Spent)),
+        TicketState::Lost => Err(NoTicket::ClaimLost),
+    };
+    let refusal = RetryIn::new(wait, dimension, RetryReason::CoolingDown).with_ticket(ticket);
+    Ok(Some(Redeemed::RetryIn(refusal)))
 }
 
 /// Whether the vendor asked for a pause between the reads and the claim: the longest wait, and its bucket. If
@@ -262,15 +335,13 @@ async fn take_back(inner: &Inner, row: &TicketRow, by: &str) -> TicketState {
     }
 }
 
-fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> UnusedGrant {
+fn grant(inner: &Arc<Inner>, receipts: Vec<RateReceipt>, took: Duration) -> Grant {
     let now = inner.now();
     let part = |receipt: RateReceipt| Part::from_stock(inner.entry(receipt.dimension()), receipt, now);
     let parts = receipts.into_iter().map(part).collect();
-    let mut held = UnusedGrant::default();
-    held.join(Grant::of(Arc::clone(inner), parts, now, took));
-    held
+    Grant::of(Arc::clone(inner), parts, now, took)
 }
 
 fn retry(ticket: &Ticket, wait: Duration, dimension: &Dimension, reason: RetryReason) -> RetryIn {
-    RetryIn::new(wait, dimension.clone(), reason).with_ticket(Some(ticket.clone()))
+    RetryIn::new(wait, dimension.clone(), reason).with_ticket(Ok(ticket.clone()))
 }
