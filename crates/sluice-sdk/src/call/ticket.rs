@@ -12,11 +12,12 @@ use crate::api::refusal::{RetryIn, RetryReason};
 use crate::api::request::Ask;
 use crate::grant::Grant;
 use crate::grant::outcome::Outcome;
+use crate::lane::answer_by::AnswerBy;
 use crate::lane::attempt;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::finished;
 use crate::lane::part::{Hold, Part, Parts};
-use crate::lane::release::give_back_unused;
+use crate::lane::release::{Use, spawn_give_back};
 use crate::lane::terms::{LeaseTerm, Terms};
 
 pub(crate) mod redeem;
@@ -26,25 +27,28 @@ pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -
     let lease = LeaseTerm { at_least: inner.config.lease_ttl, until: None };
     // The caller receives its start and leaves: it does not stay in the queue.
     let terms = Terms { until: Some(Instant::now() + within.min(LONGEST_SETTING)), stays: false, lease };
-    let taken = attempt::book(inner, &asks, terms).await?;
+    let mut by = AnswerBy::new(inner);
+    let taken = attempt::book(inner, &asks, terms, &mut by).await?;
     Ok(match Outcome::of(inner, taken, terms.lease.length()) {
-        Outcome::Granted(grant) if grant.start_at() > inner.now() => Outcome::RetryIn(carry(inner, grant).await),
+        Outcome::Granted(grant) if grant.start_at() > inner.now() => {
+            Outcome::RetryIn(carry(inner, grant, &mut by).await)
+        }
         outcome => outcome,
     })
 }
 
 /// Moves the grant's tokens to the row of a ticket. If the row cannot be written, the tokens are given back,
-/// and the refusal contains no ticket.
-async fn carry(inner: &Arc<Inner>, grant: Grant) -> RetryIn {
+/// and the refusal contains no ticket. If the row is not written in time, the tokens refill.
+async fn carry(inner: &Arc<Inner>, grant: Grant, by: &mut AnswerBy<'_>) -> RetryIn {
     let start = grant.start_at();
     let parts = grant.into_parts();
     let latest: Option<Dimension> =
         parts.iter().max_by_key(|part| part.start_at).map(|part| part.entry.dimension.clone());
     let for_task = Arc::clone(inner);
     // On its own task: if it were cut off half way, nobody would know whether the row has the tokens.
-    let ticket = tokio::spawn(async move { put(&for_task, parts).await }).await;
+    let ticket = by.wait(tokio::spawn(async move { put(&for_task, parts).await })).await;
     // If the runtime shuts down, there is no ticket: the tokens refill.
-    let ticket = finished(ticket).ok().flatten();
+    let ticket = ticket.ok().and_then(|ticket| finished(ticket).ok().flatten());
     let dimension = latest.unwrap_or_else(|| unreachable!("no grant is empty"));
     // If the clock was set back since the write, the ticket's start is earlier than the grant's. The ticket
     // lapses by its own start.
@@ -63,7 +67,7 @@ async fn put(inner: &Arc<Inner>, parts: Parts) -> Option<Ticket> {
         return Some(ticket);
     }
     // If the row is there all the same, after a lost reply, nobody has its ticket.
-    give_back_unused(inner, parts).await;
+    spawn_give_back(inner, parts, Use::Unused);
     None
 }
 

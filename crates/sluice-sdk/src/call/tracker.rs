@@ -130,7 +130,7 @@ impl Client {
         let index = Mutex::new(Index::new(config.max_reservations.max(1), config.max_reservation_age));
         let (clock, lease_ttl) = (self.inner.config.connection.clock.clone(), self.inner.config.lease_ttl);
         let began = (clock.now(), clock.steady_micros());
-        let store = self.inner.store.clone();
+        let store = self.inner.patient.clone();
         let shared = Shared { index, config, lease_ttl, clock, began, store, counts: Arc::default() };
         let shared = Arc::new(shared);
         self.inner.extensions.of::<Trackers>().add(&shared);

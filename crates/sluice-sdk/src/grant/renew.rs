@@ -138,7 +138,7 @@ impl Renewal {
         let renewals = self.parts.iter().filter_map(|part| renewal(part, self.ends).map(|renewal| (part, renewal)));
         for (part, (key, update)) in renewals {
             // Setting the same end twice equals setting it once. A failed condition may show a later end.
-            let outcome = match self.inner.store.update(&update, Resend::Always).await {
+            let outcome = match self.inner.patient.update(&update, Resend::Always).await {
                 Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
                 Ok(Written::ConditionFailed(Some(row))) if still_holds(&self.parts, &key, &row) => {
                     telemetry::RenewalOutcome::Renewed

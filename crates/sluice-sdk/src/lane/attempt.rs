@@ -10,6 +10,7 @@ use crate::api::error::AcquireError;
 use crate::api::refusal::contended;
 use crate::api::request::{Ask, cost_in};
 use crate::config::Leases;
+use crate::lane::answer_by::AnswerBy;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
@@ -29,7 +30,7 @@ pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send +
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
         let dimension = entry.dimension.clone();
-        let answer = take_one(inner, entry, cost, terms).await;
+        let answer = in_time(inner, terms, take_one(inner, entry, cost, terms)).await;
         finish(inner, || vec![Ask { dimension, cost }], terms, answer)
     })
 }
@@ -47,26 +48,41 @@ async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, ter
 /// Takes what is asked for, or returns why not.
 pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
-        let answer = match wants_waiting(inner, asks, terms).await {
-            Ok(wants) => take_wants(inner, &wants, terms).await,
-            Err(setback) => setback.answer(),
+        let taking = async {
+            match wants_waiting(inner, asks, terms).await {
+                Ok(wants) => take_wants(inner, &wants, terms).await,
+                Err(setback) => setback.answer(),
+            }
         };
+        let answer = in_time(inner, terms, taking).await;
         finish(inner, || asks.to_vec(), terms, answer)
     })
 }
 
+/// A caller that waits has a deadline of its own.
+async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
+    match terms.stays {
+        true => taking.await,
+        false => AnswerBy::new(inner).wait(taking).await?,
+    }
+}
+
 /// As [`submit`], for a ticket. If no dimension takes a lease, books a start as far ahead as `terms` allow. A
 /// grant that this process makes during an outage cannot become a ticket, so it books nothing ahead.
-pub(crate) fn book<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
+pub(crate) fn book<'a>(
+    inner: &'a Arc<Inner>,
+    asks: &'a [Ask],
+    terms: Terms,
+    by: &'a mut AnswerBy<'_>,
+) -> Submitted<'a> {
     Box::pin(async move {
         let at_once = Terms { until: None, ..terms };
-        let answer = match wants(inner, asks).await {
-            Ok(wants) => {
-                let takes_lease = inner.config.leases == Leases::All || wants.iter().any(|want| want.concurrent);
-                take_wants(inner, &wants, if takes_lease { at_once } else { terms }).await
-            }
-            Err(error) => Err(error),
+        let taking = async {
+            let wants = wants(inner, asks).await?;
+            let takes_lease = inner.config.leases == Leases::All || wants.iter().any(|want| want.concurrent);
+            take_wants(inner, &wants, if takes_lease { at_once } else { terms }).await
         };
+        let answer = by.wait(taking).await.unwrap_or_else(|error| Err(error.into()));
         finish(inner, || asks.to_vec(), at_once, answer)
     })
 }
@@ -78,7 +94,7 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
             match inner.fallback.take(inner, &asks(), terms.patience()) {
                 Some(outcome) => {
                     telemetry::unavailable("local");
-                    tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
+                    note_local_answer(inner, &error);
                     Ok(outcome)
                 }
                 None => {
@@ -107,6 +123,16 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
         Err(_) => {}
     }
     answer
+}
+
+/// A warning once an outage: callers have their answers at once, and may ask very often.
+fn note_local_answer(inner: &Inner, error: &StoreError) {
+    let (table, answered) = (inner.store.table(), "locally");
+    if !inner.store.is_out() || inner.fallback.is_first_in(inner.store.returns()) {
+        tracing::warn!(event = "acquire.unavailable", table, %error, answered);
+    } else {
+        tracing::debug!(event = "acquire.unavailable", table, %error, answered);
+    }
 }
 
 async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {

@@ -107,13 +107,13 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
 
 async fn give_back(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
-    let Ok(now) = inner.time().await else { return stock.clear() };
+    let Ok(now) = inner.patient.time().await else { return stock.clear() };
     let known = entry.reading();
     // A write that is known to be rejected is not sent.
     let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));
     for update in stock.take_out_over(now).iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
         // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
-        match inner.store.update(&update, Resend::UnlessAmbiguous).await {
+        match inner.patient.update(&update, Resend::UnlessAmbiguous).await {
             Ok(Written::Applied(row)) => {
                 let bucket = Bucket::read(&entry.dimension, &Attributes(&row));
                 bucket.into_iter().for_each(|bucket| entry.apply_write(Arc::new(bucket), inner.now()));
