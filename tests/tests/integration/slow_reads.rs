@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{Client, Grant, Outcome, RetryReason};
+use sluice_sdk::{Client, Grant, Outcome, Request, RetryReason};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep, timeout};
 
