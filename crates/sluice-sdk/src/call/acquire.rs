@@ -26,8 +26,9 @@ impl Client {
     ///
     /// Has its answer within [`longest_acquire`](Self::longest_acquire), whatever hangs: 3 s by default. If
     /// DynamoDB has answered nothing for nearly as long, it is out: then every caller has its answer at once, the
-    /// error or that of `SLUICE_ON_UNAVAILABLE`, until DynamoDB answers again. If DynamoDB answers others and not this caller, the
-    /// answer is a refusal (`Contended`). What is granted afterwards goes to the next caller, or back.
+    /// error or that of `SLUICE_ON_UNAVAILABLE`, until DynamoDB answers again. If DynamoDB answers others and not
+    /// this caller, the answer is a refusal (`Contended`). What is granted afterwards goes to the next caller, or
+    /// back.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
