@@ -33,7 +33,8 @@ impl Ops {
     /// Operates the table of `store`.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { store, observer: Arc::new(NoObserver), has_inline_leases: false }
+        // Operations wait for the return of DynamoDB.
+        Self { store: store.patient(), observer: Arc::new(NoObserver), has_inline_leases: false }
     }
 
     /// Operates the table of the `SLUICE_*` variables with the environment's credentials. Makes no request.

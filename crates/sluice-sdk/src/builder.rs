@@ -8,7 +8,8 @@ use sluice_core::Dimension;
 use sluice_table::SdkConfig;
 use sluice_table::metric::describe_metrics;
 use sluice_table::{
-    Clock, ConfigError, DynamoClient, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ATTEMPT, Settings, Store,
+    Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ANSWER,
+    SHORTEST_ATTEMPT, Settings, Store,
 };
 
 use crate::client::Client;
@@ -98,6 +99,20 @@ impl ClientBuilder {
     #[must_use]
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.config.connection.attempt_timeout = timeout.clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT);
+        self
+    }
+
+    /// The longest time until a caller that does not wait has its answer (`SLUICE_ANSWER_WITHIN`), whatever
+    /// hangs; 3 s by default, 100 ms to one minute, and never less than
+    /// [`attempt_timeout`](Self::attempt_timeout). If DynamoDB has answered nothing for nine tenths of this time, it
+    /// counts as out: until it answers a probe, no request is sent, and callers have the answer of
+    /// [`on_unavailable`](Self::on_unavailable) at once.
+    ///
+    /// With a longer time, callers wait longer at the beginning of an outage. With a shorter one, DynamoDB's own
+    /// slow moments count as outages.
+    #[must_use]
+    pub fn answer_within(mut self, time: Duration) -> Self {
+        self.config.connection.answer_within = time.clamp(SHORTEST_ANSWER, LONGEST_ANSWER);
         self
     }
 
@@ -251,7 +266,8 @@ impl ClientBuilder {
         let config = self.config;
         let (cache, fallback) = (Cache::new(config.prefetch.clone(), config.max_buckets), Fallback::default());
         let (refusals, extensions) = (Box::new(Healer), Extensions::default());
-        let background = Background::default();
-        Client { inner: Arc::new(Inner { store, config, cache, fallback, background, refusals, extensions }) }
+        let (patient, background) = (store.patient(), Background::default());
+        let inner = Inner { store, patient, config, cache, fallback, background, refusals, extensions };
+        Client { inner: Arc::new(inner) }
     }
 }

@@ -7,6 +7,7 @@
 //! [`attempt`] chooses the kind. [`reading`] reads buckets, [`setback`] decides who stays, [`poll`] how often the
 //! queue looks again, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
 
+pub(crate) mod answer_by;
 pub(crate) mod attempt;
 pub(crate) mod background;
 pub(crate) mod cache;

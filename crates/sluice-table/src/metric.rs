@@ -197,6 +197,8 @@ metrics! {
         "Cool-downs that this process set or learned of";
     UNAVAILABLE: Process Counter "sluice.unavailable" Count ["outcome"]
         "Acquires while DynamoDB was out";
+    DYNAMODB_OUT: Process Gauge "sluice.dynamodb.out" Count []
+        "Connections of this process that send nothing but probes, because DynamoDB does not answer";
     VENDOR_REFUSALS: Process Counter "sluice.vendor.refusals" Count ["dimension", "reason"]
         "Calls that the vendor refused although they were granted";
     VENDOR_LOWERED: Process Counter "sluice.vendor.lowered" Count ["dimension"]

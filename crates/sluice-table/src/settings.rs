@@ -38,6 +38,13 @@ pub const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 /// The longest timeout of an attempt: a connection that hangs blocks all callers of a bucket for as long.
 pub const LONGEST_ATTEMPT: Duration = Duration::from_secs(60);
 
+/// The default of the longest time to an answer.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// The shortest time to an answer that may be set.
+pub const SHORTEST_ANSWER: Duration = Duration::from_millis(100);
+/// The longest time to an answer that may be set.
+pub const LONGEST_ANSWER: Duration = Duration::from_secs(60);
+
 /// A year. A longer setting is a wrong unit, and sums of instants would overflow.
 pub const LONGEST_SETTING: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -54,6 +61,8 @@ pub struct Settings {
     pub max_retries: u32,
     /// How long one attempt of a request for rows may take; 1 s by default.
     pub attempt_timeout: Duration,
+    /// The longest time to an answer for a caller that does not wait; 3 s by default. At least one attempt.
+    pub answer_within: Duration,
     /// This machine's clock.
     pub clock: Clock,
 }
@@ -68,6 +77,7 @@ impl Settings {
             endpoint_url: None,
             max_retries: 3,
             attempt_timeout: ATTEMPT_TIMEOUT,
+            answer_within: ANSWER_WITHIN,
             clock: Clock::system(),
         }
     }
@@ -108,6 +118,11 @@ impl Settings {
                     duration(v).filter(|timeout| (SHORTEST_ATTEMPT..=LONGEST_ATTEMPT).contains(timeout))
                 })?
                 .unwrap_or(defaults.attempt_timeout),
+            answer_within: var("SLUICE_ANSWER_WITHIN")
+                .parse("a time from 0.1 to 60 s, as in 3s or 500ms", |v| {
+                    duration(v).filter(|time| (SHORTEST_ANSWER..=LONGEST_ANSWER).contains(time))
+                })?
+                .unwrap_or(defaults.answer_within),
             table: defaults.table,
             clock: defaults.clock,
         })

@@ -2,6 +2,7 @@
 //! and separates what was not applied from what may have been.
 
 mod answer;
+mod breaker;
 mod connection;
 mod error;
 mod exchange;
@@ -13,12 +14,14 @@ mod scan;
 mod time;
 mod translate;
 mod tries;
+mod watch;
 mod write;
 mod written;
 
+pub use breaker::{Heard, Since};
 pub use connection::Store;
 pub use error::StoreError;
-pub use exchange::AttemptTimeout;
+pub use exchange::{AttemptTimeout, CREDENTIALS_TIMEOUT};
 pub use scan::{Consistency, Page, Scan};
 pub use translate::{Attributes, row_key, value_text};
 pub use tries::{MOST_TRIES, TryBudget};

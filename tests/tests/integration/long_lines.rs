@@ -87,6 +87,7 @@ async fn five_thousand_callers_hear_of_an_outage_in_time() {
     for told in within_two_requests(asked, calls.collect()).await {
         assert!(matches!(told, Err(AcquireError::Store(StoreError::Unavailable { .. }))), "{told:?}");
     }
+    assert!(asked.elapsed() <= client.longest_acquire(), "{:?}", asked.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

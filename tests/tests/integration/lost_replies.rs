@@ -84,7 +84,10 @@ async fn a_row_whose_delete_is_sent_again_after_a_lost_reply_was_not_anyone_else
 async fn tokens_of_a_grant_that_was_found_in_the_table_do_not_come_back() {
     let world = World::embedded().await;
     world.rate(RPM, 10, 10).await;
-    let (client, other) = (world.client_with(|settings| settings.leases(Leases::All)), world.client());
+    // So long that the lost replies are no outage.
+    let patient = Duration::from_secs(30);
+    let client = world.client_with(|settings| settings.leases(Leases::All).answer_within(patient));
+    let other = world.client();
     let (began, is_taken) = (Instant::now(), AtomicBool::new(false));
     world.dynamo.faults().draw(move |call| {
         let is_lost = call.operation == Operation::TransactWriteItems && began.elapsed() < Duration::from_secs(4);

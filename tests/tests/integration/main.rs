@@ -26,6 +26,7 @@ for_either_kind!(acquire, contention, interleavings, lanes, lost_replies, recoun
 mod acquire;
 mod admission;
 mod bookings;
+mod breaker;
 mod clocks;
 mod closing;
 mod contention;

@@ -176,17 +176,20 @@ impl Stopwatch {
     fn stop(self) {
         let took = self.began.elapsed().saturating_sub(self.ice.stood_still() - self.frozen);
         self.universe.count(self.call.name());
-        let bound = self.bound();
+        let bound = self.bound(!(self.ice.stood_still() - self.frozen).is_zero());
         if took > bound {
             let (who, call) = (&self.process.name, self.call);
             self.universe.violated(format!("{who}: {call:?} took {took:?}, and may take {bound:?}"));
         }
     }
 
-    /// With the reads that tell the time, where its clock was set, or it had not heard from the table.
-    fn bound(&self) -> Duration {
+    /// With the reads that tell the time, where its clock was set, or it had not heard from the table. An acquire whose process stood
+    /// still has its time again.
+    fn bound(&self, stood_still: bool) -> Duration {
         let stays_known = self.knew_the_time && !self.process.machine.moved_apart_since(self.began_at - UNKNOWN_FOR);
         let reads = if stays_known || !self.call.needs_the_time() { 0 } else { CLOCK_READS };
-        self.call.bound(self.process.client.longest_acquire()) + REQUEST * reads + ROUNDING
+        self.call.bound(self.process.client.longest_acquire() * if stood_still { 2 } else { 1 })
+            + REQUEST * reads
+            + ROUNDING
     }
 }

@@ -12,7 +12,6 @@ use crate::call::{counted, ticket};
 use crate::client::Client;
 use crate::grant::Grant;
 use crate::grant::outcome::Outcome;
-use crate::lane::round::longest_attempt;
 use crate::lane::terms::Terms;
 use crate::lane::{attempt, prefetch};
 use crate::telemetry::span;
@@ -25,11 +24,11 @@ impl Client {
     /// given back. With a concurrency limit among them, they take one transaction, unless leases are inline
     /// (`SLUICE_LEASES`). A refusal that the process remembers costs no request.
     ///
-    /// While DynamoDB does not answer, takes at most the time of two requests (4.2 s each): writes under way,
-    /// and its own. One second more if one of several dimensions answers, to give back; two requests more
-    /// with [`ticket_within`](Request::ticket_within) and a start to book. If every try is answered late and
-    /// with a conflict, at most [`longest_acquire`](Self::longest_acquire): 35.2 s by default. For a
-    /// ticket over several dimensions, twice that and 2 s.
+    /// Has its answer within [`longest_acquire`](Self::longest_acquire), whatever hangs: 3 s by default. If
+    /// DynamoDB has answered nothing for nearly as long, it is out: then every caller has its answer at once, the
+    /// error or that of `SLUICE_ON_UNAVAILABLE`, until DynamoDB answers again. If DynamoDB answers others and not
+    /// this caller, the answer is a refusal (`Contended`). What is granted afterwards goes to the next caller, or
+    /// back.
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
@@ -72,19 +71,11 @@ impl Client {
 }
 
 impl Client {
-    /// The longest time that [`acquire`](Self::acquire) takes, whatever hangs: 35.2 s with three retries. It
-    /// usually takes one request. With `request = (retries + 1) * attempt + 25 ms + 50 ms + 100 ms + ...`
-    /// (attempts of 1 s, and the pauses between them), the longest time is the sum of:
-    ///
-    /// - `attempt + request`, for buckets that are not known yet;
-    /// - twice `1 s + attempt + 3 * request`, for a write of callers that came before, and for its own tries;
-    /// - 1 s, to give back what other dimensions had granted.
-    ///
-    /// Each write of the same process that succeeds for callers that came before comes on top, and a request
-    /// each time that this machine's clock is set meanwhile.
+    /// The longest time until [`acquire`](Self::acquire) has its answer, whatever hangs: the setting
+    /// `answer_within`, 3 s by default. A caller that comes while credentials are fetched waits up to 5 s more.
     #[must_use]
     pub fn longest_acquire(&self) -> Duration {
-        longest_attempt(&self.inner)
+        self.inner.store.answer_within()
     }
 }
 

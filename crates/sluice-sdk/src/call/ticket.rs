@@ -19,6 +19,7 @@ use crate::call::ticket::split::{Split, is_bookable, may_book, split};
 use crate::config::Leases;
 use crate::grant::UnusedGrant;
 use crate::grant::outcome::Outcome;
+use crate::lane::answer_by::AnswerBy;
 use crate::lane::attempt;
 use crate::lane::inner::Inner;
 use crate::lane::per_bucket::RETURN_WAIT;
@@ -45,9 +46,8 @@ const BOOKING_TIME: Duration = Duration::from_secs(1);
 /// ticket.
 pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -> Result<Outcome, AcquireError> {
     let lease = inner.config.lease_ttl;
-    let began = Instant::now();
     // The caller receives its start and leaves: it does not stay in the queue.
-    let terms = Terms { until: Some(began + within.min(LONGEST_SETTING)), stays: false, lease };
+    let terms = Terms { until: Some(Instant::now() + within.min(LONGEST_SETTING)), stays: false, lease };
     if inner.config.leases == Leases::All {
         let taken = attempt::submit(inner, &asks, at_once(terms)).await?;
         return Ok(match Outcome::of(inner, taken, lease, inner.config.renew_leases) {
@@ -55,12 +55,22 @@ pub(crate) async fn book(inner: &Arc<Inner>, asks: Vec<Ask>, within: Duration) -
             granted => granted,
         });
     }
-    let mut refusal = None;
+    match AnswerBy::new(inner).wait(in_rounds(inner, &asks, terms)).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            let taken = attempt::book_not_in_time(inner, &asks, terms, error)?;
+            Ok(Outcome::of(inner, taken, lease, inner.config.renew_leases))
+        }
+    }
+}
+
+async fn in_rounds(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Result<Outcome, AcquireError> {
+    let (began, mut refusal) = (Instant::now(), None);
     for round in 0..MOST_ROUNDS {
         if round > 0 && began.elapsed() > BOOKING_TIME {
             break;
         }
-        match attempt_booking(inner, &asks, terms).await? {
+        match attempt_booking(inner, asks, terms).await? {
             Round::Answered(outcome) => return Ok(outcome),
             Round::Changed(retry) => refusal = Some(retry),
         }

@@ -25,6 +25,8 @@ fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
         ("SLUICE_MAX_RETRIES", "1000"),
         ("SLUICE_ATTEMPT_TIMEOUT", "0.01"),
         ("SLUICE_ATTEMPT_TIMEOUT", "61"),
+        ("SLUICE_ANSWER_WITHIN", "0.05"),
+        ("SLUICE_ANSWER_WITHIN", "61"),
         ("SLUICE_DEFAULT_SLOT_TIMEOUT", "0"),
         ("SLUICE_INLINE_RETRY_THRESHOLD", "-5"),
         ("SLUICE_ENDPOINT_URL", "localhost:4566"),
@@ -59,6 +61,7 @@ fn every_variable_is_read() {
         ("SLUICE_LEASE_TTL", "90"),
         ("SLUICE_MAX_RETRIES", "5"),
         ("SLUICE_ATTEMPT_TIMEOUT", "2.5"),
+        ("SLUICE_ANSWER_WITHIN", "4s"),
         ("SLUICE_DEFAULT_SLOT_TIMEOUT", "12.5"),
         ("SLUICE_INLINE_RETRY_THRESHOLD", "2"),
         ("SLUICE_LEASES", "all"),
@@ -79,6 +82,7 @@ fn every_variable_is_read() {
     assert_eq!(config.connection.endpoint_url.as_deref(), Some("http://localhost:4566"));
     assert_eq!(config.heal_budget, HealBudget::of(600));
     assert_eq!((config.connection.attempt_timeout.as_millis(), config.max_buckets), (2_500, 500));
+    assert_eq!(config.connection.answer_within.as_secs(), 4);
     assert_eq!((config.max_wait.as_millis(), config.inline_retry_threshold.as_secs()), (12_500, 2));
     assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
     assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));

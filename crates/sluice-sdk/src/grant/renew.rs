@@ -121,7 +121,7 @@ impl HeldLeases {
 
     /// Extends the leases to one lease time from now, and never shortens them.
     async fn renew(&self) -> Result<(), RenewError> {
-        let ends = self.inner.time().await?.after(self.length).ceil_to_second();
+        let ends = self.inner.patient.time().await?.after(self.length).ceil_to_second();
         let parts = self.renewable();
         let Renewed { gone, failure } = send(&self.inner, &parts, ends).await;
         self.found_gone(&gone);
@@ -295,7 +295,7 @@ async fn renew_all(client: Weak<Inner>, mut running: Running, every: Duration) {
         let (now, steady) = (inner.store.clock().known(), inner.store.clock().steady_micros());
         let mut due: Vec<_> = held.into_iter().filter(|leases| leases.is_due(now, steady)).collect();
         // A table that does not say the time would not accept a renewal either: the next look is soon.
-        if due.is_empty() || inner.time().await.is_err() {
+        if due.is_empty() || inner.patient.time().await.is_err() {
             continue;
         }
         while !due.is_empty() {
@@ -330,7 +330,7 @@ async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
     let renewals = parts.iter().filter_map(|part| renewal(part, ends).map(|renewal| (part, renewal)));
     for (part, (key, update)) in renewals {
         // Setting the same end twice equals setting it once. A failed condition may show a later end.
-        let outcome = match inner.store.update(&update, Resend::Always).await {
+        let outcome = match inner.patient.update(&update, Resend::Always).await {
             Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
             Ok(Written::ConditionFailed(Some(row))) if still_holds(parts, &key, &row) => {
                 telemetry::RenewalOutcome::Renewed

@@ -11,6 +11,7 @@ use crate::api::no_ticket::NoTicket;
 use crate::api::refusal::contended;
 use crate::api::request::{Ask, cost_in};
 use crate::config::Leases;
+use crate::lane::answer_by::AnswerBy;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
@@ -30,7 +31,7 @@ pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send +
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
         let dimension = entry.dimension.clone();
-        let answer = take_one(inner, entry, cost, terms).await;
+        let answer = in_time(inner, terms, take_one(inner, entry, cost, terms)).await;
         finish(inner, || vec![Ask { dimension, cost }], terms, answer)
     })
 }
@@ -48,10 +49,13 @@ async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, ter
 /// Takes what is asked for, or returns why not.
 pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
-        let answer = match wants_waiting(inner, asks, terms).await {
-            Ok(wants) => take_wants(inner, &wants, terms).await,
-            Err(setback) => setback.answer(),
+        let taking = async {
+            match wants_waiting(inner, asks, terms).await {
+                Ok(wants) => take_wants(inner, &wants, terms).await,
+                Err(setback) => setback.answer(),
+            }
         };
+        let answer = in_time(inner, terms, taking).await;
         finish(inner, || asks.to_vec(), terms, answer)
     })
 }
@@ -77,6 +81,23 @@ pub(crate) fn book<'a>(
     })
 }
 
+/// Returns the answer to a caller of [`book`] whose time is over.
+pub(crate) fn book_not_in_time(inner: &Arc<Inner>, asks: &[Ask], terms: Terms, error: StoreError) -> LaneAnswer {
+    let answer = finish(inner, || asks.to_vec(), Terms { until: None, ..terms }, Err(error.into()))?;
+    Ok(match answer {
+        Taken::Refused(retry) => Taken::Refused(retry.with_ticket(Err(NoTicket::Contended))),
+        granted => granted,
+    })
+}
+
+/// A caller that waits has a deadline of its own.
+async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
+    match terms.stays {
+        true => taking.await,
+        false => AnswerBy::new(inner).wait(taking).await?,
+    }
+}
+
 /// Returns the answer for the caller. An outage may be answered locally.
 fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, answer: LaneAnswer) -> LaneAnswer {
     let answer = match answer {
@@ -84,7 +105,7 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
             match inner.fallback.take(inner, &asks(), terms.patience()) {
                 Some(outcome) => {
                     telemetry::unavailable("local");
-                    tracing::warn!(event = "acquire.unavailable", table = inner.store.table(), %error, answered = "locally");
+                    note_local_answer(inner, &error);
                     Ok(outcome)
                 }
                 None => {
@@ -113,6 +134,16 @@ fn finish(inner: &Arc<Inner>, asks: impl FnOnce() -> Vec<Ask>, terms: Terms, ans
         Err(_) => {}
     }
     answer
+}
+
+/// A warning once an outage: callers have their answers at once, and may ask very often.
+fn note_local_answer(inner: &Inner, error: &StoreError) {
+    let (table, answered) = (inner.store.table(), "locally");
+    if !inner.store.is_out() || inner.fallback.is_first_in(inner.store.returns()) {
+        tracing::warn!(event = "acquire.unavailable", table, %error, answered);
+    } else {
+        tracing::debug!(event = "acquire.unavailable", table, %error, answered);
+    }
 }
 
 async fn take_wants(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> LaneAnswer {

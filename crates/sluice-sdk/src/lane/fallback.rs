@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,6 +21,8 @@ use crate::lane::unclaimed::UnclaimedGrant;
 #[derive(Debug, Default)]
 pub(crate) struct Fallback {
     buckets: Mutex<HashMap<Dimension, Bucket>>,
+    /// The last outage in which an answer was noted; zero for none.
+    answered_in: AtomicU32,
 }
 
 impl Fallback {
@@ -33,6 +36,12 @@ impl Fallback {
             }
             OnUnavailable::Share(factor) => self.take_share(inner, asks, factor, now, patience),
         }
+    }
+
+    /// Whether no answer was noted in this outage before: the one after so many returns.
+    pub(crate) fn is_first_in(&self, returns: u32) -> bool {
+        let outage = returns.wrapping_add(1);
+        self.answered_in.swap(outage, Ordering::Relaxed) != outage
     }
 
     fn take_share(

@@ -14,6 +14,8 @@ use crate::lane::fallback::Fallback;
 /// What all clones of a client share.
 pub(crate) struct Inner {
     pub(crate) store: Store,
+    /// The same connection, for what can wait for DynamoDB's return: releases, settlements, renewals.
+    pub(crate) patient: Store,
     pub(crate) config: Config,
     pub(crate) cache: Cache,
     pub(crate) fallback: Fallback,

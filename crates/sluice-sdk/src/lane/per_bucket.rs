@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Claim, RatePlanner};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, longest, refused};
 use crate::lane::inner::Inner;
 use crate::lane::no_grant::too_late;
-use crate::lane::poll::{Poll, WaitContext};
+use crate::lane::poll::{Poll, WaitContext, pause_until_return};
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::{Setback, Taken};
 use crate::lane::terms::Terms;
@@ -55,7 +55,12 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
     let (answer, rest) = answer;
     if let Some(parts) = rest.map(UnclaimedGrant::into_parts) {
         let inner = Arc::clone(inner);
-        let kept = if terms.stays { terms.patience().min(RETURN_WAIT) } else { RETURN_WAIT };
+        let kept = match terms.stays {
+            // The return waits for DynamoDB, and the caller does not.
+            _ if inner.store.is_out() => Duration::ZERO,
+            true => terms.patience().min(RETURN_WAIT),
+            false => RETURN_WAIT,
+        };
         // On its own task: if this future is dropped, the parts are still given back.
         let _ = timeout(kept, tokio::spawn(async move { give_back_unused(&inner, parts).await })).await;
     }
@@ -68,6 +73,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
     let (mut first, mut poll, mut why) = (0, Poll::default(), None);
     let taking = async {
         loop {
+            let returns = inner.store.returns();
             let mut held = match take_part(inner, &wants[first], terms).await? {
                 Taken::Granted(unclaimed) => unclaimed,
                 Taken::Refused(retry) => return Ok(Taken::Refused(retry)),
@@ -82,7 +88,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
             let crowd = wants[at].entry.load.crowd();
             let pause = poll.next(&setback, WaitContext { crowd, until: Some(until), gives_back: false });
             (first, why) = (at, Some(setback));
-            sleep(pause).await;
+            pause_until_return(inner, pause, returns).await;
         }
     };
     match timeout_at(until, taking).await {

@@ -1,12 +1,14 @@
-//! How often a process looks at a bucket for its callers. Pure, except for the random draw and the time left.
+//! How often a process looks at a bucket for its callers. Pure, except for the random draw and the time left; and the
+//! pauses that the return of DynamoDB ends.
 //! The looks of up to 500 processes that wait cost about 500 units a second and bucket, together.
 
 use std::time::Duration;
 
 use sluice_table::{Backoff, random_up_to};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::refusal::RetryReason;
+use crate::lane::inner::Inner;
 use crate::lane::setback::Setback;
 
 /// The shortest pause between two looks at a full bucket.
@@ -16,6 +18,9 @@ const LONGEST_COOL_DOWN: Duration = Duration::from_secs(1);
 
 /// The least time over which looks after a cool-down are spread: all know its end, and not all are counted.
 const SPREAD: Duration = Duration::from_millis(10);
+
+/// The time over which the lanes of a process look again after an outage: all learn of the return at once.
+const SPREAD_AFTER_RETURN: Duration = Duration::from_millis(50);
 
 /// The longest pause grows by this for each process that waits. The mean pause is then 2 ms times their
 /// number: together they look 500 times a second. Larger finds a freed slot later; smaller costs more units,
@@ -128,6 +133,20 @@ impl Poll {
 /// Returns the longest pause of each of `crowd` processes at a full bucket.
 fn for_crowd(crowd: Option<u32>) -> Duration {
     FOR_EACH_PROCESS.saturating_mul(crowd.unwrap_or(1)).min(LONGEST)
+}
+
+/// Pauses, at most until DynamoDB has come back more than `returns` times.
+pub(crate) async fn pause_until_return(inner: &Inner, pause: Duration, returns: u32) {
+    let back = async {
+        inner.store.returned(returns).await;
+        sleep(spread_after_return()).await;
+    };
+    let _ = timeout(pause, back).await;
+}
+
+/// How long after the return of DynamoDB callers look again.
+pub(crate) fn spread_after_return() -> Duration {
+    drawn_up_to(SPREAD_AFTER_RETURN)
 }
 
 fn drawn_up_to(longest: Duration) -> Duration {

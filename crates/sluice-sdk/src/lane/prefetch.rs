@@ -112,14 +112,14 @@ pub(crate) fn add(inner: &Arc<Inner>, entry: &Arc<Entry>, after: Arc<Bucket>, am
 /// Gives back lots that are over.
 async fn give_back(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
-    let Ok(now) = inner.time().await else { return stock.clear() };
+    let Ok(now) = inner.patient.time().await else { return stock.clear() };
     return_lots(inner, entry, &stock.take_out_over(now), now).await;
 }
 
 /// Gives back all that is in stock.
 pub(crate) async fn flush(inner: &Inner, entry: &Entry) {
     let Some(stock) = &entry.stock else { return };
-    let Ok(now) = inner.time().await else { return stock.clear() };
+    let Ok(now) = inner.patient.time().await else { return stock.clear() };
     return_lots(inner, entry, &stock.take_out_all(), now).await;
 }
 
@@ -129,7 +129,7 @@ async fn return_lots(inner: &Inner, entry: &Entry, lots: &[Lot], now: Timestamp)
     let may_go_back = |lot: &&Lot| known.as_ref().is_some_and(|known| lot.may_go_back(&known.bucket));
     for update in lots.iter().filter(may_go_back).filter_map(|lot| lot.give_back(now)) {
         // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
-        match inner.store.update(&update, Resend::UnlessAmbiguous).await {
+        match inner.patient.update(&update, Resend::UnlessAmbiguous).await {
             Ok(Written::Applied(row)) => {
                 let bucket = Bucket::read(&entry.dimension, &Attributes(&row));
                 bucket.into_iter().for_each(|bucket| entry.apply_write(Arc::new(bucket), inner.now()));

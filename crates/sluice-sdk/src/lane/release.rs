@@ -143,7 +143,7 @@ async fn release_chunk(inner: &Inner, entry: &Entry, chunk: Chunk) -> Vec<Result
     let leases = chunk.leases().to_vec();
     let began = Instant::now();
     let in_time = || began.elapsed() < RELEASE_PATIENCE;
-    let sent = send_chunk(&inner.store, chunk, MOST_TRIES, in_time, &mut tally).await;
+    let sent = send_chunk(&inner.patient, chunk, MOST_TRIES, in_time, &mut tally).await;
     if let Ok(slots) = Cost::new(tally.returned.slots) {
         entry.completed(|| inner.now());
         entry.slot_freed(slots);
@@ -180,11 +180,11 @@ pub(crate) async fn give_back_unused(inner: &Arc<Inner>, parts: Parts) {
         let inner = Arc::clone(inner);
         async move {
             if let Hold::Tokens { receipt, .. } = &part.hold
-                && let Ok(now) = inner.time().await
+                && let Ok(now) = inner.patient.time().await
                 && let Some(update) = receipt.give_back(now)
             {
                 // Not idempotent: never sent again after an ambiguous reply. The tokens then refill.
-                match inner.store.update(&update, Resend::UnlessAmbiguous).await {
+                match inner.patient.update(&update, Resend::UnlessAmbiguous).await {
                     Ok(Written::Applied(row)) => {
                         let bucket = Bucket::read(&part.entry.dimension, &Attributes(&row));
                         bucket.into_iter().for_each(|bucket| part.entry.apply_write(Arc::new(bucket), inner.now()));

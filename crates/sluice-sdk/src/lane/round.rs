@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use sluice_core::Dimension;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::contended;
 use crate::lane::inner::Inner;
-use crate::lane::per_bucket::RETURN_WAIT;
-use crate::lane::poll::Poll;
+use crate::lane::poll::{Poll, spread_after_return};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{QueueAsk, Waiter, Waiting};
 use crate::lane::setback::Setback;
@@ -81,12 +80,27 @@ pub(super) async fn lead<B: Batch>(
     while let Some(waiters) = leader.next(usize::MAX).await {
         let served = waiters.len();
         let mut batch = batch(waiters);
+        let returns = inner.store.returns();
         serve(inner, &mut batch).await;
         // What nobody took goes to callers in the queue, if they ask for exactly that, or back to the bucket.
-        if leader.after(served, batch.into_unfinished(), &mut poll, &crowd).await {
+        let after = leader.after(served, batch.into_unfinished(), &mut poll, &crowd);
+        let has_paused = tokio::select! {
+            biased;
+            has_paused = after => has_paused,
+            () = wake_on_return(inner, &leader, returns) => unreachable!("it only wakes"),
+        };
+        if has_paused {
             paused();
         }
     }
+}
+
+/// Ends a pause when DynamoDB comes back, soon and not at the same time as in other lanes.
+async fn wake_on_return<Q, A>(inner: &Inner, leader: &Leader<Q, A>, returns: u32) {
+    inner.store.returned(returns).await;
+    sleep(spread_after_return()).await;
+    leader.wake();
+    std::future::pending().await
 }
 
 async fn serve(inner: &Inner, batch: &mut impl Batch) {
@@ -134,17 +148,4 @@ async fn pause(inner: &Inner, tries: u32, dimension: &Dimension) -> bool {
         inner.store.back_off(tries - PLANS_AT_ONCE).await;
     }
     true
-}
-
-/// The longest that a round takes without a success: `LONGEST_TRYING`, and, begun just before its end, a
-/// reading (perhaps after another caller's), a request that tells the time, and a write.
-fn longest_round(inner: &Inner) -> Duration {
-    LONGEST_TRYING + inner.store.attempt().of_rows() + 3 * inner.store.longest_request()
-}
-
-/// The longest that an attempt keeps a caller that does not wait: a first read, the round under way, its own
-/// round, and the return of what other dimensions granted.
-pub(crate) fn longest_attempt(inner: &Inner) -> Duration {
-    let look_up = inner.store.attempt().of_rows() + inner.store.longest_request();
-    look_up + 2 * longest_round(inner) + RETURN_WAIT
 }

@@ -191,11 +191,11 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
             // The bucket was recreated as another type: what was taken from the old one is gone with it.
             return Ok(vec![Amount::ZERO; calls.len()]);
         }
-        let now = inner.time().await.map_err(AcquireError::from)?;
+        let now = inner.patient.time().await.map_err(AcquireError::from)?;
         let settling = RatePlanner::new(&bucket).settle(calls, now);
         let Some(update) = settling.write else { return Ok(settling.changes) };
         // Not idempotent: never sent again after an ambiguous reply.
-        match inner.store.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {
+        match inner.patient.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {
             Written::Applied(row) => {
                 // A row that cannot be read is left to the next caller: this write is applied.
                 let after = crate::lane::reading::parse(&entry.dimension, &row);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_core::{Cost, Limit, MOST_INLINE_LEASES};
-use tokio::time::{sleep, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::api::error::AcquireError;
 use crate::api::request::Ask;
@@ -11,7 +11,7 @@ use crate::config::Leases;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
-use crate::lane::poll::{Poll, WaitContext};
+use crate::lane::poll::{Poll, WaitContext, pause_until_return};
 use crate::lane::reading::known;
 use crate::lane::setback::Setback;
 use crate::lane::terms::Terms;
@@ -50,6 +50,7 @@ pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
     };
     let (mut poll, mut why) = (Poll::default(), Setback::overtaken(first));
     loop {
+        let returns = inner.store.returns();
         let Ok(read) = timeout_at(until, wants(inner, asks)).await else { return Err(why) };
         let error = match read {
             Ok(wants) => return Ok(wants),
@@ -60,7 +61,7 @@ pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
             return Err(why);
         }
         let context = WaitContext { until: Some(until), ..WaitContext::default() };
-        sleep(poll.next(&why, context).min(terms.patience())).await;
+        pause_until_return(inner, poll.next(&why, context).min(terms.patience()), returns).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
 
+use super::breaker::Breaker;
 use super::exchange::{self, AttemptTimeout};
 use super::learning::Learning;
 use crate::dates::DateReader;
@@ -17,38 +18,64 @@ use crate::table_clock::TableClock;
 /// One table of one DynamoDB.
 #[derive(Clone, Debug)]
 pub struct Store {
+    pub(super) link: Arc<Link>,
+    pub(super) requests: Arc<AtomicU64>,
+    pub(super) while_out: WhileOut,
+}
+
+/// What all clones of a connection share.
+#[derive(Debug)]
+pub(super) struct Link {
     pub(super) dynamo: Dynamo,
     pub(super) table: String,
     pub(super) max_retries: u32,
     pub(super) attempt: AttemptTimeout,
-    pub(super) requests: Arc<AtomicU64>,
-    pub(super) units: Arc<Units>,
+    pub(super) answer_within: Duration,
+    pub(super) units: Units,
     pub(super) clock: Arc<TableClock>,
-    pub(super) learning: Arc<Learning>,
+    pub(super) learning: Learning,
     pub(super) dates: DateReader,
+    pub(super) breaker: Arc<Breaker>,
+}
+
+/// What a request does while DynamoDB is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhileOut {
+    /// It fails at once.
+    Fails,
+    /// It waits for the return, as long as it may take.
+    Waits,
 }
 
 impl Store {
     /// The table that `settings` names, through `dynamo`. If `dynamo` has no HTTP client, one is created.
     #[must_use]
     pub fn new(dynamo: &Dynamo, settings: Settings) -> Self {
-        let Settings { table, max_retries, attempt_timeout, clock, .. } = settings;
+        let Settings { table, max_retries, attempt_timeout, answer_within, clock, .. } = settings;
         let clock = Arc::new(TableClock::new(clock));
         let dates = DateReader::new(Arc::clone(&clock));
         let attempt = AttemptTimeout(attempt_timeout);
-        let bounded = exchange::bounded(dynamo, attempt, &dates);
-        let dynamo = Dynamo::from_conf(bounded.build());
-        Self {
+        // No caller could have an answer sooner than one attempt takes.
+        let answer_within = answer_within.max(attempt_timeout);
+        let breaker = Arc::new(Breaker::new(&table, answer_within, attempt_timeout));
+        let dynamo = Dynamo::from_conf(exchange::bounded(dynamo, attempt, &dates, &breaker).build());
+        let (units, learning) = (Units::default(), Learning::default());
+        Self::over(Arc::new(Link {
             dynamo,
             table,
             max_retries,
             attempt,
-            requests: Arc::default(),
-            units: Arc::default(),
+            answer_within,
+            units,
             clock,
-            learning: Arc::default(),
+            learning,
             dates,
-        }
+            breaker,
+        }))
+    }
+
+    pub(super) fn over(link: Arc<Link>) -> Self {
+        Self { link, requests: Arc::default(), while_out: WhileOut::Fails }
     }
 
     /// The same table, with a request counter that begins at zero.
@@ -65,42 +92,42 @@ impl Store {
 
     /// The client that requests go through.
     #[must_use]
-    pub const fn dynamo(&self) -> &Dynamo {
-        &self.dynamo
+    pub fn dynamo(&self) -> &Dynamo {
+        &self.link.dynamo
     }
 
     /// The time of the table.
     #[must_use]
     pub fn clock(&self) -> &TableClock {
-        &self.clock
+        &self.link.clock
     }
 
     /// The host that requests go to; `None` before the first request.
     pub(super) fn server(&self) -> Option<&str> {
-        self.dates.server()
+        self.link.dates.server()
     }
 
     /// The name of the table.
     #[must_use]
     pub fn table(&self) -> &str {
-        &self.table
+        &self.link.table
     }
 
     /// How often a request is sent again.
     #[must_use]
-    pub const fn max_retries(&self) -> u32 {
-        self.max_retries
+    pub fn max_retries(&self) -> u32 {
+        self.link.max_retries
     }
 
     /// How long one attempt of a request may take.
     #[must_use]
-    pub const fn attempt(&self) -> AttemptTimeout {
-        self.attempt
+    pub fn attempt(&self) -> AttemptTimeout {
+        self.link.attempt
     }
 
     /// How long a request for rows may take, attempts and waits together. Fetching credentials comes on top.
     #[must_use]
     pub fn longest_request(&self) -> Duration {
-        longest_request(self.attempt.of_rows(), self.max_retries)
+        longest_request(self.link.attempt.of_rows(), self.link.max_retries)
     }
 }

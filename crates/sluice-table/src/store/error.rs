@@ -222,7 +222,7 @@ fn beginning(reply: &HttpResponse) -> String {
 }
 
 /// An error with all its causes, each stated once.
-fn chain(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(current) = source {

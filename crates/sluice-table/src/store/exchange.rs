@@ -6,6 +6,10 @@
 //! SDK gets the reply whole. Credentials have a limit of their own. The SDK's other timeouts are off, and so
 //! is its stalled-stream protection: no body arrives in pieces.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client as Dynamo;
@@ -27,13 +31,15 @@ use aws_smithy_types::body::SdkBody;
 use http_body_util::{BodyExt as _, Limited};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::breaker::Breaker;
+use super::error::chain;
 use crate::dates::DateReader;
 #[cfg(feature = "aws-config")]
 use crate::http::http_client;
 
 /// How long credentials may take. A machine's metadata service answers in milliseconds, an assumed role takes
 /// tenths of a second, and a login helper takes seconds. The AWS SDK allows each of its attempts 6.2 s.
-const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
+pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The timeout of a page of a scan or a batch of rows is so many times that of a row. A page or a batch has
 /// up to some megabytes of JSON, which takes seconds over a line of 10 Mbit/s; a row takes milliseconds.
@@ -72,14 +78,14 @@ impl AttemptTimeout {
 /// HTTP client of its own, one is created; without the feature `aws-config` its requests fail, and say why.
 ///
 /// The AWS SDK's own default client is never used: nothing would bound its attempts.
-pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout, dates: &DateReader) -> Builder {
+pub(super) fn bounded(dynamo: &Dynamo, attempt: AttemptTimeout, dates: &DateReader, breaker: &Arc<Breaker>) -> Builder {
     let config = dynamo.config();
     let http = config.http_client().unwrap_or_else(http_client);
     let credentials = config.identity_cache().unwrap_or_else(|| IdentityCache::lazy().build());
     config
         .to_builder()
-        .http_client(BoundedClient { http, attempt, dates: dates.clone() })
-        .identity_cache(BoundedIdentity(credentials))
+        .http_client(BoundedClient { http, attempt, dates: dates.clone(), breaker: Arc::clone(breaker) })
+        .identity_cache(BoundedIdentity { cache: credentials, breaker: Arc::clone(breaker) })
         .retry_config(RetryConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .timeout_config(timeouts(attempt))
@@ -117,12 +123,14 @@ struct BoundedClient {
     http: SharedHttpClient,
     attempt: AttemptTimeout,
     dates: DateReader,
+    breaker: Arc<Breaker>,
 }
 
 impl HttpClient for BoundedClient {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.http.http_connector(settings, components);
-        SharedHttpConnector::new(BoundedConnector { connector, attempt: self.attempt, dates: self.dates.clone() })
+        let (attempt, dates, breaker) = (self.attempt, self.dates.clone(), Arc::clone(&self.breaker));
+        SharedHttpConnector::new(BoundedConnector { connector, attempt, dates, breaker })
     }
 
     fn validate_base_client_config(
@@ -147,40 +155,93 @@ struct BoundedConnector {
     connector: SharedHttpConnector,
     attempt: AttemptTimeout,
     dates: DateReader,
+    breaker: Arc<Breaker>,
 }
 
 impl HttpConnector for BoundedConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let allowed = self.attempt.of(&request);
+        // A page may be on its way for so long that its silence says nothing.
+        let counts = allowed == self.attempt.of_rows();
         let (dates, sent) = (self.dates.clone(), self.dates.sent(&request));
+        let (breaker, sent_at) = (Arc::clone(&self.breaker), Instant::now());
+        if counts {
+            breaker.sent(sent_at);
+        }
         let reply = self.connector.call(request);
         HttpConnectorFuture::new(async move {
-            let until = Instant::now() + allowed;
-            let Ok(reply) = timeout_at(until, reply).await else {
-                return Err(ConnectorError::timeout(TooSlow::Head(allowed).into()));
-            };
-            let reply = whole(reply?, until, allowed).await?;
+            let attempt = Attempt { breaker: &breaker, sent_at, allowed, counts };
+            let reply = attempt.reply(reply).await;
+            match &reply {
+                Ok(reply) if reply.status().as_u16() < SERVER_ERROR => breaker.answered(),
+                Ok(reply) if counts => {
+                    breaker.failed(sent_at, allowed, || format!("HTTP status {}", reply.status().as_u16()));
+                }
+                // A request that is wrong was not sent.
+                Err(error) if counts && !error.is_user() => breaker.failed(sent_at, allowed, || chain(error)),
+                Ok(_) | Err(_) => {}
+            }
+            let reply = reply?;
             dates.replied(&reply, sent);
             Ok(reply)
         })
     }
 }
 
+/// From this HTTP status on, a reply does not show that DynamoDB works.
+const SERVER_ERROR: u16 = 500;
+
+/// No head of a reply has come.
+const NO_HEAD: u16 = 0;
+
+/// An attempt under way.
+struct Attempt<'a> {
+    breaker: &'a Breaker,
+    sent_at: Instant,
+    allowed: Duration,
+    /// Whether its silence counts as DynamoDB's.
+    counts: bool,
+}
+
+impl Attempt<'_> {
+    /// The reply, with its whole body in memory. Ends at the timeout of the attempt, or when DynamoDB is out.
+    async fn reply(&self, reply: HttpConnectorFuture) -> Result<HttpResponse, ConnectorError> {
+        let head = AtomicU16::new(NO_HEAD);
+        let mut reply = std::pin::pin!(async {
+            let reply = reply.await?;
+            head.store(reply.status().as_u16(), Ordering::Relaxed);
+            whole(reply).await
+        });
+        let until = self.sent_at + self.allowed;
+        loop {
+            let at = if self.counts { self.breaker.waits_until(until) } else { until };
+            if let Ok(reply) = timeout_at(at, &mut reply).await {
+                return reply;
+            }
+            let is_over = at >= until;
+            let too_slow = match head.load(Ordering::Relaxed) {
+                NO_HEAD if is_over => TooSlow::Head(self.allowed),
+                NO_HEAD => TooSlow::Silent(self.breaker.silence()),
+                status => TooSlow::Body { status, allowed: at - self.sent_at },
+            };
+            if is_over || self.breaker.is_given_up(Instant::now(), || too_slow.to_string()) {
+                return Err(ConnectorError::timeout(too_slow.into()));
+            }
+        }
+    }
+}
+
 /// The reply with its whole body in memory.
-async fn whole(mut reply: HttpResponse, until: Instant, allowed: Duration) -> Result<HttpResponse, ConnectorError> {
+async fn whole(mut reply: HttpResponse) -> Result<HttpResponse, ConnectorError> {
     if reply.body().bytes().is_some() {
         return Ok(reply);
     }
     let status = reply.status().as_u16();
     let body = std::mem::replace(reply.body_mut(), SdkBody::taken());
-    match timeout_at(until, Limited::new(body, MOST_BYTES).collect()).await {
-        Ok(Ok(body)) => {
-            *reply.body_mut() = SdkBody::from(body.to_bytes());
-            Ok(reply)
-        }
-        Ok(Err(source)) => Err(ConnectorError::io(BrokenBody { status, source }.into())),
-        Err(_) => Err(ConnectorError::timeout(TooSlow::Body { status, allowed }.into())),
-    }
+    let body = Limited::new(body, MOST_BYTES).collect().await;
+    let body = body.map_err(|source| ConnectorError::io(BrokenBody { status, source }.into()))?;
+    *reply.body_mut() = SdkBody::from(body.to_bytes());
+    Ok(reply)
 }
 
 /// An attempt that was given up.
@@ -191,6 +252,11 @@ enum TooSlow {
          on the way delays the reply", .0.as_secs_f64()
     )]
     Head(Duration),
+    #[error(
+        "no answer to any request within {} s (SLUICE_ANSWER_WITHIN): the server does not answer, or a network or proxy on the way \
+         delays the reply", .0.as_secs_f64()
+    )]
+    Silent(Duration),
     #[error(
         "HTTP status {status}, but the body was not complete within {} s (SLUICE_ATTEMPT_TIMEOUT): a network or proxy on the way \
          delays the reply", .allowed.as_secs_f64()
@@ -207,7 +273,10 @@ struct BrokenBody {
 
 /// A product's cache of credentials, with a limit to the time it takes.
 #[derive(Debug)]
-struct BoundedIdentity(SharedIdentityCache);
+struct BoundedIdentity {
+    cache: SharedIdentityCache,
+    breaker: Arc<Breaker>,
+}
 
 impl ResolveCachedIdentity for BoundedIdentity {
     fn resolve_cached_identity<'a>(
@@ -216,8 +285,14 @@ impl ResolveCachedIdentity for BoundedIdentity {
         components: &'a RuntimeComponents,
         config: &'a ConfigBag,
     ) -> IdentityFuture<'a> {
-        let identity = self.0.resolve_cached_identity(resolver, components, config);
+        let mut identity = self.cache.resolve_cached_identity(resolver, components, config);
         IdentityFuture::new(async move {
+            // Cached credentials are there at once.
+            if let Poll::Ready(identity) = std::future::poll_fn(|c| Poll::Ready(Pin::new(&mut identity).poll(c))).await
+            {
+                return identity;
+            }
+            let _fetching = self.breaker.fetches_credentials();
             match timeout(CREDENTIALS_TIMEOUT, identity).await {
                 Ok(identity) => identity,
                 Err(_) => Err(NoCredentials.into()),
@@ -230,11 +305,11 @@ impl ResolveCachedIdentity for BoundedIdentity {
         components: &RuntimeComponentsBuilder,
         config: &ConfigBag,
     ) -> Result<(), BoxError> {
-        self.0.validate_base_client_config(components, config)
+        self.cache.validate_base_client_config(components, config)
     }
 
     fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
-        self.0.validate_final_config(components, config)
+        self.cache.validate_final_config(components, config)
     }
 }
 

@@ -21,7 +21,7 @@ impl Store {
     /// [`StoreError`] if no try was answered.
     pub async fn read(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
-            let request = self.dynamo.get_item().table_name(&self.table).consistent_read(true);
+            let request = self.link.dynamo.get_item().table_name(&self.link.table).consistent_read(true);
             let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
@@ -39,17 +39,17 @@ impl Store {
         let mut attempt = 0;
         while !left.is_empty() {
             let now = &left[..left.len().min(KEYS_PER_BATCH)];
-            let request = || translate::batch(&self.dynamo, &self.table, now).send();
+            let request = || translate::batch(&self.link.dynamo, &self.link.table, now).send();
             let reply = self
                 .answer_with_retries(Operation::BatchGetItem, Resend::Always, request)
                 .await
                 .map_err(Failed::error)?;
-            rows.extend(reply.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
-            let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.table).map(|rest| rest.keys);
+            rows.extend(reply.responses.unwrap_or_default().remove(&self.link.table).unwrap_or_default());
+            let unread = reply.unprocessed_keys.unwrap_or_default().remove(&self.link.table).map(|rest| rest.keys);
             let unread: Vec<String> = unread.iter().flatten().map(|key| value_text(key, KEY)).collect();
             attempt = if unread.len() < now.len() { 0 } else { attempt + 1 };
             let taken = now.len();
-            if attempt > self.max_retries {
+            if attempt > self.link.max_retries {
                 left.drain(..taken);
                 attempt = 0;
                 continue;
@@ -79,7 +79,7 @@ impl Store {
     }
 
     async fn scan_within(&self, scan: &Scan, resend: Resend) -> Result<Page, StoreError> {
-        let request = || translate::scan(&self.dynamo, &self.table, scan).send();
+        let request = || translate::scan(&self.link.dynamo, &self.link.table, scan).send();
         let reply = self.answer_with_retries(Operation::Scan, resend, request).await.map_err(Failed::error)?;
         Ok(Page {
             scanned: usize::try_from(reply.scanned_count).unwrap_or(0),

@@ -63,13 +63,13 @@ impl Store {
         T: MeteredReply,
         E: ProvideErrorMetadata + ServiceAnswer,
     {
-        let span = span::request(operation, &self.table, self.server(), attempt);
+        let span = span::request(operation, &self.link.table, self.server(), attempt);
         let began = Instant::now();
         let reply = request.instrument(span.clone()).await;
         let took = began.elapsed();
         match &reply {
             Ok(reply) => {
-                self.units.used(operation, reply.consumed().iter());
+                self.link.units.used(operation, reply.consumed().iter());
                 ended(operation, Ended::Ok, took);
                 span.record("aws.request_id", reply.request_id());
             }

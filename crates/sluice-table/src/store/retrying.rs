@@ -1,17 +1,19 @@
 //! The one loop that sends a request again.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use tokio::time::Instant;
 
 use super::answer::{Failed, ServiceAnswer};
-use super::connection::Store;
+use super::connection::{Store, WhileOut};
 use super::error;
 use super::request::MeteredReply;
 use super::written::{Attempted, Resend};
 use crate::operation::Operation;
 use crate::requests::retried;
-use crate::retry::{Backoff, Fate, random_up_to};
+use crate::retry::{Backoff, Fate, longest_request, random_up_to};
 
 impl Store {
     /// Waits before the next try after a conflict.
@@ -46,8 +48,16 @@ impl Store {
         E: ProvideErrorMetadata + ServiceAnswer + std::error::Error + std::marker::Send + Sync + 'static,
     {
         // A request that was signed by a wrong clock does not count as a try: its reply gives the time.
-        let (mut was_skewed, mut maybe_applied) = (false, false);
+        let (mut was_skewed, mut maybe_applied, mut has_waited) = (false, false, false);
+        let latest = Instant::now() + self.latest_attempt(operation);
         for attempt in 0.. {
+            if self.is_out() {
+                has_waited = true;
+                if !self.may_send(latest).await {
+                    let error = self.link.breaker.error(operation.as_str(), maybe_applied);
+                    return Attempted { answer: Err(Failed::Store(error)), maybe_applied };
+                }
+            }
             self.requests.fetch_add(1, Ordering::Relaxed);
             // On the heap: inside its callers' futures, the nesting is deeper than the compiler accepts.
             let error = match self.send_once(operation, attempt, Box::pin(send())).await {
@@ -66,8 +76,10 @@ impl Store {
             }
             let fate = error::fate(&error);
             maybe_applied |= fate == Fate::Ambiguous && !operation.reads();
-            let stop = !fate.is_transient()
-                || attempt >= self.max_retries + u32::from(was_skewed)
+            let stop = self.gives_up()
+                || !fate.is_transient()
+                || attempt >= self.link.max_retries + u32::from(was_skewed)
+                || has_waited && Instant::now() > latest
                 || match resend {
                     Resend::Always => false,
                     Resend::UnlessAmbiguous => fate == Fate::Ambiguous,
@@ -77,13 +89,33 @@ impl Store {
                 if fate.is_transient() && resend == Resend::UnlessContended {
                     retried(operation);
                 }
-                let error = error::describe(operation.as_str(), &self.table, maybe_applied, error);
+                let error = error::describe(operation.as_str(), &self.link.table, maybe_applied, error);
                 return Attempted { answer: Err(Failed::Store(error)), maybe_applied };
             }
             retried(operation);
             tracing::debug!(event = "dynamodb.retry", operation = operation.as_str(), attempt, ?fate);
-            self.back_off(attempt).await;
+            if !self.is_out() {
+                self.back_off(attempt).await;
+            }
         }
         unreachable!("the loop returns")
+    }
+
+    /// Whether DynamoDB is out, and a request does not wait for its return.
+    fn gives_up(&self) -> bool {
+        let is_out = self.is_out();
+        if is_out {
+            self.watch();
+        }
+        is_out && self.while_out == WhileOut::Fails
+    }
+
+    /// How long after its begin a request may send its last attempt, so that it ends in the time that it may take.
+    fn latest_attempt(&self, operation: Operation) -> Duration {
+        let attempt = match operation {
+            Operation::Scan | Operation::BatchGetItem => self.link.attempt.of_many(),
+            _ => self.link.attempt.of_rows(),
+        };
+        longest_request(attempt, self.link.max_retries).saturating_sub(attempt)
     }
 }

@@ -40,7 +40,7 @@ impl Store {
 
     /// As [`update`](Self::update), and says whether a try without an answer may have been applied.
     pub async fn try_update(&self, update: &Update, resend: Resend) -> Attempted<Written> {
-        let request = || translate::update(&self.dynamo, &self.table, update).send();
+        let request = || translate::update(&self.link.dynamo, &self.link.table, update).send();
         let attempted = self.send_with_retries(Operation::UpdateItem, resend, request).await;
         attempted.map(|answer| match answer {
             Ok(reply) => Ok(Written::Applied(reply.attributes.unwrap_or_default())),
@@ -53,7 +53,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if no try was answered.
     pub async fn put(&self, put: &Put) -> Result<Written, StoreError> {
-        let request = || translate::put(&self.dynamo, &self.table, put).send();
+        let request = || translate::put(&self.link.dynamo, &self.link.table, put).send();
         match self.answer_with_retries(Operation::PutItem, Resend::Always, request).await {
             Ok(_) => Ok(Written::Applied(Item::new())),
             Err(failed) => failed.condition(),
@@ -62,7 +62,7 @@ impl Store {
 
     /// Deletes a row, and says whether a try without an answer may have been applied.
     pub async fn try_delete(&self, delete: &Delete) -> Attempted<Written> {
-        let request = || translate::delete(&self.dynamo, &self.table, delete).send();
+        let request = || translate::delete(&self.link.dynamo, &self.link.table, delete).send();
         let attempted = self.send_with_retries(Operation::DeleteItem, Resend::Always, request).await;
         attempted.map(|answer| match answer {
             Ok(_) => Ok(Written::Applied(Item::new())),
@@ -76,7 +76,8 @@ impl Store {
     /// [`StoreError`] if no try was answered.
     pub async fn delete_row(&self, key: &str) -> Result<Option<Item>, StoreError> {
         let request = || {
-            let request = self.dynamo.delete_item().table_name(&self.table).return_values(ReturnValue::AllOld);
+            let request =
+                self.link.dynamo.delete_item().table_name(&self.link.table).return_values(ReturnValue::AllOld);
             let request = request.return_consumed_capacity(COUNT_UNITS);
             request.key(KEY, AttributeValue::S(key.to_owned())).send()
         };
@@ -96,9 +97,9 @@ impl Store {
     /// As [`transact`](Self::transact), and says whether a try without an answer may have been applied.
     pub async fn try_transact(&self, transaction: &Transaction) -> Attempted<Transacted> {
         let request = || {
-            let request = self.dynamo.transact_write_items().client_request_token(&transaction.token);
+            let request = self.link.dynamo.transact_write_items().client_request_token(&transaction.token);
             let request = request.return_consumed_capacity(COUNT_UNITS);
-            let items = transaction.items.iter().map(|item| translate::in_table(item, &self.table)).collect();
+            let items = transaction.items.iter().map(|item| translate::in_table(item, &self.link.table)).collect();
             request.set_transact_items(Some(items)).send()
         };
         let operation = Operation::TransactWriteItems;

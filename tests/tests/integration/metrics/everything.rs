@@ -49,6 +49,10 @@ async fn acquire(world: &World) {
     world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
     let _local = take(&sharing, Request::from(TPM).cost(TPM, 1)).await;
     client.acquire(Request::from(TPM).cost(TPM, 1)).await.unwrap_err();
+    let quick = Duration::from_millis(100);
+    let out = world.client_with(|settings| settings.attempt_timeout(quick).answer_within(quick));
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    out.ops().warm_up().await.unwrap_err();
     world.dynamo.faults().draw(|_| None);
 }
 

@@ -72,6 +72,11 @@ impl<Q, A> Leader<Q, A> {
         Some(waiters)
     }
 
+    /// Ends a pause: the callers that stay look again.
+    pub(crate) fn wake(&self) {
+        self.lane.wake();
+    }
+
     /// Notes that the batch is answered. What one of its callers left is now for the head of the queue.
     pub(crate) fn batch_is_over(&self) {
         let mut queue = self.lane.queue();

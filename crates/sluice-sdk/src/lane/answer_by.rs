@@ -1,0 +1,71 @@
+//! The longest time to an answer, for callers that do not wait: one timer around all that an attempt does.
+
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use sluice_table::{CREDENTIALS_TIMEOUT, Heard, Since, StoreError};
+use tokio::time::{Instant, timeout_at};
+
+use crate::lane::inner::Inner;
+
+/// A timer that fires later than this was held up with its process, as in a Lambda function between two
+/// invocations: the replies may be there.
+const LATE: Duration = Duration::from_millis(500);
+
+/// The time by which a caller has its answer.
+pub(crate) struct AnswerBy<'a> {
+    inner: &'a Inner,
+    heard: Heard,
+    until: Instant,
+    has_more_time: bool,
+}
+
+impl<'a> AnswerBy<'a> {
+    /// For a caller that comes now.
+    pub(crate) fn new(inner: &'a Inner) -> Self {
+        let until = Instant::now() + inner.store.answer_within();
+        Self { inner, heard: inner.store.heard(), until, has_more_time: false }
+    }
+
+    /// Waits for `work`, until the time for the answer has passed. What `work` has sent goes on: its grant goes to
+    /// the next in the queue, or back. A caller gets more time once: for credentials that are fetched, or if its
+    /// process stood still.
+    ///
+    /// # Errors
+    /// If DynamoDB has answered anything since the caller came, `Contended`; otherwise `Unavailable`.
+    pub(crate) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, StoreError> {
+        let mut work = pin!(work);
+        // An answer that needs no request needs no timer.
+        if let Poll::Ready(answer) = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+            return Ok(answer);
+        }
+        loop {
+            if let Ok(answer) = timeout_at(self.until, &mut work).await {
+                return Ok(answer);
+            }
+            let (now, since) = (Instant::now(), self.inner.store.heard_since(self.heard));
+            let more = match since {
+                Since::FetchedCredentials => CREDENTIALS_TIMEOUT,
+                _ if now > self.until + LATE => self.inner.store.answer_within(),
+                _ => Duration::ZERO,
+            };
+            if self.has_more_time || more.is_zero() {
+                return Err(self.late(since));
+            }
+            (self.has_more_time, self.until) = (true, now + more);
+        }
+    }
+
+    fn late(&self, since: Since) -> StoreError {
+        let operation = "acquire";
+        let within = self.inner.store.answer_within().as_secs_f64();
+        let message = format!("no answer within {within} s (SLUICE_ANSWER_WITHIN)");
+        match since {
+            Since::Answered => StoreError::Contended { operation, message },
+            Since::FetchedCredentials | Since::Silent => {
+                StoreError::Unavailable { operation, message, maybe_applied: true }
+            }
+        }
+    }
+}
