@@ -16,7 +16,8 @@ use crate::lane::settle::{SettleError, Settled, parse, settle_part};
 impl Grant {
     /// Reports what the call used of `dimension`; call this as soon as it is known. What was not used goes
     /// back. What was used in addition is taken now, if need be as a debt, which refill pays before the next
-    /// grant.
+    /// grant. A debt ends at minus the capacity ([`Settled::Capped`]), unless
+    /// [`ClientBuilder::cap_debt`](crate::ClientBuilder::cap_debt) is off.
     ///
     /// Costs one write, shared with calls that are settled meanwhile; none if the call used what it counts
     /// as. A later call (as while a stream runs) counts from the value settled before. The write is never
