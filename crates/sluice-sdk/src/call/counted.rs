@@ -12,6 +12,7 @@ use crate::grant::outcome::Outcome;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
+use crate::lane::unsettled;
 use crate::telemetry;
 use crate::telemetry::Source;
 use crate::telemetry::meters::Handles;
@@ -27,11 +28,12 @@ const fn source_of(part: &Part) -> Source {
     }
 }
 
-/// Counts with the metric handles of a bucket. When the handles are recreated, the level is reported too: a
-/// bucket in use needs no task for that.
+/// Counts with the metric handles of a bucket. When the handles are recreated, the level is reported too, and
+/// what calls kept: a bucket in use needs no task for that.
 fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
     if entry.meters.count(at, || entry.label(), count) {
         entry.publish_level(at);
+        unsettled::publish(entry);
     }
 }
 

@@ -34,6 +34,7 @@ impl Grant {
         let used = parse(dimension, &used.into())?;
         let inner = Arc::clone(self.inner());
         let part = self.part_mut(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        part.entry.unsettled.heard();
         settle_part(&inner, part, used).await
     }
 
@@ -51,6 +52,7 @@ impl Grant {
     /// Sets what is settled when the grant is released.
     pub(crate) fn charge(&mut self, dimension: &str, used: Amount) {
         if let Some(part) = self.part_mut(dimension) {
+            part.entry.unsettled.heard();
             part.used = Some(used);
         }
     }
@@ -58,9 +60,14 @@ impl Grant {
     /// Charges a failed call with what its vendor counts of it.
     pub(crate) fn charge_failure(&mut self) {
         for part in self.parts_mut() {
-            let is_open = matches!(part.hold, Hold::Tokens { is_settled: false, .. });
-            if is_open && part.used.is_none() && kept_by_failure(&part.entry) == Kept::Nothing {
-                part.used = Some(Amount::ZERO);
+            let Hold::Tokens { is_settled, .. } = &mut part.hold else { continue };
+            if *is_settled || part.used.is_some() {
+                continue;
+            }
+            match kept_by_failure(&part.entry) {
+                Kept::Nothing => part.used = Some(Amount::ZERO),
+                // The vendor counts the call as made.
+                Kept::All => *is_settled = true,
             }
         }
     }
