@@ -120,29 +120,19 @@ async fn a_refusal_of_the_vendor_is_one_warning_that_says_what_was_done() {
     let headers = |pairs: &[(&'static str, &'static str)]| pairs.to_vec();
     let busy = br#"{"detail": {"status": "system_busy"}}"#;
     let too_many = br#"{"detail": {"status": "too_many_concurrent_requests"}}"#;
-    let cases: [(&[&str], Vec<(&str, &str)>, &[u8], &str, &str); 5] = [
-        (
-            &all,
-            headers(&[]),
-            b"",
-            "elevenlabs#rpm,elevenlabs#tpm",
-            "elevenlabs#rpm lowered to 80; elevenlabs#tpm lowered to 800",
-        ),
-        (
-            &all,
-            headers(&[("retry-after", "3")]),
-            b"",
-            "elevenlabs#rpm,elevenlabs#tpm",
-            "elevenlabs#rpm cools down until ",
-        ),
-        (&[slots], headers(&[]), busy, slots, "elevenlabs#concurrent cools down until "),
-        (&[rpm, slots], headers(&[]), too_many, slots, "nothing"),
-        (&[rpm], headers(&[]), too_many, rpm, "nothing"),
+    let both = "elevenlabs#rpm,elevenlabs#tpm";
+    let lowered = "elevenlabs#rpm lowered to 80; elevenlabs#tpm lowered to 800";
+    let cases = [
+        (all.to_vec(), headers(&[]), &b""[..], both, lowered),
+        (all.to_vec(), headers(&[("retry-after", "3")]), b"", both, "elevenlabs#rpm cools down until "),
+        (vec![slots], headers(&[]), busy, slots, "elevenlabs#concurrent cools down until "),
+        (vec![rpm, slots], headers(&[]), too_many, slots, "nothing"),
+        (vec![rpm], headers(&[]), too_many, rpm, "nothing"),
     ];
     for (asked, headers, body, blamed, done) in cases {
         let client = world.client();
         let reply = Reply { status: 429, headers: &headers, body: Some(body) };
-        client.on_rate_limited(asked.to_vec(), reply).await.unwrap();
+        client.on_rate_limited(asked, reply).await.unwrap();
         let warnings = warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let line = &warnings[0];
