@@ -14,7 +14,6 @@ use crate::call::tracker::registry::Trackers;
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::unsettled;
 use crate::telemetry;
 
 /// The shortest time between two reads: a mistake in the unit must not read the table all the time.
@@ -91,7 +90,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
         sluice_table::publish_clock_offset(offset);
     }
     let mut entries = inner.cache.entries();
-    entries.iter().for_each(|entry| unsettled::publish(entry));
+    entries.iter().for_each(|entry| entry.unsettled.publish(entry));
     entries.retain(|entry| entry.own_label().is_some());
     let rows = |entry: &Arc<Entry>| {
         // The kind is unknown for a bucket that this process never read, as when it only sweeps.

@@ -17,7 +17,6 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, finished, stopped};
 use crate::lane::release::{ReleaseError, Use, give_back_unused, name_of, release, spawn_give_back};
 use crate::lane::unclaimed::UnclaimedGrant;
-use crate::lane::unsettled;
 use crate::telemetry::span;
 
 pub(crate) mod outcome;
@@ -146,7 +145,7 @@ impl Grant {
         if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);
         }
-        unsettled::ended(&self.parts);
+        self.parts.iter().for_each(Part::call_ended);
         let span = span::release(self.display());
         let parts = std::mem::take(&mut self.parts);
         // On its own task: the grant is released even if the caller is dropped here.
@@ -231,7 +230,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        unsettled::ended(&self.parts);
+        self.parts.iter().for_each(Part::call_ended);
         if self.parts.iter().any(Part::is_held) {
             spawn_give_back(&self.inner, std::mem::take(&mut self.parts), Use::Used);
         }

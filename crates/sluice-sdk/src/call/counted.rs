@@ -12,7 +12,6 @@ use crate::grant::outcome::Outcome;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
-use crate::lane::unsettled;
 use crate::telemetry;
 use crate::telemetry::Source;
 use crate::telemetry::meters::Handles;
@@ -33,7 +32,7 @@ const fn source_of(part: &Part) -> Source {
 fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
     if entry.meters.count(at, || entry.label(), count) {
         entry.publish_level(at);
-        unsettled::publish(entry);
+        entry.unsettled.publish(entry);
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
 pub(crate) async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
     let settled = settle_unmeasured(inner, part, used).await;
     if let Ok(Settled::Capped { taken, not_charged }) = settled {
-        capped::warn(part, used, taken, not_charged);
+        capped::warn(&part.entry, used, part.cost.amount(), taken, not_charged);
     }
     telemetry::settled(part.entry.label(), name_of(&settled));
     settled

@@ -3,10 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use sluice_core::{Amount, LimitType};
+use sluice_core::Amount;
 
-use crate::lane::entry::Entry;
-use crate::lane::part::{Hold, Part};
+use crate::bucket::known::Known;
 use crate::telemetry;
 
 /// A bucket is reported after this many calls. More would report a product that states the use of few calls
@@ -34,6 +33,27 @@ impl Unsettled {
         }
     }
 
+    /// Counts what a call of `bucket` keeps that is over and of which nobody said what it used.
+    pub(crate) fn ended(&self, bucket: &Known, amount: Amount) {
+        if self.kept(amount) == IsSilent::FoundNow {
+            tracing::warn!(
+                event = "settle.never",
+                dimension = %bucket.dimension,
+                calls = REPORTED_AFTER,
+                "the calls of this bucket never say what they used, so each keeps all that it reserved: call \
+                 `slot.used` or `grant.settle`, or reserve what calls use on average"
+            );
+        }
+    }
+
+    /// Adds to the metric of `bucket` what calls kept since the last time.
+    pub(crate) fn publish(&self, bucket: &Known) {
+        let tokens = self.take_whole();
+        if tokens > 0 {
+            telemetry::tokens_unsettled(bucket.label(), tokens);
+        }
+    }
+
     fn kept(&self, amount: Amount) -> IsSilent {
         self.micros.fetch_add(u64::try_from(amount.micros()).unwrap_or(0), Ordering::Relaxed);
         let is_silent = !self.has_heard.load(Ordering::Relaxed);
@@ -55,43 +75,6 @@ impl Unsettled {
 enum IsSilent {
     FoundNow,
     NotFound,
-}
-
-/// Counts what the `parts` of a grant keep that is over now: the tokens of calls that nobody has settled or
-/// charged.
-pub(crate) fn ended(parts: &[Part]) {
-    for part in parts {
-        if let Hold::Tokens { receipt, is_settled: false, .. } = &part.hold
-            && part.used.is_none()
-            && receipt.limit_type() == LimitType::Tokens
-        {
-            kept(&part.entry, part.cost.amount());
-        }
-    }
-}
-
-fn kept(entry: &Entry, amount: Amount) {
-    if entry.unsettled.kept(amount) == IsSilent::FoundNow {
-        tracing::warn!(
-            event = "settle.never",
-            dimension = %entry.dimension,
-            calls = REPORTED_AFTER,
-            "the calls of this bucket never say what they used, so each keeps all that it reserved: call \
-             `slot.used` or `grant.settle`, or reserve what calls use on average"
-        );
-    }
-    // A process with stock ends calls as fast as it can: they are counted together, about once a second.
-    if entry.stock.is_none() {
-        publish(entry);
-    }
-}
-
-/// Adds to the metric what calls kept since the last time.
-pub(crate) fn publish(entry: &Entry) {
-    let tokens = entry.unsettled.take_whole();
-    if tokens > 0 {
-        telemetry::tokens_unsettled(entry.label(), tokens);
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use sluice_core::Amount;
 use tokio::time::Instant;
 
-use crate::lane::part::Part;
+use crate::bucket::known::Known;
 
 /// A bucket logs at most once in this time: a wrong unit is in every call.
 const WARNED_AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -15,9 +15,9 @@ const WARNED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 struct LastWarning(Mutex<Option<Instant>>);
 
-/// Logs that of a call that used `used` only a part was charged.
-pub(super) fn warn(part: &Part, used: Amount, taken: Amount, not_charged: Amount) {
-    let last = part.entry.extensions.of::<LastWarning>();
+/// Logs that a call used `used` and was charged only a part of it.
+pub(super) fn warn(bucket: &Known, used: Amount, reserved: Amount, taken: Amount, not_charged: Amount) {
+    let last = bucket.extensions.of::<LastWarning>();
     let (mut last, now) = (last.0.lock(), Instant::now());
     if last.is_some_and(|last| now.duration_since(last) < WARNED_AGAIN_AFTER) {
         return;
@@ -25,10 +25,10 @@ pub(super) fn warn(part: &Part, used: Amount, taken: Amount, not_charged: Amount
     *last = Some(now);
     tracing::warn!(
         event = "settle.capped",
-        dimension = %part.entry.dimension,
+        dimension = %bucket.dimension,
         %used,
-        reserved = %part.cost.amount(),
-        capacity = part.entry.limit().map(|limit| tracing::field::display(limit.capacity())),
+        %reserved,
+        capacity = bucket.limit().map(|limit| tracing::field::display(limit.capacity())),
         %taken,
         %not_charged,
         "a call used far more than it reserved, and was charged only to the cap: check that `used` counts the \
