@@ -75,7 +75,7 @@ pub use plan::inline::{
 pub use plan::observe::{Observation, OnLowerLimit, Remaining, note_limit, on_lower_limit};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
-pub use plan::settle::{Settle, Settling};
+pub use plan::settle::{Debt, Settle, Settling};
 pub use plan::slots::{NO_SLOT_WAIT, SlotPlanner, give_back, renew};
 pub use plan::{Factor, FactorError, FutureAnchor, NEVER, Plan, Reason, Refusal, Take};
 pub use prefetch::{Demand, Lot, USE_BY};

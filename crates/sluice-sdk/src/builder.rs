@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::config::admission_mode::AdmissionMode;
 use crate::config::heal_budget::HealBudget;
 use crate::config::lease_ids::LeaseIds;
-use crate::config::{Config, Leases, OnUnavailable};
+use crate::config::{Config, Leases, OnUnavailable, debt};
 use crate::extensions::Extensions;
 use crate::heal::Healer;
 use crate::lane::background::Background;
@@ -185,6 +185,17 @@ impl ClientBuilder {
     #[must_use]
     pub fn heal_budget(mut self, units_per_minute: u32) -> Self {
         self.config.heal_budget = HealBudget::of(units_per_minute);
+        self
+    }
+
+    /// Whether a debt ends at minus the capacity of its bucket (`SLUICE_CAP_DEBT`); on by default. A call that
+    /// used more than it reserved is charged the rest when it settles. If that number counts another unit than
+    /// the bucket (dollars, characters, a sum over many calls), an uncapped debt stops all processes until
+    /// refill has paid it. With the cap, it costs at most about one refill time. An overrun of at most what the
+    /// call had reserved is always charged in full. What the cap cuts off is logged (`settle.capped`).
+    #[must_use]
+    pub const fn cap_debt(mut self, on: bool) -> Self {
+        self.config.debt = debt(on);
         self
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use sluice_core::{Dimension, Factor};
+use sluice_core::{Debt, Dimension, Factor};
 use sluice_table::{ConfigError, Settings, Variable, duration};
 
 use crate::config::admission_mode::AdmissionMode;
@@ -64,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) admission: AdmissionMode,
     pub(crate) staleness: Duration,
     pub(crate) renew_leases: bool,
+    pub(crate) debt: Debt,
 }
 
 impl Config {
@@ -84,6 +85,7 @@ impl Config {
             admission: AdmissionMode::default(),
             staleness: Duration::from_secs(60),
             renew_leases: true,
+            debt: Debt::Capped,
         }
     }
 
@@ -122,6 +124,7 @@ impl Config {
             staleness: var("SLUICE_STALENESS")
                 .parse("a time above 0, as in 60s or 60", |v| duration(v).filter(|t| !t.is_zero()))?
                 .unwrap_or(defaults.staleness),
+            debt: var("SLUICE_CAP_DEBT").parse("on or off", on_or_off)?.map_or(defaults.debt, debt),
             caller: default_caller(&lookup),
             ..defaults
         })
@@ -155,6 +158,11 @@ fn on_or_off(text: &str) -> Option<bool> {
         "off" => Some(false),
         _ => None,
     }
+}
+
+/// The debt that settlements may make, if it is capped or not.
+pub(crate) const fn debt(is_capped: bool) -> Debt {
+    if is_capped { Debt::Capped } else { Debt::Uncapped }
 }
 
 fn on_unavailable(text: &str) -> Option<OnUnavailable> {

@@ -90,6 +90,7 @@ async fn refresh(inner: &Inner) -> Result<(), StoreError> {
         sluice_table::publish_clock_offset(offset);
     }
     let mut entries = inner.cache.entries();
+    entries.iter().for_each(|entry| entry.unsettled.publish(entry));
     entries.retain(|entry| entry.own_label().is_some());
     let rows = |entry: &Arc<Entry>| {
         // The kind is unknown for a bucket that this process never read, as when it only sweeps.

@@ -149,6 +149,7 @@ impl Grant {
         if !self.parts.iter().any(Part::is_held) {
             return Ok(Released::GivenBack);
         }
+        self.parts.iter().for_each(Part::call_ended);
         let span = span::release(self.display());
         // On its own task: the grant is released even if the caller is dropped here.
         let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
@@ -248,6 +249,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
+        self.parts.iter().for_each(Part::call_ended);
         if self.parts.iter().any(Part::is_held) {
             let parts = self.take_parts();
             spawn_give_back(&self.inner, parts, Use::Used, std::mem::take(&mut self.leases));

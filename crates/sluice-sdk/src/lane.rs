@@ -35,4 +35,5 @@ pub(crate) mod sync;
 pub(crate) mod terms;
 pub(crate) mod tokens;
 pub(crate) mod unclaimed;
+pub(crate) mod unsettled;
 pub(crate) mod wants;

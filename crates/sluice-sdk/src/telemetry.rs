@@ -91,6 +91,11 @@ pub(crate) fn settled(bucket: SharedString, outcome: &'static str) {
     names::SETTLES.counter([bucket, outcome.into()]).increment(1);
 }
 
+/// Calls that are over kept these tokens, because nobody said what they used.
+pub(crate) fn tokens_unsettled(bucket: SharedString, tokens: u64) {
+    names::TOKENS_UNSETTLED.counter([bucket]).increment(tokens);
+}
+
 /// A tracker released this many grants that nobody took.
 pub(crate) fn tracker_released(outcome: &'static str, grants: u64) {
     if grants > 0 {

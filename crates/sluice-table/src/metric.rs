@@ -193,6 +193,8 @@ metrics! {
         "Expired holders: holders that were alive when they found their lease ended and given back";
     SETTLES: Process Counter "sluice.settles" Count ["dimension", "outcome"]
         "Calls that were charged what they used";
+    TOKENS_UNSETTLED: Process Counter "sluice.tokens.unsettled" Tokens ["dimension"]
+        "Tokens that calls kept because nobody stated what they used";
     COOL_DOWNS: Process Counter "sluice.cool_downs" Count ["dimension"]
         "Cool-downs that this process set or learned of";
     UNAVAILABLE: Process Counter "sluice.unavailable" Count ["outcome"]

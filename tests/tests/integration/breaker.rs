@@ -75,6 +75,7 @@ fn basis(answer: Result<Outcome, AcquireError>) -> Option<Basis> {
 }
 
 #[tokio::test(start_paused = true)]
+#[allow(clippy::print_stdout, reason = "a measurement prints its figure")]
 async fn the_first_answer_comes_in_time_the_next_at_once_and_the_first_success_a_second_after_the_return() {
     for (policy, local) in policies() {
         let expected = Some(local).filter(|basis| *basis != Basis::Table);

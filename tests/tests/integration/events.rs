@@ -50,12 +50,28 @@ pub(crate) fn listen() {
     });
 }
 
-/// The lines as a log collector would get them, by event.
-pub(crate) fn events() -> BTreeMap<String, Value> {
+/// The lines as a log collector would get them, in order.
+fn lines() -> Vec<Value> {
     let bytes = LOG.take().unwrap();
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let events = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
-    events.filter_map(|line| Some((line["event"].as_str()?.to_owned(), line))).collect()
+    lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()).collect()
+}
+
+/// The lines by event.
+pub(crate) fn events() -> BTreeMap<String, Value> {
+    lines().into_iter().filter_map(|line| Some((line["event"].as_str()?.to_owned(), line))).collect()
+}
+
+/// The lines of one event.
+pub(crate) fn lines_of(event: &str) -> Vec<Value> {
+    lines().into_iter().filter(|line| line["event"] == event).collect()
+}
+
+/// The lines at warn and above since the last time.
+fn warnings() -> Vec<Value> {
+    let warnings = lines().into_iter().filter(|line| line["level"] == "WARN" || line["level"] == "ERROR").collect();
+    LOG.set(Some(Vec::new()));
+    warnings
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,11 +100,55 @@ async fn every_documented_event_is_logged_with_its_fields() {
         ("slot.timeout", vec!["dimensions", "timeout_ms"]),
         ("release.ok", vec!["dimension"]),
         ("penalize.applied", vec!["dimension", "level"]),
-        ("vendor.refused", vec!["dimension", "refusal"]),
+        ("vendor.refused", vec!["dimensions", "refusal", "done", "decision"]),
         ("vendor.unreadable_header", vec!["dimension", "unreadable"]),
         ("reconciler.complete", vec!["restored", "dimensions", "already_capped", "expired", "deadline_hit"]),
     ] {
         let line = events.get(event).unwrap_or_else(|| panic!("{event} is missing of {:?}", events.keys()));
         assert!(fields.iter().all(|field| !line[*field].is_null()), "{line}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_vendor_is_one_warning_that_says_what_was_done() {
+    listen();
+    let world = World::with_slots("elevenlabs#concurrent", 5).await;
+    world.rate("elevenlabs#rpm", 100, 1_000_000_000).await;
+    world.tokens("elevenlabs#tpm", 1_000, 1_000_000_000).await;
+    let (rpm, slots) = ("elevenlabs#rpm", "elevenlabs#concurrent");
+    let all = [slots, rpm, "elevenlabs#tpm"];
+    let headers = |pairs: &[(&'static str, &'static str)]| pairs.to_vec();
+    let busy = br#"{"detail": {"status": "system_busy"}}"#;
+    let too_many = br#"{"detail": {"status": "too_many_concurrent_requests"}}"#;
+    let both = "elevenlabs#rpm,elevenlabs#tpm";
+    let lowered = "elevenlabs#rpm lowered to 80; elevenlabs#tpm lowered to 800";
+    let cases = [
+        (all.to_vec(), headers(&[]), &b""[..], both, lowered),
+        (all.to_vec(), headers(&[("retry-after", "3")]), b"", both, "elevenlabs#rpm cools down until "),
+        (vec![slots], headers(&[]), busy, slots, "elevenlabs#concurrent cools down until "),
+        (vec![rpm, slots], headers(&[]), too_many, slots, "nothing"),
+        (vec![rpm], headers(&[]), too_many, rpm, "nothing"),
+    ];
+    for (asked, headers, body, blamed, done) in cases {
+        let client = world.client();
+        let reply = Reply { status: 429, headers: &headers, body: Some(body) };
+        client.on_rate_limited(asked, reply).await.unwrap();
+        let warnings = warnings();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let line = &warnings[0];
+        assert_eq!((line["event"].as_str(), line["dimensions"].as_str()), (Some("vendor.refused"), Some(blamed)));
+        assert!(line["done"].as_str().unwrap().starts_with(done), "{line}");
+        assert!(line["decision"].as_str().unwrap().starts_with("RetryInline"), "{line}");
+        world.pass(Duration::from_secs(60));
+    }
+    world.dynamo.faults().always(Operation::UpdateItem, Fault::throttled());
+    let client = world.client();
+    let reply = Reply { status: 429, headers: &[("retry-after", "3")], body: None };
+    client.on_rate_limited(rpm, reply).await.unwrap_err();
+    let warnings = warnings();
+    assert!(warnings.len() == 1 && !warnings[0]["error"].is_null(), "also if the table does not answer: {warnings:?}");
+    world.dynamo.faults().clear();
+    // What a caller does by itself has a line of its own.
+    client.cool_down(rpm, Duration::from_secs(1)).await.unwrap();
+    assert_eq!(self::warnings()[0]["event"], "cool_down.set");
 }

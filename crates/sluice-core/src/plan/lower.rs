@@ -20,6 +20,14 @@ static LOWER: Statement = Statement::fixed(
     NAMES,
 );
 
+/// The same if so much is taken that a cap depends on the level. Interleaving that `:lowest` stops: others
+/// took tokens since the reading, and the write would lower the bucket below the cap.
+static LOWER_CAPPED: Statement = Statement::fixed(
+    "SET #tokens = #tokens - :amount, #version = #version + :1",
+    "#last_refill_at = :read_anchor AND #tokens <= :brim AND #tokens >= :lowest",
+    NAMES,
+);
+
 /// The same for a full bucket: the condition ensures that its level is C.
 static LOWER_FULL: Statement = Statement::fixed(
     "SET #tokens = :tokens, #last_refill_at = :anchor, #version = #version + :1",
@@ -40,10 +48,16 @@ impl RatePlanner<'_> {
     /// The write that takes `amount` from the level, below zero if need be.
     #[must_use]
     pub fn lower(self, amount: Amount, now: Timestamp) -> Update {
+        self.lower_above(None, amount, now)
+    }
+
+    /// The same, if the bucket has at least `lowest` tokens at its anchor. A full bucket has: its level is C.
+    pub(super) fn lower_above(self, lowest: Option<Amount>, amount: Amount, now: Timestamp) -> Update {
         let brim = self.brim(now);
         if self.bucket().tokens() <= brim {
-            let values = alloc::vec![(":amount", Operand::number(amount)), (":brim", Operand::number(brim))];
-            return self.update(&LOWER, values);
+            let mut values = alloc::vec![(":amount", Operand::number(amount)), (":brim", Operand::number(brim))];
+            values.extend(lowest.map(|lowest| (":lowest", Operand::number(lowest))));
+            return self.update(if lowest.is_some() { &LOWER_CAPPED } else { &LOWER }, values);
         }
         let left = self.bucket().limit().capacity().minus(amount);
         let values = alloc::vec![

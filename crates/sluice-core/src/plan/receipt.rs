@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use crate::amount::{Amount, Cost};
 use crate::bucket::Bucket;
 use crate::dimension::Dimension;
+use crate::limit::LimitType;
 use crate::line::Line;
 use crate::plan::rate::{RatePlanner, largest_booking};
 use crate::schema::{LAST_REFILL_AT, LOTS, RETURNED, TOKENS, VERSION};
@@ -111,6 +112,12 @@ impl RateReceipt {
     #[must_use]
     pub fn dimension(&self) -> &Dimension {
         self.after.dimension()
+    }
+
+    /// What the bucket limits.
+    #[must_use]
+    pub fn limit_type(&self) -> LimitType {
+        self.after.limit().limit_type()
     }
 
     /// The tokens as this grant left them for callers behind it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, Observation, RatePlanner, Remaining, Settle, Take, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Debt, Observation, RatePlanner, Remaining, Settle, Take, Timestamp};
 
 use super::item::Item;
 use super::{Caller, start};
@@ -36,8 +36,9 @@ fn a_debt_of_a_full_bucket_fails_where_a_clock_that_lags_spent_meanwhile() {
 fn a_debt_fails_where_a_clock_that_lags_gave_back_meanwhile_and_the_bucket_is_full() {
     let (mut item, _, now, receipt, debt) = world(20);
     let lagging = now.after(Duration::from_secs(10));
-    let unused = Settle { receipt, surplus: Amount::from_tokens(50) };
-    let settling = RatePlanner::new(&item.bucket()).settle(&[unused], lagging);
+    let fifty = Amount::from_tokens(50);
+    let unused = Settle { receipt, counted: fifty, surplus: fifty };
+    let settling = RatePlanner::new(&item.bucket()).settle(&[unused], Debt::Capped, lagging);
     assert!(item.apply(&settling.write.unwrap()));
     assert!(!item.apply(&debt), "what is above the brim would pay it");
     let later = now.after(Duration::from_secs(20));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 mod batch;
 mod clocks;
+mod debts;
 mod foreign;
 mod future_anchor;
 mod item;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, RatePlanner, RateReceipt, Settle, Take, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Debt, RatePlanner, RateReceipt, Settle, Take, Timestamp};
 
 use super::item::Item;
 use super::settles::limit;
@@ -25,8 +25,9 @@ fn taken(per_call: i32, costs: &[i32]) -> (Item, Timestamp, Vec<RateReceipt>) {
 }
 
 fn settle_unused(item: &mut Item, receipt: &RateReceipt, now: Timestamp) {
-    let call = Settle { receipt: receipt.clone(), surplus: receipt.cost().amount() };
-    let settling = RatePlanner::new(&item.bucket()).settle(&[call], now);
+    let cost = receipt.cost().amount();
+    let call = Settle { receipt: receipt.clone(), counted: cost, surplus: cost };
+    let settling = RatePlanner::new(&item.bucket()).settle(&[call], Debt::Capped, now);
     assert!(item.apply(&settling.write.unwrap()));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluice_core::{
-    Amount, Bucket, Cost, Limit, LimitType, Observation, Rate, RatePlanner, RateReceipt, Remaining, Settle, Take,
+    Amount, Bucket, Cost, Debt, Limit, LimitType, Observation, Rate, RatePlanner, RateReceipt, Remaining, Settle, Take,
     Timestamp,
 };
 
@@ -120,6 +120,7 @@ impl World {
         }
         let surplus = |call: &Call| Settle {
             receipt: call.receipt.clone(),
+            counted: Amount::from_micros(call.cost),
             surplus: Amount::from_micros(call.cost - call.used.unwrap_or(0)),
         };
         let calls: Vec<Settle> = due.iter().map(surplus).collect();
@@ -129,7 +130,7 @@ impl World {
         let mut reading = self.before.clone();
         let mut changes = vec![Amount::ZERO; calls.len()];
         for _ in 0..4 {
-            let settling = RatePlanner::new(&reading).settle(&calls, Timestamp::from_micros(now));
+            let settling = RatePlanner::new(&reading).settle(&calls, Debt::Capped, Timestamp::from_micros(now));
             let Some(write) = settling.write else { break };
             let level = self.item.bucket().tokens();
             if self.item.apply(&write) {
@@ -180,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn a_debt_is_taken_whole_below_zero_and_from_a_full_bucket(
+    fn a_debt_without_a_cap_is_taken_whole_below_zero_and_from_a_full_bucket(
         limit in limits(), spent in 0..1_000_i64, debt in 1..3_000_i64, idle in 0..100_000_000_i64,
     ) {
         let (now, dimension) = start();
@@ -193,8 +194,9 @@ proptest! {
         let later = now.after(Duration::from_micros(idle.unsigned_abs()));
         let before = item.bucket();
         let owed = Amount::from_micros(part(debt));
-        let call = Settle { receipt: granted.receipt, surplus: Amount::ZERO.minus(owed) };
-        let settling = RatePlanner::new(&before).settle(std::slice::from_ref(&call), later);
+        let counted = granted.receipt.cost().amount();
+        let call = Settle { receipt: granted.receipt, counted, surplus: Amount::ZERO.minus(owed) };
+        let settling = RatePlanner::new(&before).settle(std::slice::from_ref(&call), Debt::Uncapped, later);
         prop_assert!(item.apply(&settling.write.unwrap()));
         let after = item.bucket();
         prop_assert_eq!(after.level(later), before.level(later).minus(owed), "whatever refill it had in reserve");

@@ -27,11 +27,12 @@ const fn source_of(part: &Part) -> Source {
     }
 }
 
-/// Counts with the metric handles of a bucket. When the handles are recreated, the level is reported too: a
-/// bucket in use needs no task for that.
+/// Counts with the metric handles of a bucket. When the handles are recreated, the level is reported too, and
+/// what calls kept: a bucket in use needs no task for that.
 fn count(entry: &Entry, at: Timestamp, count: impl FnOnce(&Handles)) {
     if entry.meters.count(at, || entry.label(), count) {
         entry.publish_level(at);
+        entry.unsettled.publish(entry);
     }
 }
 

@@ -41,6 +41,7 @@ fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
         ("SLUICE_HEAL_BUDGET", "1e9"),
         ("SLUICE_ADMISSION", "on"),
         ("SLUICE_STALENESS", "0"),
+        ("SLUICE_CAP_DEBT", "60000"),
     ];
     for (variable, value) in cases {
         let mut pairs = vec![(variable, value)];
@@ -72,6 +73,7 @@ fn every_variable_is_read() {
         ("SLUICE_HEAL_BUDGET", "600"),
         ("SLUICE_ADMISSION", "shadow"),
         ("SLUICE_STALENESS", "90"),
+        ("SLUICE_CAP_DEBT", "off"),
         ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
     ])
     .unwrap();
@@ -87,6 +89,7 @@ fn every_variable_is_read() {
     assert_eq!((config.leases, config.caller.as_str()), (Leases::All, "audit-service"));
     assert_eq!((config.admission, config.staleness.as_secs()), (AdmissionMode::Shadow, 90));
     assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
+    assert_eq!((config.debt, with(&[("SLUICE_ENV", "sandbox")]).unwrap().debt), (Debt::Uncapped, Debt::Capped));
     assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
     let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];
     for (name, leases) in named {

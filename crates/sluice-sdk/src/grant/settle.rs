@@ -16,7 +16,8 @@ use crate::lane::settle::{SettleError, Settled, parse, settle_part};
 impl Grant {
     /// Reports what the call used of `dimension`; call this as soon as it is known. What was not used goes
     /// back. What was used in addition is taken now, if need be as a debt, which refill pays before the next
-    /// grant.
+    /// grant. A debt ends at minus the capacity ([`Settled::Capped`]), unless
+    /// [`ClientBuilder::cap_debt`](crate::ClientBuilder::cap_debt) is off.
     ///
     /// Costs one write, shared with calls that are settled meanwhile; none if the call used what it counts
     /// as. A later call (as while a stream runs) counts from the value settled before. The write is never
@@ -33,6 +34,7 @@ impl Grant {
         let used = parse(dimension, &used.into())?;
         let inner = Arc::clone(self.inner());
         let part = self.part_mut(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        part.entry.unsettled.heard();
         settle_part(&inner, part, used).await
     }
 
@@ -50,6 +52,7 @@ impl Grant {
     /// Sets what is settled when the grant is released.
     pub(crate) fn charge(&mut self, dimension: &str, used: Amount) {
         if let Some(part) = self.part_mut(dimension) {
+            part.entry.unsettled.heard();
             part.used = Some(used);
         }
     }
@@ -57,9 +60,14 @@ impl Grant {
     /// Charges a failed call with what its vendor counts of it.
     pub(crate) fn charge_failure(&mut self) {
         for part in self.parts_mut() {
-            let is_open = matches!(part.hold, Hold::Tokens { is_settled: false, .. });
-            if is_open && part.used.is_none() && kept_by_failure(&part.entry) == Kept::Nothing {
-                part.used = Some(Amount::ZERO);
+            let Hold::Tokens { is_settled, .. } = &mut part.hold else { continue };
+            if *is_settled || part.used.is_some() {
+                continue;
+            }
+            match kept_by_failure(&part.entry) {
+                Kept::Nothing => part.used = Some(Amount::ZERO),
+                // The vendor counts the call as made.
+                Kept::All => *is_settled = true,
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::lane::release::ReleaseLane;
 use crate::lane::rows::RowLane;
 use crate::lane::settle::SettleLane;
 use crate::lane::tokens::TokenLane;
+use crate::lane::unsettled::Unsettled;
 use crate::lazy::Lazy;
 use crate::telemetry::label::NamedBuckets;
 
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     rows: Lazy<Box<Mutex<Vec<Weak<RowLane>>>>>,
     /// Tokens taken ahead of demand, if the client prefetches for this bucket.
     pub(crate) stock: Option<Box<Stock>>,
+    /// What calls kept because nobody said what they used.
+    pub(crate) unsettled: Unsettled,
 }
 
 impl std::fmt::Debug for Entry {
@@ -61,6 +64,7 @@ impl Entry {
             settles: Lazy::default(),
             rows: Lazy::default(),
             stock,
+            unsettled: Unsettled::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, RateReceipt, Timestamp};
+use sluice_core::{Amount, Bucket, Cost, Lease, LeaseId, LimitType, RateReceipt, Timestamp};
 use smallvec::SmallVec;
 
 use crate::lane::entry::Entry;
@@ -104,6 +104,22 @@ impl Part {
     /// charged what it used: they are spent.
     pub(crate) const fn is_held(&self) -> bool {
         self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. })
+    }
+
+    /// The call is over: counts the tokens that it keeps because nobody said what it used.
+    pub(crate) fn call_ended(&self) {
+        if let Hold::Tokens { receipt, is_settled: false, .. } = &self.hold
+            && self.used.is_none()
+            && receipt.limit_type() == LimitType::Tokens
+        {
+            let entry = &self.entry;
+            entry.unsettled.ended(entry, self.cost.amount());
+            // A process with stock ends calls as fast as it can: they are published together, about once a
+            // second.
+            if entry.stock.is_none() {
+                entry.unsettled.publish(entry);
+            }
+        }
     }
 
     pub(crate) fn lease(&self) -> Option<&Lease> {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use sluice_core::Limit;
 use sluice_table::{Backoff, random_up_to};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,6 +22,10 @@ const SPREAD: Duration = Duration::from_millis(10);
 
 /// The time over which the lanes of a process look again after an outage: all learn of the return at once.
 const SPREAD_AFTER_RETURN: Duration = Duration::from_millis(50);
+/// Callers that waited out a cool-down start within this share of their wait after its end, and within
+/// [`LONGEST_SPREAD`]. A larger share lets the vendor recover more gently, and calls start later.
+const SPREAD_SHARE: u32 = 10;
+const LONGEST_SPREAD: Duration = Duration::from_secs(1);
 
 /// The longest pause grows by this for each process that waits. The mean pause is then 2 ms times their
 /// number: together they look 500 times a second. Larger finds a freed slot later; smaller costs more units,
@@ -128,6 +133,16 @@ impl Poll {
     fn relax(&mut self) {
         self.stretch = (self.stretch - self.stretch / 4).max(AS_IT_IS);
     }
+}
+
+/// Returns how long after the end of a cool-down a caller takes up its call that waited `waited` for the end:
+/// at random, so that callers do not start in the same instant. A bucket of this `limit` that fills in less
+/// time than the spread needs no longer one: its refill sets the pace. Uses at most half of the time that the
+/// caller has `left` by then.
+pub(crate) fn spread_after_cool_down(waited: Duration, limit: Option<&Limit>, left: Duration) -> Duration {
+    let fills_in = limit.and_then(|limit| limit.refill_rate().time_for(limit.capacity()));
+    let longest = (waited / SPREAD_SHARE).min(LONGEST_SPREAD).min(left / 2);
+    drawn_up_to(fills_in.map_or(longest, |fills_in| longest.min(fills_in)))
 }
 
 /// Returns the longest pause of each of `crowd` processes at a full bucket.

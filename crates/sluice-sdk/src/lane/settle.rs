@@ -18,6 +18,8 @@ use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::reading::{apply_read, known, unknown};
 use crate::telemetry;
 
+mod capped;
+
 /// What settling a call did to its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,6 +31,14 @@ pub enum Settled {
     Returned(Amount),
     /// This amount was taken in addition, below zero if necessary.
     Owed(Amount),
+    /// The call used so much more than it had reserved that only a part was taken in addition: a debt ends at
+    /// minus the capacity of the bucket. Most often the number counts another unit than the bucket.
+    Capped {
+        /// What was taken in addition.
+        taken: Amount,
+        /// What the call used beyond that.
+        not_charged: Amount,
+    },
 }
 
 /// Why a call could not be settled.
@@ -97,6 +107,9 @@ pub(crate) async fn settle_charged(inner: &Arc<Inner>, part: &mut Part) {
 
 pub(crate) async fn settle_part(inner: &Arc<Inner>, part: &mut Part, used: Amount) -> Result<Settled, SettleError> {
     let settled = settle_unmeasured(inner, part, used).await;
+    if let Ok(Settled::Capped { taken, not_charged }) = settled {
+        capped::warn(&part.entry, used, part.cost.amount(), taken, not_charged);
+    }
     telemetry::settled(part.entry.label(), name_of(&settled));
     settled
 }
@@ -107,6 +120,7 @@ const fn name_of(settled: &Result<Settled, SettleError>) -> &'static str {
         Ok(Settled::AsTaken) => "as_taken",
         Ok(Settled::Returned(_)) => "returned",
         Ok(Settled::Owed(_)) => "owed",
+        Ok(Settled::Capped { .. }) => "capped",
         Err(_) => "failed",
     }
 }
@@ -119,6 +133,7 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
             _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
         };
     };
+    *is_settled = true;
     let (counted, surplus) = (*counts, counts.minus(used));
     if surplus == Amount::ZERO {
         return Ok(Settled::AsTaken);
@@ -126,15 +141,13 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
     // From here on the call counts as settled: if the caller is dropped, the write goes on and must not be
     // sent again.
     *counts = used;
-    *is_settled = true;
-    let settle = Settle { receipt: receipt.clone(), surplus };
+    let settle = Settle { receipt: receipt.clone(), counted, surplus };
     match in_lane(inner, &part.entry, settle).await {
-        // What found no room still counts, and may find room when the call is settled again.
-        Ok(change) if surplus > Amount::ZERO => {
+        // What found no room, or was not charged, may be settled later.
+        Ok(change) => {
             *counts = counted.minus(change);
-            Ok(Settled::Returned(change))
+            Ok(outcome(&part.entry, surplus, change))
         }
-        Ok(change) => Ok(Settled::Owed(change.abs())),
         Err(error) => {
             if error.is_without_effect() {
                 *counts = counted;
@@ -142,6 +155,17 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
             Err(error)
         }
     }
+}
+
+/// What a change of the bucket means for a call that has `surplus`, or owes it if it is below zero.
+fn outcome(entry: &Entry, surplus: Amount, change: Amount) -> Settled {
+    if surplus > Amount::ZERO {
+        return Settled::Returned(change);
+    }
+    let (taken, not_charged) = (change.abs(), change.minus(surplus));
+    // A bucket that was recreated as another type is not in debt for the old one.
+    let is_charged = not_charged == Amount::ZERO || entry.limit().is_some_and(|limit| limit.is_concurrent());
+    if is_charged { Settled::Owed(taken) } else { Settled::Capped { taken, not_charged } }
 }
 
 async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Result<Amount, SettleError> {
@@ -192,7 +216,7 @@ async fn write(inner: &Inner, entry: &Entry, calls: &[Settle]) -> Result<Vec<Amo
             return Ok(vec![Amount::ZERO; calls.len()]);
         }
         let now = inner.patient.time().await.map_err(AcquireError::from)?;
-        let settling = RatePlanner::new(&bucket).settle(calls, now);
+        let settling = RatePlanner::new(&bucket).settle(calls, inner.config.debt, now);
         let Some(update) = settling.write else { return Ok(settling.changes) };
         // Not idempotent: never sent again after an ambiguous reply.
         match inner.patient.update(&update, Resend::UnlessAmbiguous).await.map_err(AcquireError::from)? {

@@ -46,7 +46,11 @@ impl Client {
     pub async fn cool_down(&self, dimension: &str, pause: Duration) -> Result<CoolDown, AcquireError> {
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
         let entry = self.inner.entry(&dimension);
-        cool_down(&self.inner, &entry, self.inner.time().await?.after(pause)).await
+        let set = cool_down(&self.inner, &entry, self.inner.time().await?.after(pause)).await?;
+        if let CoolDown::Set(until) = set {
+            tracing::warn!(event = "cool_down.set", %dimension, %until);
+        }
+        Ok(set)
     }
 }
 
@@ -56,7 +60,6 @@ pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) ->
     match inner.store.update(&update, Resend::Always).await? {
         Written::Applied(row) => {
             entry.apply_write(Arc::new(parse(&entry.dimension, &row)?), inner.now());
-            tracing::warn!(event = "cool_down.set", dimension = %entry.dimension, %until);
             Ok(CoolDown::Set(until))
         }
         Written::ConditionFailed(Some(_)) => {

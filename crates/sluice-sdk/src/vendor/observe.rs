@@ -131,6 +131,7 @@ pub(crate) async fn observe(
     let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
     let entry = inner.entry(&dimension);
     let limit = *known(inner, &entry).await?.bucket.limit();
+    entry.unsettled.heard();
     let quota = Quota::of(&dimension, limit.limit_type());
     let reading = sluice_vendors::read(Vendor::of(&dimension), quota, headers, inner.now());
     for unreadable in &reading.unreadable {

@@ -71,7 +71,11 @@ impl Client {
         let text = factor.to_string();
         let factor: Factor = text.parse().map_err(|source| PenalizeError::Factor { factor: text, source })?;
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
-        penalize(&self.inner, &self.inner.entry(&dimension), factor).await
+        let penalty = penalize(&self.inner, &self.inner.entry(&dimension), factor).await?;
+        if let Penalty::Applied(level) = penalty {
+            tracing::info!(event = "penalize.applied", %dimension, %level);
+        }
+        Ok(penalty)
     }
 }
 
@@ -92,9 +96,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
             Written::Applied(row) => {
                 let after = apply_read(inner, entry, &row)?;
                 entry.stock.iter().for_each(|stock| stock.clear());
-                let level = after.level(inner.now());
-                tracing::info!(event = "penalize.applied", %dimension, %level);
-                return Ok(Penalty::Applied(level));
+                return Ok(Penalty::Applied(after.level(inner.now())));
             }
             // Plan again at once, from the row as it was a moment ago: a pause would only make the row older.
             Written::ConditionFailed(Some(row)) => bucket = apply_read(inner, entry, &row)?,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Amount, Dimension, Factor, Limit, Timestamp};
-use sluice_vendors::{Headers, Quota, Reported, Vendor, VendorRefusal, classify};
+use sluice_core::{Dimension, Timestamp};
+use sluice_vendors::{Headers, Vendor, VendorRefusal, classify};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::delay_seconds;
@@ -14,14 +14,15 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 use crate::telemetry;
-use crate::vendor::cool_down::cool_down;
-use crate::vendor::observe::is_same_window;
-use crate::vendor::penalize::{PenalizeError, Penalty, penalize};
-use crate::vendor::rate_limited::succession::RateLimited;
+use crate::vendor::cool_down::{CoolDown, cool_down};
 
+mod lowering;
+mod reaction;
 pub(crate) mod succession;
 
-use crate::vendor::rate_limited::succession::{CountedRefusal, RefusalKind};
+use crate::vendor::rate_limited::lowering::{lower_all, lower_by_long};
+use crate::vendor::rate_limited::reaction::{Done, Reaction};
+use crate::vendor::rate_limited::succession::{RateLimited, RefusalKind};
 
 /// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
@@ -87,37 +88,12 @@ impl Decision {
     }
 }
 
-/// The longest wait for a used-up quota: a day's quota admits other calls before it is whole again.
-const LONGEST_RESET: Duration = Duration::from_secs(60);
-
 /// A bucket that the refused call asked for.
 #[derive(Debug)]
 struct RefusedAsk {
     ask: Ask,
     entry: Arc<Entry>,
     is_concurrent: bool,
-}
-
-/// How far a refusal lowers a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reduction {
-    First,
-    Repeated,
-    /// The vendor asks for a long wait.
-    Long,
-}
-
-impl Reduction {
-    /// The share of the level that remains. The factors of the guide for 429s.
-    fn factor(self) -> Option<Factor> {
-        match self {
-            Self::First => "0.8",
-            Self::Repeated => "0.5",
-            Self::Long => "0.3",
-        }
-        .parse()
-        .ok()
-    }
 }
 
 impl Client {
@@ -174,9 +150,23 @@ pub(crate) async fn on_rate_limited<H: Headers>(
         let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
         all.push(RefusedAsk { ask, entry, is_concurrent });
     }
-    let is_alone = all.iter().all(|asked| asked.is_concurrent);
-    let asked: Vec<&RefusedAsk> = all.iter().filter(|asked| is_alone || !asked.is_concurrent).collect();
-    tracing::warn!(event = "vendor.refused", %dimension, ?refusal);
+    let mut reaction = Reaction::to(refusal);
+    let decision = react(inner, &all, refusal, reply.headers, now, &mut reaction).await;
+    reaction.log(&decision);
+    decision
+}
+
+/// Reacts to `refusal` of a call for `all`, and notes what was done.
+async fn react(
+    inner: &Inner,
+    all: &[RefusedAsk],
+    refusal: VendorRefusal,
+    headers: &impl Headers,
+    now: Timestamp,
+    reaction: &mut Reaction,
+) -> Result<Decision, AcquireError> {
+    let asked = concerned(all, &refusal);
+    reaction.blame(asked.iter().map(|asked| &asked.ask.dimension));
     asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
     // A wait of zero counts as none: the call and its refusal would repeat without a pause.
     let named = refusal.retry_after().filter(|wait| !wait.is_zero());
@@ -185,18 +175,26 @@ pub(crate) async fn on_rate_limited<H: Headers>(
         (VendorRefusal::Concurrency { .. }, _) => pause_of(&asked, RefusalKind::Concurrency, now, named),
         (VendorRefusal::SystemBusy { .. }, _) => {
             let pause = pause_of(&asked, RefusalKind::Busy, now, named);
-            cool_all(inner, &asked, now, pause).await?
+            cool_all(inner, &asked, now, pause, reaction).await?
         }
         (_, Some(wait)) => {
-            let until_over = cool_all(inner, &asked, now, wait).await?;
+            let until_over = cool_all(inner, &asked, now, wait, reaction).await?;
             if wait > inner.config.inline_retry_threshold {
-                lower_by_long(inner, &asked, now, wait).await?;
+                lower_by_long(inner, &asked, now, wait, reaction).await?;
             }
             until_over
         }
-        (_, None) => lower_all(inner, &asked, reply.headers, now).await?,
+        (_, None) => lower_all(inner, &asked, headers, now, reaction).await?,
     };
-    Ok(decide(wait.max(blocked_for(inner, &all, now).await?), inner.config.inline_retry_threshold))
+    Ok(decide(wait.max(blocked_for(inner, all, now).await?), inner.config.inline_retry_threshold))
+}
+
+/// The buckets that a refusal concerns: those of slots if too many calls ran at once, otherwise those of
+/// rates. All of them, if the call asked for none of that type.
+fn concerned<'a>(all: &'a [RefusedAsk], refusal: &VendorRefusal) -> Vec<&'a RefusedAsk> {
+    let is_of_slots = matches!(refusal, VendorRefusal::Concurrency { .. });
+    let has_such = all.iter().any(|asked| asked.is_concurrent == is_of_slots);
+    all.iter().filter(|asked| !has_such || asked.is_concurrent == is_of_slots).collect()
 }
 
 /// The name of the refusal in metrics.
@@ -232,84 +230,27 @@ async fn cool_all(
     asked: &[&RefusedAsk],
     now: Timestamp,
     pause: Duration,
+    reaction: &mut Reaction,
 ) -> Result<Duration, AcquireError> {
     let mut wait = pause;
     for asked in asked {
-        wait = wait.max(cool_down(inner, &asked.entry, now.after(pause)).await?.until().since(now));
+        wait = wait.max(cool(inner, &asked.entry, now.after(pause), reaction).await?.since(now));
     }
     Ok(wait)
 }
 
-async fn lower_by_long(
-    inner: &Inner,
-    asked: &[&RefusedAsk],
-    now: Timestamp,
-    wait: Duration,
-) -> Result<(), AcquireError> {
-    for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
-        if asked.entry.extensions.of::<RateLimited>().count(RefusalKind::Long, now, Some(wait)).before.is_some() {
-            // If there is nothing to take, the cool-down is enough.
-            let _ = lower(inner, &asked.entry, Reduction::Long).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Lowers the buckets after a refusal without a wait. Returns how long until the call is worth another try.
-async fn lower_all(
-    inner: &Inner,
-    asked: &[&RefusedAsk],
-    headers: &impl Headers,
-    now: Timestamp,
-) -> Result<Duration, AcquireError> {
-    let mut wait = Duration::ZERO;
-    let mut blamed = Vec::with_capacity(asked.len());
-    for asked in asked {
-        let limit = *known(inner, &asked.entry).await?.bucket.limit();
-        let reported = reported(&asked.entry, &limit, headers, now);
-        if let (Some(Amount::ZERO), Some(reset)) = (reported.remaining, reported.reset) {
-            wait = wait.max(reset.min(LONGEST_RESET));
-        }
-        if asked.is_concurrent || !has_some_left(&limit, &reported) {
-            blamed.push(*asked);
-        }
-    }
-    if blamed.is_empty() {
-        // The quota has no bucket here. Lowering a bucket would not help; waiting longer each time does.
-        wait = wait.max(pause_of(asked, RefusalKind::Rate, now, None));
-    }
-    for asked in blamed {
-        let counted = asked.entry.extensions.of::<RateLimited>().count(RefusalKind::Rate, now, None);
-        wait = wait.max(counted.pause);
-        if !asked.is_concurrent {
-            lower_or_cool(inner, &asked.entry, now, counted).await?;
-        }
-    }
-    for asked in asked.iter().filter(|asked| !asked.is_concurrent) {
-        let bucket = known(inner, &asked.entry).await?.bucket;
-        let there = bucket.reaches(asked.ask.cost.unwrap_or_else(|| bucket.limit().cost_per_call()).amount());
-        wait = wait.max(there.map_or(Duration::ZERO, |there| there.since(now)));
-    }
-    Ok(wait)
-}
-
-/// Lowers the bucket or cools it down, once for each trouble.
-async fn lower_or_cool(
+/// Sets a cool-down until `until`. Returns its end, or the end of a longer one.
+async fn cool(
     inner: &Inner,
     entry: &Entry,
-    now: Timestamp,
-    counted: CountedRefusal,
-) -> Result<(), AcquireError> {
-    let blow = match counted.before {
-        None => return Ok(()),
-        Some(0) => Reduction::First,
-        Some(_) => Reduction::Repeated,
-    };
-    if let Some(Penalty::NothingToTake(_)) = lower(inner, entry, blow).await? {
-        // The bucket is used as fast as it fills, and that is too fast: only a pause lets the vendor recover.
-        cool_down(inner, entry, now.after(counted.pause)).await?;
+    until: Timestamp,
+    reaction: &mut Reaction,
+) -> Result<Timestamp, AcquireError> {
+    let set = cool_down(inner, entry, until).await?;
+    if let CoolDown::Set(until) = set {
+        reaction.did(&entry.dimension, Done::CoolingDown(until));
     }
-    Ok(())
+    Ok(set.until())
 }
 
 /// How long until none of the buckets is blocked, as far as this process knows.
@@ -320,33 +261,6 @@ async fn blocked_for(inner: &Inner, asked: &[RefusedAsk], now: Timestamp) -> Res
         longest = longest.max(until.map_or(Duration::ZERO, |until| until.since(now)));
     }
     Ok(longest)
-}
-
-/// What the refusal says about the bucket's quota.
-fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Reported {
-    let quota = Quota::of(&entry.dimension, limit.limit_type());
-    sluice_vendors::read(Vendor::of(&entry.dimension), quota, headers, now).reported
-}
-
-/// Whether the vendor says that so much of this quota is left that it did not cause the refusal.
-fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
-    let half = reported.limit.unwrap_or_else(|| limit.capacity()).half();
-    let is_plenty = |left| left > Amount::ZERO && left >= half;
-    is_same_window(limit, reported) && reported.remaining.is_some_and(is_plenty)
-}
-
-/// Returns `None` if other writers were faster in every try.
-async fn lower(inner: &Inner, entry: &Entry, blow: Reduction) -> Result<Option<Penalty>, AcquireError> {
-    let Some(factor) = blow.factor() else { return Ok(None) };
-    match penalize(inner, entry, factor).await {
-        Ok(penalty) => Ok(Some(penalty)),
-        Err(PenalizeError::Acquire(error)) => Err(error),
-        // Other writers change the bucket all the time: the next refusal lowers it, if there is one.
-        Err(error) => {
-            tracing::warn!(event = "penalize.failed", dimension = %entry.dimension, %error);
-            Ok(None)
-        }
-    }
 }
 
 fn decide(wait: Duration, inline_at_most: Duration) -> Decision {

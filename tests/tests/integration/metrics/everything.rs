@@ -28,6 +28,10 @@ async fn world() -> World {
     world
 }
 
+fn one_token() -> Request<'static> {
+    Request::from(TPM).cost(TPM, 1)
+}
+
 /// Grants of every source, refusals, errors, tickets, an outage.
 async fn acquire(world: &World) {
     let client = world.client();
@@ -42,17 +46,13 @@ async fn acquire(world: &World) {
     assert!(matches!(client.redeem(retry.ticket().unwrap()).await.unwrap(), Redeemed::Granted(_)));
     let busy = world.client_with(|settings| settings.prefetch([TPM]));
     for _ in 0..20 {
-        let _ = take(&busy, Request::from(TPM).cost(TPM, 1)).await;
+        let _ = take(&busy, one_token()).await;
     }
     let sharing = world.client_with(|settings| settings.on_unavailable(OnUnavailable::Share("0.5".parse().unwrap())));
-    let _ = take(&sharing, Request::from(TPM).cost(TPM, 1)).await;
+    let _ = take(&sharing, one_token()).await;
     world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
-    let _local = take(&sharing, Request::from(TPM).cost(TPM, 1)).await;
-    client.acquire(Request::from(TPM).cost(TPM, 1)).await.unwrap_err();
-    let quick = Duration::from_millis(100);
-    let out = world.client_with(|settings| settings.attempt_timeout(quick).answer_within(quick));
-    world.dynamo.faults().draw(|_| Some(Fault::Hang));
-    out.ops().warm_up().await.unwrap_err();
+    let _local = take(&sharing, one_token()).await;
+    client.acquire(one_token()).await.unwrap_err();
     world.dynamo.faults().draw(|_| None);
 }
 
@@ -87,7 +87,7 @@ async fn hold(world: &World) {
 /// What the vendor says.
 async fn listen_to_vendor(world: &World) {
     let client = world.client();
-    let mut grant = take(&client, Request::from(TPM).cost(TPM, 1)).await;
+    let mut grant = take(&client, one_token()).await;
     grant.settle(TPM, 5).await.unwrap();
     grant.settle(TPM, 2).await.unwrap();
     let lower = [("x-ratelimit-limit-tokens", "500"), ("x-ratelimit-remaining-tokens", "100")];

@@ -6,10 +6,8 @@ use tokio::time::sleep;
 
 use crate::call::error::LimitError;
 use crate::call::slot::{Slot, SlotBuilder};
+use crate::lane::poll::spread_after_cool_down;
 use crate::vendor::rate_limited::Decision;
-
-/// Pauses are longer by a random tenth of themselves, and by this at most.
-const MOST_SPREAD: Duration = Duration::from_secs(1);
 
 /// A slot whose call may be made several times: see [`SlotBuilder::retry`].
 #[derive(Clone, Debug)]
@@ -44,7 +42,7 @@ impl RetrySlot {
             let (result, decision) = self.slot.clone().run_once(&mut call).await;
             let Some(Decision::RetryInline { wait }) = decision else { return result };
             // Calls that were refused together do not come back together.
-            let pause = wait + (wait / 10).min(MOST_SPREAD).mul_f64(fastrand::f64());
+            let pause = wait + spread_after_cool_down(wait, None, Duration::MAX);
             if self.retries == 0 || self.slot.ends_within(pause) {
                 return result;
             }

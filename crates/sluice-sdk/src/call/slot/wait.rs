@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use sluice_core::Timestamp;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::error::AcquireError;
@@ -19,6 +20,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
 use crate::lane::part::Part;
+use crate::lane::poll::spread_after_cool_down;
 use crate::lane::reading::known_since;
 use crate::lane::release::give_back_unused;
 use crate::lane::setback::Setback;
@@ -77,6 +79,7 @@ impl<'a> StartWait<'a> {
 
     /// Returns a grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Result<Grant, NoStart> {
+        let asked_at = self.inner.now();
         let (slots, tokens) = self.slots_and_tokens(asks).await?;
         nested::check(self.inner, &slots)?;
         loop {
@@ -84,6 +87,7 @@ impl<'a> StartWait<'a> {
             if !slots.is_empty() {
                 held.join(self.take_slots(&slots).await?);
             }
+            sleep(self.spread_slots(&held, asked_at)).await;
             let booked = self.book(tokens.clone()).await;
             match booked {
                 Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
@@ -103,7 +107,7 @@ impl<'a> StartWait<'a> {
                         if retry.wait > self.left() {
                             return Err(NoStart::Refused(retry));
                         }
-                        sleep(retry.wait).await;
+                        self.wait_out(&retry).await;
                         continue;
                     }
                 }
@@ -182,11 +186,31 @@ impl<'a> StartWait<'a> {
                     if !passes || retry.wait > self.left() || self.left().is_zero() {
                         return Err(NoStart::Refused(retry));
                     }
-                    sleep(retry.wait).await;
+                    self.wait_out(&retry).await;
                 }
             }
         }
         Ok(held.take())
+    }
+
+    /// Sleeps until the bucket may be asked again. After a cool-down, each caller asks for tokens at an instant
+    /// of its own, before it books: tokens that are booked and used later would count in a later window.
+    async fn wait_out(&self, retry: &RetryIn) {
+        let mut wait = retry.wait;
+        if retry.reason == RetryReason::CoolingDown {
+            let limit = self.inner.entry(&retry.dimension).limit();
+            wait += spread_after_cool_down(retry.wait, limit.as_ref(), self.left().saturating_sub(retry.wait));
+        }
+        sleep(wait).await;
+    }
+
+    /// How long to wait for, with the slots in hand. All callers of a queue receive slots at once when a
+    /// cool-down ends. Those that were there before its end start at an instant of their own.
+    fn spread_slots(&self, held: &UnusedGrant, asked_at: Timestamp) -> Duration {
+        let now = self.inner.now();
+        let ended = held.entries().iter().filter_map(|entry| entry.reading()?.bucket.blocked_until()).max();
+        let Some(ended) = ended.filter(|ended| *ended > asked_at && *ended <= now) else { return Duration::ZERO };
+        spread_after_cool_down(ended.since(asked_at), None, self.left()).saturating_sub(now.since(ended))
     }
 
     /// All asks, if none has to wait as far as is known; otherwise the one with the longest wait.

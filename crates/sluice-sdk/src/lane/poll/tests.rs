@@ -1,4 +1,4 @@
-use sluice_core::Dimension;
+use sluice_core::{Amount, Cost, Dimension, LimitType, Rate};
 
 use super::*;
 use crate::api::refusal::RetryIn;
@@ -118,4 +118,20 @@ fn processes_that_wait_for_the_end_of_a_cool_down_do_not_look_in_the_same_instan
     let (first, last) = (looks.iter().min().unwrap(), looks.iter().max().unwrap());
     assert!(*first >= Duration::from_millis(300) && *last <= Duration::from_millis(700), "{first:?} {last:?}");
     assert!(*last - *first >= Duration::from_millis(200), "{first:?} {last:?}");
+}
+
+#[test]
+fn starts_after_a_cool_down_are_spread_over_a_tenth_of_the_wait_a_second_at_most() {
+    let longest = |waited_ms, limit: Option<&Limit>, left_ms| {
+        let (waited, left) = (Duration::from_millis(waited_ms), Duration::from_millis(left_ms));
+        let drawn = (0..2_000).map(|_| spread_after_cool_down(waited, limit, left));
+        drawn.max().unwrap().as_millis()
+    };
+    assert!((95..=100).contains(&longest(1_000, None, 30_000)));
+    assert!((950..=1_000).contains(&longest(60_000, None, 30_000)));
+    assert!((190..=200).contains(&longest(60_000, None, 400)), "half of the time that is left");
+    assert_eq!(longest(60_000, None, 0), 0);
+    let two = Amount::from_tokens(2);
+    let fast = Limit::rate(LimitType::Requests, two, Rate::per(two, Duration::from_millis(34)).unwrap(), Cost::ONE);
+    assert!((32..=34).contains(&longest(60_000, fast.as_ref().ok(), 30_000)), "its refill spreads them");
 }
