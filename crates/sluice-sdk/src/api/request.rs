@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError, Limit};
+use sluice_core::{Amount, Cost, CostError, Dimension, DimensionError, Limit, Ticket};
 
 /// Dimensions to acquire together, each with its cost if that is not the bucket's `cost_per_call`.
 ///
@@ -20,6 +20,7 @@ pub struct Request<'a> {
     names: DimensionNames<'a>,
     costs: Vec<(Cow<'a, str>, Quantity)>,
     pub(crate) ticket_within: Option<Duration>,
+    pub(crate) ticket: Option<Box<Ticket>>,
 }
 
 /// Most requests name one dimension, and need no list.
@@ -131,6 +132,16 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// Redeems this ticket first, if there is one: for work that was put back into its queue with the ticket of a
+    /// refusal. [`Client::acquire`](crate::Client::acquire) then answers as
+    /// [`Client::redeem`](crate::Client::redeem) does. If the ticket is spent or has lapsed, or cannot be read, it
+    /// acquires anew.
+    #[must_use]
+    pub fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
+        self.ticket = ticket.map(Box::new);
+        self
+    }
+
     /// The same request, with names of its own.
     #[must_use]
     pub fn into_owned(self) -> Request<'static> {
@@ -140,7 +151,7 @@ impl<'a> Request<'a> {
             DimensionNames::Many(names) => DimensionNames::Many(names.into_iter().map(own).collect()),
         };
         let costs = self.costs.into_iter().map(|(name, cost)| (own(name), cost)).collect();
-        Request { names, costs, ticket_within: self.ticket_within }
+        Request { names, costs, ticket_within: self.ticket_within, ticket: self.ticket }
     }
 
     pub(crate) fn names(&self) -> &[Cow<'a, str>] {
@@ -257,7 +268,7 @@ impl From<Cost> for Quantity {
 
 impl<'a> From<&'a str> for Request<'a> {
     fn from(name: &'a str) -> Self {
-        Self { names: DimensionNames::One(Cow::Borrowed(name)), costs: Vec::new(), ticket_within: None }
+        Self { names: DimensionNames::One(Cow::Borrowed(name)), costs: Vec::new(), ticket_within: None, ticket: None }
     }
 }
 
@@ -282,7 +293,12 @@ impl<S: AsRef<str>, const N: usize> From<[S; N]> for Request<'_> {
 impl<S: AsRef<str>> From<&[S]> for Request<'_> {
     fn from(names: &[S]) -> Self {
         let owned = |name: &S| Cow::Owned(name.as_ref().to_owned());
-        Self { names: DimensionNames::Many(names.iter().map(owned).collect()), costs: Vec::new(), ticket_within: None }
+        Self {
+            names: DimensionNames::Many(names.iter().map(owned).collect()),
+            costs: Vec::new(),
+            ticket_within: None,
+            ticket: None,
+        }
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_core::Ticket;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::api::error::AcquireError;
 use crate::api::request::Request;
+use crate::call::ticket::redeem::{RedeemError, Redeemed};
 use crate::call::{counted, ticket};
 use crate::client::Client;
 use crate::grant::Grant;
@@ -36,6 +38,11 @@ impl Client {
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
         let span = span::acquire(request.dimensions());
+        if let Some(ticket) = &request.ticket
+            && let Some(outcome) = Box::pin(self.redeem_carried(ticket)).await?
+        {
+            return Ok(outcome);
+        }
         let known = request.only().filter(|_| request.ticket_within.is_none());
         let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
         if let Some((entry, cost)) = &known
@@ -71,6 +78,20 @@ impl Client {
 }
 
 impl Client {
+    /// Redeems a ticket that a request carries. `None` if the caller acquires anew.
+    async fn redeem_carried(&self, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
+        match self.redeem(ticket).await {
+            Ok(Redeemed::Granted(grant)) => Ok(Some(Outcome::Granted(grant))),
+            Ok(Redeemed::RetryIn(retry)) => Ok(Some(Outcome::RetryIn(retry))),
+            Ok(_) => Ok(None),
+            Err(RedeemError::Acquire(error)) => Err(error),
+            Err(error) => {
+                tracing::warn!(event = "ticket.unreadable", key = ticket.key(), %error);
+                Ok(None)
+            }
+        }
+    }
+
     /// The longest time until [`acquire`](Self::acquire) has its answer, whatever hangs: the setting
     /// `answer_within`, 3 s by default. A caller that comes while credentials are fetched waits up to 5 s more.
     #[must_use]

@@ -88,7 +88,7 @@ async fn take_slots(inner: &Arc<Inner>, wants: &[Want], terms: Terms, until: Ins
             let crowd = wants[at].entry.load.crowd();
             let pause = poll.next(&setback, WaitContext { crowd, until: Some(until), gives_back: false });
             (first, why) = (at, Some(setback));
-            pause_until_return(inner, pause, returns).await;
+            pause_until_return(&inner.store, pause, returns).await;
         }
     };
     match timeout_at(until, taking).await {

@@ -5,11 +5,10 @@
 use std::time::Duration;
 
 use sluice_core::Limit;
-use sluice_table::{Backoff, random_up_to};
+use sluice_table::{Backoff, Store, random_up_to};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::refusal::RetryReason;
-use crate::lane::inner::Inner;
 use crate::lane::setback::Setback;
 
 /// The shortest pause between two looks at a full bucket.
@@ -151,9 +150,9 @@ fn for_crowd(crowd: Option<u32>) -> Duration {
 }
 
 /// Pauses, at most until DynamoDB has come back more than `returns` times.
-pub(crate) async fn pause_until_return(inner: &Inner, pause: Duration, returns: u32) {
+pub(crate) async fn pause_until_return(store: &Store, pause: Duration, returns: u32) {
     let back = async {
-        inner.store.returned(returns).await;
+        store.returned(returns).await;
         sleep(spread_after_return()).await;
     };
     let _ = timeout(pause, back).await;

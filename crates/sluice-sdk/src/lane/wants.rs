@@ -61,7 +61,7 @@ pub(crate) async fn wants_waiting(inner: &Arc<Inner>, asks: &[Ask], terms: Terms
             return Err(why);
         }
         let context = WaitContext { until: Some(until), ..WaitContext::default() };
-        pause_until_return(inner, poll.next(&why, context).min(terms.patience()), returns).await;
+        pause_until_return(&inner.store, poll.next(&why, context).min(terms.patience()), returns).await;
     }
 }
 

@@ -53,6 +53,10 @@ async fn acquire(world: &World) {
     world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
     let _local = take(&sharing, one_token()).await;
     client.acquire(one_token()).await.unwrap_err();
+    let quick = Duration::from_millis(100);
+    let out = world.client_with(|settings| settings.attempt_timeout(quick).answer_within(quick));
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    out.ops().warm_up().await.unwrap_err();
     world.dynamo.faults().draw(|_| None);
 }
 

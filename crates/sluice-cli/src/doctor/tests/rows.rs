@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use sluice_sdk::Client;
 use sluice_sdk::core::schema::{SWEEPS, SWEEPS_KEY};
 use sluice_sdk::core::{Load, MOST_INLINE_LEASES, SweepRecord};
 use sluice_testkit::Alteration;
@@ -28,7 +29,8 @@ async fn a_limit_above_the_vendors_is_told() {
 #[tokio::test(start_paused = true)]
 async fn leases_that_no_sweep_came_for_are_told() {
     let dynamo = healthy().await;
-    std::mem::forget(dynamo.client(TABLE).acquire(SLOTS).await.unwrap());
+    let crashed = dynamo.client_with(Client::builder(TABLE).renew_leases(false));
+    std::mem::forget(crashed.acquire(SLOTS).await.unwrap());
     dynamo.clock().advance(Duration::from_secs(60));
     assert_eq!(finding_of(&findings(&dynamo).await, Check::Leases), None);
     dynamo.clock().advance(Duration::from_secs(36));

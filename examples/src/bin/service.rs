@@ -1,0 +1,105 @@
+//! A web service that passes on a vendor's streamed replies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures_util::TryStreamExt as _;
+use http::{StatusCode, header};
+use sluice_examples::{BoxError, Vendor, VendorError, sluice};
+use sluice_sdk::{Client, LimitError};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const RPM: &str = "openai#rpm";
+const TPM: &str = "openai#tpm";
+
+struct App {
+    vendor: Vendor,
+    sluice: Client,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AppError {
+    #[error(transparent)]
+    Vendor(#[from] VendorError),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+impl IntoResponse for AppError {
+    fn into_response(self) -> Response {
+        let text = self.to_string();
+        match self {
+            Self::Vendor(_) => (StatusCode::BAD_GATEWAY, text).into_response(),
+            Self::Limit(LimitError::Refused(retry)) => {
+                let wait = retry.delay_seconds().to_string();
+                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, wait)], text).into_response()
+            }
+            Self::Limit(_) => (StatusCode::SERVICE_UNAVAILABLE, text).into_response(),
+        }
+    }
+}
+
+async fn chat(State(app): State<Arc<App>>, prompt: String) -> Result<Response, AppError> {
+    let slot = app.sluice.slot([RPM, TPM]).cost(TPM, prompt.len() + 20).max_wait(Duration::from_secs(10));
+    let reply = slot.stream(async |grant| -> Result<_, AppError> {
+        let (parts, pieces) = app.vendor.chat(&prompt).await?.into_parts();
+        grant.reply(&parts, ()).await.map_err(LimitError::from)?;
+        match parts.status.is_success() {
+            true => Ok(pieces.map_err(AppError::from)),
+            false => Err(VendorError(parts.status.as_u16()).into()),
+        }
+    });
+    let reply = reply.await?.used(TPM, |piece| piece.used).idle_timeout(Duration::from_secs(30));
+    Ok(Body::from_stream(reply.map_ok(|piece| piece.text)).into_response())
+}
+
+async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let router = Router::new().route("/chat", post(chat)).with_state(Arc::clone(&app));
+    axum::serve(listener, router).with_graceful_shutdown(stop).await?;
+    app.sluice.close(Duration::from_secs(10)).await;
+    Ok(())
+}
+
+#[tokio::main]
+#[allow(clippy::print_stdout, reason = "the result of the example")]
+async fn main() -> Result<(), BoxError> {
+    let sluice = sluice(RPM, 50, TPM, 5_000).await?;
+    let app = Arc::new(App { vendor: Vendor::new(50, 5_000), sluice });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(serve(Arc::clone(&app), listener, async { drop(stopped.await) }));
+    let readers: Vec<_> = (0..200).map(|at| tokio::spawn(ask(address, format!("a question, number {at}")))).collect();
+    let mut answered = 0;
+    for reader in readers {
+        answered += usize::from(reader.await??.starts_with("HTTP/1.1 200"));
+    }
+    drop(stop);
+    server.await??;
+    println!("{answered} of 200 questions answered, {} refused by the vendor", app.vendor.refused().await);
+    assert_eq!(answered, 200);
+    Ok(())
+}
+
+/// What a browser does.
+async fn ask(address: std::net::SocketAddr, prompt: String) -> std::io::Result<String> {
+    let mut connection = TcpStream::connect(address).await?;
+    let length = prompt.len();
+    let request = format!(
+        "POST /chat HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{prompt}"
+    );
+    connection.write_all(request.as_bytes()).await?;
+    let mut reply = String::new();
+    connection.read_to_string(&mut reply).await?;
+    Ok(reply)
+}

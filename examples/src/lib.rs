@@ -1,0 +1,147 @@
+//! What the examples have in common: a vendor with limits of its own, and a table with buckets for them.
+
+use std::error::Error;
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use sluice_sdk::Client;
+use sluice_sdk::core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
+use sluice_testkit::EmbeddedDynamo;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+/// Any error.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A vendor that counts requests and tokens each second, and refuses calls above its limits. Now and then it
+/// also refuses a call for no reason, as vendors do.
+#[derive(Debug)]
+pub struct Vendor {
+    limits: (u64, u64),
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    since: Instant,
+    requests: u64,
+    tokens: u64,
+    calls: u64,
+    refused: u64,
+}
+
+/// One of so many calls is refused for no reason.
+const EACH: u64 = 800;
+
+/// A call that failed for a reason that has nothing to do with limits.
+#[derive(Debug, thiserror::Error)]
+#[error("the vendor answered with status {0}")]
+pub struct VendorError(pub u16);
+
+/// A piece of a streamed answer.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The text of this piece.
+    pub text: String,
+    /// What the whole call used; the last piece says it.
+    pub used: Option<u64>,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The text.
+    pub text: String,
+    /// What the call used.
+    pub used: u64,
+}
+
+impl Vendor {
+    /// A vendor that allows so many requests and tokens a second.
+    #[must_use]
+    pub fn new(requests: u64, tokens: u64) -> Self {
+        let counted = Counted { since: Instant::now(), requests: 0, tokens: 0, calls: 0, refused: 0 };
+        Self { limits: (requests, tokens), counted: Mutex::new(counted) }
+    }
+
+    /// Answers a prompt.
+    ///
+    /// # Errors
+    /// [`VendorError`] for an empty prompt.
+    pub async fn ask(&self, prompt: &str) -> Result<http::Response<Answer>, VendorError> {
+        let (status, answer) = self.count(prompt).await?;
+        sleep(Duration::from_millis(20)).await;
+        Ok(reply(status, answer))
+    }
+
+    /// Answers a prompt piece by piece.
+    ///
+    /// # Errors
+    /// [`VendorError`] for an empty prompt.
+    pub async fn chat(
+        &self,
+        prompt: &str,
+    ) -> Result<http::Response<impl Stream<Item = Result<Piece, VendorError>> + Send + 'static>, VendorError> {
+        let (status, answer) = self.count(prompt).await?;
+        let words: Vec<String> = answer.text.split_inclusive(' ').map(String::from).collect();
+        let last = words.len().saturating_sub(1);
+        let pieces = words
+            .into_iter()
+            .enumerate()
+            .map(move |(at, text)| Piece { text, used: (at == last).then_some(answer.used) });
+        Ok(reply(status, Box::pin(stream::iter(pieces.map(Ok)))))
+    }
+
+    /// How many calls the vendor has refused.
+    pub async fn refused(&self) -> u64 {
+        self.counted.lock().await.refused
+    }
+
+    async fn count(&self, prompt: &str) -> Result<(u16, Answer), VendorError> {
+        if prompt.is_empty() {
+            return Err(VendorError(400));
+        }
+        let used = 10 + prompt.len() as u64;
+        let mut counted = self.counted.lock().await;
+        if counted.since.elapsed() >= Duration::from_secs(1) {
+            (counted.since, counted.requests, counted.tokens) = (Instant::now(), 0, 0);
+        }
+        counted.calls += 1;
+        // The limits' worth of a full bucket, of the refill of a second, and of calls that were late.
+        let is_above = counted.requests + 1 > self.limits.0 * 3 || counted.tokens + used > self.limits.1 * 3;
+        if is_above || counted.calls.is_multiple_of(EACH) {
+            counted.refused += 1;
+            return Ok((429, Answer { text: String::new(), used: 0 }));
+        }
+        counted.requests += 1;
+        counted.tokens += used;
+        Ok((200, Answer { text: format!("an answer to {prompt}"), used }))
+    }
+}
+
+fn reply<T>(status: u16, body: T) -> http::Response<T> {
+    let mut reply = http::Response::new(body);
+    *reply.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();
+    if status == 429 {
+        reply.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    }
+    reply
+}
+
+/// A table in this process with one bucket for requests and one for tokens, each a second's worth, and a client.
+/// A product creates its client with `Client::from_env().await?` instead.
+///
+/// # Errors
+/// If the embedded table or a bucket cannot be created.
+pub async fn sluice(rpm: &str, requests: i32, tpm: &str, tokens: i32) -> Result<Client, BoxError> {
+    let dynamo = EmbeddedDynamo::with_table("sluice").await?;
+    let client = dynamo.client("sluice");
+    for (name, limit_type, tokens) in [(rpm, LimitType::Requests, requests), (tpm, LimitType::Tokens, tokens)] {
+        let capacity = Amount::from_tokens(tokens);
+        let rate = Rate::per(capacity, Duration::from_secs(1)).ok_or("no rate")?;
+        let limit = Limit::rate(limit_type, capacity, rate, Cost::ONE)?;
+        let dimension = Dimension::new(name)?;
+        client.ops().apply_limit(&dimension, &limit).await?;
+    }
+    Ok(client)
+}
