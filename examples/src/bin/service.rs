@@ -36,11 +36,10 @@ impl IntoResponse for AppError {
         let text = self.to_string();
         match self {
             Self::Vendor(_) => (StatusCode::BAD_GATEWAY, text).into_response(),
-            Self::Limit(LimitError::Refused(retry)) => {
-                let wait = retry.delay_seconds().to_string();
-                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, wait)], text).into_response()
+            Self::Limit(error) => {
+                let seconds = error.delay_seconds().to_string();
+                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, seconds)], text).into_response()
             }
-            Self::Limit(_) => (StatusCode::SERVICE_UNAVAILABLE, text).into_response(),
         }
     }
 }

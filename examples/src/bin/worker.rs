@@ -19,25 +19,26 @@ struct Job {
     ticket: Option<Ticket>,
 }
 
-async fn handle(sluice: &Client, vendor: &Vendor, queue: &Queue, job: Job) -> Result<(), BoxError> {
+async fn handle(sluice: &Client, vendor: &Vendor, queue: &Queue, mut job: Job) -> Result<(), BoxError> {
     let request = Request::from([RPM, TPM]).cost(TPM, job.text.len() + 20);
-    let request = request.ticket_within(Duration::from_secs(900)).with_ticket(job.ticket);
+    let request = request.ticket_within(Duration::from_secs(900)).with_ticket(job.ticket.take());
     let mut grant = match sluice.acquire(request).await? {
         Outcome::Granted(grant) => grant,
-        Outcome::RetryIn(retry) => {
-            let job = Job { text: job.text, ticket: retry.ticket().cloned() };
-            queue.send(job, Duration::from_secs(retry.delay_seconds().into())).await;
-            return Ok(());
-        }
+        Outcome::RetryIn(retry) => return queue.send(job.with(retry.ticket()), retry.delay_seconds()).await,
     };
     let (parts, answer) = vendor.ask(&job.text).await?.into_parts();
     let replied = grant.reply(&parts, (TPM, answer.used)).await?;
     grant.release().await?;
-    match replied.decision.wait() {
-        None => queue.finished().await,
-        Some(wait) => queue.send(Job { text: job.text, ticket: None }, wait).await,
+    if let Some(seconds) = replied.decision.delay_seconds() {
+        return queue.send(job, seconds).await;
     }
-    Ok(())
+    queue.finished().await
+}
+
+impl Job {
+    fn with(self, ticket: Option<&Ticket>) -> Self {
+        Self { ticket: ticket.cloned(), ..self }
+    }
 }
 
 #[tokio::main]
@@ -46,7 +47,7 @@ async fn main() -> Result<(), BoxError> {
     let sluice = sluice(RPM, 20, TPM, 20_000).await?;
     let (vendor, queue) = (Arc::new(Vendor::new(20, 20_000)), Arc::new(Queue::default()));
     for at in 0..100 {
-        queue.send(Job { text: format!("job number {at}"), ticket: None }, Duration::ZERO).await;
+        queue.send(Job { text: format!("job number {at}"), ticket: None }, 0).await?;
     }
     let workers = (0..8).map(|_| {
         let (sluice, vendor, queue) = (sluice.clone(), Arc::clone(&vendor), Arc::clone(&queue));
@@ -82,8 +83,10 @@ struct Messages {
 struct Message(Instant, Job);
 
 impl Queue {
-    async fn send(&self, job: Job, delay: Duration) {
-        self.0.lock().await.waiting.push(Message(Instant::now() + delay, job));
+    async fn send(&self, job: Job, delay_seconds: u32) -> Result<(), BoxError> {
+        let due = Instant::now() + Duration::from_secs(delay_seconds.into());
+        self.0.lock().await.waiting.push(Message(due, job));
+        Ok(())
     }
 
     async fn receive(&self) -> Option<Job> {
@@ -92,8 +95,9 @@ impl Queue {
         messages.waiting.pop().map(|Message(_, job)| job)
     }
 
-    async fn finished(&self) {
+    async fn finished(&self) -> Result<(), BoxError> {
         self.0.lock().await.finished += 1;
+        Ok(())
     }
 
     /// How many jobs are done.

@@ -37,6 +37,7 @@ mod endpoint;
 mod engines;
 mod estimates;
 mod events;
+mod fair_waits;
 mod healing;
 mod infra;
 mod inline_leases;

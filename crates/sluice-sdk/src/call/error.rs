@@ -54,6 +54,16 @@ pub enum LimitError {
 }
 
 impl LimitError {
+    /// In how many seconds another try is worthwhile, for `Retry-After` or SQS's `DelaySeconds`: for a refusal,
+    /// [`RetryIn::delay_seconds`]; for any other error, one.
+    #[must_use]
+    pub fn delay_seconds(&self) -> u32 {
+        match self {
+            Self::Refused(retry) => retry.delay_seconds(),
+            _ => 1,
+        }
+    }
+
     /// The name of the error in spans.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {

@@ -86,6 +86,13 @@ impl Decision {
             Self::GiveUp | Self::NotRefused => None,
         }
     }
+
+    /// The wait as the value for SQS's `DelaySeconds`: one second more, at most 900 (15 minutes). `None` if no wait
+    /// helps or none is needed.
+    #[must_use]
+    pub fn delay_seconds(self) -> Option<u32> {
+        self.wait().map(delay_seconds)
+    }
 }
 
 /// A bucket that the refused call asked for.
