@@ -241,6 +241,11 @@ impl Grant {
         &self.leases
     }
 
+    /// Renews the leases as the client is set to.
+    pub(crate) fn renew_as_set(&self) {
+        self.renew_until(if self.inner.config.renew_leases { i64::MAX } else { i64::MIN });
+    }
+
     /// Renews the leases until then, by the steady clock.
     pub(crate) fn renew_until(&self, steady: i64) {
         self.leases.iter().for_each(|leases| leases.renew_until(steady));

@@ -48,7 +48,7 @@ async fn chat(State(app): State<Arc<App>>, prompt: String) -> Result<Response, A
     let slot = app.sluice.slot([RPM, TPM]).cost(TPM, prompt.len() + 20).max_wait(Duration::from_secs(10));
     let reply = slot.stream(async |grant| -> Result<_, AppError> {
         let (parts, pieces) = app.vendor.chat(&prompt).await?.into_parts();
-        grant.reply(&parts, ()).await.map_err(LimitError::from)?;
+        grant.reply(&parts, ()).await?;
         match parts.status.is_success() {
             true => Ok(pieces.map_err(AppError::from)),
             false => Err(VendorError(parts.status.as_u16()).into()),

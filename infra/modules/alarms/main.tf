@@ -69,7 +69,7 @@ locals {
     }
 
     expired-but-alive = {
-      description = "Holders found that their leases had ended while they were still calling the vendor, so the vendor saw more calls at once than the limit. See in their logs which callers (lease.gone, release.late): raise SLUICE_LEASE_TTL above their longest call, or have them run in a slot, which renews and ends in time."
+      description = "Holders found that their leases had ended while they were still calling the vendor, so the vendor saw more calls at once than the limit. See in their logs which callers (lease.gone, release.late): they stood still for longer than their leases, DynamoDB was out for that long, or they do not renew. Release before a process may freeze, or raise SLUICE_LEASE_TTL."
       namespace   = "Sluice"
       metric      = "ExpiredButAlive"
       dimensions  = local.of_environment

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use sluice_sdk::{AcquireError, Client, LimitError, Released, RequestError, SettleError};
+use sluice_sdk::{AcquireError, Client, LimitError, Outcome, Released, Request, RequestError, SettleError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::kind::Kind;
@@ -171,8 +171,43 @@ async fn a_stream_that_nobody_reads_gives_its_slot_back() {
         sleep(Duration::from_secs(2)).await;
         settle().await;
         assert_eq!((world.free(SLOTS).await.as_str(), world.leases().await), ("2", 0));
+        // What the reader had read of the use counts.
+        let pieces = stream::iter([Ok::<_, AppError>(7)]).chain(stream::pending());
+        let slot = client.slot([SLOTS, TPM]).cost(TPM, 100);
+        let reply = slot.stream(async |_| Ok::<_, AppError>(Box::pin(pieces))).await.unwrap();
+        let mut reply = reply.used(TPM, |piece| Some(*piece)).idle_timeout(idle);
+        assert_eq!(reply.try_next().await.unwrap(), Some(7));
+        assert!(reply.try_next().await.is_err());
+        settle().await;
+        assert_eq!(world.whole_level(TPM).await, "993");
         let error = stalled.try_next().await.unwrap_err();
         assert!(matches!(error, AppError::Limit(LimitError::Idle(after)) if after == idle), "{error:?}");
         assert!(stalled.next().await.is_none());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_carried_ticket_is_redeemed_by_its_own_request_alone() {
+    let world = World::with_rate("openai#rpm", 1, 1).await;
+    world.rate("other#rpm", 10, 60).await;
+    world.slots(SLOTS, 2).await;
+    world.rate("slow#rpm", 2, 20).await;
+    let client = world.client();
+    let request = || Request::from("slow#rpm").ticket_within(Duration::from_secs(60));
+    let _two = [take(&client, "slow#rpm").await, take(&client, "slow#rpm").await];
+    let Outcome::RetryIn(retry) = client.acquire(request()).await.unwrap() else { panic!("there are two") };
+    let ticket = retry.ticket().unwrap().clone();
+    // Not yet.
+    let early = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
+    assert!(matches!(&early, Outcome::RetryIn(retry) if retry.ticket() == Some(&ticket)), "{early:?}");
+    let other = client.acquire(Request::from("other#rpm").with_ticket(Some(ticket.clone()))).await.unwrap_err();
+    assert!(matches!(other, AcquireError::Request(RequestError::OtherTicket(_))), "{other}");
+    let slot = client.slot(request().with_ticket(Some(ticket.clone()))).grant().await.unwrap_err();
+    assert!(matches!(slot, LimitError::Acquire(AcquireError::Request(RequestError::TicketForSlot))), "{slot}");
+    world.pass(retry.wait());
+    let granted = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
+    assert!(granted.granted().is_some());
+    // Spent: the request acquires anew, and books a start of its own.
+    let again = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
+    assert!(matches!(&again, Outcome::RetryIn(retry) if retry.ticket().is_some_and(|new| *new != ticket)), "{again:?}");
 }

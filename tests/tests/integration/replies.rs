@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use sluice_sdk::{Decision, LimitError, ObservedLevel, Reply, SettleError};
+use sluice_sdk::{Decision, LimitError, ObservedLevel, OnUnavailable, Reply, SettleError};
+use sluice_testkit::Fault;
 use tokio::time::Instant;
 
 use crate::kind::Kind;
@@ -124,4 +125,33 @@ async fn a_use_of_what_the_slot_does_not_hold_is_an_error_and_nothing_is_done() 
         .slot(RPM)
         .run(async |slot| slot.reply(Reply::new(200, &http::HeaderMap::new()), [(TPM, 10)]).await.map(drop));
     assert!(matches!(error.await.unwrap_err(), LimitError::Settle(SettleError::NotHeld(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_call_that_was_granted_in_an_outage_is_a_refusal() {
+    let world = world().await;
+    for policy in [OnUnavailable::Allow, OnUnavailable::Share("0.5".parse().unwrap())] {
+        let client = world.client_with(|settings| settings.on_unavailable(policy));
+        client.slot(BOTH).cost(TPM, 1).run(async |_| Ok::<_, LimitError>(())).await.unwrap();
+        world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
+        let refused = parts(429, &[("retry-after", "3")]);
+        let seen = client.slot(BOTH).cost(TPM, 10).run(async |slot| slot.reply(&refused, (TPM, 0)).await);
+        assert_eq!(seen.await.unwrap().decision, Decision::RetryInline { wait: Duration::from_secs(3) }, "{policy:?}");
+        let mut grant = client.slot(BOTH).cost(TPM, 10).grant().await.unwrap();
+        let replied = grant.reply(&refused, ()).await.unwrap();
+        assert_eq!(replied.decision.delay_seconds(), Some(4), "{policy:?}");
+        world.dynamo.faults().draw(|_| None);
+        grant.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_after_a_reported_refusal_covers_the_cost_of_the_call() {
+    let world = World::new().await.with(Kind::Rows);
+    // Ten tokens a second.
+    world.tokens(TPM, 600, 60).await;
+    let mut grant = world.client().slot(TPM).cost(TPM, 600).grant().await.unwrap();
+    let decision = grant.reply(&parts(429, &[]), ()).await.unwrap().decision;
+    assert!(decision.wait().unwrap() > Duration::from_secs(50), "{decision:?}");
+    grant.release().await.unwrap();
 }

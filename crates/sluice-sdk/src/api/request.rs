@@ -77,6 +77,12 @@ pub enum RequestError {
         "a slot of {0} waits inside of another slot of {0}: both would wait for each other once the bucket is full; let the outer slot cover the inner call, or end the outer slot first"
     )]
     Nested(Dimension),
+    /// The ticket holds tokens of a dimension that the request does not name: most likely another call's ticket.
+    #[error("the ticket holds {0}, which is not one of the dimensions to acquire: it is another call's ticket")]
+    OtherTicket(Dimension),
+    /// A slot was asked for with a ticket. Slots book starts of their own.
+    #[error("a slot takes no ticket: pass the request with its ticket to `acquire`")]
+    TicketForSlot,
     /// The grant took nothing from the dimension: most likely a misspelled name, or another call's grant.
     #[error("the grant holds nothing of {0:?}")]
     NotHeld(String),
@@ -135,7 +141,7 @@ impl<'a> Request<'a> {
     /// Redeems this ticket first, if there is one: for work that was put back into its queue with the ticket of a
     /// refusal. [`Client::acquire`](crate::Client::acquire) then answers as
     /// [`Client::redeem`](crate::Client::redeem) does. If the ticket is spent or has lapsed, or cannot be read, it
-    /// acquires anew.
+    /// acquires anew. A ticket of other dimensions is an error, and so is a slot with a ticket.
     #[must_use]
     pub fn with_ticket(mut self, ticket: Option<Ticket>) -> Self {
         self.ticket = ticket.map(Box::new);

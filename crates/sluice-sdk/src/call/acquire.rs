@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::Ticket;
+use sluice_table::StoreError;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::api::error::AcquireError;
-use crate::api::request::Request;
+use crate::api::refusal::contended;
+use crate::api::request::{Request, RequestError};
 use crate::call::ticket::redeem::{RedeemError, Redeemed};
 use crate::call::{counted, ticket};
 use crate::client::Client;
 use crate::grant::Grant;
 use crate::grant::outcome::Outcome;
+use crate::lane::answer_by::AnswerBy;
 use crate::lane::terms::Terms;
 use crate::lane::{attempt, prefetch};
 use crate::telemetry::span;
@@ -38,10 +41,12 @@ impl Client {
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
         let span = span::acquire(request.dimensions());
-        if let Some(ticket) = &request.ticket
-            && let Some(outcome) = Box::pin(self.redeem_carried(ticket)).await?
-        {
-            return Ok(outcome);
+        if let Some(ticket) = &request.ticket {
+            let answer = Box::pin(self.redeem_carried(&request, ticket)).instrument(span.clone()).await;
+            if let Some(answer) = answer.transpose() {
+                answered(&span, &answer);
+                return answer;
+            }
         }
         let known = request.only().filter(|_| request.ticket_within.is_none());
         let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
@@ -78,22 +83,31 @@ impl Client {
 }
 
 impl Client {
-    /// Redeems a ticket that a request carries. `None` if the caller acquires anew.
-    async fn redeem_carried(&self, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
-        match self.redeem(ticket).await {
-            Ok(Redeemed::Granted(grant)) => Ok(Some(Outcome::Granted(grant))),
-            Ok(Redeemed::RetryIn(retry)) => Ok(Some(Outcome::RetryIn(retry))),
-            Ok(_) => Ok(None),
-            Err(RedeemError::Acquire(error)) => Err(error),
-            Err(error) => {
+    /// Redeems the ticket that a request carries. `None` if the caller acquires anew.
+    async fn redeem_carried(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
+        let names = request.names();
+        if let Some(other) = ticket.dimensions().iter().find(|dimension| names.iter().all(|name| name != dimension.as_str())) {
+            return Err(RequestError::OtherTicket(other.clone()).into());
+        }
+        match AnswerBy::new(&self.inner).wait(self.redeem(ticket)).await {
+            Ok(Ok(Redeemed::Granted(grant))) => Ok(Some(Outcome::Granted(grant))),
+            Ok(Ok(Redeemed::RetryIn(retry))) => Ok(Some(Outcome::RetryIn(retry))),
+            Ok(Ok(_)) => Ok(None),
+            Ok(Err(RedeemError::Acquire(error))) => Err(error),
+            Ok(Err(error)) => {
                 tracing::warn!(event = "ticket.unreadable", key = ticket.key(), %error);
                 Ok(None)
             }
+            Err(StoreError::Contended { .. }) => {
+                let retry = contended(&ticket.dimensions()[0]).with_ticket(Ok(ticket.clone()));
+                Ok(Some(Outcome::RetryIn(retry)))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
     /// The longest time until [`acquire`](Self::acquire) has its answer, whatever hangs: the setting
-    /// `answer_within`, 3 s by default. A caller that comes while credentials are fetched waits up to 5 s more.
+    /// `answer_within`, 3 s by default; twice that for a request with a ticket that has lapsed. A caller that comes while credentials are fetched waits up to 5 s more.
     #[must_use]
     pub fn longest_acquire(&self) -> Duration {
         self.inner.store.answer_within()

@@ -45,7 +45,8 @@ impl Closed {
 
 impl Client {
     /// Ends the client and all of its clones, in at most `within`: for a process that is told to stop. Without
-    /// it, slots that are held when the runtime ends stay taken until their leases end.
+    /// it, slots that are held when the runtime ends stay taken until their leases have ended and a sweep gives them
+    /// back.
     ///
     /// 1. Nothing is granted any more ([`AcquireError::Closed`](crate::AcquireError::Closed)), also not to
     ///    callers that wait.

@@ -24,7 +24,7 @@ use crate::lane::settle::SettleError;
 use crate::telemetry::span;
 use crate::vendor::observe::{Mark, Observed};
 use crate::vendor::rate_limited::{Decision, Reply};
-use crate::vendor::reply::{Replied, Usage};
+use crate::vendor::reply::{HeldPart, Replied, Usage};
 use crate::vendor::{observe, reply};
 
 mod nested;
@@ -63,6 +63,8 @@ struct SlotState {
     basis: Basis,
     leases: Vec<Arc<HeldLeases>>,
     inner: Arc<Inner>,
+    /// The dimensions that were asked for.
+    asked: Vec<Dimension>,
     marks: Vec<Mark>,
     /// The concurrency limits of which it holds slots.
     slots: Vec<Dimension>,
@@ -139,9 +141,10 @@ impl Slot {
         for (dimension, used) in usage.into().0 {
             self.used(&dimension, used)?;
         }
-        let slots = self.state.slots.iter().map(|slots| (slots.clone(), None));
-        let rates = self.state.marks.iter().map(|mark| (mark.dimension.clone(), Some(mark.clone())));
-        let replied = reply::reply(&self.state.inner, rates.chain(slots).collect(), &reply.into()).await?;
+        let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None });
+        let rate = |mark: &Mark| HeldPart { dimension: mark.dimension.clone(), mark: Some(mark.clone()) };
+        let held = self.state.marks.iter().map(rate).chain(slots).collect();
+        let replied = reply::reply(&self.state.inner, held, self.state.asked.first(), &reply.into()).await?;
         if let Some(call) = &mut *self.state.call.lock() {
             call.decision = Some(replied.decision);
         }
@@ -306,6 +309,7 @@ impl SlotBuilder {
             basis: grant.basis(),
             leases: grant.leases().to_vec(),
             inner: Arc::clone(inner),
+            asked,
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
             slots: slots_of(&grant),
             call: Mutex::new(Some(CallState::default())),
@@ -331,7 +335,7 @@ impl SlotBuilder {
             Ok(Err(error)) => Ran::Failed(error),
             Err(error) => {
                 if let LimitError::TimedOut(after) = error {
-                    counted::slot_timed_out(inner, &asked);
+                    counted::slot_timed_out(inner, &state.asked);
                     tracing::warn!(event = "slot.timeout", dimensions = %names, timeout_ms = after.as_millis());
                 }
                 Ran::Limited(error)

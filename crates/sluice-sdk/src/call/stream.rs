@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures_core::{Stream, TryStream};
@@ -21,8 +21,7 @@ use crate::lane::settle;
 /// A vendor's reply in pieces, and the grant under which it was requested: see [`Grant::stream`].
 #[must_use = "a stream does nothing until it is read; if dropped, it gives back its grant"]
 pub struct GrantedStream<S: TryStream> {
-    running: Arc<Mutex<Running<S>>>,
-    meters: Vec<Meter<S::Ok>>,
+    running: Arc<Mutex<OpenReply<S>>>,
     /// Holds the grant, and gives it back when it receives the end: a task of its own, for readers that go
     /// away. `None` when that is done.
     holding: Option<JoinHandle<()>>,
@@ -36,14 +35,31 @@ pub struct GrantedStream<S: TryStream> {
 }
 
 /// What ends by itself if the reader stalls.
-struct Running<S> {
+struct OpenReply<S: TryStream> {
     /// `None` after the end.
     reply: Option<Pin<Box<S>>>,
+    meters: Vec<Meter<S::Ok>>,
     end_sender: Option<oneshot::Sender<End>>,
     /// When the last piece was read.
     read_at: Instant,
     /// The idle time after which the stream was ended.
     was_idle_for: Option<Duration>,
+    /// The reader that waits for a piece: the end by idleness wakes it.
+    reader: Option<Waker>,
+}
+
+impl<S: TryStream> OpenReply<S> {
+    /// Drops the reply, and tells the holder of the grant how the call ended and what it used.
+    fn end(&mut self, call: Call) {
+        // The connection first: a slot that is given back is not in use.
+        self.reply = None;
+        let stated = |meter: Meter<S::Ok>| Some((meter.dimension, meter.last?));
+        let used = std::mem::take(&mut self.meters).into_iter().filter_map(stated).collect();
+        if let Some(end_sender) = self.end_sender.take() {
+            // The task that holds the grant listens until it receives the end.
+            let _ = end_sender.send(End { call, used });
+        }
+    }
 }
 
 type IdleError<E> = Box<dyn FnOnce(Duration) -> E + Send>;
@@ -116,15 +132,16 @@ impl Grant {
         let inner = Arc::clone(self.inner());
         let (end_sender, end_receiver) = oneshot::channel();
         let holding = inner.background.spawn(&Handle::current(), hold(self, end_receiver));
-        let running = Running {
+        let running = OpenReply {
             reply: Some(Box::pin(reply)),
+            meters: Vec::new(),
             end_sender: Some(end_sender),
             read_at: Instant::now(),
             was_idle_for: None,
+            reader: None,
         };
         GrantedStream {
             running: Arc::new(Mutex::new(running)),
-            meters: Vec::new(),
             holding: Some(holding),
             error: None,
             has_begun: false,
@@ -140,12 +157,12 @@ impl<S: TryStream> GrantedStream<S> {
     /// difference goes back; if it used more, the difference is taken. A number below zero, or a dimension
     /// without tokens in the grant, is logged at the end.
     pub fn used<Q: Into<Quantity>>(
-        mut self,
+        self,
         dimension: impl Into<String>,
         mut read: impl FnMut(&S::Ok) -> Option<Q> + Send + 'static,
     ) -> Self {
         let read = Box::new(move |piece: &S::Ok| read(piece).map(Into::into));
-        self.meters.push(Meter { dimension: dimension.into(), read, last: None });
+        self.running.lock().meters.push(Meter { dimension: dimension.into(), read, last: None });
         self
     }
 
@@ -183,18 +200,8 @@ impl<S: TryStream> GrantedStream<S> {
         self.leases.iter().any(|leases| leases.is_lost())
     }
 
-    fn end(&mut self, call: Call) {
-        let mut running = self.running.lock();
-        // The connection first: a slot that is given back is not in use.
-        running.reply = None;
-        let end_sender = running.end_sender.take();
-        drop(running);
-        let stated = |meter: Meter<S::Ok>| Some((meter.dimension, meter.last?));
-        let used = std::mem::take(&mut self.meters).into_iter().filter_map(stated).collect();
-        if let Some(end_sender) = end_sender {
-            // The task that holds the grant listens until it receives the end.
-            let _ = end_sender.send(End { call, used });
-        }
+    fn end(&self, call: Call) {
+        self.running.lock().end(call);
     }
 
     fn poll_given_back(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -218,15 +225,22 @@ impl<S: TryStream> Stream for GrantedStream<S> {
         let running = Arc::clone(&this.running);
         let mut running = running.lock();
         if let Some(reply) = &mut running.reply {
-            let read = ready!(reply.as_mut().try_poll_next(context));
+            let Poll::Ready(read) = reply.as_mut().try_poll_next(context) else {
+                if this.idle_error.is_some() {
+                    running.reader = Some(context.waker().clone());
+                }
+                return Poll::Pending;
+            };
             running.read_at = Instant::now();
+            if let Some(Ok(piece)) = &read {
+                for meter in &mut running.meters {
+                    meter.last = (meter.read)(piece).or_else(|| meter.last.take());
+                }
+            }
             drop(running);
             match read {
                 Some(Ok(piece)) => {
                     this.has_begun = true;
-                    for meter in &mut this.meters {
-                        meter.last = (meter.read)(&piece).or_else(|| meter.last.take());
-                    }
                     return Poll::Ready(Some(Ok(piece)));
                 }
                 Some(Err(error)) => {
@@ -264,7 +278,7 @@ impl<S: TryStream> std::fmt::Debug for GrantedStream<S> {
 }
 
 /// Ends the call once no piece was read for `idle`.
-async fn end_idle<S>(running: Weak<Mutex<Running<S>>>, idle: Duration) {
+async fn end_idle<S: TryStream>(running: Weak<Mutex<OpenReply<S>>>, idle: Duration) {
     let mut until = Instant::now() + idle;
     loop {
         sleep_until(until).await;
@@ -275,16 +289,16 @@ async fn end_idle<S>(running: Weak<Mutex<Running<S>>>, idle: Duration) {
         }
         until = running.read_at + idle;
         if Instant::now() >= until {
-            running.reply = None;
             running.was_idle_for = Some(idle);
             tracing::warn!(
                 event = "stream.idle",
                 idle_ms = idle.as_millis(),
                 "nothing was read; the slot is given back"
             );
-            if let Some(end_sender) = running.end_sender.take() {
-                let _ = end_sender.send(End { call: Call::Made, used: Vec::new() });
-            }
+            running.end(Call::Made);
+            let reader = running.reader.take();
+            drop(running);
+            reader.into_iter().for_each(Waker::wake);
             return;
         }
     }

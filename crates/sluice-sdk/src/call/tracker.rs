@@ -147,6 +147,7 @@ impl ReservationTracker {
         };
         self.shared.release_soon(stale);
         stored.map_err(|(refused, grant)| {
+            grant.renew_as_set();
             let grant = Box::new(grant);
             match refused {
                 NotStored::AtCapacity => ReservationError::AtCapacity { capacity: self.shared.capacity(), grant },
@@ -278,6 +279,7 @@ impl Shared {
 
 impl From<HeldReservation<Grant>> for Tracked {
     fn from(held: HeldReservation<Grant>) -> Self {
+        held.payload.renew_as_set();
         Self { reservation: held.reservation, grant: held.payload }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Dimension, Limit, LimitType, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
+    Amount, Bucket, Change, Cost, Dimension, Limit, LimitType, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
     VendorLimit,
 };
 use sluice_table::{Resend, Written};
@@ -78,6 +78,10 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    pub(crate) const fn cost(&self) -> Cost {
+        self.receipt.cost()
+    }
+
     pub(crate) fn of(part: &Part) -> Option<Self> {
         let Hold::Tokens { receipt, .. } = &part.hold else { return None };
         Some(Self { dimension: part.entry.dimension.clone(), receipt: receipt.clone(), start: part.start_at })

@@ -22,7 +22,7 @@ pub(crate) mod succession;
 
 use crate::vendor::rate_limited::lowering::{lower_all, lower_by_long};
 use crate::vendor::rate_limited::reaction::{Done, Reaction};
-use crate::vendor::rate_limited::succession::{RateLimited, RefusalKind};
+use crate::vendor::rate_limited::succession::{FIRST_PAUSE, RateLimited, RefusalKind};
 
 /// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +161,19 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     let decision = react(inner, &all, refusal, reply.headers, now, &mut reaction).await;
     reaction.log(&decision);
     decision
+}
+
+/// Judges the reply to a call that was granted while DynamoDB was out: nothing can be done for the fleet.
+pub(crate) fn judged_alone<H: Headers>(inner: &Inner, vendor: Vendor, reply: &Reply<'_, H>) -> Decision {
+    let refusal = classify(vendor, reply.status, reply.headers, reply.body, inner.now());
+    match refusal {
+        None => Decision::NotRefused,
+        Some(VendorRefusal::QuotaExhausted) => Decision::GiveUp,
+        Some(refusal) => {
+            let named = refusal.retry_after().filter(|wait| !wait.is_zero());
+            decide(named.unwrap_or(FIRST_PAUSE), inner.config.inline_retry_threshold)
+        }
+    }
 }
 
 /// Reacts to `refusal` of a call for `all`, and notes what was done.

@@ -5,11 +5,9 @@ use sluice_vendors::{Headers, Vendor, classify};
 
 use crate::api::error::AcquireError;
 use crate::api::request::{Quantity, Request};
-use crate::grant::Grant;
 use crate::lane::inner::Inner;
-use crate::lane::settle::SettleError;
 use crate::vendor::observe::{Mark, Observed, observe};
-use crate::vendor::rate_limited::{Decision, Reply, on_rate_limited};
+use crate::vendor::rate_limited::{Decision, Reply, judged_alone, on_rate_limited};
 
 /// What a call used, by dimension: from a pair, an array of pairs, an `Option` of a pair, or `()` for nothing.
 #[derive(Clone, Debug, Default)]
@@ -49,54 +47,38 @@ impl<D: Into<String>, Q: Into<Quantity>> From<Option<(D, Q)>> for Usage {
     }
 }
 
-impl Grant {
-    /// Reports the vendor's reply, in one call: settles what the call used, and applies the headers to every
-    /// dimension of the grant; or, if the vendor refused the call, lets the fleet react as
-    /// [`Client::on_rate_limited`](crate::Client::on_rate_limited) does, and charges the call what its vendor
-    /// counts of a refused call when the grant is released.
-    ///
-    /// `reply` is an [`http::response::Parts`] or a [`Reply`]; for `usage` see [`Usage`]. Costs at most one write
-    /// for each dimension whose use differs from what was taken, and one more where the vendor has less left
-    /// than the bucket.
-    ///
-    /// # Errors
-    /// As for [`settle`](Self::settle) and [`Client::observe`](crate::Client::observe). An error is a failure of
-    /// the limiter; do not let it fail a call that was made.
-    pub async fn reply<'a, H: Headers + 'a>(
-        &mut self,
-        reply: impl Into<Reply<'a, H>>,
-        usage: impl Into<Usage>,
-    ) -> Result<Replied, SettleError> {
-        for (dimension, used) in usage.into().0 {
-            self.settle(&dimension, used).await?;
-        }
-        let held = self.parts().iter().map(|part| (part.entry.dimension.clone(), Mark::of(part))).collect();
-        let replied = self::reply(self.inner(), held, &reply.into()).await?;
-        if replied.decision != Decision::NotRefused {
-            self.charge_failure();
-        }
-        Ok(replied)
-    }
+/// A bucket that a reported call held something of.
+pub(crate) struct HeldPart {
+    pub(crate) dimension: Dimension,
+    /// The position of the call, for tokens that the table gave.
+    pub(crate) mark: Option<Mark>,
 }
 
-/// Applies a reply to a call that held `held`.
+/// Applies a reply to a call that held `held` by the table. The reply to a call that was granted while DynamoDB was
+/// out is judged without the table; then `vendor` is a dimension that the call asked for, if one is known.
 pub(crate) async fn reply<H: Headers>(
     inner: &Inner,
-    held: Vec<(Dimension, Option<Mark>)>,
+    held: Vec<HeldPart>,
+    vendor: Option<&Dimension>,
     reply: &Reply<'_, H>,
 ) -> Result<Replied, AcquireError> {
-    let Some((first, _)) = held.first() else {
-        // A grant made while DynamoDB is out may hold nothing.
-        return Ok(Replied { decision: Decision::NotRefused, observed: Vec::new() });
+    let Some(first) = held.first() else {
+        let vendor = vendor.map_or(Vendor::Other, Vendor::of);
+        return Ok(Replied { decision: judged_alone(inner, vendor, reply), observed: Vec::new() });
     };
-    let is_refused = classify(Vendor::of(first), reply.status, reply.headers, reply.body, inner.now()).is_some();
-    if is_refused {
-        let names: Vec<&str> = held.iter().map(|(dimension, _)| dimension.as_str()).collect();
-        let decision = on_rate_limited(inner, &Request::from(names), reply).await?;
+    let vendor = Vendor::of(&first.dimension);
+    if classify(vendor, reply.status, reply.headers, reply.body, inner.now()).is_some() {
+        let request = Request::from(held.iter().map(|part| part.dimension.as_str()).collect::<Vec<_>>());
+        let with_cost = |request: Request<'static>, part: &HeldPart| match &part.mark {
+            Some(mark) => request.cost(part.dimension.as_str().to_owned(), mark.cost()),
+            None => request,
+        };
+        let request = held.iter().fold(request, with_cost);
+        let decision = on_rate_limited(inner, &request, reply).await?;
         return Ok(Replied { decision, observed: Vec::new() });
     }
     let mut observed = Vec::with_capacity(held.len());
-    for (dimension, mark) in held {
+    for HeldPart { dimension, mark } in held {
         let seen = observe(inner, dimension.as_str(), reply.headers, mark).await?;
         observed.push((dimension, seen));
     }

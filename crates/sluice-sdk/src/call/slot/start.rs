@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
 
 use crate::api::error::AcquireError;
+use crate::api::request::RequestError;
 use crate::call::counted;
 use crate::call::error::LimitError;
 use crate::call::slot::SlotBuilder;
@@ -88,9 +89,7 @@ impl SlotBuilder {
         let start = self.start(&span).instrument(span.clone()).await;
         span.record("sluice.outcome", start.as_ref().map_or_else(LimitError::as_str, |_| "granted"));
         let Start { grant, .. } = start.map_err(|error| limited(&inner, &span, error))?;
-        if !inner.config.renew_leases {
-            grant.renew_until(i64::MIN);
-        }
+        grant.renew_as_set();
         Ok(grant)
     }
 
@@ -144,6 +143,9 @@ impl SlotBuilder {
         let (wait_ends, total) = self.ends(asked_at);
         let client = self.client;
         let inner = &client.inner;
+        if self.request.ticket.is_some() {
+            return Err(AcquireError::from(RequestError::TicketForSlot).into());
+        }
         let asks = self.request.parse().map_err(AcquireError::from)?;
         let asked: Vec<Dimension> = asks.iter().map(|ask| ask.dimension.clone()).collect();
         let waiting = StartWait::new(inner, wait_ends);

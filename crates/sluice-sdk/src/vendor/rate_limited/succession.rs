@@ -10,7 +10,7 @@ use sluice_core::Timestamp;
 const IN_SUCCESSION: Duration = Duration::from_secs(10);
 
 /// The pause after a first refusal that names none; doubled for each refusal that follows in succession.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Kinds of refusal. Each is counted separately, since one kind says nothing about another.
