@@ -83,7 +83,7 @@ impl Grant {
         for leases in &self.leases {
             parts.iter_mut().for_each(|part| part.known_gone |= leases.is_gone(part));
             if !leases.end() {
-                parts.retain(|part| part.lease_ends().is_none());
+                parts.retain(|part| !leases.covers(part));
             }
         }
         parts
@@ -158,9 +158,7 @@ impl Grant {
         };
         let releasing = async move {
             let released = release(&inner, parts).await;
-            if released.is_ok() {
-                leases.iter().for_each(|leases| leases.are_back());
-            }
+            leases.iter().for_each(|leases| leases.released(released.is_ok()));
             released
         };
         let released = self.inner.background.spawn(&runtime, releasing.instrument(span.clone())).await;
@@ -182,7 +180,10 @@ impl Grant {
     /// Gives everything back, including rate tokens, on a task of its own: the call was never made.
     pub(crate) fn give_back_unused(mut self) {
         let parts = self.take_parts();
-        spawn_give_back(&self.inner, parts, Use::Unused, std::mem::take(&mut self.leases));
+        let leases = std::mem::take(&mut self.leases);
+        spawn_give_back(&self.inner, parts, Use::Unused, move |is_back| {
+            leases.iter().for_each(|leases| leases.released(is_back))
+        });
     }
 
     /// The same as `give_back_unused`, but waits for the end. If dropped meanwhile, it goes on.
@@ -191,7 +192,7 @@ impl Grant {
         let Some(runtime) = self.inner.background.runtime() else { return };
         let giving_back = async move {
             give_back_unused(&inner, parts).await;
-            drop(leases);
+            leases.iter().for_each(|leases| leases.released(true));
         };
         let _ = self.inner.background.spawn(&runtime, giving_back).await;
     }
@@ -257,7 +258,10 @@ impl Drop for Grant {
         self.parts.iter().for_each(Part::call_ended);
         if self.parts.iter().any(Part::is_held) {
             let parts = self.take_parts();
-            spawn_give_back(&self.inner, parts, Use::Used, std::mem::take(&mut self.leases));
+            let leases = std::mem::take(&mut self.leases);
+            spawn_give_back(&self.inner, parts, Use::Used, move |is_back| {
+                leases.iter().for_each(|leases| leases.released(is_back))
+            });
         }
     }
 }

@@ -175,6 +175,68 @@ fn runtimes_that_close_their_client_leave_nothing_and_those_that_do_not_leave_le
     assert_eq!(run(true), ("10".to_owned(), 0));
     let (free, leases) = run(false);
     let free: usize = free.parse().unwrap();
-    assert!(free <= 5 && leases == 10 - free, "{free} free, {leases} leases");
+    // Those of the slots, and perhaps some that were being given back.
+    assert!(free <= 5 && leases >= 5, "{free} free, {leases} leases");
     let _ = setup.block_on(async { world.client().acquire(Request::from(SLOTS)).await });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_under_way_is_waited_for_and_granted_nothing() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = world(kind).await;
+        let client = world.client();
+        drop(take(&client, SLOTS).await);
+        settle().await;
+        let late = Fault::DelayReply(Duration::from_millis(300));
+        world.dynamo.faults().draw(move |_| Some(late.clone()));
+        let asking = {
+            let client = client.clone();
+            tokio::spawn(async move { client.acquire(SLOTS).await })
+        };
+        settle().await;
+        let closed = client.close(WITHIN).await;
+        assert!(closed.is_clean(), "{closed:?}");
+        assert!(matches!(asking.await.unwrap(), Err(AcquireError::Closed)));
+        world.dynamo.faults().draw(|_| None);
+        assert!(is_whole(&world).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_failed_meanwhile_is_named() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = world(kind).await;
+        let client = world.client();
+        let held = take(&client, SLOTS).await;
+        world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
+        let closing = {
+            let client = client.clone();
+            tokio::spawn(async move { client.close(Duration::from_secs(40)).await })
+        };
+        settle().await;
+        held.release().await.unwrap_err();
+        let closed = closing.await.unwrap();
+        assert_eq!(closed.left.len(), 1, "{closed:?}");
+    }
+}
+
+/// The task that renews ends with its runtime; what another runtime holds is renewed there.
+#[test]
+fn leases_are_renewed_on_the_runtime_of_their_holder() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let world = second.block_on(world(Kind::Rows));
+    let client = world.client_with(|settings| settings.renew_leases(true).lease_ttl(Duration::from_secs(1)));
+    let one = first.block_on(take(&client, SLOTS));
+    let other = second.block_on(take(&client, SLOTS));
+    first.shutdown_background();
+    second.block_on(async {
+        let before = other.lease_ends().unwrap();
+        for _ in 0..20 {
+            sleep(Duration::from_millis(200)).await;
+        }
+        assert!(other.lease_ends().unwrap() > before, "it is renewed");
+        other.release().await.unwrap();
+    });
+    std::mem::forget(one);
 }

@@ -59,7 +59,7 @@ impl Client {
             answered(&span, &answer);
             return answer;
         }
-        inner.background.begin()?;
+        let _asking = inner.background.begin()?;
         let began = Instant::now();
         let terms = Terms::at_once(inner.config.lease_ttl);
         let answer = match (known, request.ticket_within) {
@@ -76,6 +76,13 @@ impl Client {
                 Box::pin(ticket::book(inner, request.parse()?, within)).instrument(span.clone()).await
             }
         };
+        let answer = match (answer, inner.background.check_open()) {
+            (Ok(Outcome::Granted(grant)), Err(closed)) => {
+                grant.give_back_unused();
+                Err(closed)
+            }
+            (answer, _) => answer,
+        };
         counted::acquired(inner, began, &answer);
         answered(&span, &answer);
         answer
@@ -86,7 +93,9 @@ impl Client {
     /// Redeems the ticket that a request carries. `None` if the caller acquires anew.
     async fn redeem_carried(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
         let names = request.names();
-        if let Some(other) = ticket.dimensions().iter().find(|dimension| names.iter().all(|name| name != dimension.as_str())) {
+        if let Some(other) =
+            ticket.dimensions().iter().find(|dimension| names.iter().all(|name| name != dimension.as_str()))
+        {
             return Err(RequestError::OtherTicket(other.clone()).into());
         }
         match AnswerBy::new(&self.inner).wait(self.redeem(ticket)).await {

@@ -55,6 +55,11 @@ impl Client {
     /// 3. Calls of slots that still run are cut off ([`LimitError::Closed`](crate::LimitError::Closed)), and the
     ///    leases of grants that are still held are given back.
     ///
+    /// The grant of a stream goes back too; its reply is not cut off.
+    ///
+    /// # Panics
+    /// Outside of Tokio's runtime.
+    ///
     /// ```no_run
     /// # async fn stop(sluice: sluice_sdk::Client) {
     /// let closed = sluice.close(std::time::Duration::from_secs(10)).await;
@@ -68,6 +73,8 @@ impl Client {
         let ends = Instant::now() + within;
         let (inner, background) = (&self.inner, &self.inner.background);
         background.close();
+        // Callers that wait in queues have left: their queues look again, and end.
+        inner.cache.entries().iter().for_each(|entry| entry.slots_reclaimed());
         let patience = ends - RELEASE_WAIT.min(within / 2);
         let ended = async {
             flush(inner).await;
@@ -79,7 +86,8 @@ impl Client {
             let _ = timeout_at(ends, give_back(inner)).await;
         }
         let held = held(inner);
-        let left = held.iter().flat_map(|leases| leases.left());
+        let failed = inner.extensions.of::<Keeper>().failed();
+        let left = held.iter().flat_map(|leases| leases.left()).chain(failed);
         let left = left.map(|(dimension, lease)| Left { dimension, lease }).collect();
         let closed = Closed { cut_off, left };
         match closed.is_clean() {

@@ -28,9 +28,6 @@ impl Grant {
         reply: impl Into<Reply<'a, H>>,
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
-        for (dimension, used) in usage.into().0 {
-            self.settle(&dimension, used).await?;
-        }
         let is_of_table = |part: &&Part| !matches!(part.hold, Hold::Local);
         let held = |part: &Part| HeldPart { dimension: part.entry.dimension.clone(), mark: Mark::of(part) };
         let held = self.parts().iter().filter(is_of_table).map(held).collect();
@@ -38,6 +35,10 @@ impl Grant {
         let replied = reply::reply(self.inner(), held, vendor.as_ref(), &reply.into()).await?;
         if replied.decision != Decision::NotRefused {
             self.charge_failure();
+        }
+        // After the reaction: an error here must not keep the fleet from it.
+        for (dimension, used) in usage.into().0 {
+            self.settle(&dimension, used).await?;
         }
         Ok(replied)
     }

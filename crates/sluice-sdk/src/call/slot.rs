@@ -138,15 +138,16 @@ impl Slot {
         reply: impl Into<Reply<'a, H>>,
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
-        for (dimension, used) in usage.into().0 {
-            self.used(&dimension, used)?;
-        }
         let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None });
         let rate = |mark: &Mark| HeldPart { dimension: mark.dimension.clone(), mark: Some(mark.clone()) };
         let held = self.state.marks.iter().map(rate).chain(slots).collect();
         let replied = reply::reply(&self.state.inner, held, self.state.asked.first(), &reply.into()).await?;
         if let Some(call) = &mut *self.state.call.lock() {
             call.decision = Some(replied.decision);
+        }
+        // After the reaction: an error here must not keep the fleet from it.
+        for (dimension, used) in usage.into().0 {
+            self.used(&dimension, used)?;
         }
         Ok(replied)
     }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use futures_core::{Stream, TryStream};
 use parking_lot::Mutex;
+use sluice_table::LONGEST_SETTING;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::request::Quantity;
@@ -30,6 +31,8 @@ pub struct GrantedStream<S: TryStream> {
     /// Whether a piece arrived, so that the vendor has worked.
     has_begun: bool,
     leases: Vec<Arc<HeldLeases>>,
+    /// Ends the call if no piece is read for too long.
+    watching: Option<AbortHandle>,
     /// What the reader gets if it reads no piece for too long.
     idle_error: Option<IdleError<S::Error>>,
 }
@@ -146,6 +149,7 @@ impl Grant {
             error: None,
             has_begun: false,
             leases,
+            watching: None,
             idle_error: None,
         }
     }
@@ -189,7 +193,8 @@ impl<S: TryStream> GrantedStream<S> {
         S::Error: From<LimitError>,
     {
         self.idle_error = Some(Box::new(|idle| LimitError::Idle(idle).into()));
-        tokio::spawn(end_idle(Arc::downgrade(&self.running), idle));
+        let watching = tokio::spawn(end_idle(Arc::downgrade(&self.running), idle.min(LONGEST_SETTING)));
+        self.watching = Some(watching.abort_handle());
         self
     }
 
@@ -264,6 +269,7 @@ impl<S: TryStream> Stream for GrantedStream<S> {
 
 impl<S: TryStream> Drop for GrantedStream<S> {
     fn drop(&mut self) {
+        self.watching.iter().for_each(AbortHandle::abort);
         self.end(Call::Made);
     }
 }

@@ -1,4 +1,4 @@
-//! Renewal: a holder whose call goes on keeps its leases. One task of the client renews all of them.
+//! Renewal: a holder whose call goes on keeps its leases. One task for each runtime renews them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sluice_core::{Bucket, Dimension, Timestamp, Update};
 use sluice_table::{Attributes, Item, Resend, StoreError, Written};
+use tokio::runtime::Id;
 use tokio::time::sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -55,7 +56,8 @@ pub(crate) struct HeldLeases {
     renewed_until: AtomicI64,
     /// Whether one of them ended and was given back while its holder went on.
     is_lost: AtomicBool,
-    _held: TaskTrackerToken,
+    /// The runtime whose task renews them.
+    runtime: Option<Id>,
 }
 
 #[derive(Default)]
@@ -66,8 +68,12 @@ struct LeaseState {
     gone: Vec<String>,
     /// Whether they are being given back, so that nobody renews them any more.
     has_ended: bool,
-    /// Whether the client was closed and gave them back.
+    /// Whether the client was closed and gives them back.
     is_closed: bool,
+    /// Whether they are given back.
+    are_back: bool,
+    /// The end of the client waits for it.
+    token: Option<TaskTrackerToken>,
 }
 
 impl HeldLeases {
@@ -77,12 +83,12 @@ impl HeldLeases {
         let parts = parts.iter().filter(|part| part.lease_ends().is_some()).cloned().collect();
         let leases = Arc::new(Self {
             inner: Arc::clone(inner),
-            state: Mutex::new(LeaseState { parts, ..LeaseState::default() }),
+            state: Mutex::new(LeaseState { parts, token: Some(inner.background.token()), ..LeaseState::default() }),
             length,
             ends: AtomicI64::new(ends.micros()),
             renewed_until: AtomicI64::new(if renews { i64::MAX } else { i64::MIN }),
             is_lost: AtomicBool::new(false),
-            _held: inner.background.token(),
+            runtime: inner.background.runtime().map(|runtime| runtime.id()),
         });
         inner.extensions.of::<Keeper>().add(inner, &leases);
         Some(leases)
@@ -170,9 +176,25 @@ impl HeldLeases {
         !state.is_closed
     }
 
-    /// Notes that they are given back.
-    pub(crate) fn are_back(&self) {
-        self.state.lock().parts.clear();
+    /// Whether `part` is one of them.
+    pub(crate) fn covers(&self, part: &Part) -> bool {
+        let name = |part: &Part| renewal(part, Timestamp::default()).map(|(key, _)| key);
+        let wanted = name(part);
+        wanted.is_some() && self.state.lock().parts.iter().any(|part| name(part) == wanted)
+    }
+
+    /// Notes how the release by their holder ended. After the client was closed, it says nothing.
+    pub(crate) fn released(&self, are_back: bool) {
+        let left = if are_back { Vec::new() } else { self.left() };
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return;
+        }
+        (state.are_back, state.token) = (are_back, None);
+        drop(state);
+        if !left.is_empty() && self.inner.background.is_closing() {
+            self.inner.extensions.of::<Keeper>().0.lock().failed.extend(left);
+        }
     }
 
     fn dimensions(&self) -> String {
@@ -183,6 +205,9 @@ impl HeldLeases {
     /// What is not given back yet: buckets, and the names of the leases.
     pub(crate) fn left(&self) -> Vec<(Dimension, String)> {
         let state = self.state.lock();
+        if state.are_back {
+            return Vec::new();
+        }
         let name = |part: &Part| {
             let (key, _) = renewal(part, Timestamp::default())?;
             Some((part.entry.dimension.clone(), key))
@@ -200,9 +225,10 @@ impl HeldLeases {
             state.is_closed = true;
             state.parts.clone()
         };
-        release(&self.inner, parts).await?;
-        self.are_back();
-        Ok(())
+        let released = release(&self.inner, parts).await;
+        let mut state = self.state.lock();
+        (state.are_back, state.token) = (released.is_ok(), None);
+        released.map(drop)
     }
 }
 
@@ -235,19 +261,24 @@ pub(crate) struct Keeper(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     held: Vec<Weak<HeldLeases>>,
-    is_running: bool,
+    /// The runtimes whose tasks renew. Each renews what was granted there: a task ends with its runtime.
+    running: Vec<Id>,
+    /// What could not be given back while the client was closed.
+    failed: Vec<(Dimension, String)>,
 }
 
-/// The task. If it ends in any other way than by itself, as with its runtime, the next grant starts another.
-struct Running {
+/// The task of a runtime. If it ends in any other way than by itself, as with its runtime, the next grant there
+/// starts another.
+struct RenewalTask {
     keeper: Arc<Keeper>,
+    runtime: Id,
     has_ended: bool,
 }
 
-impl Drop for Running {
+impl Drop for RenewalTask {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.keeper.0.lock().is_running = false;
+            self.keeper.0.lock().running.retain(|id| *id != self.runtime);
         }
     }
 }
@@ -259,13 +290,14 @@ impl Keeper {
             kept.held.retain(|held| held.strong_count() > 0);
         }
         kept.held.push(Arc::downgrade(leases));
-        if !kept.is_running
-            && let Some(runtime) = inner.background.runtime()
-        {
-            kept.is_running = true;
+        let Some(runtime) = inner.background.runtime() else { return };
+        let id = runtime.id();
+        if !kept.running.contains(&id) {
+            kept.running.push(id);
             drop(kept);
             let every = (inner.config.lease_ttl / LOOKS).max(SHORTEST_PAUSE);
-            runtime.spawn(renew_all(Arc::downgrade(inner), Running { keeper: self, has_ended: false }, every));
+            let task = RenewalTask { keeper: self, runtime: id, has_ended: false };
+            runtime.spawn(renew_all(Arc::downgrade(inner), task, every));
         }
     }
 
@@ -274,21 +306,31 @@ impl Keeper {
         self.0.lock().held.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The same for the task. If there are none, notes that the task ends.
-    fn held_or_end(&self) -> Option<Vec<Arc<HeldLeases>>> {
+    /// What could not be given back while the client was closed.
+    pub(crate) fn failed(&self) -> Vec<(Dimension, String)> {
+        self.0.lock().failed.clone()
+    }
+
+    /// What the task of `runtime` renews. If there is nothing, notes that the task ends.
+    fn held_or_end(&self, runtime: Id) -> Option<Vec<Arc<HeldLeases>>> {
         let mut kept = self.0.lock();
         kept.held.retain(|held| held.strong_count() > 0);
-        kept.is_running = !kept.held.is_empty();
-        kept.is_running.then(|| kept.held.iter().filter_map(Weak::upgrade).collect())
+        let is_here = |leases: &Arc<HeldLeases>| leases.runtime == Some(runtime);
+        let here: Vec<_> = kept.held.iter().filter_map(Weak::upgrade).filter(is_here).collect();
+        if here.is_empty() {
+            kept.running.retain(|id| *id != runtime);
+            return None;
+        }
+        Some(here)
     }
 }
 
-/// Renews the leases of the client's grants until none is held.
-async fn renew_all(client: Weak<Inner>, mut running: Running, every: Duration) {
+/// Renews the leases of the client's grants of one runtime, until none is held.
+async fn renew_all(client: Weak<Inner>, mut task: RenewalTask, every: Duration) {
     loop {
         sleep(every).await;
-        let Some(held) = running.keeper.held_or_end() else {
-            running.has_ended = true;
+        let Some(held) = task.keeper.held_or_end(task.runtime) else {
+            task.has_ended = true;
             return;
         };
         let Some(inner) = client.upgrade() else { return };

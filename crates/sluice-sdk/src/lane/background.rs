@@ -20,8 +20,10 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Checks that a caller may begin: it runs in Tokio's runtime, and the client is not closed.
-    pub(crate) fn begin(&self) -> Result<(), AcquireError> {
+    /// Checks that a caller may begin: it runs in Tokio's runtime, and the client is not closed. The end of the
+    /// client waits for the token. The token comes first: whoever closes the client afterwards sees it.
+    pub(crate) fn begin(&self) -> Result<TaskTrackerToken, AcquireError> {
+        let token = self.tasks.token();
         if self.closing.is_cancelled() {
             return Err(AcquireError::Closed);
         }
@@ -30,7 +32,7 @@ impl Background {
         if runtime.as_ref().is_none_or(|runtime| runtime.id() != here.id()) {
             *runtime = Some(here);
         }
-        Ok(())
+        Ok(token)
     }
 
     /// The runtime of the caller, or that of the last caller that acquired.
@@ -56,6 +58,11 @@ impl Background {
     pub(crate) async fn idle(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Returns the error of a caller that was granted something while the client was closed.
+    pub(crate) fn check_open(&self) -> Result<(), AcquireError> {
+        if self.is_closing() { Err(AcquireError::Closed) } else { Ok(()) }
     }
 
     /// Refuses callers from now on. Callers that wait learn of it.

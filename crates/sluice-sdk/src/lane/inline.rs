@@ -160,6 +160,7 @@ fn service<'a>(
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<InlineAsk, InlineOutcome>) {
+    let _serving = inner.background.token();
     let (inner, entry) = (&inner, &entry);
     let batch = |waiters| InlineBatch {
         inner,

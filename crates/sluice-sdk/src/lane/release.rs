@@ -112,6 +112,7 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, slots: Slots) -> Result
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Slots, Result<Released, ReleaseError>>) {
+    let _serving = inner.background.token();
     let (inner, entry) = (&*inner, &*entry);
     let release = |waiters, _| release_together(inner, entry, waiters);
     chunks::lead(leader, MAX_LEASES_PER_TRANSACTION, release, |error| Err(error.into())).await;
@@ -213,8 +214,8 @@ pub(crate) enum Use {
     Unused,
 }
 
-/// Gives `parts` back on a task of its own, which drops `keep` at its end.
-pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use, keep: impl Send + 'static) {
+/// Gives `parts` back on a task of its own, and then says whether they are back, as far as it is known.
+pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use, then: impl FnOnce(bool) + Send + 'static) {
     if parts.is_empty() {
         return;
     }
@@ -229,14 +230,19 @@ pub(crate) fn spawn_give_back(inner: &Arc<Inner>, parts: Parts, used: Use, keep:
     };
     let for_task = Arc::clone(inner);
     inner.background.spawn(&runtime, async move {
-        match used {
-            Use::Unused => give_back_unused(&for_task, parts).await,
+        let is_back = match used {
+            Use::Unused => {
+                give_back_unused(&for_task, parts).await;
+                true
+            }
             Use::Used => {
-                if let Err(error) = release(&for_task, parts).await {
+                let released = release(&for_task, parts).await;
+                if let Err(error) = &released {
                     tracing::warn!(event = "release.failed", %error);
                 }
+                released.is_ok()
             }
-        }
-        drop(keep);
+        };
+        then(is_back);
     });
 }

@@ -80,6 +80,7 @@ pub(super) async fn take(inner: &Arc<Inner>, wants: &[Want], terms: Terms) -> La
 }
 
 async fn serve(inner: Arc<Inner>, entries: Vec<Arc<Entry>>, lane: Arc<RowLane>, leader: Leader<RowAsk, LaneAnswer>) {
+    let _serving = inner.background.token();
     let (inner, entries, lane) = (&inner, &entries, &lane);
     let batch = |waiters| RowBatch { inner, entries, lane, waiters, waiting: None, unclaimed_grants: Vec::new() };
     let crowd = || entries.iter().filter_map(|entry| entry.load.crowd()).max();

@@ -175,6 +175,7 @@ async fn in_lane(inner: &Arc<Inner>, entry: &Arc<Entry>, settle: Settle) -> Resu
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<Settle, Result<Amount, SettleError>>) {
+    let _serving = inner.background.token();
     let (inner, entry) = (&*inner, &*entry);
     let settle = |waiters, began| settle_together(inner, entry, waiters, began);
     chunks::lead(leader, MOST_AT_ONCE, settle, |error| Err(AcquireError::from(error).into())).await;

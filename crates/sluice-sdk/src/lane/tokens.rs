@@ -71,6 +71,7 @@ pub(super) async fn take(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneA
 }
 
 async fn serve(inner: Arc<Inner>, entry: Arc<Entry>, leader: Leader<TokenAsk, LaneAnswer>) {
+    let _serving = inner.background.token();
     let (inner, entry) = (&inner, &entry);
     let batch = |waiters| {
         let (waiting, unclaimed_grants) = (None, Vec::new());

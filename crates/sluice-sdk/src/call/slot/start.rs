@@ -13,8 +13,8 @@ use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
 use crate::call::counted;
 use crate::call::error::LimitError;
-use crate::call::slot::SlotBuilder;
 use crate::call::slot::wait::StartWait;
+use crate::call::slot::{SlotBuilder, nested, slots_of};
 use crate::call::stream::GrantedStream;
 use crate::client::Client;
 use crate::grant::Grant;
@@ -126,7 +126,8 @@ impl SlotBuilder {
     ) -> Result<GrantedStream<S>, E> {
         let mut grant = self.grant().await?;
         grant.renew_until(i64::MAX);
-        match open(&mut grant).await {
+        let (inner, slots) = (Arc::clone(grant.inner()), slots_of(&grant));
+        match nested::within(&inner, &slots, open(&mut grant)).await {
             Ok(reply) => Ok(grant.stream(reply)),
             Err(error) => {
                 grant.charge_failure();
@@ -138,7 +139,7 @@ impl SlotBuilder {
 
     /// Waits for the start, and counts the grant.
     pub(super) async fn start(self, span: &Span) -> Result<Start, LimitError> {
-        self.client.inner.background.begin()?;
+        let _asking = self.client.inner.background.begin()?;
         let asked_at = Instant::now();
         let (wait_ends, total) = self.ends(asked_at);
         let client = self.client;
@@ -163,6 +164,10 @@ impl SlotBuilder {
             // Too late to begin: the call would be cut off at once.
             grant.give_back_unused();
             return Err(late());
+        }
+        if let Err(closed) = inner.background.check_open() {
+            grant.give_back_unused();
+            return Err(closed.into());
         }
         counted::granted(inner, &grant, None);
         counted::waited(&grant, asked_at.elapsed());

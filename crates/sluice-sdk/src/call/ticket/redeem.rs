@@ -105,7 +105,7 @@ impl Client {
     /// # Errors
     /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, or a table that does not answer.
     pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
-        self.inner.background.begin()?;
+        let asking = self.inner.background.begin()?;
         // If the time is not known yet, the row gives the same answer one read later.
         if let Some(now) = self.inner.store.clock().known() {
             if ticket.start_at() > now {
@@ -119,7 +119,11 @@ impl Client {
         }
         let (inner, owned) = (Arc::clone(&self.inner), ticket.clone());
         // On its own task: if the caller goes away half way, what was redeemed is given back.
-        let redeemed = tokio::spawn(async move { redeem(&inner, &owned).await }).await;
+        let redeemed = tokio::spawn(async move {
+            let _asking = asking;
+            redeem(&inner, &owned).await
+        });
+        let redeemed = redeemed.await;
         let redeemed = finished(redeemed).unwrap_or_else(|Stopped| Err(stopped("UpdateItem").into()));
         let answer = match redeemed {
             Ok(Redemption::Mine(mut held)) => held.take().map_or(Redeemed::Spent, Redeemed::Granted),
@@ -201,7 +205,7 @@ async fn redeem(inner: &Arc<Inner>, ticket: &Ticket) -> Result<Redemption, Redee
         return Ok(Redemption::Not(no));
     }
     // The requests may have been slow, or the process frozen: a good ticket may have lapsed.
-    let good = match row.judge(&buckets, inner.time().await?) {
+    let good = match row.judge(&buckets, inner.store.clock().known().unwrap_or_else(|| inner.now())) {
         Judgement::Lapsed => {
             let _ = timeout(RETURN_WAIT, held.cancel()).await;
             return Ok(Redemption::Not(Redeemed::Lapsed));
