@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_sdk::{Decision, LimitError, ObservedLevel, OnUnavailable, Reply, SettleError};
 use sluice_testkit::Fault;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;
 use crate::world::{World, settle};
@@ -154,4 +154,33 @@ async fn the_wait_after_a_reported_refusal_covers_the_cost_of_the_call() {
     let decision = grant.reply(&parts(429, &[]), ()).await.unwrap().decision;
     assert!(decision.wait().unwrap() > Duration::from_secs(50), "{decision:?}");
     grant.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_used_is_charged_whether_or_not_its_headers_could_be_applied() {
+    let world = world().await;
+    let client = world.client();
+    let lower = parts(200, &[("x-ratelimit-remaining-tokens", "100")]);
+    let slot = client.slot(TPM).cost(TPM, 400);
+    let call = slot.run(async |slot| {
+        world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
+        let replied = slot.reply(&lower, (TPM, 150)).await;
+        world.dynamo.faults().draw(|_| None);
+        assert!(replied.is_err(), "the bucket could not be lowered");
+        sleep(Duration::from_secs(2)).await;
+        Ok::<_, LimitError>(())
+    });
+    call.await.unwrap();
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "850");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_is_charged_what_its_reply_says_it_used() {
+    let world = world().await;
+    let mut grant = world.client().slot(TPM).cost(TPM, 400).grant().await.unwrap();
+    grant.reply(&parts(429, &[("retry-after", "3")]), (TPM, 50)).await.unwrap();
+    grant.release().await.unwrap();
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "950");
 }

@@ -37,7 +37,8 @@ impl Client {
     ///
     /// # Errors
     /// [`AcquireError`]: an unknown or malformed dimension, a cost that can never be granted, a row that
-    /// cannot be read, or a table that does not answer. A refusal is not an error but [`Outcome::RetryIn`].
+    /// cannot be read, a table that does not answer, a bucket of tokens without a cost, a client that is closed, or no
+    /// runtime. A refusal is not an error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
         let span = span::acquire(request.dimensions());
@@ -116,7 +117,8 @@ impl Client {
     }
 
     /// The longest time until [`acquire`](Self::acquire) has its answer, whatever hangs: the setting
-    /// `answer_within`, 3 s by default; twice that for a request with a ticket that has lapsed. A caller that comes while credentials are fetched waits up to 5 s more.
+    /// `answer_within`, 3 s by default; twice that for a request with a ticket that has lapsed. A caller that comes
+    /// while credentials are fetched waits up to 5 s more.
     #[must_use]
     pub fn longest_acquire(&self) -> Duration {
         self.inner.store.answer_within()

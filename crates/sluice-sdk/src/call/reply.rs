@@ -32,14 +32,17 @@ impl Grant {
         let held = |part: &Part| HeldPart { dimension: part.entry.dimension.clone(), mark: Mark::of(part) };
         let held = self.parts().iter().filter(is_of_table).map(held).collect();
         let vendor = self.dimensions().next().cloned();
-        let replied = reply::reply(self.inner(), held, vendor.as_ref(), &reply.into()).await?;
-        if replied.decision != Decision::NotRefused {
+        // An error of one does not keep the others from being done.
+        let replied = reply::reply(self.inner(), held, vendor.as_ref(), &reply.into()).await;
+        let mut settled = Ok(());
+        for (dimension, used) in usage.into().0 {
+            settled = settled.and(self.settle(&dimension, used).await.map(drop));
+        }
+        // After the settlements: what the vendor says it counted stays charged.
+        if replied.as_ref().is_ok_and(|replied| replied.decision != Decision::NotRefused) {
             self.charge_failure();
         }
-        // After the reaction: an error here must not keep the fleet from it.
-        for (dimension, used) in usage.into().0 {
-            self.settle(&dimension, used).await?;
-        }
-        Ok(replied)
+        settled?;
+        Ok(replied?)
     }
 }

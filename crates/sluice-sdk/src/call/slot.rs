@@ -141,15 +141,14 @@ impl Slot {
         let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None });
         let rate = |mark: &Mark| HeldPart { dimension: mark.dimension.clone(), mark: Some(mark.clone()) };
         let held = self.state.marks.iter().map(rate).chain(slots).collect();
-        let replied = reply::reply(&self.state.inner, held, self.state.asked.first(), &reply.into()).await?;
-        if let Some(call) = &mut *self.state.call.lock() {
+        let replied = reply::reply(&self.state.inner, held, self.state.asked.first(), &reply.into()).await;
+        if let (Some(call), Ok(replied)) = (&mut *self.state.call.lock(), &replied) {
             call.decision = Some(replied.decision);
         }
-        // After the reaction: an error here must not keep the fleet from it.
-        for (dimension, used) in usage.into().0 {
-            self.used(&dimension, used)?;
-        }
-        Ok(replied)
+        // An error of one does not keep the others from being done.
+        let recorded = usage.into().0.into_iter().map(|(dimension, used)| self.used(&dimension, used));
+        recorded.fold(Ok(()), Result::and)?;
+        Ok(replied?)
     }
 
     fn mark(&self, dimension: &str) -> Option<&Mark> {

@@ -316,7 +316,7 @@ async fn hold(mut grant: Grant, ended: oneshot::Receiver<End>) {
     let end = tokio::select! {
         biased;
         end = ended => end,
-        // The client is closed: the stream is cut off, and its grant goes back.
+        // The client is closed: the grant goes back, whatever the reader still reads.
         () = inner.background.cut() => return grant.release_in_time().await,
     };
     // If the stream goes away without an end, the grant's own drop gives back.

@@ -247,10 +247,11 @@ impl Grant {
     /// [`RenewError::LeaseGone`] if a lease ended and was given back: stop calling the vendor, or know that
     /// the call is not counted. A release still gives back what else the grant holds.
     pub async fn renew(&mut self) -> Result<(), RenewError> {
+        let mut renewed = Ok(());
         for leases in self.leases() {
-            leases.renew().await?;
+            renewed = renewed.and(leases.renew().await);
         }
-        Ok(())
+        renewed
     }
 }
 
@@ -374,9 +375,7 @@ async fn send(inner: &Inner, parts: &[Part], ends: Timestamp) -> Renewed {
         // Setting the same end twice equals setting it once. A failed condition may show a later end.
         let outcome = match inner.patient.update(&update, Resend::Always).await {
             Ok(Written::Applied(_)) => telemetry::RenewalOutcome::Renewed,
-            Ok(Written::ConditionFailed(Some(row))) if still_holds(parts, &key, &row) => {
-                telemetry::RenewalOutcome::Renewed
-            }
+            Ok(Written::ConditionFailed(Some(row))) if still_holds(part, &row) => telemetry::RenewalOutcome::Renewed,
             Ok(Written::ConditionFailed(_)) => {
                 renewed.gone.push(key);
                 telemetry::RenewalOutcome::Gone
@@ -404,10 +403,7 @@ fn renewal(part: &Part, ends: Timestamp) -> Option<(String, Update)> {
 }
 
 /// Whether the row whose condition failed still has the lease: a bucket's row outlives its leases.
-fn still_holds(parts: &[Part], key: &str, row: &Item) -> bool {
-    let named =
-        |part: &&Part| key.strip_prefix(part.entry.dimension.as_str()).is_some_and(|rest| rest.starts_with('/'));
-    let Some(part) = parts.iter().find(named) else { return true };
+fn still_holds(part: &Part, row: &Item) -> bool {
     let Hold::Inline(inline) = &part.hold else { return true };
     let bucket = Bucket::read(&part.entry.dimension, &Attributes(row)).ok();
     bucket.as_ref().and_then(Bucket::inline).is_some_and(|leases| leases.contains(&inline.id))

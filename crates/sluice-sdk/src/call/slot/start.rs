@@ -25,7 +25,7 @@ use crate::telemetry::span;
 /// twice as much is left, the call gets half of it.
 const RELEASE_MARGIN: Duration = Duration::from_secs(4);
 
-/// A wait that ends by itself at the timeout gets this much longer to report why.
+/// A wait that ends by itself at its end gets this much longer to report why.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// A grant whose start is reached.
@@ -69,8 +69,7 @@ impl SlotBuilder {
 impl SlotBuilder {
     /// Waits for the start, and returns the grant: for a call whose end is in another function or task. The
     /// grant is as from [`Client::acquire`]: release it when the call is over. Times limit the wait alone.
-    /// Callers wait in one queue with those of [`run`](Self::run), so a loop
-    /// over `acquire` is never needed.
+    /// Callers wait in one queue with those of [`run`](Self::run), so a loop over `acquire` is never needed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -94,9 +93,10 @@ impl SlotBuilder {
     }
 
     /// Waits for the start, and requests a reply that comes in pieces: `open` sends the request, and may report
-    /// the head of its reply ([`Grant::reply`]). The grant is kept, and renewed, until the stream has ended or is dropped: see [`Grant::stream`]. If `open` fails, the
-    /// grant is given back with its tokens, as by [`Grant::failed`]. Times limit the wait alone:
-    /// [`GrantedStream::idle_timeout`] ends a stream that nobody reads.
+    /// the head of its reply ([`Grant::reply`]). The grant is kept, and renewed, until the stream has ended or is
+    /// dropped: see [`Grant::stream`]. If `open` fails, the grant is given back with its tokens, as by
+    /// [`Grant::failed`]. Times limit the wait alone: [`GrantedStream::idle_timeout`] ends a stream that nobody
+    /// reads.
     ///
     /// ```
     /// # use futures_util::Stream;
