@@ -133,14 +133,13 @@ fn reply<T>(status: u16, body: T) -> http::Response<T> {
 ///
 /// # Errors
 /// If the embedded table or a bucket cannot be created.
-pub async fn sluice(rpm: &str, requests: i32, tpm: &str, tokens: i32) -> Result<Client, BoxError> {
+pub async fn sluice(rpm: Dimension, requests: i32, tpm: Dimension, tokens: i32) -> Result<Client, BoxError> {
     let dynamo = EmbeddedDynamo::with_table("sluice").await?;
     let client = dynamo.client("sluice");
-    for (name, limit_type, tokens) in [(rpm, LimitType::Requests, requests), (tpm, LimitType::Tokens, tokens)] {
+    for (dimension, limit_type, tokens) in [(rpm, LimitType::Requests, requests), (tpm, LimitType::Tokens, tokens)] {
         let capacity = Amount::from_tokens(tokens);
         let rate = Rate::per(capacity, Duration::from_secs(1)).ok_or("no rate")?;
         let limit = Limit::rate(limit_type, capacity, rate, Cost::ONE)?;
-        let dimension = Dimension::new(name)?;
         client.ops().apply_limit(&dimension, &limit).await?;
     }
     Ok(client)

@@ -1,17 +1,40 @@
 //! Names of buckets.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
+use core::cmp::Ordering;
 use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::ops::Deref;
 use core::str::FromStr;
 
 use crate::schema::{LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 
 /// The name of a bucket: `{vendor}#{metric}` or `{vendor}#{model}#{metric}`, as in `openai#rpm`. Cheap to
-/// clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dimension(Arc<str>);
+/// clone. A name that the program states is best a constant: the compiler then refuses a malformed one.
+///
+/// ```
+/// use sluice_core::Dimension;
+///
+/// const RPM: Dimension = Dimension::constant("openai#rpm");
+/// assert_eq!(RPM, Dimension::new("openai#rpm")?);
+/// # Ok::<(), sluice_core::DimensionError>(())
+/// ```
+///
+/// ```compile_fail
+/// const RPM: sluice_core::Dimension = sluice_core::Dimension::constant("openai-rpm");
+/// # assert_eq!(RPM.as_str(), "");
+/// ```
+#[derive(Clone)]
+pub struct Dimension(Name);
+
+#[derive(Clone)]
+enum Name {
+    Constant(&'static str),
+    Shared(Arc<str>),
+}
 
 /// The longest name, in bytes: a lease key adds 39 bytes to it, and DynamoDB's partition keys end at 2,048.
 const MAX_BYTES: usize = 1_024;
@@ -33,42 +56,158 @@ impl Dimension {
     /// [`DimensionError`] for a wrong number of parts, an empty part, white space or control characters, a
     /// name that is too long, and the vendors `lease`, `load` and `ticket`, whose keys belong to other rows.
     pub fn new(name: &str) -> Result<Self, DimensionError> {
-        match fault(name) {
-            None => Ok(Self(Arc::from(name))),
+        let is_blank = |c: char| !c.is_ascii() && (c.is_whitespace() || c.is_control());
+        match fault(name).or_else(|| name.contains(is_blank).then_some(BLANK)) {
+            None => Ok(Self(Name::Shared(Arc::from(name)))),
             Some(reason) => Err(DimensionError { name: String::from(name), reason }),
         }
+    }
+
+    /// The name of a bucket that the program states, in ASCII.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new) fails, and for a name that is not ASCII. In a constant, this is an error of the compiler.
+    #[must_use]
+    pub const fn constant(name: &'static str) -> Self {
+        assert!(name.is_ascii(), "malformed dimension: a constant is ASCII; use Dimension::new for any other name");
+        assert!(
+            fault(name).is_none(),
+            "malformed dimension; use the form vendor#metric or vendor#model#metric, as in openai#rpm"
+        );
+        Self(Name::Constant(name))
     }
 
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Name::Constant(name) => name,
+            Name::Shared(name) => name,
+        }
     }
 }
 
-fn fault(name: &str) -> Option<&'static str> {
-    if name.len() > MAX_BYTES {
+const BLANK: &str = "it has white space or a control character";
+
+/// What is wrong with a name, but for white space and control characters beyond ASCII.
+const fn fault(name: &str) -> Option<&'static str> {
+    let bytes = name.as_bytes();
+    if bytes.len() > MAX_BYTES {
         return Some("it is longer than 1024 bytes");
     }
-    if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Some("it has white space or a control character");
+    let (mut parts, mut length, mut has_empty, mut rest) = (1, 0, false, bytes);
+    while let [byte, after @ ..] = rest {
+        if byte.is_ascii_whitespace() || byte.is_ascii_control() {
+            return Some(BLANK);
+        }
+        if *byte == b'#' {
+            has_empty |= length == 0;
+            parts += 1;
+            length = 0;
+        } else {
+            length += 1;
+        }
+        rest = after;
     }
-    if [LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX].iter().any(|reserved| name.starts_with(reserved)) {
+    if is_reserved(bytes) {
         return Some("the vendors \"lease\", \"load\" and \"ticket\" are reserved");
     }
-    if !matches!(name.split('#').count(), 2 | 3) {
+    if parts != 2 && parts != 3 {
         return Some("it does not have two or three parts");
     }
-    if name.split('#').any(str::is_empty) {
+    if has_empty || length == 0 {
         return Some("a part is empty");
     }
     None
 }
 
+const fn is_reserved(name: &[u8]) -> bool {
+    starts_with(name, LEASE_PREFIX.as_bytes())
+        || starts_with(name, LOAD_PREFIX.as_bytes())
+        || starts_with(name, TICKET_PREFIX.as_bytes())
+}
+
+const fn starts_with(name: &[u8], prefix: &[u8]) -> bool {
+    match (name, prefix) {
+        (_, []) => true,
+        ([first, name @ ..], [wanted, prefix @ ..]) => *first == *wanted && starts_with(name, prefix),
+        ([], _) => false,
+    }
+}
+
+impl PartialEq for Dimension {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Dimension {}
+
+impl PartialOrd for Dimension {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Dimension {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+/// The hash of the name, so that maps by dimension can be queried by name.
+impl Hash for Dimension {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
 /// Allows maps by dimension to be queried by name.
 impl Borrow<str> for Dimension {
     fn borrow(&self) -> &str {
-        &self.0
+        self.as_str()
+    }
+}
+
+/// A dimension is taken wherever the text of its name is.
+impl Deref for Dimension {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Dimension {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl From<Dimension> for String {
+    fn from(dimension: Dimension) -> Self {
+        Self::from(dimension.as_str())
+    }
+}
+
+impl From<&Dimension> for String {
+    fn from(dimension: &Dimension) -> Self {
+        Self::from(dimension.as_str())
+    }
+}
+
+impl From<Dimension> for Cow<'_, str> {
+    fn from(dimension: Dimension) -> Self {
+        match dimension.0 {
+            Name::Constant(name) => Self::Borrowed(name),
+            Name::Shared(name) => Self::Owned(String::from(&*name)),
+        }
+    }
+}
+
+impl<'a> From<&'a Dimension> for Cow<'a, str> {
+    fn from(dimension: &'a Dimension) -> Self {
+        Self::Borrowed(dimension.as_str())
     }
 }
 
@@ -82,18 +221,20 @@ impl FromStr for Dimension {
 
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
     use proptest::prelude::*;
 
@@ -107,6 +248,19 @@ mod tests {
         {
             assert!(Dimension::new(name).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_constant_is_the_name_that_is_parsed() {
+        const TPM: Dimension = Dimension::constant("openai#gpt-4o#tpm");
+        let parsed = Dimension::new("openai#gpt-4o#tpm").unwrap();
+        assert_eq!(TPM, parsed);
+        let hash = |dimension: &Dimension| BuildHasherDefault::<DefaultHasher>::default().hash_one(dimension);
+        assert_eq!(hash(&TPM), hash(&parsed));
+        for name in ["", "openai", "openai#", "#rpm", "a#b#c#d", "ticket#x", "a b#c", "a#b\n", "\u{e9}#x"] {
+            assert!(std::panic::catch_unwind(|| Dimension::constant(name)).is_err(), "{name:?}");
+        }
+        assert!(Dimension::new("a\u{2003}b#c").is_err() && Dimension::new("a\u{85}b#c").is_err());
     }
 
     #[test]

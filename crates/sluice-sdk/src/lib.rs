@@ -75,7 +75,7 @@ pub use sluice_ops as ops;
 pub use sluice_ops::Released;
 
 pub use sluice_core as core;
-pub use sluice_core::{ShedReason, Ticket};
+pub use sluice_core::{Dimension, ShedReason, Ticket};
 pub use sluice_vendors as vendors;
 
 /// Grants of calls whose two ends do not share a scope: [`Client::reservations`](crate::Client::reservations).

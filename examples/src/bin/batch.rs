@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use sluice_examples::{Answer, BoxError, Vendor, sluice};
-use sluice_sdk::Client;
+use sluice_sdk::{Client, Dimension};
 
-const RPM: &str = "openai#rpm";
-const TPM: &str = "openai#tpm";
+const RPM: Dimension = Dimension::constant("openai#rpm");
+const TPM: Dimension = Dimension::constant("openai#tpm");
 
 async fn summarize(sluice: &Client, vendor: &Vendor, text: &str) -> Result<Answer, BoxError> {
     let slot = sluice.slot([RPM, TPM]).cost(TPM, text.len() + 20).max_wait(Duration::from_secs(3_600)).retry(5);

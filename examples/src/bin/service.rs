@@ -11,12 +11,12 @@ use axum::routing::post;
 use futures_util::TryStreamExt as _;
 use http::{StatusCode, header};
 use sluice_examples::{BoxError, Vendor, VendorError, sluice};
-use sluice_sdk::{Client, LimitError};
+use sluice_sdk::{Client, Dimension, LimitError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-const RPM: &str = "openai#rpm";
-const TPM: &str = "openai#tpm";
+const RPM: Dimension = Dimension::constant("openai#rpm");
+const TPM: Dimension = Dimension::constant("openai#tpm");
 
 struct App {
     vendor: Vendor,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_examples::{BoxError, Vendor, sluice};
-use sluice_sdk::{Client, Outcome, Request, Ticket};
+use sluice_sdk::{Client, Dimension, Outcome, Request, Ticket};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-const RPM: &str = "openai#rpm";
-const TPM: &str = "openai#tpm";
+const RPM: Dimension = Dimension::constant("openai#rpm");
+const TPM: Dimension = Dimension::constant("openai#tpm");
 
 /// A message. The ticket travels in one of its attributes.
 #[derive(Debug)]

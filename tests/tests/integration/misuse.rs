@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use sluice_sdk::{AcquireError, Client, LimitError, Outcome, Released, Request, RequestError, SettleError};
+use sluice_sdk::{AcquireError, Client, Dimension, LimitError, Outcome, Released, Request, RequestError, SettleError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::kind::Kind;
@@ -210,4 +210,39 @@ async fn a_carried_ticket_is_redeemed_by_its_own_request_alone() {
     // Spent: the request acquires anew, and books a start of its own.
     let again = client.acquire(request().with_ticket(Some(ticket.clone()))).await.unwrap();
     assert!(matches!(&again, Outcome::RetryIn(retry) if retry.ticket().is_some_and(|new| *new != ticket)), "{again:?}");
+}
+
+/// Nothing would cut the call of a grant off.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_waited_for_takes_no_longest_call() {
+    let world = world(Kind::Rows).await;
+    let client = world.client();
+    let slot = || client.slot(SLOTS).max_call(Duration::from_secs(5));
+    let error = slot().grant().await.unwrap_err();
+    assert!(matches!(error, LimitError::Acquire(AcquireError::Request(RequestError::MaxCallForGrant))), "{error}");
+    let streamed = slot().stream(async |_| Ok::<_, LimitError>(stream::empty::<Result<(), LimitError>>())).await;
+    let error = streamed.err().unwrap();
+    assert!(error.to_string().contains("leave max_call out"), "{error}");
+    assert_eq!(world.whole_level(SLOTS).await, "2");
+}
+
+/// A dimension that is a constant is taken wherever a text is.
+#[tokio::test(start_paused = true)]
+async fn dimensions_may_be_constants() {
+    const SLOT: Dimension = Dimension::constant(SLOTS);
+    const TOKENS: Dimension = Dimension::constant(TPM);
+    let world = world(Kind::Rows).await;
+    let client = world.client();
+    let mut grant = client.acquire(Request::from([SLOT, TOKENS]).cost(TOKENS, 10)).await.unwrap().granted().unwrap();
+    grant.settle(&TOKENS, 5).await.unwrap();
+    grant.release().await.unwrap();
+    let call = client.slot(TOKENS).cost(TOKENS, 10).run(async |slot| {
+        slot.used(&TOKENS, 5)?;
+        slot.reply(sluice_sdk::Reply::new(200, &[("a", "b")]), (TOKENS, 7)).await
+    });
+    call.await.unwrap();
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "988");
+    assert!(client.acquire(SLOT).await.unwrap().granted().is_some());
+    assert!(client.acquire(&SLOT).await.unwrap().granted().is_some());
 }

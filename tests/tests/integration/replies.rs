@@ -7,6 +7,7 @@ use sluice_sdk::{Decision, LimitError, ObservedLevel, OnUnavailable, Reply, Sett
 use sluice_testkit::Fault;
 use tokio::time::{Instant, sleep};
 
+use crate::events::{lines_of, listen};
 use crate::kind::Kind;
 use crate::world::{World, settle};
 
@@ -183,4 +184,22 @@ async fn a_refused_call_is_charged_what_its_reply_says_it_used() {
     grant.release().await.unwrap();
     settle().await;
     assert_eq!(world.whole_level(TPM).await, "950");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_hears_no_reply_is_named_once() {
+    listen();
+    let world = world().await;
+    let (client, silent) = (world.client(), world.client());
+    let call = || client.slot(TPM).cost(TPM, 1).retry(2);
+    call().run(async |slot| slot.reply(&parts(200, &[]), (TPM, 1)).await).await.unwrap();
+    // A call that failed has no reply to report.
+    call().run(async |_| Err::<(), _>(LimitError::Closed)).await.unwrap_err();
+    for _ in 0..3 {
+        silent.slot(BOTH).cost(TPM, 1).retry(2).run(async |_| Ok::<_, LimitError>(())).await.unwrap();
+    }
+    let lines = lines_of("retry.unreported");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["dimensions"], BOTH.join(","), "{}", lines[0]);
+    assert!(lines[0]["message"].as_str().unwrap().contains("slot.reply"), "{}", lines[0]);
 }

@@ -80,6 +80,11 @@ pub enum RequestError {
     /// The ticket holds tokens of a dimension that the request does not name: most likely another call's ticket.
     #[error("the ticket holds {0}, which is not one of the dimensions to acquire: it is another call's ticket")]
     OtherTicket(Dimension),
+    /// A longest time of the call was named for a grant that is only waited for.
+    #[error(
+        "max_call is for `run`, which ends the call: a grant that `grant` or `stream` waits for ends with its release; leave max_call out, or end the call yourself"
+    )]
+    MaxCallForGrant,
     /// A slot was asked for with a ticket. Slots book starts of their own.
     #[error("a slot takes no ticket: pass the request with its ticket to `acquire`")]
     TicketForSlot,
@@ -113,6 +118,10 @@ pub(crate) fn cost_in(dimension: &Dimension, cost: Option<Cost>, limit: &Limit) 
 }
 
 impl<'a> Request<'a> {
+    const fn only_of(name: Cow<'a, str>) -> Self {
+        Self { names: DimensionNames::One(name), costs: Vec::new(), ticket_within: None, ticket: None }
+    }
+
     /// Sets what the call takes from `dimension`. If it is set again, the last value counts.
     #[must_use]
     pub fn cost(mut self, dimension: impl Into<Cow<'a, str>>, cost: impl Into<Quantity>) -> Self {
@@ -274,7 +283,7 @@ impl From<Cost> for Quantity {
 
 impl<'a> From<&'a str> for Request<'a> {
     fn from(name: &'a str) -> Self {
-        Self { names: DimensionNames::One(Cow::Borrowed(name)), costs: Vec::new(), ticket_within: None, ticket: None }
+        Self::only_of(Cow::Borrowed(name))
     }
 }
 
@@ -287,6 +296,12 @@ impl<'a> From<&'a String> for Request<'a> {
 impl<'a> From<&'a Dimension> for Request<'a> {
     fn from(dimension: &'a Dimension) -> Self {
         Self::from(dimension.as_str())
+    }
+}
+
+impl From<Dimension> for Request<'_> {
+    fn from(dimension: Dimension) -> Self {
+        Self::only_of(dimension.into())
     }
 }
 

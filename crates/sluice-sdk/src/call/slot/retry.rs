@@ -1,5 +1,6 @@
 //! A slot whose call is made again after a refusal of the vendor.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -15,6 +16,23 @@ use crate::vendor::rate_limited::Decision;
 pub struct RetrySlot {
     slot: SlotBuilder,
     retries: u32,
+}
+
+/// Whether the log names calls with retries that report no reply.
+#[derive(Debug, Default)]
+struct Unreported(AtomicBool);
+
+impl SlotBuilder {
+    /// Warns, once for a client: a call whose reply is not reported is never made again.
+    fn warn_unreported(&self) {
+        if !self.client.inner.extensions.of::<Unreported>().0.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                event = "retry.unreported",
+                dimensions = %self.request.dimensions(),
+                "a slot with `.retry(n)` ended without `slot.reply`: a call whose reply is not reported is never made again"
+            );
+        }
+    }
 }
 
 impl RetrySlot {
@@ -40,6 +58,9 @@ impl RetrySlot {
         self.slot.fix_end();
         loop {
             let (result, decision) = self.slot.clone().run_once(&mut call).await;
+            if decision.is_none() && result.is_ok() {
+                self.slot.warn_unreported();
+            }
             let Some(Decision::RetryInline { wait }) = decision else { return result };
             // Calls that were refused together do not come back together.
             let pause = wait + spread_after_cool_down(wait, None, Duration::MAX);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use sluice_sdk::{Clock, Decision, LimitError, ObservedLevel, ObservedLimit, Reply, Slot};
+use sluice_sdk::{Clock, Decision, LimitError, ObservedLevel, ObservedLimit, Replied, Reply, Slot};
 use tokio::time::sleep;
 
 use super::Worker;
@@ -106,24 +106,20 @@ impl Worker {
         let start_at = u64::try_from(start_at.micros())?;
         let (status, headers, body) = self.send(api, &Call { tokens: used, start_at }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
-        let decision = if is_refused {
-            let reply = Reply { status: status.as_u16(), headers: &headers, body: Some(&body) };
-            Some(self.sluice.on_rate_limited(api.limits, reply).await?)
-        } else {
-            None
-        };
-        if let Some(tokens) = api.tokens {
-            slot.used(tokens.limit, if is_refused { 0 } else { used })?;
-        }
-        for limit in api.limits {
-            // A failure of the limiter does not make the call fail.
-            let Ok(observed) = slot.observe(limit, &headers).await else { continue };
+        let usage = api.tokens.filter(|_| !is_refused).map(|tokens| (tokens.limit, used));
+        let reply = Reply::new(status.as_u16(), &headers).with_body(&body);
+        let replied = slot.reply(reply, usage).await;
+        for (_, observed) in replied.iter().flat_map(|replied| &replied.observed) {
             let is_lowered = matches!(observed.level, ObservedLevel::Lowered(_));
             if is_lowered || matches!(observed.limit, ObservedLimit::Adopted(_)) {
                 self.counts.lowered.fetch_add(1, Relaxed);
             }
         }
-        decision.map_or(Ok(()), |decision| Err(CallError::Refused(decision)))
+        match replied {
+            Ok(Replied { decision, .. }) if decision != Decision::NotRefused => Err(CallError::Refused(decision)),
+            // A failure of the limiter does not make the call fail.
+            _ => Ok(()),
+        }
     }
 
     async fn send(&self, api: &Api, call: &Call) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
