@@ -169,7 +169,7 @@ impl Borrow<str> for Dimension {
     }
 }
 
-/// A dimension is taken wherever the text of its name is.
+/// `&dimension` is taken wherever a `&str` is.
 impl Deref for Dimension {
     type Target = str;
 

@@ -11,7 +11,7 @@ use axum::routing::post;
 use futures_util::TryStreamExt as _;
 use http::{StatusCode, header};
 use sluice_examples::{BoxError, Vendor, VendorError, sluice};
-use sluice_sdk::{Client, Dimension, LimitError};
+use sluice_sdk::{AcquireError, Client, Decision, Dimension, LimitError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -29,17 +29,24 @@ enum AppError {
     Vendor(#[from] VendorError),
     #[error(transparent)]
     Limit(#[from] LimitError),
+    #[error("the vendor is busy")]
+    Refused(Decision),
 }
 
 impl IntoResponse for AppError {
     fn into_response(self) -> Response {
         let text = self.to_string();
-        match self {
-            Self::Vendor(_) => (StatusCode::BAD_GATEWAY, text).into_response(),
-            Self::Limit(error) => {
-                let seconds = error.delay_seconds().to_string();
-                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, seconds)], text).into_response()
+        let seconds = match self {
+            Self::Limit(LimitError::Acquire(AcquireError::NeverSatisfiable { .. })) => {
+                return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
             }
+            Self::Limit(error) => Some(error.delay_seconds()),
+            Self::Refused(decision) => decision.delay_seconds(),
+            Self::Vendor(_) => None,
+        };
+        match seconds.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]) {
+            Some(retry_after) => (StatusCode::SERVICE_UNAVAILABLE, retry_after, text).into_response(),
+            None => (StatusCode::BAD_GATEWAY, text).into_response(),
         }
     }
 }
@@ -48,10 +55,10 @@ async fn chat(State(app): State<Arc<App>>, prompt: String) -> Result<Response, A
     let slot = app.sluice.slot([RPM, TPM]).cost(TPM, prompt.len() + 20).max_wait(Duration::from_secs(60));
     let reply = slot.stream(async |grant| -> Result<_, AppError> {
         let (parts, pieces) = app.vendor.chat(&prompt).await?.into_parts();
-        grant.reply(&parts, ()).await?;
-        match parts.status.is_success() {
-            true => Ok(pieces.map_err(AppError::from)),
-            false => Err(VendorError(parts.status.as_u16()).into()),
+        match grant.reply(&parts, ()).await?.decision {
+            Decision::NotRefused if parts.status.is_success() => Ok(pieces.map_err(AppError::from)),
+            Decision::NotRefused => Err(VendorError(parts.status.as_u16()).into()),
+            refused => Err(AppError::Refused(refused)),
         }
     });
     let reply = reply.await?.used(TPM, |piece| piece.used).idle_timeout(Duration::from_secs(30));

@@ -32,6 +32,10 @@ async fn handle(sluice: &Client, vendor: &Vendor, queue: &Queue, mut job: Job) -
     if let Some(seconds) = replied.decision.delay_seconds() {
         return queue.send(job, seconds).await;
     }
+    if !parts.status.is_success() {
+        // The queue delivers the message again, or moves it to the dead letters.
+        return Err(format!("the vendor answered {}", parts.status).into());
+    }
     queue.finished().await
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_sdk::{Decision, LimitError, ObservedLevel, OnUnavailable, Reply, SettleError};
 use sluice_testkit::Fault;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::{lines_of, listen};
 use crate::kind::Kind;
@@ -165,9 +165,9 @@ async fn what_a_call_used_is_charged_whether_or_not_its_headers_could_be_applied
     let slot = client.slot(TPM).cost(TPM, 400);
     let call = slot.run(async |slot| {
         world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
-        let replied = slot.reply(&lower, (TPM, 150)).await;
+        let replied = slot.reply(&lower, (TPM, 150)).await?;
         world.dynamo.faults().draw(|_| None);
-        assert!(replied.is_err(), "the bucket could not be lowered");
+        assert!(replied.observed.is_empty(), "the bucket could not be lowered: {replied:?}");
         sleep(Duration::from_secs(2)).await;
         Ok::<_, LimitError>(())
     });
@@ -202,4 +202,63 @@ async fn a_retry_that_hears_no_reply_is_named_once() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0]["dimensions"], BOTH.join(","), "{}", lines[0]);
     assert!(lines[0]["message"].as_str().unwrap().contains("slot.reply"), "{}", lines[0]);
+}
+
+/// The body says what the headers do not.
+#[tokio::test(start_paused = true)]
+async fn a_whole_response_is_read_with_its_body() {
+    let world = world().await;
+    let mut used_up = http::Response::new(br#"{"error": {"code": "insufficient_quota"}}"#.as_slice());
+    *used_up.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+    let mut grant = world.client().slot(TPM).cost(TPM, 400).grant().await.unwrap();
+    assert_eq!(grant.reply(&used_up, ()).await.unwrap().decision, Decision::GiveUp);
+    let (parts, _) = used_up.into_parts();
+    assert!(matches!(grant.reply(&parts, ()).await.unwrap().decision, Decision::RetryInline { .. }));
+}
+
+/// A grant may be kept through a refusal: what the second call used counts.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_follows_a_refused_one_under_its_grant_is_charged() {
+    let world = world().await;
+    let mut grant = world.client().slot(TPM).cost(TPM, 400).grant().await.unwrap();
+    grant.reply(&parts(429, &[("retry-after", "1")]), ()).await.unwrap();
+    grant.reply(&parts(200, &[]), (TPM, 300)).await.unwrap();
+    grant.release().await.unwrap();
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "700");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_fails_after_the_vendor_has_answered_keeps_its_tokens() {
+    let world = world().await;
+    let client = world.client();
+    let call = async |status| {
+        let slot = client.slot(TPM).cost(TPM, 100);
+        let failed = slot.run(async |slot| {
+            slot.reply(&parts(status, &[]), ()).await?;
+            Err::<(), _>(LimitError::Closed)
+        });
+        failed.await.unwrap_err();
+        settle().await;
+        world.whole_level(TPM).await
+    };
+    assert_eq!(call(200).await, "900", "its reply could not be parsed");
+    assert_eq!(call(500).await, "900", "the vendor has failed, and counts no tokens");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_use_is_recorded_before_the_headers_are_applied() {
+    let world = world().await;
+    let client = world.client();
+    let lower = parts(200, &[("x-ratelimit-remaining-tokens", "100")]);
+    let impatient = client.slot(TPM).cost(TPM, 400).run(async |slot| {
+        world.dynamo.faults().draw(|_| Some(Fault::Hang));
+        let reply = slot.reply(&lower, (TPM, 150));
+        timeout(Duration::from_millis(300), reply).await.unwrap_err();
+        world.dynamo.faults().draw(|_| None);
+        Ok::<_, LimitError>(())
+    });
+    impatient.await.unwrap();
+    settle().await;
+    assert_eq!(world.whole_level(TPM).await, "850");
 }

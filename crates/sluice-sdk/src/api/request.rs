@@ -30,7 +30,7 @@ enum DimensionNames<'a> {
     Many(Vec<Cow<'a, str>>),
 }
 
-/// A number of tokens as a caller writes it: any integer, or a float.
+/// A number of tokens as a caller writes it: an `i32`, `i64`, `u32`, `u64`, `usize` or `f64`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity(Number);
 

@@ -5,6 +5,7 @@ use sluice_vendors::Headers;
 use crate::call::error::LimitError;
 use crate::grant::Grant;
 use crate::lane::part::{Hold, Part};
+use crate::lane::settle::SettleError;
 use crate::vendor::observe::Mark;
 use crate::vendor::rate_limited::{Decision, Reply};
 use crate::vendor::reply;
@@ -16,13 +17,14 @@ impl Grant {
     /// [`Client::on_rate_limited`](crate::Client::on_rate_limited) does, and charges the call what its vendor
     /// counts of a refused call when the grant is released.
     ///
-    /// `reply` is an [`http::response::Parts`] or a [`Reply`]; for `usage` see [`Usage`]. Costs at most one write
+    /// `reply` is an [`http::Response`] with its body, a [`Reply`], or an [`http::response::Parts`]: without a body,
+    /// some refusals are read as an ordinary rate limit. For `usage` see [`Usage`]. Costs at most one write
     /// for each dimension whose use differs from what was taken, and one more where the vendor has less left
     /// than the bucket.
     ///
     /// # Errors
-    /// As for [`settle`](Self::settle) and [`Client::observe`](crate::Client::observe). An error is a failure of
-    /// the limiter; do not let it fail a call that was made.
+    /// [`SettleError`] for mistakes of the program. If a bucket cannot be read or written, that is logged
+    /// (`reply.not_applied`, `settle.failed`) and no error: it must not fail a call that was made.
     pub async fn reply<'a, H: Headers + 'a>(
         &mut self,
         reply: impl Into<Reply<'a, H>>,
@@ -32,17 +34,21 @@ impl Grant {
         let held = |part: &Part| HeldPart { dimension: part.entry.dimension.clone(), mark: Mark::of(part) };
         let held = self.parts().iter().filter(is_of_table).map(held).collect();
         let vendor = self.dimensions().next().cloned();
-        // An error of one does not keep the others from being done.
         let replied = reply::reply(self.inner(), held, vendor.as_ref(), &reply.into()).await;
+        // An error of one does not keep the others from being settled.
         let mut settled = Ok(());
         for (dimension, used) in usage.into().0 {
-            settled = settled.and(self.settle(&dimension, used).await.map(drop));
+            match self.settle(&dimension, used).await {
+                Ok(_) => {}
+                Err(SettleError::Acquire(error)) => tracing::warn!(event = "settle.failed", dimension, %error),
+                Err(error) => settled = settled.and(Err(error)),
+            }
         }
         // After the settlements: what the vendor says it counted stays charged.
-        if replied.as_ref().is_ok_and(|replied| replied.decision != Decision::NotRefused) {
+        if replied.decision != Decision::NotRefused {
             self.charge_failure();
         }
         settled?;
-        Ok(replied?)
+        Ok(replied)
     }
 }

@@ -79,6 +79,8 @@ struct CallState {
     used: Vec<(Dimension, Amount)>,
     /// What the vendor's last reply means, if it was reported.
     decision: Option<Decision>,
+    /// Whether that reply was a success: the vendor has worked, however the closure ends.
+    is_answered: bool,
 }
 
 impl Slot {
@@ -126,13 +128,14 @@ impl Slot {
     /// - Otherwise the headers are applied to every dimension of the slot, as by [`observe`](Self::observe).
     /// - What the call used is settled when the slot ends, as by [`used`](Self::used).
     ///
-    /// `reply` is an [`http::response::Parts`] or a [`Reply`]. `usage` names dimensions and amounts, as in
+    /// `reply` is an [`http::Response`] with its body, a [`Reply`], or an [`http::response::Parts`]: without a body,
+    /// some refusals are read as an ordinary rate limit. `usage` names dimensions and amounts, as in
     /// `("openai#tpm", 812)` or an array of such pairs; `()` if the reply states none. No request is made if
     /// the headers agree with the buckets.
     ///
     /// # Errors
-    /// As for [`used`](Self::used) and [`observe`](Self::observe). An error is a failure of the limiter; do not
-    /// let it fail a call that was made.
+    /// As for [`used`](Self::used): mistakes of the program. If a bucket cannot be read or written, that is logged
+    /// (`reply.not_applied`) and no error: it must not fail a call that was made.
     pub async fn reply<'a, H: Headers + 'a>(
         &self,
         reply: impl Into<Reply<'a, H>>,
@@ -141,14 +144,18 @@ impl Slot {
         let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None });
         let rate = |mark: &Mark| HeldPart { dimension: mark.dimension.clone(), mark: Some(mark.clone()) };
         let held = self.state.marks.iter().map(rate).chain(slots).collect();
-        let replied = reply::reply(&self.state.inner, held, self.state.asked.first(), &reply.into()).await;
-        if let (Some(call), Ok(replied)) = (&mut *self.state.call.lock(), &replied) {
+        let reply = reply.into();
+        // Before the requests, which may be cut off. An error of one does not keep the others from being recorded.
+        let recorded = usage.into().0.into_iter().map(|(dimension, used)| self.used(&dimension, used));
+        let recorded = recorded.fold(Ok(()), Result::and);
+        if let Some(call) = &mut *self.state.call.lock() {
+            call.is_answered = (200..300).contains(&reply.status);
+        }
+        let replied = reply::reply(&self.state.inner, held, self.state.asked.first(), &reply).await;
+        if let Some(call) = &mut *self.state.call.lock() {
             call.decision = Some(replied.decision);
         }
-        // An error of one does not keep the others from being done.
-        let recorded = usage.into().0.into_iter().map(|(dimension, used)| self.used(&dimension, used));
-        recorded.fold(Ok(()), Result::and)?;
-        Ok(replied?)
+        recorded.map(|()| replied)
     }
 
     fn mark(&self, dimension: &str) -> Option<&Mark> {
@@ -258,10 +265,10 @@ impl SlotBuilder {
     /// within the process, and kept while a start is booked. Tokens are taken last, so that none is kept long
     /// before its use.
     ///
-    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check fails, a
-    /// stream breaks off) should call [`Slot::used`] first. The tokens of a failed call go back, as by
-    /// [`Grant::failed`](crate::Grant::failed): a vendor that counted them would be called above its limit. A
-    /// recorded use counts however the closure ends.
+    /// **A closure that fails after the vendor has worked** (its reply cannot be parsed, a check fails) should
+    /// report the reply first, by [`Slot::reply`] or [`Slot::used`]. The tokens of a failed call go back, as by
+    /// [`Grant::failed`](crate::Grant::failed), unless a reply with a status of success was reported: a vendor
+    /// that counted them would be called above its limit. A recorded use counts however the closure ends.
     ///
     /// Takes at most the wait and 0.25 s until the closure begins, and 3 s after it has ended. A slot inside of
     /// another slot of the same concurrency bucket is an error ([`RequestError::Nested`]).
@@ -323,10 +330,10 @@ impl SlotBuilder {
             () = inner.background.cut() => Err(LimitError::Closed),
         };
         let names = grant.names();
-        let CallState { used, decision } = state.call.lock().take().unwrap_or_default();
+        let CallState { used, decision, is_answered } = state.call.lock().take().unwrap_or_default();
         used.iter().for_each(|(dimension, used)| grant.charge(dimension.as_str(), *used));
         let is_refused = decision.is_some_and(|decision| decision != Decision::NotRefused);
-        if is_refused || matches!(called, Ok(Err(_))) {
+        if is_refused || matches!(called, Ok(Err(_))) && !is_answered {
             grant.charge_failure();
         }
         grant.release_in_time().await;

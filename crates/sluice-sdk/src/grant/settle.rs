@@ -35,6 +35,8 @@ impl Grant {
         let inner = Arc::clone(self.inner());
         let part = self.part_mut(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
         part.entry.unsettled.heard();
+        // What a refusal of an earlier call under the same grant would have charged.
+        part.used = None;
         settle_part(&inner, part, used).await
     }
 

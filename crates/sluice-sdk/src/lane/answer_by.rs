@@ -1,7 +1,6 @@
 //! The longest time to an answer, for callers that do not wait: one timer around all that an attempt does.
 
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use sluice_table::{CREDENTIALS_TIMEOUT, Heard, Since, StoreError};
@@ -36,11 +35,9 @@ impl<'a> AnswerBy<'a> {
     /// If DynamoDB has answered anything since the caller came, `Contended`; otherwise `Unavailable`.
     pub(crate) async fn wait<T>(&mut self, work: impl Future<Output = T>) -> Result<T, StoreError> {
         let mut work = pin!(work);
-        // An answer that needs no request needs no timer.
-        if let Poll::Ready(answer) = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
-            return Ok(answer);
-        }
         loop {
+            // Polls the work first, and once: an answer that needs no request sets no timer, and a leader that yields to
+            // other callers is not polled again at once.
             if let Ok(answer) = timeout_at(self.until, &mut work).await {
                 return Ok(answer);
             }

@@ -49,9 +49,17 @@ impl<'a, H> Reply<'a, H> {
     }
 }
 
+/// Without the body.
 impl<'a> From<&'a http::response::Parts> for Reply<'a, http::HeaderMap> {
     fn from(parts: &'a http::response::Parts) -> Self {
         Self::new(parts.status.as_u16(), &parts.headers)
+    }
+}
+
+/// The whole reply: some vendors say only in the body that an account is used up, or that too many calls run at once.
+impl<'a, B: AsRef<[u8]>> From<&'a http::Response<B>> for Reply<'a, http::HeaderMap> {
+    fn from(response: &'a http::Response<B>) -> Self {
+        Self::new(response.status().as_u16(), response.headers()).with_body(response.body().as_ref())
     }
 }
 

@@ -3,7 +3,6 @@
 use sluice_core::Dimension;
 use sluice_vendors::{Headers, Vendor, classify};
 
-use crate::api::error::AcquireError;
 use crate::api::request::{Quantity, Request};
 use crate::lane::inner::Inner;
 use crate::vendor::observe::{Mark, Observed, observe};
@@ -19,7 +18,8 @@ pub struct Usage(pub(crate) Vec<(String, Quantity)>);
 pub struct Replied {
     /// What to do with the call, if the vendor refused it; [`Decision::NotRefused`] for any other reply.
     pub decision: Decision,
-    /// What the headers said about each dimension; empty after a refusal.
+    /// What the headers said about each dimension; empty after a refusal. A dimension is missing if its bucket could
+    /// not be read or written.
     pub observed: Vec<(Dimension, Observed)>,
 }
 
@@ -56,15 +56,17 @@ pub(crate) struct HeldPart {
 
 /// Applies a reply to a call that held `held` by the table. The reply to a call that was granted while DynamoDB was
 /// out is judged without the table; then `vendor` is a dimension that the call asked for, if one is known.
+///
+/// A failure of the limiter is logged: it must not fail a call that was made.
 pub(crate) async fn reply<H: Headers>(
     inner: &Inner,
     held: Vec<HeldPart>,
     vendor: Option<&Dimension>,
     reply: &Reply<'_, H>,
-) -> Result<Replied, AcquireError> {
+) -> Replied {
     let Some(first) = held.first() else {
         let vendor = vendor.map_or(Vendor::Other, Vendor::of);
-        return Ok(Replied { decision: judged_alone(inner, vendor, reply), observed: Vec::new() });
+        return Replied { decision: judged_alone(inner, vendor, reply), observed: Vec::new() };
     };
     let vendor = Vendor::of(&first.dimension);
     if classify(vendor, reply.status, reply.headers, reply.body, inner.now()).is_some() {
@@ -77,12 +79,14 @@ pub(crate) async fn reply<H: Headers>(
         // If the table does not answer, the call still learns what to do. The failure is logged.
         let decision =
             on_rate_limited(inner, &request, reply).await.unwrap_or_else(|_| judged_alone(inner, vendor, reply));
-        return Ok(Replied { decision, observed: Vec::new() });
+        return Replied { decision, observed: Vec::new() };
     }
     let mut observed = Vec::with_capacity(held.len());
     for HeldPart { dimension, mark } in held {
-        let seen = observe(inner, dimension.as_str(), reply.headers, mark).await?;
-        observed.push((dimension, seen));
+        match observe(inner, dimension.as_str(), reply.headers, mark).await {
+            Ok(seen) => observed.push((dimension, seen)),
+            Err(error) => tracing::warn!(event = "reply.not_applied", %dimension, %error),
+        }
     }
-    Ok(Replied { decision: Decision::NotRefused, observed })
+    Replied { decision: Decision::NotRefused, observed }
 }

@@ -68,8 +68,9 @@ impl SlotBuilder {
 
 impl SlotBuilder {
     /// Waits for the start, and returns the grant: for a call whose end is in another function or task. The
-    /// grant is as from [`Client::acquire`]: release it when the call is over. Times limit the wait alone,
-    /// and [`max_call`](Self::max_call) is an error. Callers wait in one queue with those of [`run`](Self::run), so a loop over `acquire` is never needed.
+    /// grant is as from [`Client::acquire`]: release it when the call is over. Times limit the wait alone, and
+    /// [`max_call`](Self::max_call) is an error. Callers wait in one queue with those of [`run`](Self::run), so a
+    /// loop over `acquire` is never needed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -84,11 +85,11 @@ impl SlotBuilder {
     /// [`LimitError`]: no start within the wait, or an error of the table or the request.
     pub async fn grant(self) -> Result<Grant, LimitError> {
         let span = span::slot(self.request.dimensions());
-        if self.max_call.is_some() {
-            return Err(AcquireError::from(RequestError::MaxCallForGrant).into());
-        }
         let inner = Arc::clone(&self.client.inner);
-        let start = self.start(&span).instrument(span.clone()).await;
+        let start = match self.max_call {
+            None => self.start(&span).instrument(span.clone()).await,
+            Some(_) => Err(AcquireError::from(RequestError::MaxCallForGrant).into()),
+        };
         span.record("sluice.outcome", start.as_ref().map_or_else(LimitError::as_str, |_| "granted"));
         let Start { grant, .. } = start.map_err(|error| limited(&inner, &span, error))?;
         grant.renew_as_set();

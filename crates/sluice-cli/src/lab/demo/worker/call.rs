@@ -108,17 +108,16 @@ impl Worker {
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
         let usage = api.tokens.filter(|_| !is_refused).map(|tokens| (tokens.limit, used));
         let reply = Reply::new(status.as_u16(), &headers).with_body(&body);
-        let replied = slot.reply(reply, usage).await;
-        for (_, observed) in replied.iter().flat_map(|replied| &replied.observed) {
+        let Replied { decision, observed, .. } = slot.reply(reply, usage).await?;
+        for (_, observed) in &observed {
             let is_lowered = matches!(observed.level, ObservedLevel::Lowered(_));
             if is_lowered || matches!(observed.limit, ObservedLimit::Adopted(_)) {
                 self.counts.lowered.fetch_add(1, Relaxed);
             }
         }
-        match replied {
-            Ok(Replied { decision, .. }) if decision != Decision::NotRefused => Err(CallError::Refused(decision)),
-            // A failure of the limiter does not make the call fail.
-            _ => Ok(()),
+        match decision {
+            Decision::NotRefused => Ok(()),
+            refused => Err(CallError::Refused(refused)),
         }
     }
 
