@@ -22,7 +22,8 @@ impl Body {
 
     /// The values of all fields in which vendors name the kind of an error, in words that programs compare:
     /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.type` and
-    /// `error.details.error_code`, Google's `error.status`, ElevenLabs' `detail.status` and `detail.code`.
+    /// `error.details.error_code`, Google's `error.status`, ElevenLabs' `detail.status` and `detail.code`, Mistral's
+    /// `code` and `type`, OpenRouter's `error.metadata.limit_source`.
     pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
         const PLACES: &[&str] = &[
             "/error/code",
@@ -31,13 +32,21 @@ impl Body {
             "/error/details/error_code",
             "/detail/status",
             "/detail/code",
+            "/code",
+            "/type",
+            "/error/metadata/limit_source",
         ];
         PLACES.iter().filter_map(|place| self.0.pointer(place)?.as_str())
     }
 
-    /// The error message for people.
+    /// The error message for people: OpenAI's and most vendors' `error.message`, Mistral's and Bedrock's `message`.
     pub(crate) fn message(&self) -> Option<&str> {
-        self.0.pointer("/error/message")?.as_str()
+        ["/error/message", "/message"].iter().find_map(|place| self.0.pointer(place)?.as_str())
+    }
+
+    /// The `reason` of Google's `ErrorInfo`, as in `MODEL_CAPACITY_EXHAUSTED`.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.details("google.rpc.ErrorInfo").filter_map(|detail| detail.get("reason")?.as_str())
     }
 
     /// `retryDelay` of Google's `RetryInfo`, as it is written.

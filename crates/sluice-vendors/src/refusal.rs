@@ -31,6 +31,8 @@ pub enum VendorRefusal {
     /// The allowance of a day, a month or the account is used up, or not paid for: a wait of minutes does not
     /// help.
     QuotaExhausted,
+    /// The call alone is larger than the limit: no wait helps, and the vendor has no less than the bucket says.
+    TooLarge,
 }
 
 impl VendorRefusal {
@@ -41,7 +43,7 @@ impl VendorRefusal {
             Self::Rate { retry_after } | Self::Concurrency { retry_after } | Self::SystemBusy { retry_after } => {
                 *retry_after
             }
-            Self::QuotaExhausted => None,
+            Self::QuotaExhausted | Self::TooLarge => None,
         }
     }
 }
@@ -76,6 +78,36 @@ const CODES: &[(&str, Kind)] = &[
     ("resource_unavailable", Kind::Busy),
     // Groq, https://console.groq.com/docs/flex-processing: 498.
     ("capacity_exceeded", Kind::Busy),
+    // OpenAI, in a stream that began with 200: https://github.com/openai/codex/issues/43337.
+    ("server_is_overloaded", Kind::Busy),
+    // Mistral, https://github.com/continuedev/continue/issues/6185: the model's own capacity.
+    ("3505", Kind::Busy),
+    ("service_tier_capacity_exceeded", Kind::Busy),
+    // Google's ErrorInfo, https://github.com/google-gemini/gemini-cli/issues/28772.
+    ("MODEL_CAPACITY_EXHAUSTED", Kind::Busy),
+    ("QUOTA_EXHAUSTED", Kind::Exhausted),
+    // Moonshot, https://platform.moonshot.ai/docs/api/chat#error-codes: the balance.
+    ("exceeded_current_quota_error", Kind::Exhausted),
+    // OpenRouter, https://github.com/Avarok-Cybersecurity/atlas/pull/543: the day's free calls.
+    ("openrouter_free_tier_daily", Kind::Exhausted),
+];
+
+/// What a message for people says, where no code says it. Each begins as its vendor writes it.
+const MESSAGES: &[(&str, Kind)] = &[
+    // OpenAI (429) and Groq (413), https://github.com/vanna-ai/vanna-flask/issues/11: the call needs more tokens than
+    // a minute has.
+    ("Request too large for", Kind::TooLarge),
+    // Anthropic, https://github.com/cline/cline/issues/4351: type rate_limit_error, as for a rate.
+    ("Number of concurrent connections", Kind::Concurrency),
+    // Amazon Bedrock, https://github.com/minorun365/agent-book/issues/29: type ThrottlingException, as for a rate.
+    ("Too many tokens per day", Kind::Exhausted),
+    ("Too many requests per day", Kind::Exhausted),
+    // OpenRouter, https://github.com/Gitlawb/openclaude/issues/936.
+    ("Rate limit exceeded: free-models-per-day", Kind::Exhausted),
+    // Mistral, https://github.com/continuedev/continue/issues/6185.
+    ("Service tier capacity exceeded", Kind::Busy),
+    // Google, https://github.com/google-gemini/gemini-cli/issues/25011.
+    ("No capacity available for model", Kind::Busy),
 ];
 
 #[derive(Clone, Copy)]
@@ -84,6 +116,7 @@ enum Kind {
     Concurrency,
     Busy,
     Exhausted,
+    TooLarge,
 }
 
 /// Classifies the refusal in a reply, at `now`. `None` if the reply is not a refusal because of load.
@@ -102,13 +135,13 @@ pub fn classify(
     }
     let body = Body::parse(body);
     let retry_after = retry_after::wait(headers, body.as_ref(), now).wait;
-    let kind =
-        body.as_ref().and_then(|body| by_body(vendor, body)).or_else(|| by_status(vendor, status, retry_after))?;
+    let kind = body.as_ref().and_then(|body| by_body(vendor, body)).or_else(|| by_status(vendor, status))?;
     Some(match kind {
         Kind::Rate => VendorRefusal::Rate { retry_after },
         Kind::Concurrency => VendorRefusal::Concurrency { retry_after },
         Kind::Busy => VendorRefusal::SystemBusy { retry_after },
         Kind::Exhausted => VendorRefusal::QuotaExhausted,
+        Kind::TooLarge => VendorRefusal::TooLarge,
     })
 }
 
@@ -130,19 +163,18 @@ fn by_body(vendor: Vendor, body: &Body) -> Option<Kind> {
     if vendor == Vendor::ElevenLabs && body.codes().any(|code| code == "quota_exceeded") {
         return Some(Kind::Exhausted);
     }
-    body.codes().find_map(|code| CODES.iter().find(|(known, _)| *known == code).map(|(_, kind)| *kind))
+    // The message first: some vendors have one code for all refusals.
+    let told = body.message().and_then(|message| MESSAGES.iter().find(|(words, _)| message.starts_with(words)));
+    let named = || body.codes().chain(body.reasons()).find_map(|code| CODES.iter().find(|(known, _)| *known == code));
+    told.or_else(named).map(|(_, kind)| *kind)
 }
 
-fn by_status(vendor: Vendor, status: u16, retry_after: Option<Duration>) -> Option<Kind> {
+fn by_status(vendor: Vendor, status: u16) -> Option<Kind> {
     match (status, vendor) {
         (429, _) => Some(Kind::Rate),
         (529, _) => Some(Kind::Busy),
-        // OpenAI: "the engine is currently overloaded", "slow down"
-        // (https://developers.openai.com/api/docs/guides/error-codes). Gemini: "temporarily overloaded or
-        // down" (https://ai.google.dev/gemini-api/docs/troubleshooting).
-        (503, Vendor::OpenAi | Vendor::Gemini) => Some(Kind::Busy),
-        // A vendor that says when to come back expects to be available then.
-        (503, _) => retry_after.map(|_| Kind::Busy),
+        // RFC 9110, 15.6.4: overload or maintenance, for a while.
+        (503, _) => Some(Kind::Busy),
         // "Flex Tier Capacity Exceeded": https://console.groq.com/docs/errors.
         (498, Vendor::Groq) => Some(Kind::Busy),
         _ => None,

@@ -28,14 +28,18 @@ fn a_family_that_cannot_be_read_leaves_the_next_its_turn() {
 }
 
 #[test]
-fn a_plain_429_is_a_limit_and_503_is_busy_where_it_says_when_to_come_back() {
+fn a_plain_429_is_a_limit_and_503_is_busy() {
     assert_eq!(refusal(Vendor::Other, 429, "", ""), Some(VendorRefusal::Rate { retry_after: None }));
-    assert_eq!(refusal(Vendor::Other, 503, "", ""), None);
+    assert_eq!(refusal(Vendor::Other, 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     assert_eq!(
         refusal(Vendor::Other, 503, "retry-after: 5", ""),
         Some(VendorRefusal::SystemBusy { retry_after: secs(5) })
     );
-    assert_eq!(refusal(Vendor::Other, 503, "retry-after: never", ""), None);
+    assert_eq!(
+        refusal(Vendor::Other, 503, "retry-after: never", ""),
+        Some(VendorRefusal::SystemBusy { retry_after: None })
+    );
+    assert_eq!(refusal(Vendor::Other, 500, "", ""), None);
     assert_eq!(refusal(Vendor::Other, 529, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let a_minutes = r#"{"error": {"code": "quota_exceeded"}}"#;
     assert_eq!(refusal(Vendor::Other, 429, "", a_minutes), Some(VendorRefusal::Rate { retry_after: None }));

@@ -10,5 +10,6 @@ mod groq;
 mod nonsense;
 mod openai;
 mod profiles;
+mod refusals;
 mod said;
 mod waits;
