@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) lease_ttl: Duration,
     pub(crate) max_wait: Duration,
     pub(crate) inline_retry_threshold: Duration,
+    /// The longest cool-down that a vendor's reply may set for the fleet.
+    pub(crate) longest_cool_down: Duration,
     pub(crate) leases: Leases,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) caller: String,
@@ -74,6 +76,7 @@ impl Config {
             lease_ttl: Duration::from_secs(60),
             max_wait: Duration::from_secs(30),
             inline_retry_threshold: Duration::from_secs(5),
+            longest_cool_down: Duration::from_secs(15 * 60),
             leases: Leases::default(),
             on_unavailable: OnUnavailable::default(),
             caller: default_caller(|name| std::env::var(name).ok()),
@@ -107,6 +110,9 @@ impl Config {
             inline_retry_threshold: var("SLUICE_INLINE_RETRY_THRESHOLD")
                 .parse("a time, as in 5s or 5", duration)?
                 .unwrap_or(defaults.inline_retry_threshold),
+            longest_cool_down: var("SLUICE_LONGEST_COOL_DOWN")
+                .parse("a time above 0, as in 15m or 900", |v| duration(v).filter(|t| !t.is_zero()))?
+                .unwrap_or(defaults.longest_cool_down),
             leases: var("SLUICE_LEASES").parse("concurrent, all or inline", leases)?.unwrap_or(defaults.leases),
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
                 .parse("error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1", on_unavailable)?

@@ -79,7 +79,8 @@ pub enum Decision {
         /// The value for SQS's `DelaySeconds`: one second more than the wait, at most 900 (15 minutes).
         delay_seconds: u32,
     },
-    /// No wait helps: the account's allowance is used up or not paid for. Notify people.
+    /// No wait helps: the account's allowance is used up or not paid for (notify people), or the call is larger than
+    /// the vendor's limit.
     GiveUp,
     /// The reply is not a refusal for load. Nothing was done.
     NotRefused,
@@ -176,7 +177,7 @@ pub(crate) fn judged_alone<H: Headers>(inner: &Inner, vendor: Vendor, reply: &Re
     let refusal = classify(vendor, reply.status, reply.headers, reply.body, inner.now());
     match refusal {
         None => Decision::NotRefused,
-        Some(VendorRefusal::QuotaExhausted) => Decision::GiveUp,
+        Some(VendorRefusal::QuotaExhausted | VendorRefusal::TooLarge) => Decision::GiveUp,
         Some(refusal) => {
             let named = refusal.retry_after().filter(|wait| !wait.is_zero());
             decide(named.unwrap_or(FIRST_PAUSE), inner.config.inline_retry_threshold)
@@ -199,7 +200,7 @@ async fn react(
     // A wait of zero counts as none: the call and its refusal would repeat without a pause.
     let named = refusal.retry_after().filter(|wait| !wait.is_zero());
     let wait = match (refusal, named) {
-        (VendorRefusal::QuotaExhausted, _) => return Ok(Decision::GiveUp),
+        (VendorRefusal::QuotaExhausted | VendorRefusal::TooLarge, _) => return Ok(Decision::GiveUp),
         (VendorRefusal::Concurrency { .. }, _) => pause_of(&asked, RefusalKind::Concurrency, now, named),
         (VendorRefusal::SystemBusy { .. }, _) => {
             let pause = pause_of(&asked, RefusalKind::Busy, now, named);
@@ -231,6 +232,7 @@ const fn name_of(refusal: &VendorRefusal) -> &'static str {
         VendorRefusal::Concurrency { .. } => "concurrency",
         VendorRefusal::SystemBusy { .. } => "busy",
         VendorRefusal::QuotaExhausted => "quota",
+        VendorRefusal::TooLarge => "too_large",
         _ => "rate",
     }
 }
@@ -252,7 +254,8 @@ fn pause_of(asked: &[&RefusedAsk], kind: RefusalKind, now: Timestamp, named: Opt
     pauses.max().unwrap_or_default()
 }
 
-/// Sets a cool-down for every process. Returns how long until its end, or until the end of a longer one.
+/// Sets a cool-down for every process, of at most the longest that one reply may ask for. Returns how long the call
+/// waits: the whole pause, or until the end of a longer cool-down.
 async fn cool_all(
     inner: &Inner,
     asked: &[&RefusedAsk],
@@ -261,8 +264,9 @@ async fn cool_all(
     reaction: &mut Reaction,
 ) -> Result<Duration, AcquireError> {
     let mut wait = pause;
+    let fleets = pause.min(inner.config.longest_cool_down);
     for asked in asked {
-        wait = wait.max(cool(inner, &asked.entry, now.after(pause), reaction).await?.since(now));
+        wait = wait.max(cool(inner, &asked.entry, now.after(fleets), reaction).await?.since(now));
     }
     Ok(wait)
 }
