@@ -6,25 +6,26 @@ use serde_json::Value;
 /// 4,096.
 const MAX_LEN: usize = 64 * 1_024;
 
-/// The body of a refusal, if it is JSON.
+/// The body of a refusal: JSON, or a text for people.
 pub(crate) struct Body(Value);
 
 impl Body {
-    /// Returns `None` for what is not a JSON object (or a list of one, as Google's streaming calls write it),
-    /// and for a body that is too long.
+    /// Of a list, as Google's streaming calls write it, the first element is read. Returns `None` for a body that is
+    /// too long, and for bytes that are no text.
     pub(crate) fn parse(body: Option<&[u8]>) -> Option<Self> {
         let body = body.filter(|body| body.len() <= MAX_LEN)?;
-        match serde_json::from_slice(body).ok()? {
-            Value::Array(list) => list.into_iter().next().map(Self),
-            value => Some(Self(value)),
+        match serde_json::from_slice(body) {
+            Ok(Value::Array(list)) => list.into_iter().next().map(Self),
+            Ok(value) => Some(Self(value)),
+            Err(_) => std::str::from_utf8(body).ok().map(|text| Self(Value::String(text.to_owned()))),
         }
     }
 
     /// The values of all fields in which vendors name the kind of an error, in words that programs compare:
-    /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.type` and
-    /// `error.details.error_code`, Google's `error.status`, ElevenLabs' `detail.status` and `detail.code`, Mistral's
-    /// `code` and `type`, OpenRouter's `error.metadata.limit_source`.
-    pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
+    /// OpenAI's and Groq's `error.code` and `error.type`, Anthropic's `error.details.error_code`, Google's
+    /// `error.status` and the `reason` of its `ErrorInfo`, ElevenLabs' `detail.status` and `detail.code`, Mistral's
+    /// `code` and `type`, OpenRouter's `error.metadata.limit_source`, Amazon's `__type` without its namespace.
+    fn codes(&self) -> impl Iterator<Item = &str> {
         const PLACES: &[&str] = &[
             "/error/code",
             "/error/type",
@@ -35,17 +36,30 @@ impl Body {
             "/code",
             "/type",
             "/error/metadata/limit_source",
+            "/__type",
         ];
-        PLACES.iter().filter_map(|place| self.0.pointer(place)?.as_str())
+        let named = PLACES.iter().filter_map(|place| self.0.pointer(place)?.as_str());
+        named.map(|name| name.rsplit('#').next().unwrap_or(name)).chain(self.reasons())
     }
 
-    /// The error message for people: OpenAI's and most vendors' `error.message`, Mistral's and Bedrock's `message`.
+    /// The error message for people: OpenAI's and most vendors' `error.message`, Mistral's and Amazon's `message`,
+    /// ElevenLabs' `detail.message`, or a text in the place of the object.
     pub(crate) fn message(&self) -> Option<&str> {
-        ["/error/message", "/message"].iter().find_map(|place| self.0.pointer(place)?.as_str())
+        const PLACES: &[&str] = &["/error/message", "/message", "/Message", "/detail/message", "/error", "/detail", ""];
+        PLACES.iter().find_map(|place| self.0.pointer(place)?.as_str())
     }
 
-    /// The `reason` of Google's `ErrorInfo`, as in `MODEL_CAPACITY_EXHAUSTED`.
-    pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
+    /// Whether one of the [codes](Self::codes) equals `code`.
+    pub(crate) fn has_code(&self, code: &str) -> bool {
+        self.codes().any(|named| named == code)
+    }
+
+    /// Whether the message contains `words`, in upper or lower case.
+    pub(crate) fn says(&self, words: &str) -> bool {
+        self.message().is_some_and(|message| message.to_lowercase().contains(&words.to_lowercase()))
+    }
+
+    fn reasons(&self) -> impl Iterator<Item = &str> {
         self.details("google.rpc.ErrorInfo").filter_map(|detail| detail.get("reason")?.as_str())
     }
 

@@ -9,22 +9,22 @@
 //! use std::time::Duration;
 //!
 //! use sluice_core::{Amount, Dimension, LimitType, Timestamp};
-//! use sluice_vendors::{Quota, Vendor, read};
+//! use sluice_vendors::{Quota, Vendors, read};
 //!
 //! let dimension = Dimension::new("openai#gpt-4o#tpm")?;
 //! let headers = [("x-ratelimit-remaining-tokens", "149984"), ("x-ratelimit-reset-tokens", "6m0s")];
 //! let quota = Quota::of(&dimension, LimitType::Tokens);
-//! let reading = read(Vendor::of(&dimension), quota, &headers, Timestamp::from_secs(1_700_000_000));
-//! assert_eq!(reading.reported.remaining, Some(Amount::from_tokens(149_984)));
-//! assert_eq!(reading.reported.reset, Some(Duration::from_secs(360)));
-//! assert_eq!(reading.reported.limit, None);
+//! let vendor = Vendors::builtin().of(&dimension);
+//! let reading = read(vendor, quota, &headers, Timestamp::from_secs(1_700_000_000));
+//! assert_eq!(reading.reported[0].remaining, Some(Amount::from_tokens(149_984)));
+//! assert_eq!(reading.reported[0].reset, Some(Duration::from_secs(360)));
+//! assert_eq!(reading.reported[0].limit, None);
 //! # Ok::<(), sluice_core::DimensionError>(())
 //! ```
 
 mod body;
 mod fault;
 mod headers;
-mod names;
 mod profile;
 mod quota;
 mod reading;
@@ -32,14 +32,17 @@ mod refusal;
 mod reported;
 mod retry_after;
 mod time;
-mod vendor;
+mod vendors;
 
 pub use fault::{HeaderFault, Unreadable};
 pub use headers::Headers;
-pub use profile::{Counted, Kept, Profile, Stated};
+pub use profile::{
+    Counted, Counts, Enforced, Failed, Kept, Means, Profile, ProfileError, PublishedLimit, QuotaHeaders, RefusalRule,
+    Reserved, TokenCount, Unknown, Weights, Window,
+};
 pub use quota::Quota;
-pub use reading::{HeaderReading, read};
-pub use refusal::{VendorRefusal, classify};
+pub use reading::{HeaderReading, read, unknown_header};
+pub use refusal::{VendorRefusal, classify, classify_event};
 pub use reported::Reported;
-pub use retry_after::{MAX_RETRY_AFTER, RetryAfter, retry_after};
-pub use vendor::Vendor;
+pub use retry_after::{MAX_RETRY_AFTER, RetryAfter, retry_after, should_retry};
+pub use vendors::Vendors;

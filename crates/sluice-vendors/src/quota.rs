@@ -1,9 +1,11 @@
 //! The vendor's quota that a bucket stands for.
 
+use serde::Deserialize;
 use sluice_core::{Dimension, LimitType};
 
 /// One of a vendor's quotas, as the vendor's headers distinguish them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Quota {
     /// Calls in a window of time.
@@ -17,6 +19,10 @@ pub enum Quota {
     /// Tokens in a window of time, of one project. Separate from [`Quota::Tokens`]: otherwise a product whose
     /// project has used up its share would lower a bucket that other products share.
     ProjectTokens,
+    /// Input tokens in a window of time, of a capacity that was paid for ahead.
+    PriorityInputTokens,
+    /// Output tokens in a window of time, of a capacity that was paid for ahead.
+    PriorityOutputTokens,
     /// Calls at the same time.
     Concurrency,
 }
@@ -26,7 +32,8 @@ impl Quota {
     ///
     /// The last part of the name distinguishes kinds of tokens. `itpm`, `itpd` and what begins with `input`
     /// are input tokens; `otpm`, `otpd` and what begins with `output` are output tokens; what begins with
-    /// `project` are tokens of a project; all others are tokens of both directions.
+    /// `project` are tokens of a project; what begins with `priority_itpm`, `priority_input` or the same of output are
+    /// tokens of a priority tier; all others are tokens of both directions.
     #[must_use]
     pub fn of(dimension: &Dimension, limit_type: LimitType) -> Self {
         match limit_type {
@@ -45,6 +52,10 @@ impl Quota {
             ("otpm", Quota::OutputTokens),
             ("otpd", Quota::OutputTokens),
             ("project", Quota::ProjectTokens),
+            ("priority_i", Quota::PriorityInputTokens),
+            ("priority-i", Quota::PriorityInputTokens),
+            ("priority_o", Quota::PriorityOutputTokens),
+            ("priority-o", Quota::PriorityOutputTokens),
         ];
         let metric = dimension.as_str().rsplit('#').next().unwrap_or_default();
         let begins = |with: &str| metric.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with));
@@ -66,6 +77,8 @@ mod tests {
             assert_eq!(of(name, LimitType::Tokens), Quota::OutputTokens, "{name}");
         }
         assert_eq!(of("openai#project_tpm", LimitType::Tokens), Quota::ProjectTokens);
+        assert_eq!(of("anthropic#priority_itpm", LimitType::Tokens), Quota::PriorityInputTokens);
+        assert_eq!(of("anthropic#priority-output-tokens", LimitType::Tokens), Quota::PriorityOutputTokens);
         assert_eq!(of("openai#tpm", LimitType::Tokens), Quota::Tokens);
         assert_eq!(of("input#tpm", LimitType::Tokens), Quota::Tokens, "the first part is the vendor");
         assert_eq!(of("v#é", LimitType::Tokens), Quota::Tokens);

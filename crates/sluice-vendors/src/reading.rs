@@ -5,22 +5,22 @@ use std::time::Duration;
 use sluice_core::{Amount, Timestamp};
 
 use crate::fault::{HeaderFault, Unreadable};
-use crate::headers::Headers;
-use crate::names::{self, Form, HeaderNames, Unknown, Window};
+use crate::headers::{HeaderList, Headers};
+use crate::profile::{Profile, QuotaHeaders, Unknown, Window};
 use crate::quota::Quota;
 use crate::reported::Reported;
 use crate::time;
-use crate::vendor::Vendor;
 
+mod standard;
 mod window;
 
 /// What could be read about one quota, and what could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderReading {
-    /// What the reply said. A header that could not be read leaves its field `None`.
-    pub reported: Reported,
-    /// The headers that were present and could not be read: at most one for each field, and, if the vendor is
-    /// unknown, one for each family.
+    /// What the reply said, for each window or family of headers that it has. A header that could not be read leaves
+    /// its field `None`.
+    pub reported: Vec<Reported>,
+    /// The headers that were present and could not be read: at most one for each field of each family.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -30,80 +30,119 @@ const MAX_RESET: Duration = Duration::from_secs(31 * 86_400);
 /// The longest value that is parsed, in bytes: values of vendors have at most 40.
 const MAX_VALUE_LEN: usize = 128;
 
-/// Reads what a reply says about `quota`, at `now`. If the headers are another vendor's, or absent, every
-/// field is `None`.
+/// Reads what a reply says about `quota`, at `now`. Empty if the headers are another vendor's, or absent. Of a header
+/// that is there several times, the strictest value counts.
 #[must_use]
-pub fn read(vendor: Vendor, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> HeaderReading {
+pub fn read(profile: &Profile, quota: Quota, headers: &(impl Headers + ?Sized), now: Timestamp) -> HeaderReading {
+    let headers = HeaderList::of(headers);
     let mut reading = HeaderReading::default();
-    for names in names::of(vendor, quota) {
-        reading.reported = HeaderReader { headers, now, unreadable: &mut reading.unreadable }.family(names);
-        if !reading.reported.is_empty() {
-            break;
-        }
+    let mut reader = HeaderReader { headers: &headers, now, unreadable: &mut reading.unreadable };
+    let families = profile.quotas.iter().filter(|names| names.kind == quota);
+    let mut reported: Vec<Reported> = families.map(|names| reader.family(names)).collect();
+    if profile.reads_standard {
+        let policies = standard::policies(&headers);
+        reported.extend(standard::read(&headers, quota, &policies));
+        reported.iter_mut().for_each(|reported| standard::complete(reported, quota, &policies));
     }
-    reading
+    reported.retain(|reported| !reported.is_empty());
+    HeaderReading { reported, ..reading }
 }
 
-/// The text of a header, without the white space around it.
-pub(crate) fn text<'a>(
-    headers: &'a (impl Headers + ?Sized),
-    name: &'static str,
-) -> Result<Option<&'a str>, Unreadable> {
-    let Some(bytes) = headers.header(name) else { return Ok(None) };
-    let fault = |fault| Unreadable { name, fault };
+/// The name of a header that seems to report a limit, of a reply in which no header is one that `profile` reads. Such a
+/// reply says something that is not understood.
+#[must_use]
+pub fn unknown_header<'a>(profile: &Profile, headers: &'a (impl Headers + ?Sized)) -> Option<&'a str> {
+    let headers = HeaderList::of(headers);
+    let mut known = profile.quotas.iter().flat_map(QuotaHeaders::names);
+    if known.any(|name| headers.has(name)) || (profile.reads_standard && headers.has(standard::LIMITS)) {
+        return None;
+    }
+    let is_of_limits = |name: &&str| {
+        let name = name.to_ascii_lowercase();
+        name.contains("ratelimit") || name.contains("rate-limit")
+    };
+    headers.names().find(is_of_limits)
+}
+
+/// A header value as text, without the white space around it.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, HeaderFault> {
     if bytes.len() > MAX_VALUE_LEN {
-        return Err(fault(HeaderFault::TooLong));
+        return Err(HeaderFault::TooLong);
     }
-    std::str::from_utf8(bytes).map(|text| Some(text.trim())).map_err(|_| fault(HeaderFault::NotText))
+    std::str::from_utf8(bytes).map(str::trim).map_err(|_| HeaderFault::NotText)
 }
 
-struct HeaderReader<'a, H: ?Sized> {
-    headers: &'a H,
+struct HeaderReader<'a, 'h> {
+    headers: &'a HeaderList<'h>,
     now: Timestamp,
     unreadable: &'a mut Vec<Unreadable>,
 }
 
-impl<H: Headers + ?Sized> HeaderReader<'_, H> {
-    fn family(&mut self, names: &HeaderNames) -> Reported {
-        let limit = names.limit.and_then(|name| self.amount(name, names.unknown));
-        let remaining = names.remaining.and_then(|name| self.amount(name, names.unknown));
-        let in_use = names.in_use.and_then(|name| self.amount(name, names.unknown));
-        let reset = names.reset.and_then(|(name, form)| self.reset(name, form));
-        let reported = known(Reported { limit, remaining, in_use, reset, window: None }, names.unknown);
+impl HeaderReader<'_, '_> {
+    fn family(&mut self, names: &QuotaHeaders) -> Reported {
+        let limit = self.amount(names.limit.as_deref(), names.unknown, Amount::min);
+        let remaining = self.amount(names.remaining.as_deref(), names.unknown, Amount::min);
+        let in_use = self.amount(names.in_use.as_deref(), names.unknown, Amount::max);
+        let reset = self.reset(names.reset.as_deref());
+        let reported = Reported { limit, remaining, in_use, reset, window: None, rounded_to: names.unit() };
+        let reported = known(reported, names.unknown);
         Reported { window: window_of(&reported, names.window), ..reported }
     }
 
-    fn amount(&mut self, name: &'static str, unknown: Unknown) -> Option<Amount> {
-        self.field(name, |text| {
-            let amount: Amount = text.parse().map_err(|_| HeaderFault::NotANumber)?;
-            match (amount >= Amount::ZERO, unknown) {
-                (true, _) => Ok(Some(amount)),
-                (false, Unknown::MinusOneOrZero) if amount == Amount::from_tokens(-1) => Ok(None),
-                (false, _) => Err(HeaderFault::Negative),
+    /// An amount. Several values may stand in one header, with commas between them, and each may have parameters after
+    /// a semicolon.
+    fn amount(
+        &mut self,
+        name: Option<&str>,
+        unknown: Unknown,
+        strictest: fn(Amount, Amount) -> Amount,
+    ) -> Option<Amount> {
+        let parse = |text: &str| {
+            let mut all = None;
+            for text in text.split(',') {
+                let text = text.split(';').next().unwrap_or_default().trim();
+                let amount: Amount = text.parse().map_err(|_| HeaderFault::NotANumber)?;
+                match (amount >= Amount::ZERO, unknown) {
+                    (true, _) => all = Some(all.map_or(amount, |all| strictest(all, amount))),
+                    (false, Unknown::MinusOneOrZero) if amount == Amount::from_tokens(-1) => {}
+                    (false, _) => return Err(HeaderFault::Negative),
+                }
             }
-        })
+            Ok(all)
+        };
+        self.field(name, parse, strictest)
     }
 
-    fn reset(&mut self, name: &'static str, form: Form) -> Option<Duration> {
+    fn reset(&mut self, name: Option<&str>) -> Option<Duration> {
         let now = self.now;
-        self.field(name, |text| {
-            let reset = match form {
-                Form::Span => time::span(text).ok_or(HeaderFault::NotASpan)?,
-                Form::SpanOrSeconds => time::seconds(text).or_else(|| time::span(text)).ok_or(HeaderFault::NotASpan)?,
-                Form::Instant => time::until_rfc3339(text, now).ok_or(HeaderFault::NotAnInstant)?,
-            };
-            if reset <= MAX_RESET { Ok(Some(reset)) } else { Err(HeaderFault::TooLong) }
-        })
+        let parse = |text: &str| match time::until(text, now) {
+            None => Err(HeaderFault::NotAReset),
+            Some(reset) if reset > MAX_RESET => Err(HeaderFault::TooLong),
+            Some(reset) => Ok(Some(reset)),
+        };
+        self.field(name, parse, Duration::max)
     }
 
-    /// The value of a header. If the value cannot be read, that is recorded, and the result is `None`.
-    fn field<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<Option<T>, HeaderFault>) -> Option<T> {
-        let read = text(self.headers, name)
-            .and_then(|text| text.map_or(Ok(None), |text| parse(text).map_err(|fault| Unreadable { name, fault })));
-        read.unwrap_or_else(|unreadable| {
-            self.unreadable.push(unreadable);
-            None
-        })
+    /// The strictest value of a header. If a value cannot be read, that is recorded, and the result is `None`.
+    fn field<T>(
+        &mut self,
+        name: Option<&str>,
+        parse: impl Fn(&str) -> Result<Option<T>, HeaderFault>,
+        strictest: fn(T, T) -> T,
+    ) -> Option<T> {
+        let name = name?;
+        let mut all = None;
+        for value in self.headers.values(name) {
+            match text(value).and_then(&parse) {
+                Ok(Some(value)) => all = Some(if let Some(all) = all { strictest(all, value) } else { value }),
+                Ok(None) => {}
+                Err(fault) => {
+                    self.unreadable.push(Unreadable { name: name.to_owned(), fault });
+                    return None;
+                }
+            }
+        }
+        all
     }
 }
 
@@ -120,9 +159,8 @@ fn known(reported: Reported, unknown: Unknown) -> Reported {
     Reported {
         limit,
         remaining: reported.remaining.filter(|left| !doubt || *left > Amount::ZERO),
-        in_use: reported.in_use,
         reset: reported.reset.filter(|reset| !doubt || !reset.is_zero()),
-        window: None,
+        ..reported
     }
 }
 

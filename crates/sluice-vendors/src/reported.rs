@@ -19,12 +19,14 @@ pub struct Reported {
     /// Without it, a limit per day could be mistaken for a limit per minute: compare with a bucket's limit
     /// only if the window is known.
     pub window: Option<Duration>,
+    /// The unit to which the vendor rounds `remaining`, up or down; zero if it does not.
+    pub rounded_to: Amount,
 }
 
 impl Reported {
     /// Whether the reply said nothing about the quota.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.limit.is_none() && self.remaining.is_none() && self.in_use.is_none() && self.reset.is_none()
     }
 }

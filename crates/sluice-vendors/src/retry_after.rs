@@ -6,15 +6,14 @@ use sluice_core::Timestamp;
 
 use crate::body::Body;
 use crate::fault::{HeaderFault, Unreadable};
-use crate::headers::Headers;
-use crate::reading::text;
-use crate::time;
+use crate::headers::{HeaderList, Headers};
+use crate::{reading, time};
 
-/// The longest wait that is believed: a day, the longest window of the limits on requests and tokens.
-///
-/// A longer wait counts as unreadable and is not shortened to a day: it is a date in another unit or comes
-/// from a wrong clock, and a cool-down stops a whole fleet and cannot be taken back.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
+mod message;
+
+/// The longest wait that is returned: 31 days, the longest window of a quota. A longer one counts as this long, and is
+/// reported as [`HeaderFault::TooLong`]: it is a date in another unit or comes from a wrong clock.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(31 * 86_400);
 
 /// How long a refusal asks to wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,52 +25,65 @@ pub struct RetryAfter {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Reads how long a refusal asks to wait, at `now`. The first of these that is present and readable is used:
+/// Reads how long a refusal asks to wait, at `now`. The first of these that is present and readable is used; of a header
+/// that is there several times, the longest wait:
 ///
 /// 1. `retry-after-ms`, which OpenAI and Azure add for precision
 ///    (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>), and Azure's
 ///    `x-ms-retry-after-ms`.
 /// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is
-///    a wait of zero.
+///    a wait of zero. A number above 30 years is a Unix time.
 /// 3. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes
 ///    it.
+/// 4. The message: "Please retry in 34.07s", "Please try again in 6ms", "please try again after 1 seconds".
 #[must_use]
 pub fn retry_after(headers: &(impl Headers + ?Sized), body: Option<&[u8]>, now: Timestamp) -> RetryAfter {
-    wait(headers, Body::parse(body).as_ref(), now)
+    wait(&HeaderList::of(headers), Body::parse(body).as_ref(), now)
 }
 
-pub(crate) fn wait(headers: &(impl Headers + ?Sized), body: Option<&Body>, now: Timestamp) -> RetryAfter {
+/// Whether the vendor says that the same call is worth another try: `x-should-retry`
+/// (<https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py>). `None` if it does not say.
+#[must_use]
+pub fn should_retry(headers: &(impl Headers + ?Sized)) -> Option<bool> {
+    let headers = HeaderList::of(headers);
+    let mut said = headers.values("x-should-retry").filter_map(|value| reading::text(value).ok()?.parse::<bool>().ok());
+    let first = said.next()?;
+    Some(said.fold(first, |all, said| all && said))
+}
+
+pub(crate) fn wait(headers: &HeaderList<'_>, body: Option<&Body>, now: Timestamp) -> RetryAfter {
     let millis = |text: &str| time::milliseconds(text).ok_or(HeaderFault::NotANumber);
     let seconds_or_date = |text: &str| {
         let date = || time::until_http_date(text, now);
-        time::seconds(text).or_else(date).ok_or(HeaderFault::NeitherSecondsNorDate)
+        time::until_number(text, now).or_else(date).ok_or(HeaderFault::NeitherSecondsNorDate)
     };
     let mut read = RetryAfter::default();
-    read.take("retry-after-ms", text(headers, "retry-after-ms"), millis);
-    read.take("x-ms-retry-after-ms", text(headers, "x-ms-retry-after-ms"), millis);
-    read.take("retry-after", text(headers, "retry-after"), seconds_or_date);
-    read.take("retryDelay", Ok(body.and_then(Body::retry_delay)), |text| time::span(text).ok_or(HeaderFault::NotASpan));
+    read.header(headers, "retry-after-ms", millis);
+    read.header(headers, "x-ms-retry-after-ms", millis);
+    read.header(headers, "retry-after", seconds_or_date);
+    let delay = body.and_then(Body::retry_delay);
+    read.take("retryDelay", delay.map(|text| time::span(text).ok_or(HeaderFault::NotASpan)));
+    let told = body.and_then(Body::message).and_then(message::wait);
+    read.take("message", told.map(Ok));
     read
 }
 
 impl RetryAfter {
-    fn take(
-        &mut self,
-        name: &'static str,
-        text: Result<Option<&str>, Unreadable>,
-        parse: impl Fn(&str) -> Result<Duration, HeaderFault>,
-    ) {
-        if self.wait.is_some() {
-            return;
-        }
-        let believed = |wait| if wait <= MAX_RETRY_AFTER { Ok(wait) } else { Err(HeaderFault::TooLong) };
-        match text {
-            Ok(None) => {}
-            Ok(Some(text)) => match parse(text).and_then(believed) {
-                Ok(wait) => self.wait = Some(wait),
-                Err(fault) => self.unreadable.push(Unreadable { name, fault }),
-            },
-            Err(unreadable) => self.unreadable.push(unreadable),
-        }
+    fn header(&mut self, headers: &HeaderList<'_>, name: &str, parse: impl Fn(&str) -> Result<Duration, HeaderFault>) {
+        let all: Result<Vec<Duration>, _> =
+            headers.values(name).map(|value| reading::text(value).and_then(&parse)).collect();
+        self.take(name, all.map(|all| all.into_iter().max()).transpose());
+    }
+
+    fn take(&mut self, name: &str, wait: Option<Result<Duration, HeaderFault>>) {
+        let fault = match wait.filter(|_| self.wait.is_none()) {
+            None => return,
+            Some(Ok(wait)) => {
+                self.wait = Some(wait.min(MAX_RETRY_AFTER));
+                (wait > MAX_RETRY_AFTER).then_some(HeaderFault::TooLong)
+            }
+            Some(Err(fault)) => Some(fault),
+        };
+        self.unreadable.extend(fault.map(|fault| Unreadable { name: name.to_owned(), fault }));
     }
 }

@@ -42,8 +42,29 @@ pub(crate) fn milliseconds(text: &str) -> Option<Duration> {
     from_nanos(times(text, NANOS_PER_SEC / 1_000)?)
 }
 
+/// From `now` until what `text` names: a span (`6m0s`), seconds, a Unix time in seconds or milliseconds, an RFC 3339
+/// instant or an HTTP date. A number above 30 years is a Unix time.
+pub(crate) fn until(text: &str, now: Timestamp) -> Option<Duration> {
+    until_number(text, now)
+        .or_else(|| span(text))
+        .or_else(|| until_rfc3339(text, now))
+        .or_else(|| until_http_date(text, now))
+}
+
+/// From `now` until a bare number: seconds, or a Unix time in seconds or milliseconds.
+pub(crate) fn until_number(text: &str, now: Timestamp) -> Option<Duration> {
+    const FIRST_UNIX_SECONDS: u64 = 1_000_000_000;
+    const FIRST_UNIX_MILLIS: u64 = 100_000_000_000;
+    let number = seconds(text)?;
+    if number.as_secs() < FIRST_UNIX_SECONDS {
+        return Some(number);
+    }
+    let since_epoch = if number.as_secs() < FIRST_UNIX_MILLIS { number } else { number / 1_000 };
+    i64::try_from(since_epoch.as_micros()).ok().map(|micros| Timestamp::from_micros(micros).since(now))
+}
+
 /// From `now` to the RFC 3339 instant `text`; zero if that has passed.
-pub(crate) fn until_rfc3339(text: &str, now: Timestamp) -> Option<Duration> {
+fn until_rfc3339(text: &str, now: Timestamp) -> Option<Duration> {
     let (utc, east_micros) = split_offset(text)?;
     let local = instant(humantime::parse_rfc3339(&utc).ok()?)?;
     Some(Timestamp::from_micros(local.micros().saturating_sub(east_micros)).since(now))
@@ -157,6 +178,25 @@ mod tests {
         assert_eq!(until_http_date("tomorrow", now), None);
     }
 
+    #[test]
+    fn the_form_of_a_reset_is_told_by_its_text() {
+        let now = Timestamp::from_secs(1_706_702_400); // 2024-01-31T12:00:00Z
+        let thirty = [
+            "30",
+            "30s",
+            "30.0",
+            "1706702430",
+            "1706702430000",
+            "2024-01-31T12:00:30Z",
+            "Wed, 31 Jan 2024 12:00:30 GMT",
+        ];
+        for text in thirty {
+            assert_eq!(until(text, now), Some(Duration::from_secs(30)), "{text:?}");
+        }
+        assert_eq!(until("1706702399", now), Some(Duration::ZERO), "it has passed");
+        assert_eq!(until("soon", now), None);
+    }
+
     proptest! {
         #[test]
         fn what_go_would_write_reads_back(hours in 0_u64..1_000_000, minutes in 0_u64..60, nanos in 0_u64..60_000_000_000) {
@@ -169,14 +209,14 @@ mod tests {
         fn no_text_panics(text in "\\PC{0,50}", micros: i64) {
             let now = Timestamp::from_micros(micros);
             let _ = (span(&text), seconds(&text), milliseconds(&text));
-            let _ = (until_rfc3339(&text, now), until_http_date(&text, now));
+            let _ = until(&text, now);
         }
 
         #[test]
         fn no_number_like_text_panics(text in "[0-9.:TZGM+hmsnu -]{0,60}", micros: i64) {
             let now = Timestamp::from_micros(micros);
             let _ = (span(&text), seconds(&text), milliseconds(&text));
-            let _ = (until_rfc3339(&text, now), until_http_date(&text, now));
+            let _ = until(&text, now);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! <https://console.groq.com/docs/rate-limits>.
 
-use sluice_vendors::{Quota, Reported, Vendor, VendorRefusal};
+use sluice_vendors::{Quota, Reported, VendorRefusal};
 
 use crate::said::{DAY, MINUTE, millis, refusal, reported, secs, tokens};
 
@@ -17,23 +17,25 @@ const PAGE: &str = "
 #[test]
 fn openais_names_mean_a_days_requests_and_a_minutes_tokens() {
     assert_eq!(
-        reported(Vendor::Groq, Quota::Requests, PAGE),
+        reported("groq", Quota::Requests, PAGE),
         Reported {
             limit: tokens(14_400),
             remaining: tokens(14_370),
             in_use: None,
             reset: millis(179_560),
-            window: Some(DAY)
+            window: Some(DAY),
+            ..Reported::default()
         }
     );
     assert_eq!(
-        reported(Vendor::Groq, Quota::Tokens, PAGE),
+        reported("groq", Quota::Tokens, PAGE),
         Reported {
             limit: tokens(18_000),
             remaining: tokens(17_997),
             in_use: None,
             reset: millis(7_660),
-            window: Some(MINUTE)
+            window: Some(MINUTE),
+            ..Reported::default()
         }
     );
 }
@@ -43,7 +45,7 @@ fn openais_names_mean_a_days_requests_and_a_minutes_tokens() {
 fn a_full_flex_tier_is_busy() {
     let limited =
         r#"{"error": {"message": "Rate limit reached for model", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
-    assert_eq!(refusal(Vendor::Groq, 429, PAGE, limited), Some(VendorRefusal::Rate { retry_after: secs(2) }));
-    assert_eq!(refusal(Vendor::Groq, 498, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
-    assert_eq!(refusal(Vendor::OpenAi, 498, "", ""), None, "the status is Groq's alone");
+    assert_eq!(refusal("groq", 429, PAGE, limited), Some(VendorRefusal::Rate { retry_after: secs(2) }));
+    assert_eq!(refusal("groq", 498, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal("openai", 498, "", ""), None, "the status is Groq's alone");
 }

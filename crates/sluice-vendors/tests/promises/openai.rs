@@ -1,9 +1,9 @@
 //! <https://developers.openai.com/api/docs/guides/rate-limits>.
 
 use sluice_core::Amount;
-use sluice_vendors::{HeaderFault, Quota, Reported, Unreadable, Vendor, VendorRefusal, read};
+use sluice_vendors::{HeaderFault, Quota, Reported, Unreadable, VendorRefusal, read};
 
-use crate::said::{MINUTE, NOW, headers, millis, refusal, reported, secs, tokens};
+use crate::said::{MINUTE, NOW, headers, millis, profile, refusal, reported, secs, tokens};
 
 /// The sample values of the guide's table.
 const GUIDE: &str = "
@@ -20,14 +20,28 @@ const GUIDE: &str = "
 
 #[test]
 fn the_guides_sample_is_read_whole() {
-    let of = |quota| reported(Vendor::OpenAi, quota, GUIDE);
+    let of = |quota| reported("openai", quota, GUIDE);
     assert_eq!(
         of(Quota::Requests),
-        Reported { limit: tokens(60), remaining: tokens(59), in_use: None, reset: secs(1), window: Some(MINUTE) }
+        Reported {
+            limit: tokens(60),
+            remaining: tokens(59),
+            in_use: None,
+            reset: secs(1),
+            window: Some(MINUTE),
+            ..Reported::default()
+        }
     );
     assert_eq!(
         of(Quota::Tokens),
-        Reported { limit: tokens(150_000), remaining: tokens(149_984), in_use: None, reset: secs(360), window: None }
+        Reported {
+            limit: tokens(150_000),
+            remaining: tokens(149_984),
+            in_use: None,
+            reset: secs(360),
+            window: None,
+            ..Reported::default()
+        }
     );
     assert_eq!(
         of(Quota::ProjectTokens),
@@ -36,7 +50,8 @@ fn the_guides_sample_is_read_whole() {
             remaining: tokens(57_000),
             in_use: None,
             reset: secs(3),
-            window: Some(MINUTE)
+            window: Some(MINUTE),
+            ..Reported::default()
         }
     );
     for quota in [Quota::InputTokens, Quota::OutputTokens, Quota::Concurrency] {
@@ -57,9 +72,9 @@ fn a_replys_figures_tell_the_window_that_the_guide_does_not() {
         x-ratelimit-reset-requests: 12ms
         x-ratelimit-reset-tokens: 9ms
         x-ratelimit-reset-tokens_usage_based: 9ms";
-    let requests = reported(Vendor::OpenAi, Quota::Requests, lines);
+    let requests = reported("openai", Quota::Requests, lines);
     assert_eq!((requests.limit, requests.reset, requests.window), (tokens(5_000), millis(12), Some(MINUTE)));
-    let of_tokens = reported(Vendor::OpenAi, Quota::Tokens, lines);
+    let of_tokens = reported("openai", Quota::Tokens, lines);
     assert_eq!((of_tokens.remaining, of_tokens.reset, of_tokens.window), (tokens(159_976), millis(9), Some(MINUTE)));
 }
 
@@ -68,7 +83,7 @@ fn a_replys_figures_tell_the_window_that_the_guide_does_not() {
 fn a_reply_without_headers_tells_of_no_quota() {
     let lines = "content-type: application/json\nopenai-processing-ms: 1032\nopenai-version: 2020-10-01";
     for quota in [Quota::Requests, Quota::Tokens, Quota::ProjectTokens] {
-        assert_eq!(reported(Vendor::OpenAi, quota, lines), Reported::default());
+        assert_eq!(reported("openai", quota, lines), Reported::default());
     }
 }
 
@@ -77,35 +92,35 @@ fn a_header_that_cannot_be_read_changes_nothing_and_is_told() {
     let lines = "
         x-ratelimit-limit-requests: sixty
         x-ratelimit-remaining-requests: -3
-        x-ratelimit-reset-requests: 20";
-    let reading = read(Vendor::OpenAi, Quota::Requests, &headers(lines), NOW);
-    assert_eq!(reading.reported, Reported::default());
-    let told = |name, fault| Unreadable { name, fault };
+        x-ratelimit-reset-requests: soon";
+    let reading = read(profile("openai"), Quota::Requests, &headers(lines), NOW);
+    assert_eq!(reading.reported, []);
+    let told = |name: &str, fault| Unreadable { name: name.to_owned(), fault };
     assert_eq!(
         reading.unreadable,
         [
             told("x-ratelimit-limit-requests", HeaderFault::NotANumber),
             told("x-ratelimit-remaining-requests", HeaderFault::Negative),
-            told("x-ratelimit-reset-requests", HeaderFault::NotASpan),
+            told("x-ratelimit-reset-requests", HeaderFault::NotAReset),
         ]
     );
     assert_eq!(reading.unreadable[1].to_string(), "cannot read x-ratelimit-remaining-requests: it is below zero");
     let one_bad = "x-ratelimit-limit-requests: 60\nx-ratelimit-remaining-requests: many";
-    let reading = read(Vendor::OpenAi, Quota::Requests, &headers(one_bad), NOW);
-    assert_eq!((reading.reported.limit, reading.reported.remaining), (tokens(60), None));
+    let reading = read(profile("openai"), Quota::Requests, &headers(one_bad), NOW);
+    assert_eq!((reading.reported[0].limit, reading.reported[0].remaining), (tokens(60), None));
     assert_eq!(reading.unreadable.len(), 1);
 }
 
 #[test]
 fn white_space_around_a_value_is_of_no_account() {
-    let reading = read(Vendor::OpenAi, Quota::Requests, &[("x-ratelimit-limit-requests", " 60\t")], NOW);
-    assert_eq!((reading.reported.limit, reading.unreadable.len()), (tokens(60), 0));
+    let reading = read(profile("openai"), Quota::Requests, &[("x-ratelimit-limit-requests", " 60\t")], NOW);
+    assert_eq!((reading.reported[0].limit, reading.unreadable.len()), (tokens(60), 0));
 }
 
 #[test]
 fn decimals_are_read_and_round_down() {
     let lines = "x-ratelimit-remaining-tokens: 149984.1234567";
-    assert_eq!(reported(Vendor::OpenAi, Quota::Tokens, lines).remaining, Some(Amount::from_micros(149_984_123_456)));
+    assert_eq!(reported("openai", Quota::Tokens, lines).remaining, Some(Amount::from_micros(149_984_123_456)));
 }
 
 /// <https://community.openai.com/t/where-to-find-all-values-of-error-type/158707>, and the wording of
@@ -114,14 +129,15 @@ fn decimals_are_read_and_round_down() {
 fn a_used_up_account_is_told_from_a_limit_a_minute() {
     let used_up = r#"{"error": {"message": "You exceeded your current quota, please check your plan and billing details.",
         "type": "insufficient_quota", "param": null, "code": null}}"#;
-    assert_eq!(refusal(Vendor::OpenAi, 429, "retry-after: 1", used_up), Some(VendorRefusal::QuotaExhausted));
+    let exhausted = VendorRefusal::QuotaExhausted { retry_after: secs(1), alone: false };
+    assert_eq!(refusal("openai", 429, "retry-after: 1", used_up), Some(exhausted));
     let limited = r#"{"error": {"message": "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000",
         "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}"#;
     assert_eq!(
-        refusal(Vendor::OpenAi, 429, "retry-after: 56\nretry-after-ms: 55210", limited),
+        refusal("openai", 429, "retry-after: 56\nretry-after-ms: 55210", limited),
         Some(VendorRefusal::Rate { retry_after: millis(55_210) })
     );
-    assert_eq!(refusal(Vendor::OpenAi, 429, "", "<html>"), Some(VendorRefusal::Rate { retry_after: None }));
+    assert_eq!(refusal("openai", 429, "", "<html>"), Some(VendorRefusal::Rate { retry_after: None }));
 }
 
 /// <https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors>: the code tells, whatever the type.
@@ -136,27 +152,21 @@ fn each_limit_of_spending_is_known_by_its_code() {
         "billing_not_active",
     ] {
         let body = format!(r#"{{"error": {{"type": "rate_limit_error", "code": "{code}", "message": "no"}}}}"#);
-        assert_eq!(
-            refusal(Vendor::OpenAi, 429, "retry-after: 1", &body),
-            Some(VendorRefusal::QuotaExhausted),
-            "{code}"
-        );
+        let exhausted = VendorRefusal::QuotaExhausted { retry_after: secs(1), alone: code.starts_with("project") };
+        assert_eq!(refusal("openai", 429, "retry-after: 1", &body), Some(exhausted), "{code}");
     }
     let too_steep = r#"{"error": {"type": "rate_limit_error", "code": "slow_down", "message": "Slow down"}}"#;
-    assert_eq!(
-        refusal(Vendor::OpenAi, 429, "retry-after: 2", too_steep),
-        Some(VendorRefusal::Rate { retry_after: secs(2) })
-    );
+    assert_eq!(refusal("openai", 429, "retry-after: 2", too_steep), Some(VendorRefusal::Rate { retry_after: secs(2) }));
 }
 
 /// 503 "the engine is currently overloaded" and "slow down"; 429 for want of resources with `service_tier: flex`
 /// (<https://developers.openai.com/api/docs/guides/flex-processing>).
 #[test]
 fn an_overloaded_vendor_is_busy() {
-    assert_eq!(refusal(Vendor::OpenAi, 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal("openai", 503, "", ""), Some(VendorRefusal::SystemBusy { retry_after: None }));
     let flex = r#"{"error": {"message": "Resource unavailable", "code": "resource_unavailable"}}"#;
-    assert_eq!(refusal(Vendor::OpenAi, 429, "", flex), Some(VendorRefusal::SystemBusy { retry_after: None }));
+    assert_eq!(refusal("openai", 429, "", flex), Some(VendorRefusal::SystemBusy { retry_after: None }));
     for status in [200, 400, 401, 404, 500, 502, 504] {
-        assert_eq!(refusal(Vendor::OpenAi, status, "retry-after: 2", "{}"), None, "{status}");
+        assert_eq!(refusal("openai", status, "retry-after: 2", "{}"), None, "{status}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Timestamp};
-use sluice_vendors::{Quota, Reported, Vendor, VendorRefusal, classify, read};
+use sluice_vendors::{Profile, Quota, Reported, VendorRefusal, Vendors, classify, read};
 
 /// 2025-08-21T12:40:55Z.
 pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_755_780_055);
@@ -29,13 +29,27 @@ pub(crate) fn headers(lines: &str) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
-/// What is read of `quota`, where all of it can be read.
-pub(crate) fn reported(vendor: Vendor, quota: Quota, lines: &str) -> Reported {
-    let reading = read(vendor, quota, &headers(lines), NOW);
+pub(crate) const EXHAUSTED: VendorRefusal = VendorRefusal::QuotaExhausted { retry_after: None, alone: false };
+
+/// A vendor by its name; one that is not known by any other.
+pub(crate) fn profile(vendor: &str) -> &'static Profile {
+    Vendors::builtin().named(vendor).unwrap_or(Vendors::builtin().other())
+}
+
+/// All that is read of `quota`, where all of it can be read.
+pub(crate) fn all_reported(vendor: &str, quota: Quota, lines: &str) -> Vec<Reported> {
+    let reading = read(profile(vendor), quota, &headers(lines), NOW);
     assert_eq!(reading.unreadable, [], "{vendor:?} {quota:?}");
     reading.reported
 }
 
-pub(crate) fn refusal(vendor: Vendor, status: u16, lines: &str, body: &str) -> Option<VendorRefusal> {
-    classify(vendor, status, &headers(lines), Some(body.as_bytes()), NOW)
+/// What is read of `quota`, where one family of headers says it.
+pub(crate) fn reported(vendor: &str, quota: Quota, lines: &str) -> Reported {
+    let all = all_reported(vendor, quota, lines);
+    assert!(all.len() <= 1, "{all:?}");
+    all.first().copied().unwrap_or_default()
+}
+
+pub(crate) fn refusal(vendor: &str, status: u16, lines: &str, body: &str) -> Option<VendorRefusal> {
+    classify(profile(vendor), status, &headers(lines), Some(body.as_bytes()), NOW)
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluice_vendors::{HeaderFault, MAX_RETRY_AFTER, RetryAfter, retry_after};
+use sluice_vendors::{HeaderFault, MAX_RETRY_AFTER, RetryAfter, retry_after, should_retry};
 
 use crate::said::{NOW, headers, millis, secs};
 
@@ -54,17 +54,43 @@ fn nonsense_is_told_and_is_no_wait() {
 }
 
 #[test]
-fn no_server_stops_a_fleet_for_longer_than_a_day() {
-    assert_eq!(of("retry-after: 86400").wait, Some(MAX_RETRY_AFTER));
-    for lines in [
-        "retry-after: 86401",
-        "retry-after: 31536000",
-        "retry-after: 1755780085",
-        "retry-after-ms: 86400001",
-        "retry-after: Fri, 21 Aug 2026 12:41:25 GMT",
-    ] {
-        assert_eq!(fault(lines), HeaderFault::TooLong, "{lines}");
+fn a_wait_above_a_day_is_heard_and_one_above_a_month_is_cut_and_told() {
+    assert_eq!(of("retry-after: 86400").wait, secs(86_400));
+    assert_eq!(of("retry-after: 604800").wait, secs(604_800));
+    for lines in ["retry-after: 31536000", "retry-after-ms: 31536000000", "retry-after: Fri, 21 Aug 2026 12:41:25 GMT"]
+    {
+        let read = of(lines);
+        assert_eq!(read.wait, Some(MAX_RETRY_AFTER), "{lines}");
+        assert_eq!(read.unreadable[0].fault, HeaderFault::TooLong, "{lines}");
     }
     assert_eq!(fault("retry-after: 99999999999999999999999999999999999999999999"), HeaderFault::NeitherSecondsNorDate);
     assert_eq!(fault(&format!("retry-after: {}", "0".repeat(200))), HeaderFault::TooLong);
+}
+
+#[test]
+fn a_unix_time_is_read_as_what_it_is() {
+    assert_eq!(of("retry-after: 1755780085").wait, secs(30));
+    assert_eq!(of("retry-after: 1755780085000").wait, secs(30));
+}
+
+#[test]
+fn of_a_header_that_is_there_twice_the_longest_wait_counts() {
+    assert_eq!(of("retry-after: 1\nretry-after: 30\nretry-after: 2").wait, secs(30));
+}
+
+#[test]
+fn a_wait_in_the_message_is_read_if_nothing_else_names_one() {
+    let body = br#"{"error": {"message": "Quota exceeded. Please retry in 34.07s."}}"#;
+    assert_eq!(retry_after(&headers(""), Some(body), NOW).wait, millis(34_070));
+    assert_eq!(retry_after(&headers("retry-after: 2"), Some(body), NOW).wait, secs(2));
+    assert_eq!(retry_after(&headers(""), Some(b"Slow down: try again in 3 seconds"), NOW).wait, secs(3));
+}
+
+#[test]
+fn a_vendor_may_say_that_another_try_is_of_no_use() {
+    assert_eq!(should_retry(&headers("X-Should-Retry: false")), Some(false));
+    assert_eq!(should_retry(&headers("x-should-retry: true")), Some(true));
+    assert_eq!(should_retry(&headers("x-should-retry: true\nx-should-retry: false")), Some(false));
+    assert_eq!(should_retry(&headers("x-should-retry: perhaps")), None);
+    assert_eq!(should_retry(&headers("")), None);
 }
