@@ -11,6 +11,7 @@ use sluice_table::{
     Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ANSWER,
     SHORTEST_ATTEMPT, Settings, Store,
 };
+use sluice_vendors::Vendors;
 
 use crate::client::Client;
 use crate::config::admission_mode::AdmissionMode;
@@ -209,6 +210,23 @@ impl ClientBuilder {
         self
     }
 
+    /// How vendors' replies are read (`SLUICE_VENDORS`): with profiles of your own, which take the place of those that
+    /// are compiled in.
+    #[must_use]
+    pub fn vendors(mut self, vendors: Vendors) -> Self {
+        self.config.vendors = vendors;
+        self
+    }
+
+    /// The longest cool-down that one reply of a vendor may set for all processes (`SLUICE_LONGEST_COOL_DOWN`); 15
+    /// minutes by default. The call itself still waits as long as the vendor says. A cool-down that is set by
+    /// [`Client::cool_down`] is not cut.
+    #[must_use]
+    pub const fn longest_cool_down(mut self, longest: Duration) -> Self {
+        self.config.longest_cool_down = longest;
+        self
+    }
+
     /// The name that leases state as their holder; by default the Lambda function's or the program's.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
@@ -275,7 +293,7 @@ impl ClientBuilder {
     fn over(self, store: Store) -> Client {
         describe_metrics();
         let config = self.config;
-        let (cache, fallback) = (Cache::new(config.prefetch.clone(), config.max_buckets), Fallback::default());
+        let (cache, fallback) = (Cache::new(config.prefetch.clone(), config.max_buckets, config.vendors.clone()), Fallback::default());
         let (refusals, extensions) = (Box::new(Healer), Extensions::default());
         let (patient, background) = (store.patient(), Background::default());
         let inner = Inner { store, patient, config, cache, fallback, background, refusals, extensions };

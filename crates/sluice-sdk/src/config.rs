@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sluice_core::{Debt, Dimension, Factor};
 use sluice_table::{ConfigError, Settings, Variable, duration};
+use sluice_vendors::Vendors;
 
 use crate::config::admission_mode::AdmissionMode;
 use crate::config::heal_budget::HealBudget;
@@ -67,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) staleness: Duration,
     pub(crate) renew_leases: bool,
     pub(crate) debt: Debt,
+    pub(crate) vendors: Vendors,
 }
 
 impl Config {
@@ -89,6 +91,7 @@ impl Config {
             staleness: Duration::from_secs(60),
             renew_leases: true,
             debt: Debt::Capped,
+            vendors: Vendors::default(),
         }
     }
 
@@ -130,6 +133,7 @@ impl Config {
             staleness: var("SLUICE_STALENESS")
                 .parse("a time above 0, as in 60s or 60", |v| duration(v).filter(|t| !t.is_zero()))?
                 .unwrap_or(defaults.staleness),
+            vendors: var("SLUICE_VENDORS").text().map_or(Ok(defaults.vendors), |files| vendors(&files))?,
             debt: var("SLUICE_CAP_DEBT").parse("on or off", on_or_off)?.map_or(defaults.debt, debt),
             caller: default_caller(&lookup),
             ..defaults
@@ -164,6 +168,15 @@ fn on_or_off(text: &str) -> Option<bool> {
         "off" => Some(false),
         _ => None,
     }
+}
+
+/// The vendors of the profiles in these files.
+fn vendors(files: &str) -> Result<Vendors, ConfigError> {
+    files.split(',').map(str::trim).try_fold(Vendors::default(), |vendors, file| {
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+        let read = text.and_then(|text| vendors.with(&text).map_err(|error| error.to_string()));
+        read.map_err(|why| ConfigError::File { variable: "SLUICE_VENDORS", file: file.to_owned(), why })
+    })
 }
 
 /// The debt that settlements may make, if it is capped or not.

@@ -139,6 +139,11 @@ pub(crate) fn vendor_unreadable(bucket: SharedString) {
     names::VENDOR_UNREADABLE.counter([bucket]).increment(1);
 }
 
+/// A reply reports limits in headers that are not known.
+pub(crate) fn vendor_unknown(bucket: SharedString) {
+    names::VENDOR_UNKNOWN.counter([bucket]).increment(1);
+}
+
 /// Admission decided, in `mode`: `admitted`, the reason for which the request was shed, or `unknown` if the
 /// table did not answer.
 pub(crate) fn admitted(bucket: SharedString, decision: &'static str, mode: &'static str) {

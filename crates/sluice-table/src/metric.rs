@@ -207,6 +207,8 @@ metrics! {
         "Times that a bucket was lowered to what its vendor said";
     VENDOR_LIMIT_LOWER: Process Counter "sluice.vendor.limit_lower" Count ["dimension"]
         "Times that a vendor's limit was found below its bucket's";
+    VENDOR_UNKNOWN: Process Counter "sluice.vendor.unknown_headers" Count ["dimension"]
+        "Replies of a vendor that report limits in headers that are not known";
     VENDOR_UNREADABLE: Process Counter "sluice.vendor.unreadable_headers" Count ["dimension"]
         "Headers of a vendor that could not be read";
     ADMISSION: Process Counter "sluice.admission" Count ["dimension", "decision", "mode"]

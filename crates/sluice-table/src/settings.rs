@@ -24,6 +24,16 @@ pub enum ConfigError {
         /// The values that it accepts.
         takes: &'static str,
     },
+    /// A variable names a file that cannot be used.
+    #[error("{variable} names {file:?}, which cannot be used: {why}")]
+    File {
+        /// The variable.
+        variable: &'static str,
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// The default time that an attempt of a request for rows may take.

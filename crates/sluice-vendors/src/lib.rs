@@ -42,7 +42,7 @@ pub use profile::{
 };
 pub use quota::Quota;
 pub use reading::{HeaderReading, read, unknown_header};
-pub use refusal::{VendorRefusal, classify, classify_event};
+pub use refusal::{VendorRefusal, classify, classify_event, refused_quota};
 pub use reported::Reported;
 pub use retry_after::{MAX_RETRY_AFTER, RetryAfter, retry_after, should_retry};
 pub use vendors::Vendors;

@@ -43,6 +43,17 @@ impl Quota {
         }
     }
 
+    /// Whether what is said of this quota concerns `other`. What is said of tokens concerns those of every kind.
+    #[must_use]
+    pub fn includes(self, other: Self) -> bool {
+        let is_of_tokens = !matches!(other, Self::Requests | Self::Concurrency);
+        self == other || (self == Self::Tokens && is_of_tokens) || (other == Self::Tokens && self.is_directed())
+    }
+
+    const fn is_directed(self) -> bool {
+        matches!(self, Self::InputTokens | Self::OutputTokens)
+    }
+
     fn of_tokens(dimension: &Dimension) -> Self {
         const BEGINNINGS: &[(&str, Quota)] = &[
             ("input", Quota::InputTokens),

@@ -7,6 +7,7 @@ use sluice_core::Timestamp;
 use crate::body::Body;
 use crate::headers::{HeaderList, Headers};
 use crate::profile::{Means, Profile, RefusalRule};
+use crate::quota::Quota;
 use crate::{reading, retry_after};
 
 /// A refusal because of load, and how to answer it.
@@ -85,6 +86,21 @@ pub fn classify_event(profile: &Profile, event: &[u8], now: Timestamp) -> Option
     let no_headers = HeaderList::of(&[] as &[(&str, &str)]);
     let retry_after = retry_after::wait(&no_headers, refused.body.as_ref(), now).wait;
     refused.rule(profile).map(|rule| meaning(rule.means, retry_after, rule.alone))
+}
+
+/// The quota that the body of a refusal names: OpenAI's and Groq's type (`tokens`, `requests`), or words of the message
+/// ("output tokens per minute", "on requests per min (RPM)"). `None` if it names none.
+#[must_use]
+pub fn refused_quota(body: Option<&[u8]>) -> Option<Quota> {
+    const WORDS: &[(&str, Quota)] = &[
+        ("output tokens per", Quota::OutputTokens),
+        ("input tokens per", Quota::InputTokens),
+        ("tokens per", Quota::Tokens),
+        ("requests per", Quota::Requests),
+    ];
+    let body = Body::parse(body)?;
+    let of_type = [("tokens", Quota::Tokens), ("requests", Quota::Requests)].into_iter().find(|(code, _)| body.has_code(code));
+    of_type.or_else(|| WORDS.iter().copied().find(|(words, _)| body.says(words))).map(|(_, quota)| quota)
 }
 
 /// The parts of a refusal that rules compare.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Amount, LimitType};
+use sluice_core::{Amount, Dimension, LimitType};
 use sluice_ops::Released;
-use sluice_vendors::{Kept, Vendor};
+use sluice_vendors::{Counted, Kept};
 
 use crate::api::request::Quantity;
 use crate::grant::Grant;
 use crate::lane::entry::Entry;
-use crate::lane::part::Hold;
+use crate::lane::part::{Hold, Part};
 use crate::lane::release::ReleaseError;
 use crate::lane::settle::{SettleError, Settled, parse, settle_part};
 
@@ -17,7 +17,8 @@ impl Grant {
     /// Reports what the call used of `dimension`; call this as soon as it is known. What was not used goes
     /// back. What was used in addition is taken now, if need be as a debt, which refill pays before the next
     /// grant. A debt ends at minus the capacity ([`Settled::Capped`]), unless
-    /// [`ClientBuilder::cap_debt`](crate::ClientBuilder::cap_debt) is off.
+    /// [`ClientBuilder::cap_debt`](crate::ClientBuilder::cap_debt) is off. If the vendor counts tokens when a call
+    /// arrives ([`Counted::OnArrival`], as OpenAI and Azure do), nothing goes back: the vendor does not return it either.
     ///
     /// Costs one write, shared with calls that are settled meanwhile; none if the call used what it counts
     /// as. A later call (as while a stream runs) counts from the value settled before. The write is never
@@ -37,11 +38,12 @@ impl Grant {
         part.entry.unsettled.heard();
         // What a refusal of an earlier call under the same grant would have charged.
         part.used = None;
+        let used = as_vendor_counts(part, used);
         settle_part(&inner, part, used).await
     }
 
     /// Ends a failed call: what its vendor does not count goes back, and so does what the grant held. Most
-    /// vendors count the request and none of the tokens: [`Vendor::profile`] states what each does, with its
+    /// vendors count the request and none of the tokens: [`Profile`](sluice_vendors::Profile) states what each does, with its
     /// source. What was settled stays. Takes at most as long as a settle and a release.
     ///
     /// # Errors
@@ -55,7 +57,7 @@ impl Grant {
     pub(crate) fn charge(&mut self, dimension: &str, used: Amount) {
         if let Some(part) = self.part_mut(dimension) {
             part.entry.unsettled.heard();
-            part.used = Some(used);
+            part.used = Some(as_vendor_counts(part, used));
         }
     }
 
@@ -75,8 +77,22 @@ impl Grant {
     }
 }
 
+/// What the vendor counts for a call that used `used`: at least what was reserved, if it counts when the call arrives,
+/// since what the call does not use does not come back there.
+fn as_vendor_counts(part: &Part, used: Amount) -> Amount {
+    let is_of_tokens = part.entry.limit().is_some_and(|limit| limit.limit_type() == LimitType::Tokens);
+    let counted = part.entry.vendor.tokens_of(model_of(&part.entry.dimension)).map_or(Counted::Used, |count| count.counted);
+    if is_of_tokens && counted == Counted::OnArrival { used.max(part.cost.amount()) } else { used }
+}
+
+/// The model in a bucket's name: the part between the vendor and the metric.
+fn model_of(dimension: &Dimension) -> &str {
+    let after_vendor = dimension.as_str().split_once('#').map_or("", |(_, rest)| rest);
+    after_vendor.rsplit_once('#').map_or("", |(model, _)| model)
+}
+
 /// What a failed call keeps of a bucket.
 fn kept_by_failure(entry: &Entry) -> Kept {
     let limit_type = entry.limit().map_or(LimitType::Requests, |limit| limit.limit_type());
-    Vendor::of(&entry.dimension).profile().kept_by_failure(limit_type)
+    entry.vendor.kept_by_failure(limit_type)
 }

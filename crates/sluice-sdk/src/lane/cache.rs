@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use sluice_core::{Dimension, Timestamp};
+use sluice_vendors::Vendors;
 
 use crate::lane::entry::Entry;
 use crate::lane::prefetch::Stock;
@@ -39,6 +40,7 @@ pub(crate) struct Cache {
     named: NamedBuckets,
     /// How many buckets are remembered while nobody uses them.
     most: usize,
+    vendors: Vendors,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +59,7 @@ struct RowLanes {
 
 impl Cache {
     /// Creates a cache that keeps stock of the buckets in `prefetched` and remembers `most` unused buckets.
-    pub(crate) fn new(prefetched: HashSet<Dimension>, most: usize) -> Self {
+    pub(crate) fn new(prefetched: HashSet<Dimension>, most: usize, vendors: Vendors) -> Self {
         let rows = RowLanes { by_name: HashMap::new(), most: MOST_IDLE_LANES };
         Self {
             entries: RwLock::default(),
@@ -65,6 +67,7 @@ impl Cache {
             prefetched,
             named: NamedBuckets::default(),
             most: most.max(1),
+            vendors,
         }
     }
 
@@ -90,7 +93,7 @@ impl Cache {
             self.rows.lock().drop_idle();
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
-        let entry = Arc::new(Entry::new(dimension.clone(), stock, self.named.clone()));
+        let entry = Arc::new(Entry::new(dimension.clone(), Arc::clone(self.vendors.of(dimension)), stock, self.named.clone()));
         entries.by_name.insert(dimension.clone(), Arc::clone(&entry));
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
@@ -129,7 +132,7 @@ impl Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        Self::new(HashSet::new(), crate::config::MAX_BUCKETS)
+        Self::new(HashSet::new(), crate::config::MAX_BUCKETS, Vendors::default())
     }
 }
 

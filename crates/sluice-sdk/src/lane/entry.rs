@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use sluice_core::{Bucket, Cost, Dimension, Timestamp};
+use sluice_vendors::Profile;
 use tokio::time::Instant;
 
 use crate::bucket::known::Known;
@@ -21,6 +22,8 @@ use crate::telemetry::label::NamedBuckets;
 
 pub(crate) struct Entry {
     known: Known,
+    /// How the vendor's replies are read, and how it counts.
+    pub(crate) vendor: Arc<Profile>,
     /// Booked starts of callers that left. They cannot be given back: others have booked behind them.
     abandoned: Lazy<Box<Mutex<Vec<Part>>>>,
     /// The lane of callers that take tokens.
@@ -54,9 +57,10 @@ impl Deref for Entry {
 }
 
 impl Entry {
-    pub(super) fn new(dimension: Dimension, stock: Option<Box<Stock>>, named: NamedBuckets) -> Self {
+    pub(super) fn new(dimension: Dimension, vendor: Arc<Profile>, stock: Option<Box<Stock>>, named: NamedBuckets) -> Self {
         Self {
             known: Known::new(dimension, named),
+            vendor,
             abandoned: Lazy::default(),
             tokens: Lazy::default(),
             inline: Lazy::default(),

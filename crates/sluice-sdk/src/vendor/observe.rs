@@ -1,12 +1,12 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Cost, Dimension, Limit, LimitType, Observation, RatePlanner, RateReceipt, Remaining,
+    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining,
     Timestamp, VendorLimit,
 };
 use sluice_table::{Resend, Written};
-use sluice_vendors::{Headers, Quota, Reported, Vendor};
+use sluice_vendors::{Headers, Quota, Reported};
 use tokio::time::timeout;
 
 use crate::api::basis::Basis;
@@ -23,6 +23,22 @@ use crate::telemetry;
 /// The reply to the latest call of a bucket. Locked while a vendor's reply is compared with the bucket.
 #[derive(Debug, Default)]
 struct LatestReply(tokio::sync::Mutex<Option<Remaining>>);
+
+/// Whether a reply whose limits are not understood was reported.
+#[derive(Debug, Default)]
+struct UnknownHeaders(OnceLock<()>);
+
+impl UnknownHeaders {
+    /// Counts the reply, and logs the first: a bucket that hears nothing from its vendor looks like one that agrees.
+    fn report(&self, entry: &Entry, header: &str) {
+        telemetry::vendor_unknown(entry.label());
+        self.0.get_or_init(|| {
+            tracing::warn!(event = "vendor.unknown_headers", dimension = %entry.dimension, header, vendor = entry.vendor.vendor,
+                "the vendor reports its limits in headers that its profile does not read: give the bucket the vendor's name, or a \
+                 profile in SLUICE_VENDORS");
+        });
+    }
+}
 
 /// What a vendor's reply said about one bucket, and what it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,13 +106,17 @@ impl Mark {
 
 /// The window of a limit for which the vendor states none.
 const MINUTE: Duration = Duration::from_secs(60);
+/// A quota of an untold window is compared with buckets that fill within this time.
+const UNTOLD_FITS: Duration = Duration::from_secs(5 * 60);
+/// A quota that is whole again only after this time is not one of a minute.
+const LONGEST_UNTOLD_RESET: Duration = Duration::from_secs(2 * 60);
 /// How long the lowest of several reported limits is kept. A longer time is more often out of date; a shorter
 /// one writes more if the limits take turns.
 const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 impl Client {
     /// Applies the rate-limit headers of a vendor's reply to a call made under `grant`. The first part of the
-    /// dimension's name identifies the vendor: see [`Vendor::of`].
+    /// dimension's name identifies the vendor: see [`Vendors::of`](sluice_vendors::Vendors::of).
     ///
     /// If the vendor has less left than the bucket counts, a write lowers the bucket; it is never raised.
     /// Calls that the vendor has not counted yet stay counted once, whatever the order of replies. A lower
@@ -137,7 +157,10 @@ pub(crate) async fn observe(
     let limit = *known(inner, &entry).await?.bucket.limit();
     entry.unsettled.heard();
     let quota = Quota::of(&dimension, limit.limit_type());
-    let reading = sluice_vendors::read(Vendor::of(&dimension), quota, headers, inner.now());
+    let reading = sluice_vendors::read(&entry.vendor, quota, headers, inner.now());
+    if let Some(header) = sluice_vendors::unknown_header(&entry.vendor, headers) {
+        entry.extensions.of::<UnknownHeaders>().report(&entry, header);
+    }
     for unreadable in &reading.unreadable {
         telemetry::vendor_unreadable(entry.label());
         tracing::warn!(event = "vendor.unreadable_header", %dimension, %unreadable);
@@ -145,8 +168,9 @@ pub(crate) async fn observe(
     // Of many replies, the first lowers the bucket. One that hangs delays the others by one attempt at most.
     let latest = entry.extensions.of::<LatestReply>();
     let mut in_turn = timeout(inner.store.attempt().of_rows(), latest.0.lock()).await.ok();
-    let level = observe_level(inner, &entry, &limit, &reading.reported, mark, in_turn.as_deref_mut()).await?;
-    let limit = observe_limit(inner, &entry, &reading.reported).await?;
+    let said = strictest(&limit, &reading.reported);
+    let level = observe_level(inner, &entry, &limit, &said, mark, in_turn.as_deref_mut()).await?;
+    let limit = observe_limit(inner, &entry, &said).await?;
     Ok(Observed { level, limit, unreadable: reading.unreadable.len() })
 }
 
@@ -158,14 +182,12 @@ async fn observe_level(
     mark: Option<Mark>,
     newest: Option<&mut Option<Remaining>>,
 ) -> Result<ObservedLevel, AcquireError> {
-    let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent() && is_same_window(limit, reported)) else {
+    let Some(left) = reported.remaining.filter(|_| !limit.is_concurrent()) else {
         return Ok(ObservedLevel::NotSaid);
     };
     let Some(mark) = mark else { return Ok(ObservedLevel::NoGrant) };
     // Up to half of the unit to which the vendor rounds may be left in addition.
-    let rounded_to = Vendor::of(&entry.dimension).profile().remaining_rounded_to.map(|to| to.value);
-    let rounded_to = rounded_to.filter(|_| limit.limit_type() == LimitType::Tokens).unwrap_or_default();
-    let left = left.plus(rounded_to.half());
+    let left = left.plus(reported.rounded_to.half());
     let remaining = Remaining { receipt: mark.receipt, start: mark.start, left };
     if let Some(newest) = newest {
         // The row knows the newest reply that lowered it; only the process knows the replies that agreed.
@@ -200,23 +222,52 @@ async fn observe_level(
     Ok(ObservedLevel::Stale)
 }
 
+/// What the reply says of the bucket's own window: of several families of headers that do, the least that is left and
+/// the lowest limit.
+pub(crate) fn strictest(limit: &Limit, reported: &[Reported]) -> Reported {
+    let fitting = reported.iter().filter(|reported| limit.is_concurrent() || is_same_window(limit, reported));
+    let stricter = |all: Reported, one: &Reported| {
+        let is_lower = match (all.limit, one.limit) {
+            (Some(all_limit), Some(limit)) => per_minute(limit, one.window) < per_minute(all_limit, all.window),
+            (all_limit, limit) => all_limit.is_none() && limit.is_some(),
+        };
+        let is_less_left = all.remaining.is_none() || one.remaining.is_some_and(|left| Some(left) < all.remaining);
+        let (of_limit, of_level) = (if is_lower { one } else { &all }, if is_less_left { one } else { &all });
+        Reported {
+            limit: of_limit.limit,
+            window: of_limit.window,
+            remaining: of_level.remaining,
+            rounded_to: of_level.rounded_to,
+            in_use: all.in_use.max(one.in_use),
+            reset: all.reset.max(one.reset),
+        }
+    };
+    fitting.fold(Reported::default(), stricter)
+}
+
+fn per_minute(limit: Amount, window: Option<Duration>) -> i128 {
+    let window = i128::try_from(window.unwrap_or(MINUTE).as_micros()).unwrap_or(i128::MAX).max(1);
+    i128::from(limit.micros()).saturating_mul(60_000_000) / window
+}
+
 /// Whether the reported quota is counted over the bucket's own window, or a similar one: what is left of a
 /// day's quota says nothing about a bucket of one minute, and vice versa. A bucket may hold much less than a
-/// window allows, to keep bursts small, but hardly more than twelve times as much. A quota without a stated
-/// window counts as one of a minute, and also fits a longer window.
-pub(crate) fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
-    let window = reported.window.unwrap_or(MINUTE);
+/// window allows, to keep bursts small, but hardly more than twelve times as much.
+///
+/// A quota without a stated window may be one of a minute or of a day. It counts as one of a minute, for buckets that
+/// fill within minutes, unless its reset says that it is longer.
+fn is_same_window(limit: &Limit, reported: &Reported) -> bool {
     let Some(filled_in) = limit.refill_rate().time_for(limit.capacity()) else { return true };
-    let is_long_enough = reported.window.is_none() || filled_in <= window.saturating_mul(12);
-    window <= filled_in.saturating_mul(2).max(MINUTE) && is_long_enough
+    match reported.window {
+        Some(window) => window <= filled_in.saturating_mul(2).max(MINUTE) && filled_in <= window.saturating_mul(12),
+        None => filled_in <= UNTOLD_FITS && reported.reset.is_none_or(|reset| reset <= LONGEST_UNTOLD_RESET),
+    }
 }
 
 async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Result<ObservedLimit, AcquireError> {
     let mut bucket = known(inner, entry).await?.bucket;
     let is_concurrent = bucket.limit().is_concurrent();
-    let Some(vendors) = reported.limit.filter(|_| is_concurrent || is_same_window(bucket.limit(), reported)) else {
-        return Ok(ObservedLimit::NotSaid);
-    };
+    let Some(vendors) = reported.limit else { return Ok(ObservedLimit::NotSaid) };
     let window = if is_concurrent { Duration::ZERO } else { reported.window.unwrap_or(MINUTE) };
     if bucket.limit().lowered_to(vendors, window).is_none() {
         return Ok(ObservedLimit::NotLower);

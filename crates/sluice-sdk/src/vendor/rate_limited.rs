@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Timestamp};
-use sluice_vendors::{Headers, Vendor, VendorRefusal, classify};
+use sluice_vendors::{Headers, Profile, VendorRefusal, classify, should_retry};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::delay_seconds;
@@ -16,13 +16,15 @@ use crate::lane::reading::known;
 use crate::telemetry;
 use crate::vendor::cool_down::{CoolDown, cool_down};
 
+mod blame;
 mod lowering;
 mod reaction;
 pub(crate) mod succession;
 
+use crate::vendor::rate_limited::blame::guilty;
 use crate::vendor::rate_limited::lowering::{lower_all, lower_by_long};
 use crate::vendor::rate_limited::reaction::{Done, Reaction};
-use crate::vendor::rate_limited::succession::{FIRST_PAUSE, RateLimited, RefusalKind};
+use crate::vendor::rate_limited::succession::{FIRST_PAUSE, FIRST_PAUSE_OF_EXHAUSTED, RateLimited, RefusalKind};
 
 /// The parts of a vendor's reply from which a refusal is read.
 #[derive(Clone, Copy, Debug)]
@@ -124,12 +126,17 @@ impl Client {
     ///   (at most a minute).
     /// - Too many calls at once: nothing is lowered, since each call that ends makes room. Wait in the queue.
     /// - The vendor is busy: a cool-down as long as it says, or as the pause; no level is lowered.
+    /// - A day's quota or the account is used up: a cool-down (a minute, doubled for each refusal in succession), so
+    ///   that not every worker finds out by a failing call of its own; none if one project alone is concerned.
+    /// - The call is larger than the limit: nothing.
+    ///
+    /// No cool-down is longer than `SLUICE_LONGEST_COOL_DOWN`; the call itself hears the vendor's whole wait.
     ///
     /// Refusals of one kind before a pause is over count as one: they wait for its end and lower nothing
     /// more. One within ten seconds after it is *in succession*. No call waits less than an active cool-down.
     ///
     /// Concurrency buckets cool down only if named alone. A bucket keeps its level if the reply says that
-    /// half of the limit or more is left, in the bucket's own window. An unreadable wait is counted
+    /// half of the limit or more is left, in the bucket's own window, or that another quota was exceeded. An unreadable wait is counted
     /// (`sluice.vendor.unreadable_headers`) and treated as none.
     ///
     /// Takes at most six requests (4.2 s each) for each dimension, one while DynamoDB does not answer; an
@@ -156,7 +163,8 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     let asks = request.parse()?;
     let dimension = asks[0].dimension.clone();
     report_unreadable(inner, &dimension, reply, now);
-    let Some(refusal) = classify(Vendor::of(&dimension), reply.status, reply.headers, reply.body, now) else {
+    let vendor = Arc::clone(&inner.entry(&dimension).vendor);
+    let Some(refusal) = classify(&vendor, reply.status, reply.headers, reply.body, now) else {
         return Ok(Decision::NotRefused);
     };
     let now = inner.time().await?;
@@ -167,17 +175,25 @@ pub(crate) async fn on_rate_limited<H: Headers>(
         all.push(RefusedAsk { ask, entry, is_concurrent });
     }
     let mut reaction = Reaction::to(refusal);
-    let decision = react(inner, &all, refusal, reply.headers, now, &mut reaction).await;
+    let decision = react(inner, &all, refusal, reply, now, &mut reaction).await;
+    let decision = decision.map(|decision| if is_given_up(reply) { Decision::GiveUp } else { decision });
     reaction.log(&decision);
     decision
 }
 
+/// Whether the vendor says that the same call is not worth another try. That is said of the call: the buckets hear of
+/// the refusal all the same.
+fn is_given_up<H: Headers>(reply: &Reply<'_, H>) -> bool {
+    should_retry(reply.headers) == Some(false)
+}
+
 /// Judges the reply to a call that was granted while DynamoDB was out: nothing can be done for the fleet.
-pub(crate) fn judged_alone<H: Headers>(inner: &Inner, vendor: Vendor, reply: &Reply<'_, H>) -> Decision {
+pub(crate) fn judged_alone<H: Headers>(inner: &Inner, vendor: &Profile, reply: &Reply<'_, H>) -> Decision {
     let refusal = classify(vendor, reply.status, reply.headers, reply.body, inner.now());
     match refusal {
         None => Decision::NotRefused,
-        Some(VendorRefusal::QuotaExhausted | VendorRefusal::TooLarge) => Decision::GiveUp,
+        Some(VendorRefusal::QuotaExhausted { .. } | VendorRefusal::TooLarge) => Decision::GiveUp,
+        Some(_) if is_given_up(reply) => Decision::GiveUp,
         Some(refusal) => {
             let named = refusal.retry_after().filter(|wait| !wait.is_zero());
             decide(named.unwrap_or(FIRST_PAUSE), inner.config.inline_retry_threshold)
@@ -186,11 +202,11 @@ pub(crate) fn judged_alone<H: Headers>(inner: &Inner, vendor: Vendor, reply: &Re
 }
 
 /// Reacts to `refusal` of a call for `all`, and notes what was done.
-async fn react(
+async fn react<H: Headers>(
     inner: &Inner,
     all: &[RefusedAsk],
     refusal: VendorRefusal,
-    headers: &impl Headers,
+    reply: &Reply<'_, H>,
     now: Timestamp,
     reaction: &mut Reaction,
 ) -> Result<Decision, AcquireError> {
@@ -200,20 +216,29 @@ async fn react(
     // A wait of zero counts as none: the call and its refusal would repeat without a pause.
     let named = refusal.retry_after().filter(|wait| !wait.is_zero());
     let wait = match (refusal, named) {
-        (VendorRefusal::QuotaExhausted | VendorRefusal::TooLarge, _) => return Ok(Decision::GiveUp),
+        (VendorRefusal::TooLarge | VendorRefusal::QuotaExhausted { alone: true, .. }, _) => return Ok(Decision::GiveUp),
+        (VendorRefusal::QuotaExhausted { .. }, _) => {
+            // Some vendors name seconds, after which the quota is still used up.
+            let named = named.filter(|wait| *wait >= FIRST_PAUSE_OF_EXHAUSTED);
+            let pause = pause_of(&asked, RefusalKind::Exhausted, now, named);
+            cool_all(inner, &asked, now, pause, reaction).await?;
+            return Ok(Decision::GiveUp);
+        }
         (VendorRefusal::Concurrency { .. }, _) => pause_of(&asked, RefusalKind::Concurrency, now, named),
         (VendorRefusal::SystemBusy { .. }, _) => {
             let pause = pause_of(&asked, RefusalKind::Busy, now, named);
             cool_all(inner, &asked, now, pause, reaction).await?
         }
         (_, Some(wait)) => {
-            let until_over = cool_all(inner, &asked, now, wait, reaction).await?;
+            let guilty = guilty(inner, &asked, reply, now).await?;
+            reaction.blame(guilty.iter().map(|asked| &asked.ask.dimension));
+            let until_over = cool_all(inner, &guilty, now, wait, reaction).await?;
             if wait > inner.config.inline_retry_threshold {
-                lower_by_long(inner, &asked, now, wait, reaction).await?;
+                lower_by_long(inner, &guilty, now, wait, reaction).await?;
             }
             until_over
         }
-        (_, None) => lower_all(inner, &asked, headers, now, reaction).await?,
+        (_, None) => lower_all(inner, &asked, reply, now, reaction).await?,
     };
     Ok(decide(wait.max(blocked_for(inner, all, now).await?), inner.config.inline_retry_threshold))
 }
@@ -231,7 +256,7 @@ const fn name_of(refusal: &VendorRefusal) -> &'static str {
     match refusal {
         VendorRefusal::Concurrency { .. } => "concurrency",
         VendorRefusal::SystemBusy { .. } => "busy",
-        VendorRefusal::QuotaExhausted => "quota",
+        VendorRefusal::QuotaExhausted { .. } => "quota",
         VendorRefusal::TooLarge => "too_large",
         _ => "rate",
     }

@@ -1,7 +1,7 @@
 //! One report of a vendor's reply: what it used, what its headers say, whether it is a refusal.
 
 use sluice_core::Dimension;
-use sluice_vendors::{Headers, Vendor, classify};
+use sluice_vendors::{Headers, classify};
 
 use crate::api::request::{Quantity, Request};
 use crate::lane::inner::Inner;
@@ -65,10 +65,11 @@ pub(crate) async fn reply<H: Headers>(
     reply: &Reply<'_, H>,
 ) -> Replied {
     let Some(first) = held.first() else {
-        let vendor = vendor.map_or(Vendor::Other, Vendor::of);
+        let vendors = &inner.config.vendors;
+        let vendor = vendor.map_or(vendors.other(), |dimension| vendors.of(dimension));
         return Replied { decision: judged_alone(inner, vendor, reply), observed: Vec::new() };
     };
-    let vendor = Vendor::of(&first.dimension);
+    let vendor = inner.config.vendors.of(&first.dimension);
     if classify(vendor, reply.status, reply.headers, reply.body, inner.now()).is_some() {
         let request = Request::from(held.iter().map(|part| part.dimension.as_str()).collect::<Vec<_>>());
         let with_cost = |request: Request<'static>, part: &HeldPart| match &part.mark {

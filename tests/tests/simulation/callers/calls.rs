@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_core::Dimension;
-use sluice_sdk::vendors::{Kept, Vendor};
+use sluice_sdk::vendors::{Kept, Vendors};
 use sluice_sdk::{Grant, Reply, SettleError, Settled, Slot};
 use tokio::time::sleep;
 
@@ -177,7 +177,7 @@ impl Caller {
         for call in used.iter().filter(|call| !told.contains(&call.bucket)) {
             let Some(bucket) = self.universe.scenario.bucket(&call.bucket) else { continue };
             let dimension = Dimension::new(&call.bucket).unwrap();
-            let kept = Vendor::of(&dimension).profile().kept_by_failure(bucket.limit.limit_type());
+            let kept = Vendors::builtin().of(&dimension).kept_by_failure(bucket.limit.limit_type());
             if kept == Kept::Nothing {
                 let nothing = Used { used: 0, bucket: call.bucket.clone(), answer: call.answer.clone(), ..*call };
                 self.begins_to_settle(id, &nothing);

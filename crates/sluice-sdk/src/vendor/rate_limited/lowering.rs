@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use sluice_core::{Amount, Factor, Limit, Timestamp};
-use sluice_vendors::{Headers, Quota, Reported, Vendor};
+use sluice_vendors::{Headers, Quota, Reported, refused_quota};
 
 use crate::api::error::AcquireError;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
-use crate::vendor::observe::is_same_window;
+use crate::vendor::observe::strictest;
 use crate::vendor::penalize::{PenalizeError, Penalty, penalize};
 use crate::vendor::rate_limited::reaction::{Done, Reaction};
 use crate::vendor::rate_limited::succession::{CountedRefusal, RateLimited, RefusalKind};
-use crate::vendor::rate_limited::{RefusedAsk, cool, pause_of};
+use crate::vendor::rate_limited::{RefusedAsk, Reply, cool, pause_of};
 
 /// The longest wait for a used-up quota: a day's quota admits other calls before it is whole again.
 const LONGEST_RESET: Duration = Duration::from_secs(60);
@@ -61,19 +61,21 @@ pub(super) async fn lower_by_long(
 pub(super) async fn lower_all(
     inner: &Inner,
     asked: &[&RefusedAsk],
-    headers: &impl Headers,
+    reply: &Reply<'_, impl Headers>,
     now: Timestamp,
     reaction: &mut Reaction,
 ) -> Result<Duration, AcquireError> {
     let mut wait = Duration::ZERO;
     let mut blamed = Vec::with_capacity(asked.len());
+    let named = refused_quota(reply.body);
     for asked in asked {
         let limit = *known(inner, &asked.entry).await?.bucket.limit();
-        let reported = reported(&asked.entry, &limit, headers, now);
-        if let (Some(Amount::ZERO), Some(reset)) = (reported.remaining, reported.reset) {
-            wait = wait.max(reset.min(LONGEST_RESET));
-        }
-        if asked.is_concurrent || !has_some_left(&limit, &reported) {
+        let reported = reported(&asked.entry, &limit, reply.headers, now);
+        let used_up = reported.iter().filter(|reported| reported.remaining == Some(Amount::ZERO));
+        wait = used_up.filter_map(|reported| reported.reset).fold(wait, |wait, reset| wait.max(reset.min(LONGEST_RESET)));
+        let quota = Quota::of(&asked.entry.dimension, limit.limit_type());
+        let is_another = named.is_some_and(|named| !named.includes(quota));
+        if asked.is_concurrent || !(is_another || has_some_left(&limit, &reported)) {
             blamed.push(*asked);
         }
     }
@@ -119,16 +121,17 @@ async fn lower_or_cool(
 }
 
 /// What the refusal says about the bucket's quota.
-fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Reported {
+pub(super) fn reported(entry: &Entry, limit: &Limit, headers: &impl Headers, now: Timestamp) -> Vec<Reported> {
     let quota = Quota::of(&entry.dimension, limit.limit_type());
-    sluice_vendors::read(Vendor::of(&entry.dimension), quota, headers, now).reported
+    sluice_vendors::read(&entry.vendor, quota, headers, now).reported
 }
 
 /// Whether the vendor says that so much of this quota is left that it did not cause the refusal.
-fn has_some_left(limit: &Limit, reported: &Reported) -> bool {
+pub(super) fn has_some_left(limit: &Limit, reported: &[Reported]) -> bool {
+    let reported = strictest(limit, reported);
     let half = reported.limit.unwrap_or_else(|| limit.capacity()).half();
     let is_plenty = |left| left > Amount::ZERO && left >= half;
-    is_same_window(limit, reported) && reported.remaining.is_some_and(is_plenty)
+    reported.remaining.is_some_and(is_plenty)
 }
 
 /// Returns `None` if other writers were faster in every try.

@@ -13,6 +13,10 @@ const IN_SUCCESSION: Duration = Duration::from_secs(10);
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The first pause after a quota of a day or an account is used up; doubled for each that follows.
+pub(super) const FIRST_PAUSE_OF_EXHAUSTED: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE_OF_EXHAUSTED: Duration = Duration::from_secs(60 * 60);
+
 /// Kinds of refusal. Each is counted separately, since one kind says nothing about another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RefusalKind {
@@ -24,6 +28,18 @@ pub(super) enum RefusalKind {
     Busy,
     /// Too many calls at once.
     Concurrency,
+    /// A quota of a day or an account is used up.
+    Exhausted,
+}
+
+impl RefusalKind {
+    /// The first pause, and the longest.
+    const fn pauses(self) -> (Duration, Duration) {
+        match self {
+            Self::Exhausted => (FIRST_PAUSE_OF_EXHAUSTED, LONGEST_PAUSE_OF_EXHAUSTED),
+            _ => (FIRST_PAUSE, LONGEST_PAUSE),
+        }
+    }
 }
 
 /// The refusals of one bucket in this process.
@@ -36,6 +52,7 @@ struct Troubles {
     long: Option<RefusalStreak>,
     busy: Option<RefusalStreak>,
     concurrency: Option<RefusalStreak>,
+    exhausted: Option<RefusalStreak>,
 }
 
 /// One or more refusals of a kind that came before the end of the pause that the first of them set.
@@ -68,7 +85,8 @@ impl RateLimited {
             return CountedRefusal { before: None, pause: named.unwrap_or(until.since(now)) };
         }
         let before = trouble.filter(|last| now.since(last.until) <= IN_SUCCESSION).map_or(0, |last| last.count);
-        let pause = named.unwrap_or(FIRST_PAUSE.saturating_mul(1 << before.min(6)).min(LONGEST_PAUSE));
+        let (first, longest) = kind.pauses();
+        let pause = named.unwrap_or(first.saturating_mul(1 << before.min(6)).min(longest));
         *trouble = Some(RefusalStreak { pause, until: now.after(pause), count: before.saturating_add(1) });
         CountedRefusal { before: Some(before), pause }
     }
@@ -81,6 +99,7 @@ impl Troubles {
             RefusalKind::Long => &mut self.long,
             RefusalKind::Busy => &mut self.busy,
             RefusalKind::Concurrency => &mut self.concurrency,
+            RefusalKind::Exhausted => &mut self.exhausted,
         }
     }
 }
