@@ -293,7 +293,8 @@ impl ClientBuilder {
     fn over(self, store: Store) -> Client {
         describe_metrics();
         let config = self.config;
-        let (cache, fallback) = (Cache::new(config.prefetch.clone(), config.max_buckets, config.vendors.clone()), Fallback::default());
+        let (cache, fallback) =
+            (Cache::new(config.prefetch.clone(), config.max_buckets, config.vendors.clone()), Fallback::default());
         let (refusals, extensions) = (Box::new(Healer), Extensions::default());
         let (patient, background) = (store.patient(), Background::default());
         let inner = Inner { store, patient, config, cache, fallback, background, refusals, extensions };

@@ -99,7 +99,8 @@ pub fn refused_quota(body: Option<&[u8]>) -> Option<Quota> {
         ("requests per", Quota::Requests),
     ];
     let body = Body::parse(body)?;
-    let of_type = [("tokens", Quota::Tokens), ("requests", Quota::Requests)].into_iter().find(|(code, _)| body.has_code(code));
+    let of_type =
+        [("tokens", Quota::Tokens), ("requests", Quota::Requests)].into_iter().find(|(code, _)| body.has_code(code));
     of_type.or_else(|| WORDS.iter().copied().find(|(words, _)| body.says(words))).map(|(_, quota)| quota)
 }
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{World, dimension};
 
-const TPM: &str = "openai#tpm";
+const TPM: &str = "acme#tpm";
 const KIND: &str = "conversation";
 const TOKENS_PER_SECOND: i32 = 4_000;
 /// Three times as many as the limit keeps busy.

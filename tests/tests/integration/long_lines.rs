@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::world::{World, settle, take};
 
-const TPM: &str = "openai#tpm";
+const TPM: &str = "acme#tpm";
 const SLOTS: &str = "elevenlabs#concurrent";
 /// Four attempts of a second, and at most 175 ms of waits between them.
 const REQUEST: Duration = Duration::from_millis(4_175);

@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::world::{LEASE_TTL, World, settle, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
-const TPM: &str = "openai#tpm";
+const TPM: &str = "acme#tpm";
 
 async fn world(kind: Kind) -> World {
     let world = World::new().await.with(kind);
@@ -188,7 +188,7 @@ async fn a_stream_that_nobody_reads_gives_its_slot_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_carried_ticket_is_redeemed_by_its_own_request_alone() {
-    let world = World::with_rate("openai#rpm", 1, 1).await;
+    let world = World::with_rate("acme#rpm", 1, 1).await;
     world.rate("other#rpm", 10, 60).await;
     world.slots(SLOTS, 2).await;
     world.rate("slow#rpm", 2, 20).await;

@@ -11,7 +11,8 @@ use crate::kind::Kind;
 use crate::world::{World, refusal, take};
 
 pub(crate) const RPM: &str = "openai#rpm";
-pub(crate) const TPM: &str = "openai#tpm";
+/// Of a vendor that counts what a call used in the end.
+pub(crate) const TPM: &str = "acme#tpm";
 pub(crate) const SLOTS: &str = "elevenlabs#concurrent";
 const SPEECH: &str = "elevenlabs#rpm";
 
@@ -138,7 +139,7 @@ async fn a_short_retry_after_is_a_cool_down_and_waited_for_by_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_retry_after_lowers_the_bucket_besides_and_requeues_the_call() {
-    for (secs, delay_seconds) in [(6, 7), (30, 31), (2_000, 900)] {
+    for (secs, delay_seconds) in [(6, 7), (30, 31), (900, 900)] {
         let world = slow().await;
         let (text, wait) = (secs.to_string(), Duration::from_secs(secs));
         let decision = refused(&world.client(), RPM, &[("retry-after", &text)], None).await;
@@ -146,6 +147,65 @@ async fn a_long_retry_after_lowers_the_bucket_besides_and_requeues_the_call() {
         assert_eq!(blocked_until(&world, RPM).await, Some(world.dynamo.clock().now().after(wait)));
         assert_eq!(world.level(RPM).await, "30");
     }
+}
+
+/// Azure asks for a day if a request is larger than the limit: <https://github.com/vanderschaarlab/climb/issues/1>.
+#[tokio::test(start_paused = true)]
+async fn no_reply_stops_the_fleet_for_longer_than_a_setting_allows_and_the_call_hears_the_whole_wait() {
+    let minutes = |count: u64| Duration::from_secs(count * 60);
+    for (setting, longest) in [(None, minutes(15)), (Some(minutes(2)), minutes(2))] {
+        for wait in [86_400, 604_800] {
+            let world = slow().await;
+            let client = world.client_with(|settings| match setting {
+                Some(longest) => settings.longest_cool_down(longest),
+                None => settings,
+            });
+            let decision = refused(&client, RPM, &[("retry-after", &wait.to_string())], None).await;
+            assert_eq!(decision, Decision::Requeue { wait: Duration::from_secs(wait), delay_seconds: 900 });
+            assert_eq!(blocked_until(&world, RPM).await, Some(world.dynamo.clock().now().after(longest)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_wait_is_blamed_on_the_quota_that_was_exceeded() {
+    let of_tokens = r#"{"error": {"message": "Rate limit reached on tokens per min (TPM)", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
+    let left =
+        [("retry-after", "20"), ("x-ratelimit-remaining-tokens", "1000"), ("x-ratelimit-remaining-requests", "0")];
+    let cases: [(&[(&str, &str)], Option<&str>, bool, bool); 4] = [
+        (&left, None, true, false),
+        (&[("retry-after", "20")], Some(of_tokens), false, true),
+        (&[("retry-after", "20")], None, true, true),
+        // A contradiction: what nobody is to blame for is blamed on all.
+        (&left[..2], Some(of_tokens), true, true),
+    ];
+    for (headers, body, of_rpm, of_tpm) in cases {
+        let world = World::with_rate("acme#rpm", 100, 60).await;
+        world.tokens(TPM, 1_000, 60).await;
+        let headers = headers.to_vec();
+        let reply = Reply { status: 429, headers: &headers, body: body.map(str::as_bytes) };
+        let decision = world.client().on_rate_limited(["acme#rpm", TPM], reply).await.unwrap();
+        assert_eq!(decision.wait(), Some(Duration::from_secs(20)), "the call waits in any case");
+        let is_blocked = async |name| blocked_until(&world, name).await.is_some();
+        assert_eq!((is_blocked("acme#rpm").await, is_blocked(TPM).await), (of_rpm, of_tpm), "{headers:?} {body:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_larger_than_the_limit_changes_nothing_and_is_given_up() {
+    let world = slow().await;
+    let too_large = r#"{"error": {"message": "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 31538.", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
+    let decision = refused(&world.client(), RPM, &[("retry-after", "86400")], Some(too_large)).await;
+    assert_eq!(decision, Decision::GiveUp);
+    assert_eq!((world.level(RPM).await.as_str(), blocked_until(&world, RPM).await), ("100", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_its_vendor_says_not_to_repeat_is_given_up_and_the_fleet_hears_of_the_refusal() {
+    let world = slow().await;
+    let headers = [("x-should-retry", "false"), ("retry-after", "3")];
+    assert_eq!(refused(&world.client(), RPM, &headers, None).await, Decision::GiveUp);
+    assert!(blocked_until(&world, RPM).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +277,28 @@ async fn an_allowance_that_is_used_up_is_no_matter_of_waiting() {
     let exhausted = Some(r#"{"error": {"code": "insufficient_quota", "type": "insufficient_quota"}}"#);
     let decision = refused(&world.client(), RPM, &[("retry-after", "3")], exhausted).await;
     assert_eq!((decision, decision.wait()), (Decision::GiveUp, None));
-    assert_eq!((world.level(RPM).await.as_str(), blocked_until(&world, RPM).await), ("100", None));
+    assert_eq!(world.level(RPM).await, "100");
+    // The others are kept from failing calls of their own: for a minute, whatever seconds the vendor names.
+    let minute = world.dynamo.clock().now().after(Duration::from_secs(60));
+    assert_eq!(blocked_until(&world, RPM).await, Some(minute));
+    // Each refusal that follows doubles the pause, up to the longest that is set.
+    let client = world.client();
+    for pause in [60, 120, 240, 480, 900, 900] {
+        refused(&client, RPM, &NONE, exhausted).await;
+        assert_eq!(
+            blocked_until(&world, RPM).await,
+            Some(world.dynamo.clock().now().after(Duration::from_secs(pause)))
+        );
+        world.pass(Duration::from_secs(pause.max(60)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_spending_limit_of_one_project_stops_nobody_else() {
+    let world = slow().await;
+    let of_project = Some(r#"{"error": {"code": "project_spend_limit_exceeded", "type": "insufficient_quota"}}"#);
+    assert_eq!(refused(&world.client(), RPM, &NONE, of_project).await, Decision::GiveUp);
+    assert_eq!(blocked_until(&world, RPM).await, None);
 }
 
 #[tokio::test(start_paused = true)]

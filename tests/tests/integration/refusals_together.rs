@@ -66,12 +66,13 @@ async fn each_kind_of_refusal_is_counted_apart() {
     let world = World::with_slots(SLOTS, 5).await;
     let client = world.client();
     for wait in [1, 2] {
-        refused(&client, SLOTS, &NONE, Some(EXHAUSTED)).await;
         assert_eq!(refused(&client, SLOTS, &NONE, Some(TOO_MANY_AT_ONCE)).await, inline(wait));
         assert_eq!(refused(&client, SLOTS, &NONE, None).await, inline(wait));
         world.pass(Duration::from_secs(wait));
     }
     assert_eq!(client.on_rate_limited(SLOTS, BUSY).await.unwrap(), inline(1));
+    refused(&client, SLOTS, &NONE, Some(EXHAUSTED)).await;
+    assert_eq!(client.on_rate_limited(SLOTS, BUSY).await.unwrap(), requeue(60), "the first pause of its own kind");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{World, begin, refusal, settle, take};
 
-const RPM: &str = "openai#rpm";
-pub(crate) const TPM: &str = "openai#tpm";
-const SLOTS: &str = "openai#concurrent";
+const RPM: &str = "acme#rpm";
+pub(crate) const TPM: &str = "acme#tpm";
+const SLOTS: &str = "acme#concurrent";
 
 /// 1,000 tokens that hardly refill.
 pub(crate) async fn world() -> World {
@@ -295,7 +295,7 @@ async fn what_makes_no_sense_is_told_and_changes_nothing() {
     let world = world().await;
     world.rate(RPM, 10, 60).await;
     let mut grant = call(&world.client(), 400).await;
-    for name in [RPM, "openai#unknown", "no name"] {
+    for name in [RPM, "acme#unknown", "no name"] {
         let error = grant.settle(name, 1).await.unwrap_err();
         assert!(matches!(&error, SettleError::NotHeld(named) if named == name), "{error}");
     }

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::kind::Kind;
 use crate::world::{LEASE_TTL, World, refusal, settle};
 
-const TPM: &str = "openai#tpm";
-const SLOTS: &str = "openai#concurrent";
+const TPM: &str = "acme#tpm";
+const SLOTS: &str = "acme#concurrent";
 
 /// A piece says how many tokens were used so far, or nothing.
 type Piece = Option<u32>;
@@ -282,11 +282,10 @@ async fn a_release_that_hangs_holds_the_end_up_for_three_seconds_at_most() {
 #[tokio::test(start_paused = true)]
 async fn usage_of_what_the_grant_does_not_hold_changes_nothing() {
     let world = world(Kind::Rows).await;
-    world.tokens("openai#other", 100, 60).await;
+    world.tokens("acme#other", 100, 60).await;
     let stream = call(&world.client()).await.stream(reply(vec![Ok(Some(5))]));
-    let stream =
-        stream.used("openai#other", |piece| *piece).used(SLOTS, |piece| *piece).used("no name", |piece| *piece);
+    let stream = stream.used("acme#other", |piece| *piece).used(SLOTS, |piece| *piece).used("no name", |piece| *piece);
     stream.try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(left(&world).await, is("600", "1"));
-    assert_eq!(world.level("openai#other").await, "100");
+    assert_eq!(world.level("acme#other").await, "100");
 }

@@ -9,7 +9,7 @@ use sluice_testkit::Operation;
 
 use crate::world::{World, dimension, number, settle, take, text};
 
-const RPM: &str = "openai#rpm";
+const RPM: &str = "acme#rpm";
 const SLOTS: &str = "elevenlabs#concurrent";
 
 /// 100 requests that hardly refill.
@@ -17,9 +17,13 @@ async fn slow() -> World {
     World::with_rate(RPM, 100, 1_000_000_000).await
 }
 
-/// The vendor says that so much is left.
-fn left(tokens: i32) -> [(&'static str, String); 1] {
-    [("x-ratelimit-remaining-requests", tokens.to_string())]
+/// The vendor says that so much is left: of a window that it does not name, and of one as long as the slow bucket's.
+fn left(tokens: i32) -> [(&'static str, String); 3] {
+    [
+        ("x-ratelimit-remaining-requests", tokens.to_string()),
+        ("ratelimit-policy", "\"slow\";q=100;w=1000000000".to_owned()),
+        ("ratelimit", format!("\"slow\";r={tokens}")),
+    ]
 }
 
 /// The vendor says that its limit is 60 a minute, of which one is used.

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 use crate::kind::Kind;
 use crate::world::{LEASE_TTL, World, settle, take};
 
-const RPM: &str = "openai#rpm";
-const TPM: &str = "openai#tpm";
-const SLOTS: &str = "openai#concurrent";
+const RPM: &str = "acme#rpm";
+const TPM: &str = "acme#tpm";
+const SLOTS: &str = "acme#concurrent";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -148,7 +148,7 @@ async fn a_forgotten_cost_of_tokens_is_an_error_and_takes_nothing() {
         let slot = client.slot([RPM, TPM]).run(async |_| Ok::<_, LimitError>(())).await;
         assert!(matches!(request_error(slot.unwrap_err()), RequestError::NoCost(_)), "known: {known}");
         let acquired = client.acquire(TPM).await.unwrap_err();
-        assert!(acquired.to_string().contains(".cost(\"openai#tpm\""), "{acquired}");
+        assert!(acquired.to_string().contains(".cost(\"acme#tpm\""), "{acquired}");
     }
     // Nor out of stock.
     for _ in 0..20 {
@@ -196,7 +196,8 @@ async fn a_grant_of_an_outage_observes_nothing() {
     world.dynamo.faults().draw(|_| Some(Fault::LoseRequest));
     let grant = take(&client, RPM).await;
     world.dynamo.faults().clear();
-    let observed = client.observe(RPM, &[("x-ratelimit-remaining-requests", "3")], Some(&grant)).await.unwrap();
+    let left = [("ratelimit-policy", "\"slow\";q=10;w=1000000000"), ("ratelimit", "\"slow\";r=3")];
+    let observed = client.observe(RPM, &left, Some(&grant)).await.unwrap();
     assert_eq!(observed.level, sluice_sdk::ObservedLevel::NoGrant);
 }
 

@@ -81,7 +81,8 @@ impl Grant {
 /// since what the call does not use does not come back there.
 fn as_vendor_counts(part: &Part, used: Amount) -> Amount {
     let is_of_tokens = part.entry.limit().is_some_and(|limit| limit.limit_type() == LimitType::Tokens);
-    let counted = part.entry.vendor.tokens_of(model_of(&part.entry.dimension)).map_or(Counted::Used, |count| count.counted);
+    let counted =
+        part.entry.vendor.tokens_of(model_of(&part.entry.dimension)).map_or(Counted::Used, |count| count.counted);
     if is_of_tokens && counted == Counted::OnArrival { used.max(part.cost.amount()) } else { used }
 }
 

@@ -93,7 +93,8 @@ impl Cache {
             self.rows.lock().drop_idle();
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
-        let entry = Arc::new(Entry::new(dimension.clone(), Arc::clone(self.vendors.of(dimension)), stock, self.named.clone()));
+        let entry =
+            Arc::new(Entry::new(dimension.clone(), Arc::clone(self.vendors.of(dimension)), stock, self.named.clone()));
         entries.by_name.insert(dimension.clone(), Arc::clone(&entry));
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);

@@ -57,7 +57,12 @@ impl Deref for Entry {
 }
 
 impl Entry {
-    pub(super) fn new(dimension: Dimension, vendor: Arc<Profile>, stock: Option<Box<Stock>>, named: NamedBuckets) -> Self {
+    pub(super) fn new(
+        dimension: Dimension,
+        vendor: Arc<Profile>,
+        stock: Option<Box<Stock>>,
+        named: NamedBuckets,
+    ) -> Self {
         Self {
             known: Known::new(dimension, named),
             vendor,

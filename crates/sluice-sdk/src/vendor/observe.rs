@@ -2,8 +2,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sluice_core::{
-    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining,
-    Timestamp, VendorLimit,
+    Amount, Bucket, Change, Cost, Dimension, Limit, Observation, RatePlanner, RateReceipt, Remaining, Timestamp,
+    VendorLimit,
 };
 use sluice_table::{Resend, Written};
 use sluice_vendors::{Headers, Quota, Reported};

@@ -216,7 +216,9 @@ async fn react<H: Headers>(
     // A wait of zero counts as none: the call and its refusal would repeat without a pause.
     let named = refusal.retry_after().filter(|wait| !wait.is_zero());
     let wait = match (refusal, named) {
-        (VendorRefusal::TooLarge | VendorRefusal::QuotaExhausted { alone: true, .. }, _) => return Ok(Decision::GiveUp),
+        (VendorRefusal::TooLarge | VendorRefusal::QuotaExhausted { alone: true, .. }, _) => {
+            return Ok(Decision::GiveUp);
+        }
         (VendorRefusal::QuotaExhausted { .. }, _) => {
             // Some vendors name seconds, after which the quota is still used up.
             let named = named.filter(|wait| *wait >= FIRST_PAUSE_OF_EXHAUSTED);

@@ -72,7 +72,8 @@ pub(super) async fn lower_all(
         let limit = *known(inner, &asked.entry).await?.bucket.limit();
         let reported = reported(&asked.entry, &limit, reply.headers, now);
         let used_up = reported.iter().filter(|reported| reported.remaining == Some(Amount::ZERO));
-        wait = used_up.filter_map(|reported| reported.reset).fold(wait, |wait, reset| wait.max(reset.min(LONGEST_RESET)));
+        wait =
+            used_up.filter_map(|reported| reported.reset).fold(wait, |wait, reset| wait.max(reset.min(LONGEST_RESET)));
         let quota = Quota::of(&asked.entry.dimension, limit.limit_type());
         let is_another = named.is_some_and(|named| !named.includes(quota));
         if asked.is_concurrent || !(is_another || has_some_left(&limit, &reported)) {

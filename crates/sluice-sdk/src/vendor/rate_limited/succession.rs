@@ -15,7 +15,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The first pause after a quota of a day or an account is used up; doubled for each that follows.
 pub(super) const FIRST_PAUSE_OF_EXHAUSTED: Duration = Duration::from_secs(60);
-const LONGEST_PAUSE_OF_EXHAUSTED: Duration = Duration::from_secs(60 * 60);
+const LONGEST_PAUSE_OF_EXHAUSTED: Duration = Duration::from_secs(15 * 60);
 
 /// Kinds of refusal. Each is counted separately, since one kind says nothing about another.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,14 @@ impl RefusalKind {
         match self {
             Self::Exhausted => (FIRST_PAUSE_OF_EXHAUSTED, LONGEST_PAUSE_OF_EXHAUSTED),
             _ => (FIRST_PAUSE, LONGEST_PAUSE),
+        }
+    }
+
+    /// How soon after a pause a refusal is in succession. Nobody may call for long after a quota is used up.
+    fn in_succession(self, pause: Duration) -> Duration {
+        match self {
+            Self::Exhausted => pause.max(IN_SUCCESSION),
+            _ => IN_SUCCESSION,
         }
     }
 }
@@ -84,7 +92,8 @@ impl RateLimited {
             *trouble = Some(RefusalStreak { until, pause: last.pause.max(until.since(now)), ..last });
             return CountedRefusal { before: None, pause: named.unwrap_or(until.since(now)) };
         }
-        let before = trouble.filter(|last| now.since(last.until) <= IN_SUCCESSION).map_or(0, |last| last.count);
+        let before =
+            trouble.filter(|last| now.since(last.until) <= kind.in_succession(last.pause)).map_or(0, |last| last.count);
         let (first, longest) = kind.pauses();
         let pause = named.unwrap_or(first.saturating_mul(1 << before.min(6)).min(longest));
         *trouble = Some(RefusalStreak { pause, until: now.after(pause), count: before.saturating_add(1) });
