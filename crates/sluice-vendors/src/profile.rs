@@ -113,6 +113,7 @@ pub struct TokenCount {
     /// When the vendor counts.
     pub counted: Counted,
     /// What the vendor takes when the call arrives.
+    #[serde(default)]
     pub reserved: Reserved,
     /// The price of a token in tokens of the quota.
     #[serde(default)]

@@ -19,7 +19,10 @@ macro_rules! profiles {
 }
 
 /// The name and the text of each profile that is compiled in.
-const BUILTIN: &[(&str, &str)] = profiles!["openai" "azure" "anthropic" "elevenlabs" "gemini" "groq"];
+const BUILTIN: &[(&str, &str)] = profiles![
+    "openai" "azure" "anthropic" "elevenlabs" "gemini" "groq" "cerebras" "deepseek" "fireworks" "moonshot" "perplexity"
+    "together" "xai"
+];
 
 const OTHER: &str = include_str!("../profiles/other.toml");
 
