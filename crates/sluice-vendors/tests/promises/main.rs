@@ -4,6 +4,7 @@
 mod anthropic;
 mod any_vendor;
 mod azure;
+mod document;
 mod elevenlabs;
 mod gemini;
 mod groq;
