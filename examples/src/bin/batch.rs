@@ -6,8 +6,8 @@ use futures_util::{StreamExt as _, stream};
 use sluice_examples::{Answer, BoxError, Vendor, sluice};
 use sluice_sdk::{Client, Dimension};
 
-const RPM: Dimension = Dimension::constant("openai#rpm");
-const TPM: Dimension = Dimension::constant("openai#tpm");
+const RPM: Dimension = Dimension::constant("acme#rpm");
+const TPM: Dimension = Dimension::constant("acme#tpm");
 
 async fn summarize(sluice: &Client, vendor: &Vendor, text: &str) -> Result<Answer, BoxError> {
     // The tokens that this vendor counts. A real one is reserved the prompt and `max_tokens`, or an estimate.

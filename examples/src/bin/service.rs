@@ -15,8 +15,8 @@ use sluice_sdk::{AcquireError, Client, Decision, Dimension, LimitError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-const RPM: Dimension = Dimension::constant("openai#rpm");
-const TPM: Dimension = Dimension::constant("openai#tpm");
+const RPM: Dimension = Dimension::constant("acme#rpm");
+const TPM: Dimension = Dimension::constant("acme#tpm");
 
 struct App {
     vendor: Vendor,

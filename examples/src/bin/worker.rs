@@ -9,8 +9,8 @@ use sluice_sdk::{Client, Dimension, Outcome, Request, Ticket};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-const RPM: Dimension = Dimension::constant("openai#rpm");
-const TPM: Dimension = Dimension::constant("openai#tpm");
+const RPM: Dimension = Dimension::constant("acme#rpm");
+const TPM: Dimension = Dimension::constant("acme#tpm");
 
 /// A message. The ticket travels in one of its attributes.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::kind::Kind;
 use crate::world::{World, settle, take};
 
 const SLOTS: &str = "elevenlabs#concurrent";
-const TPM: &str = "openai#tpm";
+const TPM: &str = "acme#tpm";
 const WITHIN: Duration = Duration::from_secs(10);
 
 async fn world(kind: Kind) -> World {
@@ -116,15 +116,15 @@ async fn nobody_is_granted_anything_after_the_end_and_who_waits_learns_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn stock_goes_back() {
-    let world = World::with_rate("openai#rpm", 1_000, 1_000_000_000).await;
-    let client = world.client_with(|settings| settings.prefetch(["openai#rpm"]));
+    let world = World::with_rate("acme#rpm", 1_000, 1_000_000_000).await;
+    let client = world.client_with(|settings| settings.prefetch(["acme#rpm"]));
     for _ in 0..20 {
-        let _ = take(&client, "openai#rpm").await;
+        let _ = take(&client, "acme#rpm").await;
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(world.whole_level("openai#rpm").await.parse::<u32>().unwrap() < 980, "some is in stock");
+    assert!(world.whole_level("acme#rpm").await.parse::<u32>().unwrap() < 980, "some is in stock");
     client.close(WITHIN).await;
-    assert_eq!(world.whole_level("openai#rpm").await, "980");
+    assert_eq!(world.whole_level("acme#rpm").await, "980");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use crate::world::{World, dimension, requests, take};
 
 const RPM: &str = "openai#rpm";
 
-const TPM: &str = "openai#tpm";
+const TPM: &str = "acme#tpm";
 
 const SLOTS: &str = "elevenlabs#concurrent";
 

@@ -36,7 +36,11 @@ fn reported(profile: &Profile) -> String {
 }
 
 fn counted(profile: &Profile) -> String {
-    let mut all: Vec<&str> = profile.tokens.iter().map(|count| if count.counted == Counted::OnArrival { "on arrival" } else { "as used" }).collect();
+    let mut all: Vec<&str> = profile
+        .tokens
+        .iter()
+        .map(|count| if count.counted == Counted::OnArrival { "on arrival" } else { "as used" })
+        .collect();
     all.dedup();
     if all.is_empty() { "not said".to_owned() } else { all.join(", ") }
 }
@@ -54,13 +58,15 @@ fn failed(profile: &Profile) -> &'static str {
 #[test]
 fn the_table_of_vendors_is_what_the_profiles_say() {
     let named = |profile: &Profile| {
-        let names: Vec<String> = std::iter::once(&profile.vendor).chain(&profile.also).map(|name| format!("`{name}`")).collect();
+        let names: Vec<String> =
+            std::iter::once(&profile.vendor).chain(&profile.also).map(|name| format!("`{name}`")).collect();
         names.join(", ")
     };
     let mut missing: Vec<String> = vendors()
         .filter(|profile| profile.vendor != "other")
         .map(|profile| {
-            let (names, reported, counted, failed) = (named(profile), reported(profile), counted(profile), failed(profile));
+            let (names, reported, counted, failed) =
+                (named(profile), reported(profile), counted(profile), failed(profile));
             format!("| {} | {names} | {reported} | {counted} | {failed} |", profile.vendor)
         })
         .filter(|line| !DOCUMENT.contains(line.as_str()))

@@ -96,6 +96,7 @@ async fn listen_to_vendor(world: &World) {
     grant.settle(TPM, 2).await.unwrap();
     let lower = [("x-ratelimit-limit-tokens", "500"), ("x-ratelimit-remaining-tokens", "100")];
     client.observe(TPM, &lower, Some(&grant)).await.unwrap();
+    client.observe(TPM, &[("x-acme-ratelimit-left", "5")], None).await.unwrap();
     let unreadable = Reply { status: 429, headers: &[("retry-after", "soon")], body: None };
     client.on_rate_limited(TPM, unreadable).await.unwrap();
     client.cool_down(RPM, Duration::from_secs(1)).await.unwrap();
