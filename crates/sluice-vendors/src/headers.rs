@@ -82,7 +82,7 @@ impl<'a> HeaderList<'a> {
 mod tests {
     use super::*;
 
-    fn limit<'a>(headers: &'a (impl Headers + ?Sized)) -> Vec<&'a [u8]> {
+    fn limit(headers: &(impl Headers + ?Sized)) -> Vec<&[u8]> {
         HeaderList::of(headers).values("x-ratelimit-limit-requests").collect()
     }
 

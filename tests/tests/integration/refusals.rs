@@ -172,12 +172,12 @@ async fn a_named_wait_is_blamed_on_the_quota_that_was_exceeded() {
     let of_tokens = r#"{"error": {"message": "Rate limit reached on tokens per min (TPM)", "type": "tokens", "code": "rate_limit_exceeded"}}"#;
     let left =
         [("retry-after", "20"), ("x-ratelimit-remaining-tokens", "1000"), ("x-ratelimit-remaining-requests", "0")];
-    let cases: [(&[(&str, &str)], Option<&str>, bool, bool); 4] = [
-        (&left, None, true, false),
-        (&[("retry-after", "20")], Some(of_tokens), false, true),
-        (&[("retry-after", "20")], None, true, true),
-        // A contradiction: what nobody is to blame for is blamed on all.
-        (&left[..2], Some(of_tokens), true, true),
+    let cases = [
+        (&left[..], None, true, false),
+        (&left[..1], Some(of_tokens), false, true),
+        (&left[..1], None, true, true),
+        // A contradiction: what no bucket is to blame for is blamed on all.
+        (&left, Some(of_tokens), true, true),
     ];
     for (headers, body, of_rpm, of_tpm) in cases {
         let world = World::with_rate("acme#rpm", 100, 60).await;
