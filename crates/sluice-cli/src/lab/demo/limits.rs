@@ -14,7 +14,7 @@ pub(crate) const ANTHROPIC: Api = Api {
     path: "/anthropic",
     limits: &["anthropic#requests", "anthropic#tokens", "anthropic#concurrent"],
     starts_by: Some("anthropic#requests"),
-    tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: None }),
+    tokens: Some(TokensOfACall { limit: "anthropic#tokens", used: (50, 150), reserved: 150, counts: Counts::Used }),
 };
 
 /// The second vendor's API. It allows less than the buckets grant, and even less later.
@@ -22,7 +22,7 @@ pub(crate) const OPENAI: Api = Api {
     path: "/openai",
     limits: &["openai#requests", "openai#tokens"],
     starts_by: None,
-    tokens: Some(TokensOfACall { limit: "openai#tokens", used: (100, 300), reserved: Some(400) }),
+    tokens: Some(TokensOfACall { limit: "openai#tokens", used: (100, 300), reserved: 400, counts: Counts::Reserved }),
 };
 
 /// The third vendor's API. It accepts fewer calls at once than the bucket grants, and is busy for a while.
@@ -48,8 +48,28 @@ pub(crate) struct TokensOfACall {
     pub(crate) limit: &'static str,
     /// The fewest and the most tokens that a call really uses.
     pub(crate) used: (u32, u32),
-    /// Tokens that are reserved if the use is not known beforehand; the difference is settled.
-    pub(crate) reserved: Option<u32>,
+    /// Tokens that are reserved before the use is known.
+    pub(crate) reserved: u32,
+    pub(crate) counts: Counts,
+}
+
+/// Which tokens of a call the vendor counts.
+#[derive(Clone, Copy)]
+pub(crate) enum Counts {
+    /// Those that the call used: the rest of the reserved tokens goes back to the bucket.
+    Used,
+    /// Those that the call may use at most, as OpenAI does on arrival: nothing goes back.
+    Reserved,
+}
+
+impl TokensOfACall {
+    /// What the vendor counts of a call that used so many tokens.
+    pub(crate) fn counted(&self, used: u32) -> u32 {
+        match self.counts {
+            Counts::Used => used,
+            Counts::Reserved => self.reserved,
+        }
+    }
 }
 
 /// Anthropic counts calls and tokens in any window of this length.
@@ -67,6 +87,7 @@ pub(crate) const REQUEST_BURST: u32 = 2;
 pub(crate) const REQUEST_RATE: f64 = 58.8;
 /// The j that this rate leaves room for.
 pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(170);
+/// Without settling, these would be used up by 43 calls a second.
 const TOKEN_BURST: f64 = 3_000.0;
 const TOKEN_RATE: f64 = 6_500.0;
 
@@ -75,8 +96,8 @@ const TOKEN_RATE: f64 = 6_500.0;
 pub(crate) const MINUTE_SECS: u32 = 3;
 /// Calls a minute: what the bucket grants, and what the vendor accepts at first and after the drop.
 pub(crate) const OPENAI_REQUESTS: Lowered = Lowered { configured: 1_200, at_first: 900, later: 600 };
-/// Tokens a minute, as the vendor accepts. Without settling, 10 calls a second would use them up.
-pub(crate) const OPENAI_TOKENS: u32 = 240_000;
+/// Tokens a minute, as the vendor accepts: enough for the reserved tokens of all calls it accepts.
+pub(crate) const OPENAI_TOKENS: u32 = 480_000;
 
 /// Calls at once that the bucket of ElevenLabs grants, and calls that the vendor accepts.
 pub(crate) const ELEVENLABS_CONFIGURED: u32 = 6;

@@ -35,7 +35,7 @@ type Books<B> = Arc<Mutex<B>>;
 /// A call.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Call {
-    /// The tokens that the call will use.
+    /// The tokens that the vendor counts.
     pub(crate) tokens: u32,
     /// When the call might start, in microseconds of Unix time: for the summary, not for the vendor.
     pub(crate) start_at: u64,

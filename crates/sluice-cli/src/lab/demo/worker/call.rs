@@ -50,7 +50,7 @@ impl Worker {
             let used = api.tokens.map_or(0, |tokens| fastrand::u32(tokens.used.0..=tokens.used.1));
             let mut slot = self.sluice.slot(api.limits).max_wait(PATIENCE);
             if let Some(tokens) = api.tokens {
-                slot = slot.cost(tokens.limit, tokens.reserved.unwrap_or(used));
+                slot = slot.cost(tokens.limit, tokens.reserved);
             }
             waiting.fetch_add(1, Relaxed);
             let mut waits = true;
@@ -104,7 +104,8 @@ impl Worker {
             None => slot.start_at(),
         };
         let start_at = u64::try_from(start_at.micros())?;
-        let (status, headers, body) = self.send(api, &Call { tokens: used, start_at }).await?;
+        let tokens = api.tokens.map_or(0, |tokens| tokens.counted(used));
+        let (status, headers, body) = self.send(api, &Call { tokens, start_at }).await?;
         let is_refused = status == StatusCode::TOO_MANY_REQUESTS;
         let usage = api.tokens.filter(|_| !is_refused).map(|tokens| (tokens.limit, used));
         let reply = Reply::new(status.as_u16(), &headers).with_body(&body);
