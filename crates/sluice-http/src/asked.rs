@@ -28,10 +28,10 @@ impl Asked {
     /// [`tokens_of`] for each text in them and for each name of a field (which covers what a vendor adds for each
     /// message), and one token for each number (an embedding's input may be tokens).
     ///
-    /// Images, audio and files are not counted by their length: each counts as a flat figure, that of one large
-    /// image. Anthropic states about 1,600 tokens as the most before Claude Opus 4.7
+    /// Images, audio and files are not counted by their length: each counts as one image. Anthropic states about
+    /// 1,600 tokens for a large one before Claude Opus 4.7
     /// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>), OpenAI 765 for 1024 x 1024 pixels
-    /// (<https://platform.openai.com/docs/guides/images-vision>), Google 258
+    /// (<https://platform.openai.com/docs/guides/images-vision>), Google 258 for a small one or for each tile
     /// (<https://ai.google.dev/gemini-api/docs/tokens>). A long recording or document uses more than that.
     /// Signatures and encrypted reasoning count as nothing.
     #[must_use]
@@ -67,7 +67,7 @@ pub fn tokens_of(text: &str) -> u64 {
     u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX)
 }
 
-/// The flat figure of one image: see [`Asked::of`].
+/// The tokens of one image: see [`Asked::of`].
 const fn media_tokens(api: Api) -> u64 {
     match api {
         Api::ChatCompletions | Api::Responses | Api::Embeddings => 765,

@@ -57,6 +57,6 @@ impl Exchange {
     /// The body must be passed decoded. If the headers still name a `Content-Encoding`, nothing is read.
     #[must_use]
     pub fn reply(&self, status: StatusCode, headers: &HeaderMap) -> ReplyReader {
-        ReplyReader::new(self, status, headers)
+        ReplyReader::new(self.api, self.asked.stream, status, headers)
     }
 }

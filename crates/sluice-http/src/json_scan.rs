@@ -79,6 +79,13 @@ impl<F: Copy> JsonScan<F> {
         self.whole
     }
 
+    /// The memory in use, in bytes.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        let captured = self.captured.as_ref().map_or(0, |captured| captured.json.capacity());
+        captured + self.name.capacity() + self.levels.capacity() * size_of::<Level>()
+    }
+
     /// Begins a new document.
     pub(crate) fn reset(&mut self) {
         self.levels.clear();

@@ -4,7 +4,6 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 
 use crate::api::Api;
-use crate::exchange::Exchange;
 use crate::json_scan::JsonScan;
 use crate::used::{Counts, Used};
 
@@ -12,6 +11,8 @@ mod event_lines;
 mod facts;
 mod fields;
 mod frames;
+#[cfg(test)]
+mod tests;
 
 use event_lines::{EventLines, Line};
 use facts::Facts;
@@ -41,11 +42,11 @@ pub struct Replied {
     pub complete: bool,
 }
 
-/// Reads one reply. Made by [`Exchange::reply`].
+/// Reads one reply. Made by [`Exchange::reply`](crate::Exchange::reply).
 ///
 /// Chunks may be split anywhere. The body is not kept: the reader holds the values that it looks for (each at most
-/// 64 KiB), one frame of Bedrock (at most 1 MiB), and an error (at most [`MAX_ERROR_LEN`]). Whatever is longer is
-/// skipped, and the rest of the reply is read.
+/// 64 KiB), one frame of Bedrock (at most 1 MiB), and an error (at most [`MAX_ERROR_LEN`]): a few hundred bytes for
+/// most replies, and under 2 MiB whatever a vendor sends. What is longer is skipped, and the rest of the reply is read.
 pub struct ReplyReader {
     scan: JsonScan<Field>,
     facts: Facts,
@@ -67,13 +68,12 @@ enum Body {
 }
 
 impl ReplyReader {
-    pub(crate) fn new(exchange: &Exchange, status: StatusCode, headers: &HeaderMap) -> Self {
-        let api = exchange.api();
+    pub(crate) fn new(api: Option<Api>, streamed: bool, status: StatusCode, headers: &HeaderMap) -> Self {
         let mut facts = Facts::new(api);
         if matches!(api, Some(Api::Invoke | Api::InvokeStream)) {
             facts.counts = Counts::of_headers(headers);
         }
-        Self { scan: JsonScan::new(fields::wanted(api)), facts, body: Body::of(exchange, status, headers) }
+        Self { scan: JsonScan::new(fields::wanted(api)), facts, body: Body::of(api, streamed, status, headers) }
     }
 
     /// Reads the next chunk of the body.
@@ -110,7 +110,7 @@ impl ReplyReader {
 }
 
 impl Body {
-    fn of(exchange: &Exchange, status: StatusCode, headers: &HeaderMap) -> Self {
+    fn of(api: Option<Api>, streamed: bool, status: StatusCode, headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
         if text(CONTENT_ENCODING).is_some_and(|encoding| !matches!(encoding.trim(), "" | "identity")) {
             return Self::Unreadable;
@@ -123,15 +123,15 @@ impl Body {
             "text/event-stream" => Self::Events(EventLines::default()),
             "application/vnd.amazon.eventstream" => Self::Frames(Frames::default()),
             json if json.ends_with("json") => Self::Json,
-            _ => Self::expected(exchange),
+            _ => Self::expected(api, streamed),
         }
     }
 
     /// What the request makes likely, for a reply that does not name its type, or names it wrongly.
-    fn expected(exchange: &Exchange) -> Self {
-        match exchange.api() {
+    fn expected(api: Option<Api>, streamed: bool) -> Self {
+        match api {
             Some(Api::ConverseStream | Api::InvokeStream) => Self::Frames(Frames::default()),
-            Some(Api::ChatCompletions | Api::Responses | Api::Messages) if exchange.asked().stream => {
+            Some(Api::ChatCompletions | Api::Responses | Api::Messages) if streamed => {
                 Self::Events(EventLines::default())
             }
             _ => Self::Json,

@@ -51,7 +51,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The headers of Bedrock's `InvokeModel`, for models whose body says nothing.
+    /// The headers of Bedrock's `InvokeModel`, for models whose body says nothing. The input is without the cache, as
+    /// in a body.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         let count = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
         Self {

@@ -55,6 +55,12 @@ impl Default for EventLines {
 }
 
 impl EventLines {
+    /// The memory in use, in bytes.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.head.capacity()
+    }
+
     pub(super) fn feed(&mut self, chunk: &[u8], mut read: impl FnMut(Line<'_>)) {
         let mut rest = chunk;
         if std::mem::take(&mut self.after_cr) {

@@ -36,6 +36,14 @@ impl Facts {
         Self { api, counts: Counts::default(), cut: false, error: None, ended: false, event: Event::default() }
     }
 
+    /// The memory in use, in bytes.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        let Event { kind, code, message, .. } = &self.event;
+        let texts = [&self.error, code, message].into_iter().flatten().map(Vec::capacity);
+        kind.capacity() + texts.sum::<usize>()
+    }
+
     pub(super) fn apply(&mut self, field: Field, json: &[u8]) {
         if json == b"null" {
             return;

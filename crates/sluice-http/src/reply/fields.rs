@@ -81,8 +81,8 @@ const CONVERSE: &[Want<Field>] = &[(&["usage"], Field::Usage), (&["stopReason"],
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamMetadataEvent.html>).
 const CONVERSE_STREAM: &[Want<Field>] = &[(&["usage"], Field::LastUsage), (&["stopReason"], Field::StopReason)];
 
-/// By the format of the model: Claude, and others. The last event of every model's stream has
-/// `amazon-bedrock-invocationMetrics`, whose input is without the cache
+/// By the format of the model: Claude, Nova, Mistral and models that write OpenAI's format. The last event of every
+/// model's stream has `amazon-bedrock-invocationMetrics`, whose input is without the cache
 /// (<https://github.com/BerriAI/litellm/pull/36878>).
 const INVOKE: &[Want<Field>] = &[
     (&["usage"], Field::Usage),
@@ -91,6 +91,11 @@ const INVOKE: &[Want<Field>] = &[
     (&["stop_reason"], Field::StopReason),
     (&["delta", "stop_reason"], Field::StopReason),
     (&["stopReason"], Field::StopReason),
+    (&["messageStop", "stopReason"], Field::StopReason),
+    (&["metadata", "usage"], Field::Usage),
+    (&["outputs", "*", "stop_reason"], Field::StopReason),
+    (&["choices", "*", "stop_reason"], Field::StopReason),
+    (&["choices", "*", "finish_reason"], Field::StopReason),
     (&["error"], Field::Error),
     (&["type"], Field::Kind),
 ];

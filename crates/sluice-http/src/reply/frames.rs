@@ -47,6 +47,12 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// The memory in use, in bytes.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub(super) fn feed(&mut self, chunk: &[u8], mut read: impl FnMut(Frame<'_>)) {
         let mut rest = chunk;
         while !rest.is_empty() && !self.is_lost {
@@ -58,6 +64,7 @@ impl Frames {
                 self.bytes.clear();
                 continue;
             }
+            self.bytes.reserve_exact(len - self.bytes.len());
             rest = self.fill(rest, len);
             if self.bytes.len() == len {
                 frame(&self.bytes).map(&mut read);
