@@ -96,25 +96,31 @@ impl<F: Copy> JsonScan<F> {
     /// Reads a chunk, and calls `found` for each wanted value that ends in it.
     pub(crate) fn feed(&mut self, chunk: &[u8], mut found: impl FnMut(Found<'_, F>)) {
         let mut rest = chunk;
-        while let Some(&byte) = rest.first() {
-            let plain = self.plain_text(rest);
-            if plain > 0 {
-                self.keep(&rest[..plain]);
-                self.position += plain;
-                rest = &rest[plain..];
-                continue;
-            }
-            self.step(byte, &mut found);
+        loop {
+            let (plain, after) = rest.split_at(self.plain(rest));
+            self.pass(plain);
+            let Some((byte, after)) = after.split_first() else { return };
+            self.step(*byte, &mut found);
             self.position += 1;
-            rest = &rest[1..];
+            rest = after;
         }
     }
 
-    /// How many of the bytes are text without a meaning for the scanner.
-    fn plain_text(&self, bytes: &[u8]) -> usize {
+    /// How many of the bytes have no meaning for the scanner where it is now. This is what makes it fast.
+    fn plain(&self, bytes: &[u8]) -> usize {
+        let end = match self.token {
+            Token::Text { escaped: false } | Token::Name { escaped: false } => memchr2(b'"', b'\\', bytes),
+            Token::None if self.deeper > 0 && self.captured.is_none() => bytes.iter().position(|byte| is_mark(*byte)),
+            _ => return 0,
+        };
+        end.unwrap_or(bytes.len())
+    }
+
+    fn pass(&mut self, plain: &[u8]) {
+        self.position += plain.len();
         match self.token {
-            Token::Text { escaped: false } => memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()),
-            _ => 0,
+            Token::Name { .. } => self.keep_name(plain),
+            _ => self.keep(plain),
         }
     }
 
@@ -143,9 +149,7 @@ impl<F: Copy> JsonScan<F> {
             }
             _ => {
                 self.token = Token::Name { escaped: byte == b'\\' && !escaped };
-                if self.name.len() <= MAX_NAME_LEN {
-                    self.name.push(byte);
-                }
+                self.keep_name(&[byte]);
             }
         }
     }
@@ -239,6 +243,12 @@ impl<F: Copy> JsonScan<F> {
         found(Found { field: captured.field, json: &captured.json, end });
     }
 
+    /// One byte more than is compared, so that a longer name is known to be longer.
+    fn keep_name(&mut self, bytes: &[u8]) {
+        let room = (MAX_NAME_LEN + 1).saturating_sub(self.name.len());
+        self.name.extend_from_slice(&bytes[..room.min(bytes.len())]);
+    }
+
     fn keep(&mut self, bytes: &[u8]) {
         let Some(captured) = &mut self.captured else { return };
         if captured.json.len() + bytes.len() > MAX_VALUE_LEN {
@@ -248,4 +258,9 @@ impl<F: Copy> JsonScan<F> {
             captured.json.extend_from_slice(bytes);
         }
     }
+}
+
+/// Whether a byte between values opens or closes something.
+const fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
 }

@@ -31,12 +31,15 @@ fn most_held(mut reader: ReplyReader, start: &[u8], more: &[u8]) -> usize {
     })
 }
 
+/// Path, type of the body, status, how the body begins, and what it repeats then.
+type Case = (&'static str, &'static str, u16, &'static [u8], &'static [u8]);
+
 #[test]
 fn memory_is_bounded_whatever_comes() {
     const EVENTS: &str = "text/event-stream";
     const FRAMES: &str = "application/vnd.amazon.eventstream";
     let frame_of_a_mebibyte: &[u8] = b"\x00\x0f\xff\xff\x00\x00\x00\x00\xbd\xca\xc3\xc0";
-    let cases: &[(&str, &'static str, u16, &[u8], &[u8])] = &[
+    let cases: &[Case] = &[
         ("/v1/chat/completions", "application/json", 200, br#"{"usage": ""#, b"x"),
         ("/v1/chat/completions", "application/json", 200, br#"{"usage": "#, b"["),
         ("/v1/chat/completions", "application/json", 200, br#"{""#, b"x"),

@@ -62,9 +62,19 @@ fn lines_may_end_in_every_way_that_the_standard_allows() {
     let odd = STREAM.replace("data: ", ": a comment\nid: 7\nretry: 10\nevent\nunknown: data: {\ndata:");
     assert_eq!(replied(CHAT, EVENTS, odd.as_bytes()), expected);
     let over_two_lines = STREAM.replace(",\"usage\"", ",\ndata: \"usage\"");
-    assert_eq!(replied(CHAT, EVENTS, over_two_lines.as_bytes()), expected);
+    for end in ["\n", "\r\n", "\r"] {
+        assert_eq!(replied(CHAT, EVENTS, over_two_lines.replace('\n', end).as_bytes()), expected, "{end:?}");
+    }
     let without_the_last_empty_line = STREAM.trim_end();
     assert_eq!(replied(CHAT, EVENTS, without_the_last_empty_line.as_bytes()), expected);
+}
+
+#[test]
+fn an_event_that_is_not_json_hides_no_later_one() {
+    for odd in ["{\"a\": [\"", "\"", "[[[", "}]}", "<html>", "{\"usage\": "] {
+        let body = format!("data: {odd}\n\n{STREAM}");
+        assert_eq!(replied(CHAT, EVENTS, body.as_bytes()), replied(CHAT, EVENTS, STREAM.as_bytes()), "{odd}");
+    }
 }
 
 #[test]

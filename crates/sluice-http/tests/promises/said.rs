@@ -20,7 +20,10 @@ pub(crate) fn of_type(content_type: &'static str) -> HeaderMap {
 pub(crate) fn read(exchange: &Exchange, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Replied {
     let pieces = |size: usize| {
         let mut reader = exchange.reply(status, headers);
-        body.chunks(size).for_each(|chunk| reader.feed(chunk));
+        for chunk in body.chunks(size) {
+            reader.feed(chunk);
+            reader.feed(b"");
+        }
         reader.finish()
     };
     let whole = pieces(body.len().max(1));
