@@ -1,4 +1,5 @@
-//! Which API a request speaks, by its method and path. The host does not matter: many vendors serve the same APIs.
+//! Which API a request speaks, by its method and path. The host does not matter: many vendors serve the same
+//! APIs.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -45,14 +46,14 @@ impl Api {
 pub struct Route {
     /// The API.
     pub api: Api,
-    /// The model, percent-decoded: of Bedrock, Google, and the deployment of Azure OpenAI. The other APIs name the
-    /// model in the body.
+    /// The model, percent-decoded: of Bedrock, Google, and the deployment of Azure OpenAI. The other APIs
+    /// name the model in the body.
     pub model: Option<String>,
 }
 
 impl Route {
-    /// Finds the API of a request. A query after `?` and a `/` at the end are ignored, and the path may begin with
-    /// anything, as in `/openai/v1/chat/completions`.
+    /// Finds the API of a request. A query after `?` and a `/` at the end are ignored, and the path may begin
+    /// with anything, as in `/openai/v1/chat/completions`.
     ///
     /// `None` for any other path or method: such a request still may count as one request.
     #[must_use]
@@ -79,8 +80,8 @@ fn bedrock(path: &str) -> Option<Route> {
     Some(Route { api, model: named(model) })
 }
 
-/// `/v1beta/models/{model}:generateContent`, and `.../publishers/{publisher}/models/{model}:{operation}` of Vertex,
-/// where the models of Anthropic are called by `rawPredict`
+/// `/v1beta/models/{model}:generateContent`, and `.../publishers/{publisher}/models/{model}:{operation}` of
+/// Vertex, where the models of Anthropic are called by `rawPredict`
 /// (<https://cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude>).
 fn google(path: &str) -> Option<Route> {
     let (before, last) = path.rsplit_once('/')?;

@@ -32,8 +32,8 @@ impl Exchange {
         Self { api: None, asked: Asked::default() }
     }
 
-    /// The API. `None` if the path is not one of the known ones: what the call costs is not known then, beyond one
-    /// request.
+    /// The API. `None` if the path is not one of the known ones: what the call costs is not known then,
+    /// beyond one request.
     #[must_use]
     pub const fn api(&self) -> Option<Api> {
         self.api
@@ -45,8 +45,8 @@ impl Exchange {
         &self.asked
     }
 
-    /// The body with which the stream will state its usage: see [`with_usage_asked()`]. `None` if the request can
-    /// go as it is.
+    /// The body with which the stream will state its usage: see [`with_usage_asked()`]. `None` if the request
+    /// can go as it is.
     #[must_use]
     pub fn with_usage_asked(&self, body: &[u8]) -> Option<Vec<u8>> {
         (self.api == Some(Api::ChatCompletions) && self.asked.stream).then(|| with_usage_asked(body)).flatten()

@@ -1,7 +1,8 @@
 //! Finds single values in JSON that passes by in chunks, without keeping the rest.
 //!
-//! Only the values that are wanted are copied, so the memory does not grow with the body. The scanner is made for
-//! JSON that a vendor writes: it does not check it, and for bytes that are not JSON it finds nothing, or anything.
+//! Only the values that are wanted are copied, so the memory does not grow with the body. The scanner is made
+//! for JSON that a vendor writes: it does not check it, and for bytes that are not JSON it finds nothing, or
+//! anything.
 
 use memchr::memchr2;
 

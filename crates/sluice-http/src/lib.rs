@@ -1,5 +1,6 @@
-//! Reads one HTTP call to an LLM vendor: what the request will cost, and what its reply used. No I/O, no async, no
-//! clock: an adapter passes bytes in and acts on what comes out. This crate knows no client and no bucket.
+//! Reads one HTTP call to an LLM vendor: what the request will cost, and what its reply used. No I/O, no
+//! async, no clock: an adapter passes bytes in and acts on what comes out. This crate knows no client and no
+//! bucket.
 //!
 //! Nothing here fails. A body of an unknown shape gives less knowledge, never an error, and memory is bounded
 //! whatever a vendor sends.

@@ -26,27 +26,28 @@ pub const MAX_ERROR_LEN: usize = 64 * 1_024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replied {
-    /// What the call used. `None` if the reply did not say. If the reply is not [complete](Self::complete), this is
-    /// what the vendor had said until then, and the output is too low.
+    /// What the call used. `None` if the reply did not say. If the reply is not [complete](Self::complete),
+    /// this is what the vendor had said until then, and the output is too low.
     pub used: Option<Used>,
     /// Whether the model stopped because it reached the most output tokens that the request allows
     /// (`finish_reason: length`, `stop_reason: max_tokens`).
     pub cut: bool,
-    /// The error that the vendor reports, as JSON in the form of a refusal's body: the body of a reply whose status
-    /// is not a success, or an error inside a stream or an object that began with 200. For an error inside a
-    /// stream, `sluice_vendors::classify_event` tells whether it is a refusal because of load. `None` if there is
-    /// none, and if it is longer than [`MAX_ERROR_LEN`].
+    /// The error that the vendor reports: the body of a reply whose status is not a success, as it came; or
+    /// an error inside a stream or an object that began with 200, as JSON in the form of a refusal's body. Of
+    /// the latter, `sluice_vendors::classify_event` tells whether it is a refusal because of load. `None` if
+    /// there is none, and if it is longer than [`MAX_ERROR_LEN`].
     pub error: Option<Vec<u8>>,
-    /// Whether the reply came to its own end: the JSON is whole, or the stream had its last event or an error.
-    /// False if the connection was dropped in the middle, and if the body could not be read.
+    /// Whether the reply came to its own end: the JSON is whole, or the stream had its last event or an
+    /// error. False if the connection was dropped in the middle, and if the body could not be read.
     pub complete: bool,
 }
 
 /// Reads one reply. Made by [`Exchange::reply`](crate::Exchange::reply).
 ///
-/// Chunks may be split anywhere. The body is not kept: the reader holds the values that it looks for (each at most
-/// 64 KiB), one frame of Bedrock (at most 1 MiB), and an error (at most [`MAX_ERROR_LEN`]): a few hundred bytes for
-/// most replies, and under 2 MiB whatever a vendor sends. What is longer is skipped, and the rest of the reply is read.
+/// Chunks may be split anywhere. The body is not kept: the reader holds the values that it looks for (each at
+/// most 64 KiB), one frame of Bedrock (at most 1 MiB), and an error (at most [`MAX_ERROR_LEN`]): a few
+/// hundred bytes for most replies, and under 2 MiB whatever a vendor sends. What is longer is skipped, and
+/// the rest of the reply is read.
 pub struct ReplyReader {
     scan: JsonScan<Field>,
     facts: Facts,

@@ -4,12 +4,13 @@ use serde::de::IgnoredAny;
 
 use crate::json_scan::{JsonScan, Want};
 
-/// Returns the body of a chat completion with `stream_options.include_usage` set. All other bytes stay as they are.
+/// Returns the body of a chat completion with `stream_options.include_usage` set. All other bytes stay as
+/// they are.
 ///
-/// `None` if nothing has to change: the reply is not a stream, the body says `include_usage` already (`false` too),
-/// or it is not understood. The stream then has one more event, whose `choices` are empty: a client that reads
-/// `choices[0]` without a check fails at it. Azure OpenAI knows the field in stable API versions since 2024-10-21;
-/// older ones reject the call (<https://github.com/griptape-ai/griptape/issues/1640>).
+/// `None` if nothing has to change: the reply is not a stream, the body says `include_usage` already (`false`
+/// too), or it is not understood. The stream then has one more event, whose `choices` are empty: a client
+/// that reads `choices[0]` without a check fails at it. Azure OpenAI knows the field in stable API versions
+/// since 2024-10-21; older ones reject the call (<https://github.com/griptape-ai/griptape/issues/1640>).
 /// Source: <https://platform.openai.com/docs/api-reference/chat/create>.
 #[must_use]
 pub fn with_usage_asked(body: &[u8]) -> Option<Vec<u8>> {

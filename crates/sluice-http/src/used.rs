@@ -13,8 +13,8 @@ use names::{CACHE_READS, CACHE_WRITES, INPUT, OUTPUT, REASONING, TOOL_INPUT, TOT
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Used {
-    /// Input that was not read from a cache. It includes [`cache_writes`](Self::cache_writes), and the results of
-    /// tools that the vendor itself ran. `None` if the vendor does not say.
+    /// Input that was not read from a cache. It includes [`cache_writes`](Self::cache_writes), and the
+    /// results of tools that the vendor itself ran. `None` if the vendor does not say.
     pub input: Option<u64>,
     /// Input that was read from a cache. Not part of [`input`](Self::input). 0 if the vendor does not say.
     pub cached: u64,
@@ -51,8 +51,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The headers of Bedrock's `InvokeModel`, for models whose body says nothing. The input is without the cache, as
-    /// in a body.
+    /// The headers of Bedrock's `InvokeModel`, for models whose body says nothing. The input is without the
+    /// cache, as in a body.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         let count = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
         Self {
@@ -109,9 +109,9 @@ impl Counts {
     }
 }
 
-/// Anthropic (<https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>: the input is the sum of the three)
-/// and Bedrock (<https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>) count as input only what
-/// was neither read from a cache nor written to one. OpenAI and Google count all input.
+/// Anthropic (<https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>: the input is the sum of
+/// the three) and Bedrock (<https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>) count
+/// as input only what was neither read from a cache nor written to one. OpenAI and Google count all input.
 const fn counts_cache_apart(api: Api) -> bool {
     matches!(api, Api::Messages | Api::Converse | Api::ConverseStream | Api::Invoke | Api::InvokeStream)
 }

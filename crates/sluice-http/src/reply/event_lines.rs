@@ -1,8 +1,9 @@
 //! Server-sent events, as they pass by in chunks: the bytes of their data, and where each event ends.
 //!
-//! The rules are those of <https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream>:
-//! lines end with CR, LF or both, the data of several lines are joined, comments and other fields are ignored, and a
-//! byte order mark may stand first. One thing differs: the data of an event are passed on before the event has
+//! The rules are those of
+//! <https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream>: lines end with
+//! CR, LF or both, the data of several lines are joined, comments and other fields are ignored, and a byte
+//! order mark may stand first. One thing differs: the data of an event are passed on before the event has
 //! ended, so that an event at which the connection was dropped is not lost.
 
 use memchr::memchr2;

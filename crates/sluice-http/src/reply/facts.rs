@@ -117,8 +117,8 @@ impl Facts {
     }
 }
 
-/// The body that the same refusal has outside a stream: `throttlingException` is the `ThrottlingException` of the
-/// header `x-amzn-errortype`.
+/// The body that the same refusal has outside a stream: `throttlingException` is the `ThrottlingException` of
+/// the header `x-amzn-errortype`.
 fn exception(named: &str, message: Option<&str>) -> Vec<u8> {
     let mut letters = named.chars();
     let name: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();

@@ -47,8 +47,8 @@ const CHAT: &[Want<Field>] = &[
     (&["error"], Field::Error),
 ];
 
-/// <https://platform.openai.com/docs/api-reference/responses-streaming>. The documented error has its fields at the
-/// top of the event, the real one an object
+/// <https://platform.openai.com/docs/api-reference/responses-streaming>. The documented error has its fields
+/// at the top of the event, the real one an object
 /// (<https://community.openai.com/t/responses-bug-error-event-shape-is-wrong-between-documentation-and-sdks-and-reality/1358301>).
 const RESPONSES: &[Want<Field>] = &[
     (&["usage"], Field::Usage),
@@ -81,8 +81,8 @@ const CONVERSE: &[Want<Field>] = &[(&["usage"], Field::Usage), (&["stopReason"],
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamMetadataEvent.html>).
 const CONVERSE_STREAM: &[Want<Field>] = &[(&["usage"], Field::LastUsage), (&["stopReason"], Field::StopReason)];
 
-/// By the format of the model: Claude, Nova, Mistral and models that write OpenAI's format. The last event of every
-/// model's stream has `amazon-bedrock-invocationMetrics`, whose input is without the cache
+/// By the format of the model: Claude, Nova, Mistral and models that write OpenAI's format. The last event of
+/// every model's stream has `amazon-bedrock-invocationMetrics`, whose input is without the cache
 /// (<https://github.com/BerriAI/litellm/pull/36878>).
 const INVOKE: &[Want<Field>] = &[
     (&["usage"], Field::Usage),
@@ -100,7 +100,8 @@ const INVOKE: &[Want<Field>] = &[
     (&["type"], Field::Kind),
 ];
 
-/// <https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse>. A blocked prompt has no candidates.
+/// <https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse>. A blocked prompt has no
+/// candidates.
 const GOOGLE: &[Want<Field>] = &[
     (&["usageMetadata"], Field::Usage),
     (&["candidates", "*", "finishReason"], Field::StopReason),

@@ -1,14 +1,15 @@
 //! Frames of `application/vnd.amazon.eventstream`, as they pass by in chunks
 //! (<https://smithy.io/2.0/aws/amazon-eventstream.html>).
 //!
-//! The crate `aws-smithy-eventstream` reads them too. It is not used here: it depends on the SDK's types and on a
-//! large CRC crate, and it waits for a frame of any length.
+//! The crate `aws-smithy-eventstream` reads them too. It is not used here: it depends on the types of the AWS
+//! SDK, which CI keeps out of this crate, and it has no bound on the frame that it waits for.
 
 mod headers;
 
 use headers::Headers;
 
-/// The longest frame that is read, in bytes. Bedrock's have a few hundred, with a guardrail's trace some thousand.
+/// The longest frame that is read, in bytes. Bedrock's have a few hundred, with a guardrail's trace some
+/// thousand.
 const MAX_FRAME_LEN: usize = 1_024 * 1_024;
 
 /// Lengths of the whole frame and of its headers, and their checksum.

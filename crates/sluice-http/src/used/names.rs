@@ -8,7 +8,8 @@ pub(super) const INPUT: &[&str] = &[
     "/inputTokenCount",  // the last event of Bedrock's InvokeModelWithResponseStream
 ];
 
-/// Google: "the number of tokens in the results from tool executions, which are provided back to the model as input"
+/// Google: "the number of tokens in the results from tool executions, which are provided back to the model as
+/// input"
 /// (<https://googleapis.github.io/js-genai/release_docs/classes/types.GenerateContentResponseUsageMetadata.html>),
 /// beside `promptTokenCount`.
 pub(super) const TOOL_INPUT: &[&str] = &["/toolUsePromptTokenCount"];

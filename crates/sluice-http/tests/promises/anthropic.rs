@@ -4,7 +4,8 @@ use crate::said::{EVENTS, JSON, counts, error, replied};
 
 const MESSAGES: &str = "/v1/messages";
 
-/// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>: input, reads and writes are counted apart.
+/// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>: input, reads and writes are counted
+/// apart.
 #[test]
 fn input_has_the_cache_writes_and_not_the_reads() {
     let body = br#"{"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
@@ -50,8 +51,8 @@ fn a_streams_last_counts_replace_the_first() {
     assert_eq!((replied.cut, replied.error, replied.complete), (false, None, true));
 }
 
-/// <https://github.com/PostHog/posthog-python/releases/tag/posthog-v7.73.3>: with the vendor's own tools, the input of
-/// `message_delta` is larger than that of `message_start`.
+/// <https://github.com/PostHog/posthog-python/releases/tag/posthog-v7.73.3>: with the vendor's own tools, the
+/// input of `message_delta` is larger than that of `message_start`.
 #[test]
 fn input_may_grow_during_a_stream() {
     let grown = r#""usage": {"input_tokens": 10682, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 510}"#;
@@ -66,7 +67,8 @@ fn a_dropped_stream_still_states_its_input() {
     assert_eq!((counts(replied.used), replied.complete), ((Some(35), 5, 10, Some(1), 0), false));
 }
 
-/// <https://docs.anthropic.com/en/docs/build-with-claude/streaming>, "Error events": outside a stream this is a 529.
+/// <https://docs.anthropic.com/en/docs/build-with-claude/streaming>, "Error events": outside a stream this is
+/// a 529.
 #[test]
 fn an_overload_inside_a_stream_is_an_error() {
     let event = "event: error\ndata: {\"type\": \"error\", \"error\": {\"type\": \"overloaded_error\", \"message\": \"Overloaded\"}}\n\n";

@@ -57,7 +57,8 @@ fn a_token_is_four_bytes_of_text() {
     let one = asked(CHAT, r#"{"messages": [{"role": "user", "content": ""}]}"#).input;
     let chat = asked(CHAT, &format!(r#"{{"messages": [{{"role": "user", "content": "{words}"}}]}}"#)).input;
     assert_eq!(chat - one, 1_000);
-    // What a message costs beside its text: "role", "user" and "content", as OpenAI's own three or four tokens.
+    // What a message costs beside its text: "role", "user" and "content", as OpenAI's own three or four
+    // tokens.
     assert_eq!(one, 4);
 }
 

@@ -25,8 +25,8 @@ fn converse_counts_its_cache_apart() {
     assert_eq!((replied.cut, replied.complete), (true, true));
 }
 
-/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html>. Each payload has some
-/// letters as `p` to hide its length.
+/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html>. Each payload
+/// has some letters as `p` to hide its length.
 fn conversation() -> Vec<Vec<u8>> {
     vec![
         event("messageStart", r#"{"p":"abcdefghijk","role":"assistant"}"#),
@@ -74,8 +74,8 @@ fn chunk(json: &str) -> Vec<u8> {
     event("chunk", &format!(r#"{{"bytes":"{}","p":"abcdefghij"}}"#, STANDARD.encode(json)))
 }
 
-/// The events that <https://github.com/maximhq/bifrost/issues/5629> describes; the metrics are without the cache
-/// (<https://github.com/BerriAI/litellm/pull/36878>).
+/// The events that <https://github.com/maximhq/bifrost/issues/5629> describes; the metrics are without the
+/// cache (<https://github.com/BerriAI/litellm/pull/36878>).
 #[test]
 fn a_stream_of_claude_is_read_through_its_envelope() {
     let frames = [
@@ -103,7 +103,8 @@ fn the_metrics_of_a_stream_suffice_for_any_model() {
     assert_eq!((counts(replied.used), replied.cut, replied.complete), ((Some(63), 0, 0, Some(263), 0), true, true));
 }
 
-/// The headers of <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html>, as they are sent.
+/// The headers of <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html>, as
+/// they are sent.
 #[test]
 fn headers_state_the_usage_of_a_body_that_does_not() {
     let mut headers = of_type(JSON);

@@ -44,7 +44,8 @@ fn frames_are_written_here_as_amazon_writes_them() {
     assert_eq!(frame(&[("content-type", "application/json")], b"{'foo':'bar'}"), amazons);
 }
 
-/// Frames of the same tests, without headers and with a number: neither is an event of Bedrock, and what follows is read.
+/// Frames of the same tests, without headers and with a number: neither is an event of Bedrock, and what
+/// follows is read.
 #[test]
 fn frames_of_other_kinds_are_passed_over() {
     let empty = b"\x00\x00\x00\x10\x00\x00\x00\x00\x05\xc2H\xeb}\x98\xc8\xff";

@@ -5,8 +5,9 @@ use crate::said::{EVENTS, JSON, counts, error, replied};
 const WHOLE: &str = "/v1beta/models/gemini-2.5-flash:generateContent";
 const STREAM: &str = "/v1beta/models/gemini-2.5-flash:streamGenerateContent";
 
-/// <https://googleapis.github.io/js-genai/release_docs/classes/types.GenerateContentResponseUsageMetadata.html>: the total
-/// is the sum of prompt, candidates, tool results and thoughts, and the prompt includes the cached content.
+/// <https://googleapis.github.io/js-genai/release_docs/classes/types.GenerateContentResponseUsageMetadata.html>:
+/// the total is the sum of prompt, candidates, tool results and thoughts, and the prompt includes the cached
+/// content.
 #[test]
 fn thoughts_are_output_and_tool_results_are_input() {
     let body = br#"{"candidates": [{"content": {"parts": [{"text": "ok"}], "role": "model"}, "finishReason": "MAX_TOKENS", "index": 0}],
@@ -25,8 +26,8 @@ fn a_reply_of_thoughts_alone_has_output() {
     assert_eq!(counts(replied(WHOLE, JSON, body).used), (Some(10), 0, 0, Some(50), 50));
 }
 
-/// <https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent>: `usageMetadata` repeats and grows
-/// (<https://github.com/ankit373/hydra/pull/855>).
+/// <https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent>: `usageMetadata` repeats
+/// and grows (<https://github.com/ankit373/hydra/pull/855>).
 const CHUNKS: [&str; 2] = [
     r#"{"candidates": [{"content": {"parts": [{"text": "AI"}], "role": "model"}, "index": 0}], "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 1, "totalTokenCount": 6}, "modelVersion": "gemini-2.5-flash"}"#,
     r#"{"candidates": [{"content": {"parts": [{"text": " works"}], "role": "model"}, "finishReason": "STOP", "index": 0}], "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 12, "totalTokenCount": 17}, "modelVersion": "gemini-2.5-flash"}"#,

@@ -21,8 +21,8 @@ fn cached_input_is_not_input() {
     assert_eq!((replied.cut, replied.error, replied.complete), (false, None, true));
 }
 
-/// <https://github.com/mindroom-ai/mindroom/pull/2134>, from OpenAI's guide: cache writes from GPT-5.6 on are part of
-/// the input.
+/// <https://github.com/mindroom-ai/mindroom/pull/2134>, from OpenAI's guide: cache writes from GPT-5.6 on are
+/// part of the input.
 #[test]
 fn openais_cache_writes_are_part_of_its_input() {
     let body = br#"{"usage": {"prompt_tokens": 2600, "completion_tokens": 10,
@@ -30,8 +30,8 @@ fn openais_cache_writes_are_part_of_its_input() {
     assert_eq!(counts(replied(CHAT, JSON, body).used), (Some(600), 2_000, 400, Some(10), 0));
 }
 
-/// <https://platform.openai.com/docs/api-reference/chat-streaming>, with `stream_options.include_usage`: `usage` is null
-/// until the last event, which has no choices.
+/// <https://platform.openai.com/docs/api-reference/chat-streaming>, with `stream_options.include_usage`:
+/// `usage` is null until the last event, which has no choices.
 const STREAM: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}
 
 data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"Grüße 👋"},"finish_reason":null}],"usage":null}

@@ -4,7 +4,8 @@ use crate::said::{EVENTS, JSON, counts, error, replied};
 
 const RESPONSES: &str = "/v1/responses";
 
-/// A reply in <https://gitea.wtr.qzz.io/shishantbiswas/coder/raw/commit/e00e85765bce84481d0f7337c5ecc7a86a7d0fcc/aibridge/fixtures/openai/responses/blocking/cached_input_tokens.txtar>.
+/// A reply in
+/// <https://gitea.wtr.qzz.io/shishantbiswas/coder/raw/commit/e00e85765bce84481d0f7337c5ecc7a86a7d0fcc/aibridge/fixtures/openai/responses/blocking/cached_input_tokens.txtar>.
 #[test]
 fn a_whole_reply_states_its_usage() {
     let body = br#"{"id": "resp_1", "object": "response", "status": "completed", "error": null, "incomplete_details": null,
@@ -55,7 +56,8 @@ fn an_incomplete_response_is_cut_only_for_its_length() {
     assert!(!last("content_filter").cut);
 }
 
-/// The stream in <https://kngadvisors.com/simulador/vendor/prism-php/prism/tests/Fixtures/openai/stream-unknown-error-responses-1.json>:
+/// The stream in
+/// <https://kngadvisors.com/simulador/vendor/prism-php/prism/tests/Fixtures/openai/stream-unknown-error-responses-1.json>:
 /// an `error` event, then the failed response with the reason.
 #[test]
 fn the_last_error_of_a_stream_is_kept() {

@@ -36,8 +36,8 @@ fn azures_path_names_the_deployment() {
     assert_eq!(route(path), Some((Api::Embeddings, Some("small".into()))));
 }
 
-/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>: the model is its id or its
-/// ARN, percent-encoded.
+/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>: the model is its id
+/// or its ARN, percent-encoded.
 #[test]
 fn bedrocks_path_names_the_model_encoded_or_not() {
     let id = Some("anthropic.claude-3-5-sonnet-20241022-v2:0".to_owned());
