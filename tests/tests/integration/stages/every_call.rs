@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::num::NonZeroUsize;
 
-use sluice_core::OnLowerLimit;
+use sluice_core::{Amount, OnLowerLimit};
 use sluice_sdk::{Grant, Reply, Request, Ticket};
 
 use super::gives_back::Held;
@@ -104,7 +104,8 @@ async fn single_calls(before: &mut Before) {
 async fn table_calls(client: &Client) {
     let ops = client.ops();
     let (rate, removed, two) = (dimension(RATE), dimension(REMOVED), NonZeroUsize::new(2).unwrap());
-    let adopt = within(REQUEST, "on_lower_limit", ops.on_lower_limit(&rate, OnLowerLimit::Adopt));
+    let adopt = OnLowerLimit::Adopt { at_least: Amount::from_tokens(1) };
+    let adopt = within(REQUEST, "on_lower_limit", ops.on_lower_limit(&rate, adopt));
     let remove = within(REQUEST, "remove_bucket", ops.remove_bucket(&removed));
     let warm_up = within(REQUEST, "warm_up", ops.warm_up());
     let buckets = within(PAGE, "buckets", ops.buckets());
