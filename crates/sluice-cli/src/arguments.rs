@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Run(run::Options),
     /// Take away a share of a bucket's level, as after a 429
     Penalize(penalize::Options),
-    /// Grant nothing from a bucket for a while, as a vendor's Retry-After asks
+    /// Grant nothing from a bucket for a while, as a vendor's Retry-After asks; or end that
     CoolDown(cool_down::Options),
     /// Serve metrics of the table to Prometheus, at /metrics
     Metrics(metrics::Options),

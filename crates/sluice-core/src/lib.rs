@@ -67,7 +67,7 @@ pub use load::{
 pub use plan::batch::{BatchPlan, RateBatch, Starts};
 pub use plan::change::Change;
 pub use plan::claim::Claim;
-pub use plan::cool_down::cool_down;
+pub use plan::cool_down::{cool_down, end_cool_down};
 pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer,
     renew_inline,

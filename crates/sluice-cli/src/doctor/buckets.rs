@@ -66,7 +66,7 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
 fn of_cool_down(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     let until = bucket.blocked_until().filter(|until| *until > now)?;
     let what = format!("a cool-down is set: it ends {}", output::relative(until, now));
-    let todo = "nothing: callers go on after its end; to end it sooner, remove blocked_until from the row";
+    let todo = "nothing: callers go on after its end; `sluice cool-down NAME --end` ends it sooner";
     Some(Finding::note(Check::CoolDown, bucket.dimension(), what, todo))
 }
 

@@ -109,7 +109,7 @@ fn a_doctor_tells_what_is_wrong_and_what_to_do() {
     let set = sandbox.run(&["cool-down", "openai#rpm", "1h"]);
     assert!(set.status.success() && set.stderr.is_empty(), "no warning of what was asked for: {}", text(&set.stderr));
     let none = sandbox.run(&["cool-down", "openai#rpm", "0s"]);
-    assert!(!none.status.success() && text(&none.stderr).contains("ends by itself"), "{}", text(&none.stderr));
+    assert!(!none.status.success() && text(&none.stderr).contains("--end"), "{}", text(&none.stderr));
     let again = sandbox.stdout(&["cool-down", "openai#rpm", "1m"]);
     assert!(again.contains("a longer cool-down already"), "{again}");
     let findings = sandbox.json(&["doctor", "--json", "--for", "0s"]);
