@@ -30,7 +30,7 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     /// Serve an embedded DynamoDB with table and buckets, for development
     Sandbox(sandbox::Options),
-    /// Declare, list and remove buckets
+    /// Declare, list, refill and remove buckets
     Buckets(buckets::Options),
     /// List leases: who holds what, since when, until when
     Leases(leases::Options),

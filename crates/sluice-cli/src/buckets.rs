@@ -1,4 +1,4 @@
-//! `sluice buckets`: applies limits declared in a file; lists, shows and removes buckets.
+//! `sluice buckets`: applies limits declared in a file; lists, shows, refills and removes buckets.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +14,7 @@ use crate::failure::{Ended, Failure};
 use crate::output::{self, Align, GREEN, Unreadable, YELLOW, short};
 
 mod file;
+mod refill;
 
 pub(crate) use file::BucketsFile;
 
@@ -53,6 +54,11 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Set the level of a rate bucket, to its capacity unless --to says otherwise
+    ///
+    /// After a vendor's reply or a penalty that lowered the bucket by mistake. Calls worth what the level rises
+    /// may start beyond the limit, in each window that contains the refill. Calls that wait for a start keep it.
+    Refill(refill::Options),
     /// Remove one bucket
     Rm {
         /// Its name, as in openai#rpm
@@ -74,6 +80,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
         Action::List { json } => list(&client().await?, json).await?,
         Action::Show { dimension, json } => show(&client().await?, &dimension, json).await?,
+        Action::Refill(options) => refill::run(options).await?,
         Action::Rm { dimension } => {
             let client = client().await?;
             let dimension = Dimension::new(&dimension)?;

@@ -67,6 +67,7 @@ pub use crate::vendor::estimate::{EstimatorConfig, TokenEstimator};
 pub use crate::vendor::observe::{Observed, ObservedLevel, ObservedLimit};
 pub use crate::vendor::penalize::{PenalizeError, Penalty};
 pub use crate::vendor::rate_limited::{Decision, Reply};
+pub use crate::vendor::refill::{RefillError, Refilled};
 pub use crate::vendor::reply::{Replied, Usage};
 
 pub use sluice_table::{Clock, ConfigError, StoreError};
