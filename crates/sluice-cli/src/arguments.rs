@@ -30,7 +30,7 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     /// Serve an embedded DynamoDB with table and buckets, for development
     Sandbox(sandbox::Options),
-    /// Declare, list and remove buckets
+    /// Declare, list, refill and remove buckets
     Buckets(buckets::Options),
     /// List leases: who holds what, since when, until when
     Leases(leases::Options),
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Run(run::Options),
     /// Take away a share of a bucket's level, as after a 429
     Penalize(penalize::Options),
-    /// Grant nothing from a bucket for a while, as a vendor's Retry-After asks
+    /// Grant nothing from a bucket for a while, as a vendor's Retry-After asks; or end that
     CoolDown(cool_down::Options),
     /// Serve metrics of the table to Prometheus, at /metrics
     Metrics(metrics::Options),

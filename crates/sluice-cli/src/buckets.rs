@@ -1,4 +1,4 @@
-//! `sluice buckets`: applies limits declared in a file; lists, shows and removes buckets.
+//! `sluice buckets`: applies limits declared in a file; lists, shows, refills and removes buckets.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +14,7 @@ use crate::failure::{Ended, Failure};
 use crate::output::{self, Align, GREEN, Unreadable, YELLOW, short};
 
 mod file;
+mod refill;
 
 pub(crate) use file::BucketsFile;
 
@@ -53,6 +54,11 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Set the level of a rate bucket, to its capacity unless --to says otherwise
+    ///
+    /// After a vendor's reply or a penalty that lowered the bucket by mistake. Calls worth what the level rises
+    /// may start beyond the limit, in each window that contains the refill. Calls that wait for a start keep it.
+    Refill(refill::Options),
     /// Remove one bucket
     Rm {
         /// Its name, as in openai#rpm
@@ -74,6 +80,7 @@ pub(crate) async fn run(options: Options) -> Ended {
         }
         Action::List { json } => list(&client().await?, json).await?,
         Action::Show { dimension, json } => show(&client().await?, &dimension, json).await?,
+        Action::Refill(options) => refill::run(options).await?,
         Action::Rm { dimension } => {
             let client = client().await?;
             let dimension = Dimension::new(&dimension)?;
@@ -114,8 +121,11 @@ struct ChangeLine {
     change: &'static str,
     from: Option<LimitLine>,
     to: LimitLine,
-    /// The new value, if it changes.
+    /// The new value, if it or the floor changes.
     adopt_lower_limit: Option<bool>,
+    /// The new floor, if it changes: a minute, or at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adopt_at_least: Option<String>,
     /// A warning about the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
@@ -138,6 +148,12 @@ impl LimitLine {
             refill_rate: limit.refill_rate().to_string(),
             cost_per_call: limit.cost_per_call().to_string(),
         }
+    }
+
+    /// The least limit that the bucket adopts.
+    fn floor(&self, at_least: &str) -> String {
+        let per = if self.limit_type == "concurrent" { "at once" } else { "a minute" };
+        format!("{} {per}", short(at_least))
     }
 
     fn describe(&self) -> String {
@@ -170,7 +186,7 @@ async fn compare(client: &Client, declared: &BucketsFile) -> Result<Vec<ChangeLi
         client.ops().check_limit(dimension, limit).map_err(|error| declared.at(dimension, error))?;
         let then = declared.on_lower_limit(dimension);
         let bucket = client.ops().bucket(dimension).await?;
-        let adopts = bucket.as_ref().is_some_and(Bucket::adopts_limit) != (then == OnLowerLimit::Adopt);
+        let adopts = bucket.as_ref().map_or(then != OnLowerLimit::Report, |bucket| !bucket.is_set_to(then));
         let applied = match bucket {
             None => Applied::Created,
             Some(bucket) if bucket.limit() == limit => Applied::Unchanged,
@@ -194,13 +210,18 @@ fn change(dimension: &Dimension, limit: &Limit, applied: &Applied, then: Option<
         _ if then.is_some() => ("changed", Some(LimitLine::new(limit))),
         _ => ("unchanged", None),
     };
-    let adopt_lower_limit = then.map(|then| then == OnLowerLimit::Adopt);
+    let adopt_lower_limit = then.map(|then| then != OnLowerLimit::Report);
+    let adopt_at_least = match then {
+        Some(OnLowerLimit::Adopt { at_least }) => Some(at_least.to_string()),
+        _ => None,
+    };
     let warning = limit.warning().map(|warning| warning.to_string());
-    ChangeLine { dimension: dimension.to_string(), change, from, to: LimitLine::new(limit), adopt_lower_limit, warning }
+    let (dimension, to) = (dimension.to_string(), LimitLine::new(limit));
+    ChangeLine { dimension, change, from, to, adopt_lower_limit, adopt_at_least, warning }
 }
 
 fn print_changes(changes: &[ChangeLine]) {
-    for ChangeLine { dimension, change, from, to, adopt_lower_limit, warning } in changes {
+    for ChangeLine { dimension, change, from, to, adopt_lower_limit, adopt_at_least, warning } in changes {
         let (sign, style) = match *change {
             "created" => ("+", GREEN),
             "changed" | "repaired" => ("~", YELLOW),
@@ -215,7 +236,10 @@ fn print_changes(changes: &[ChangeLine]) {
             }
         }
         match adopt_lower_limit {
-            Some(true) => anstream::println!("  {:<28} adopts a lower limit that the vendor reports", ""),
+            Some(true) => {
+                let down_to = to.floor(adopt_at_least.as_deref().unwrap_or_default());
+                anstream::println!("  {:<28} adopts a lower limit that the vendor reports, down to {down_to}", "");
+            }
             Some(false) => anstream::println!("  {:<28} keeps its limit, whatever the vendor reports", ""),
             None => {}
         }
@@ -241,6 +265,8 @@ struct BucketLine {
     drift: Option<String>,
     vendor_limit: Option<String>,
     adopt_lower_limit: bool,
+    /// A minute, or at once.
+    adopt_at_least: Option<String>,
 }
 
 impl BucketLine {
@@ -257,6 +283,7 @@ impl BucketLine {
             drift: bucket.noted_drift().map(|slots| slots.to_string()),
             vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
             adopt_lower_limit: bucket.adopts_limit(),
+            adopt_at_least: bucket.adopts_limit().then(|| bucket.adopt_at_least().to_string()),
         }
     }
 }
@@ -316,6 +343,9 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     }
     if let Some(limit) = bucket.vendor_limit() {
         println!("  vendor    reported a limit of {} {}", limit.limit, output::relative(limit.at, now));
+    }
+    if let Some(at_least) = &line.adopt_at_least {
+        println!("  adopts    a lower limit that the vendor reports, down to {}", line.limit.floor(at_least));
     }
     if let Some(slots) = bucket.noted_drift() {
         let what = if slots < Amount::ZERO { "too many" } else { "lost" };

@@ -1,14 +1,14 @@
-//! `sluice cool-down`: grants nothing from a bucket for a while, to no caller.
+//! `sluice cool-down`: grants nothing from a bucket for a while, to no caller; or ends that.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_sdk::CoolDown;
+use sluice_sdk::{Client, CoolDown, EndedCoolDown};
 
 use crate::connect::client;
 use crate::duration::duration;
-use crate::failure::Ended;
+use crate::failure::{Ended, Failure};
 use crate::output;
 
 #[derive(Debug, Args)]
@@ -16,30 +16,49 @@ pub(crate) struct Options {
     /// The bucket, as in openai#rpm
     dimension: String,
     /// For how long from now, as in 30s or 5m
-    #[arg(value_parser = pause)]
-    pause: Duration,
+    #[arg(value_parser = pause, required_unless_present = "end", conflicts_with = "end")]
+    pause: Option<Duration>,
+    /// End the cool-down that is in force; processes learn of it within seconds
+    #[arg(long)]
+    end: bool,
 }
 
 /// Rejects a pause of zero: a user who enters it wants to end a cool-down.
 fn pause(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
-            Err("it must be above 0, as in 30s: a cool-down cannot be cut short, it ends by itself, and `sluice buckets show \
-                 NAME` says when"
-                .into())
+            Err("it must be above 0, as in 30s: `sluice cool-down NAME --end` ends a cool-down".to_owned())
         }
         pause => Ok(pause),
     }
 }
 
 pub(crate) async fn run(options: Options) -> Ended {
-    let name = &options.dimension;
     let client = client().await?;
-    let set = client.cool_down(name, options.pause).await?;
+    match options.pause {
+        Some(pause) => set(&client, &options.dimension, pause).await?,
+        None => end(&client, &options.dimension).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn set(client: &Client, name: &str, pause: Duration) -> Result<(), Failure> {
+    let set = client.cool_down(name, pause).await?;
     let ends = output::relative(set.until(), client.now());
     match set {
         CoolDown::LongerAlready(_) => println!("{name} has a longer cool-down already, which ends {ends}"),
         _ => println!("{name} grants nothing: its cool-down ends {ends}"),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+async fn end(client: &Client, name: &str) -> Result<(), Failure> {
+    match client.end_cool_down(name).await? {
+        EndedCoolDown::Ended(until) => {
+            let would_end = output::relative(until, client.now());
+            println!("{name} grants again: its cool-down, which would have ended {would_end}, is over");
+        }
+        _ => println!("{name} had no cool-down"),
+    }
+    Ok(())
 }

@@ -37,6 +37,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     if !matches!(&arguments.command, Command::Watch(options) if options.owns_the_screen()) {
         connect::log(match &arguments.command {
             Command::CoolDown(_) => Some("sluice_sdk::vendor::cool_down"),
+            Command::Buckets(_) => Some("sluice_sdk::vendor::refill"),
             _ => None,
         });
     }

@@ -42,6 +42,12 @@ impl Amount {
         self.0 % MICROS_PER_TOKEN == 0
     }
 
+    /// The whole tokens in the amount, rounded down.
+    #[must_use]
+    pub(crate) const fn whole(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(MICROS_PER_TOKEN))
+    }
+
     /// The amount without its sign.
     #[must_use]
     pub const fn abs(self) -> Self {

@@ -17,6 +17,7 @@ use crate::statement::{Operand, Put, Statement};
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
 
+mod adopt;
 pub(crate) mod note;
 mod read;
 
@@ -48,6 +49,7 @@ pub struct Bucket {
     observed_version: Option<i64>,
     vendor_limit: Option<Box<VendorLimit>>,
     adopts_limit: bool,
+    adopt_at_least: Option<Box<Amount>>,
     note: Option<Box<Note>>,
     /// Shared, because buckets are cloned often.
     inline: Option<Arc<InlineLeases>>,
@@ -92,6 +94,7 @@ impl Bucket {
             observed_version: None,
             vendor_limit: None,
             adopts_limit: false,
+            adopt_at_least: None,
             note: None,
             inline: None,
         }
@@ -264,12 +267,6 @@ impl Bucket {
     #[must_use]
     pub fn vendor_limit(&self) -> Option<VendorLimit> {
         self.vendor_limit.as_deref().copied()
-    }
-
-    /// Whether a lower limit that the vendor reports becomes the limit of the bucket.
-    #[must_use]
-    pub const fn adopts_limit(&self) -> bool {
-        self.adopts_limit
     }
 
     pub(crate) fn less(&self, amount: Amount) -> Self {

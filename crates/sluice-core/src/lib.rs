@@ -67,12 +67,12 @@ pub use load::{
 pub use plan::batch::{BatchPlan, RateBatch, Starts};
 pub use plan::change::Change;
 pub use plan::claim::Claim;
-pub use plan::cool_down::cool_down;
+pub use plan::cool_down::{cool_down, end_cool_down};
 pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer,
     renew_inline,
 };
-pub use plan::observe::{Observation, OnLowerLimit, Remaining, note_limit, on_lower_limit};
+pub use plan::observe::{Observation, Remaining, note_limit, on_lower_limit, state_floor};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;
 pub use plan::settle::{Debt, Settle, Settling};
@@ -90,4 +90,4 @@ pub use ticket::booked::Booked;
 pub use ticket::row::{Judgement, TicketRow};
 pub use ticket::{Ticket, TicketError, TicketId};
 pub use timestamp::{CLOCK_ERROR, CORRECTED_CLOCK_ERROR, Timestamp};
-pub use vendor_limit::VendorLimit;
+pub use vendor_limit::{OnLowerLimit, VendorLimit};

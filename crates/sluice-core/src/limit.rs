@@ -174,13 +174,15 @@ impl Limit {
     }
 
     /// The lower limit if the vendor reports `reported` in each `window` (calls at once, for concurrency):
-    /// refill rate and burst are lowered in proportion. `None` if it is not lower by at least a hundredth (a
-    /// refill rate is often written with few decimals), or leaves no room for one call.
+    /// refill rate and burst are lowered in proportion, and the burst keeps room for one call of the default
+    /// cost. `None` if it is not lower by at least a hundredth (a refill rate is often written with few
+    /// decimals), or if nothing would flow back.
     #[must_use]
     pub fn lowered_to(&self, reported: Amount, window: Duration) -> Option<Self> {
+        let one_call = self.cost_per_call.amount();
         if self.is_concurrent() {
-            let is_lower = reported < self.capacity;
-            return Self::concurrent(reported, self.cost_per_call).ok().filter(|_| is_lower);
+            let slots = reported.max(one_call);
+            return Self::concurrent(slots, self.cost_per_call).ok().filter(|_| slots < self.capacity);
         }
         let own = self.rate.accrued_floor(window);
         if reported >= own.fraction(99, 100) {
@@ -188,7 +190,18 @@ impl Limit {
         }
         let rate = Rate::per(reported, window)?;
         let capacity = i128::from(self.capacity.micros()) * i128::from(reported.micros()) / i128::from(own.micros());
-        Self::rate(self.limit_type, Amount::clamped(capacity), rate, self.cost_per_call).ok()
+        let capacity = Amount::clamped(capacity).max(one_call);
+        Self::rate(self.limit_type, capacity, rate, self.cost_per_call).ok()
+    }
+
+    /// The least limit that a bucket of this limit adopts from its vendor if nobody chose one: a tenth, as
+    /// requests or tokens a minute. For concurrency, a tenth of the slots in whole slots, and at least one call.
+    #[must_use]
+    pub fn default_floor(&self) -> Amount {
+        if self.is_concurrent() {
+            return self.capacity.fraction(1, 10).whole().max(self.cost_per_call.amount());
+        }
+        self.rate.per_minute().fraction(1, 10)
     }
 
     /// `numerator / denominator` of the limit, rounded down; `None` if that has no room for one call.

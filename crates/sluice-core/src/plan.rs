@@ -17,6 +17,7 @@ pub(crate) mod lower;
 pub(crate) mod observe;
 pub(crate) mod rate;
 pub(crate) mod receipt;
+pub(crate) mod refill;
 pub(crate) mod settle;
 pub(crate) mod slots;
 

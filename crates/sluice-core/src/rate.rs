@@ -34,6 +34,13 @@ impl Rate {
         self.0 == 0
     }
 
+    /// What flows back in a minute, rounded up to a millionth: a limit of 500 a minute is stored as a rate of
+    /// 8.333333333333 a second, and this is 500 again.
+    #[must_use]
+    pub fn per_minute(self) -> Amount {
+        self.accrued_ceil(Duration::from_secs(60))
+    }
+
     /// Tokens gained in `span`, rounded down. Never below zero: a `span` cannot lie before an anchor.
     pub(crate) fn accrued_floor(self, span: Duration) -> Amount {
         Amount::clamped((whole_micros(span) * i128::from(self.0)).div_euclid(PER_MICRO))

@@ -77,6 +77,9 @@ pub const VENDOR_LIMIT_WINDOW: &str = "vendor_limit_window";
 pub const VENDOR_LIMIT_AT: &str = "vendor_limit_at";
 /// Bucket, optional: 1 if a lower limit that the vendor reports becomes the limit of the bucket.
 pub const ADOPTS_LIMIT: &str = "adopts_limit";
+/// Bucket, optional: the least limit that the bucket adopts: requests or tokens a minute; calls at once, for
+/// concurrency. A tenth of the bucket's limit without it.
+pub const ADOPT_AT_LEAST: &str = "adopt_at_least";
 /// Concurrency bucket, optional: number of writes by clients that count [`ADMITTED`]. While it rises as fast
 /// as [`VERSION`], all writers count.
 pub const COUNTED: &str = "counted";

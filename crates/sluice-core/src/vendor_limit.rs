@@ -13,3 +13,15 @@ pub struct VendorLimit {
     /// When the vendor reported it.
     pub at: Timestamp,
 }
+
+/// Whether a bucket adopts a lower limit that the vendor reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLowerLimit {
+    /// The lower limit is reported.
+    Report,
+    /// The lower limit is reported, and becomes the bucket's limit, down to a floor.
+    Adopt {
+        /// The least limit that is adopted: requests or tokens a minute; calls at once, for concurrency.
+        at_least: Amount,
+    },
+}

@@ -248,8 +248,8 @@ impl Ops {
         Err(LimitsError::Contended(dimension.clone()))
     }
 
-    /// Sets whether `dimension` adopts a lower limit that its vendor reports; true if that changed. Takes at
-    /// most two requests (4.2 s each).
+    /// Sets whether `dimension` adopts a lower limit that its vendor reports, and down to which floor; true if
+    /// that changed. Takes at most two requests (4.2 s each).
     ///
     /// # Errors
     /// [`BucketError`] for an unknown dimension, a row that cannot be read, or a table that does not answer.
@@ -257,7 +257,7 @@ impl Ops {
         let unknown = || BucketError::Unknown { dimension: dimension.clone(), table: self.table().to_owned() };
         let bucket = self.bucket(dimension).await?.ok_or_else(unknown)?;
         self.observer.read(&bucket);
-        if bucket.adopts_limit() == (then == OnLowerLimit::Adopt) {
+        if bucket.is_set_to(then) {
             return Ok(false);
         }
         match self.store.update(&on_lower_limit(dimension, then), Resend::Always).await? {

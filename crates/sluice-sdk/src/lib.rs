@@ -62,11 +62,12 @@ pub use crate::grant::outcome::Outcome;
 pub use crate::grant::renew::RenewError;
 pub use crate::lane::release::ReleaseError;
 pub use crate::lane::settle::{SettleError, Settled};
-pub use crate::vendor::cool_down::CoolDown;
+pub use crate::vendor::cool_down::{CoolDown, EndedCoolDown};
 pub use crate::vendor::estimate::{EstimatorConfig, TokenEstimator};
 pub use crate::vendor::observe::{Observed, ObservedLevel, ObservedLimit};
 pub use crate::vendor::penalize::{PenalizeError, Penalty};
 pub use crate::vendor::rate_limited::{Decision, Reply};
+pub use crate::vendor::refill::{RefillError, Refilled};
 pub use crate::vendor::reply::{Replied, Usage};
 
 pub use sluice_table::{Clock, ConfigError, StoreError};

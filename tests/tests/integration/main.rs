@@ -76,6 +76,7 @@ mod sweep;
 mod tickets;
 mod together;
 mod tracker;
+mod undo;
 mod unsettled;
 mod vendors;
 mod waited_grants;

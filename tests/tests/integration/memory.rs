@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_ops::Applied;
-use sluice_sdk::core::OnLowerLimit;
+use sluice_sdk::core::{Amount, OnLowerLimit};
 use sluice_sdk::{AcquireError, Client, PenalizeError, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
@@ -270,7 +270,8 @@ async fn what_is_done_about_lower_limits_takes_no_stock_away() {
         drop(take(&client, RPM).await);
     }
     let before = world.dynamo.meter().of(Operation::UpdateItem).requests;
-    assert!(client.ops().on_lower_limit(&dimension(RPM), OnLowerLimit::Adopt).await.unwrap());
+    let adopt = OnLowerLimit::Adopt { at_least: Amount::from_tokens(1) };
+    assert!(client.ops().on_lower_limit(&dimension(RPM), adopt).await.unwrap());
     let reads = reads(&world);
     drop(take(&client, RPM).await);
     let writes = world.dynamo.meter().of(Operation::UpdateItem).requests - before;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use sluice_core::schema::{KEY, VENDOR_LIMIT};
-use sluice_core::{Amount, OnLowerLimit};
+use sluice_core::schema::{ADOPT_AT_LEAST, KEY, VENDOR_LIMIT};
+use sluice_core::{Amount, Cost, Limit, LimitType, OnLowerLimit};
+use sluice_ops::Applied;
 use sluice_sdk::{Client, Grant, Observed, ObservedLevel, ObservedLimit};
 use sluice_testkit::Operation;
 
-use crate::world::{World, dimension, number, settle, take, text};
+use crate::world::{World, dimension, number, requests, settle, take, text};
 
 const RPM: &str = "acme#rpm";
 const SLOTS: &str = "elevenlabs#concurrent";
@@ -288,6 +289,57 @@ async fn a_lower_limit_is_adopted_where_the_bucket_says_so() {
     assert_eq!(world.dynamo.meter().reset().requests, 0);
 }
 
+/// One mistaken reply must not stop every process, nor may many.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_one_is_adopted_down_to_the_floor_however_many_replies_say_it() {
+    let one = [("x-ratelimit-limit-requests", "1"), ("x-ratelimit-reset-requests", "60s")];
+    let fifty = Amount::from_tokens(50);
+    for at_least in [None, Some(fifty)] {
+        let world = World::with_rate(RPM, 500, 60).await;
+        match at_least {
+            // As an earlier version left the row.
+            None => adopts(&world, RPM).await,
+            Some(at_least) => {
+                let then = OnLowerLimit::Adopt { at_least };
+                assert!(world.client().ops().on_lower_limit(&dimension(RPM), then).await.unwrap());
+            }
+        }
+        let (client, other) = (world.client(), world.client());
+        for _ in 0..5 {
+            client.observe(RPM, &one, None).await.unwrap();
+            other.observe(RPM, &one, None).await.unwrap();
+        }
+        let bucket = world.bucket(RPM).await;
+        assert_eq!(bucket.limit().refill_rate().per_minute(), fifty, "{at_least:?}");
+        assert_eq!(bucket.vendor_limit().map(|noted| noted.limit), Some(Amount::from_tokens(1)));
+        world.dynamo.meter().reset();
+        assert_eq!(client.observe(RPM, &one, None).await.unwrap().limit, ObservedLimit::Lower(Amount::from_tokens(1)));
+        assert_eq!(world.dynamo.meter().reset().requests, 0, "a reply that repeats it costs nothing");
+
+        let restored = client.ops().apply_limit(&dimension(RPM), &requests(500, 60)).await.unwrap();
+        assert!(matches!(restored, Applied::Changed { .. }), "{restored:?}");
+        assert_eq!(world.bucket(RPM).await.limit(), &requests(500, 60));
+        client.observe(RPM, &one, None).await.unwrap();
+        assert_eq!(world.bucket(RPM).await.limit().refill_rate().per_minute(), fifty, "and no lower the next time");
+    }
+}
+
+/// The burst is one call, and a tenth of it would be none.
+#[tokio::test(start_paused = true)]
+async fn a_much_lower_limit_is_noticed_for_a_bucket_with_a_burst_of_one_call() {
+    let world = World::new().await;
+    let rate = requests(500, 60).refill_rate();
+    let limit = Limit::rate(LimitType::Requests, Amount::from_tokens(1), rate, Cost::ONE).unwrap();
+    world.client().ops().apply_limit(&dimension(RPM), &limit).await.unwrap();
+    let client = world.client();
+    let sixty = Amount::from_tokens(60);
+    assert_eq!(client.observe(RPM, &SIXTY, None).await.unwrap().limit, ObservedLimit::Lower(sixty));
+    adopts(&world, RPM).await;
+    assert_eq!(world.client().observe(RPM, &SIXTY, None).await.unwrap().limit, ObservedLimit::Adopted(sixty));
+    let limit = *world.bucket(RPM).await.limit();
+    assert_eq!((limit.capacity(), limit.refill_rate().per_minute()), (Amount::from_tokens(1), sixty));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lower_concurrency_is_noted_and_adopted_where_the_bucket_says_so() {
     let world = World::with_slots(SLOTS, 5).await;
@@ -325,9 +377,18 @@ async fn what_a_bucket_does_about_a_lower_limit_is_said_in_its_row() {
     assert!(!world.bucket(RPM).await.adopts_limit());
     adopts(&world, RPM).await;
     assert!(world.bucket(RPM).await.adopts_limit());
+    let ops = world.client();
+    let adopt = |tokens| OnLowerLimit::Adopt { at_least: Amount::from_tokens(tokens) };
+    for (then, changes) in
+        [(adopt(20), true), (adopt(20), false), (adopt(30), true), (OnLowerLimit::Report, true), (adopt(30), true)]
+    {
+        assert_eq!(ops.ops().on_lower_limit(&dimension(RPM), then).await.unwrap(), changes, "{then:?}");
+        assert!(world.bucket(RPM).await.is_set_to(then));
+    }
     let update = sluice_core::on_lower_limit(&dimension(RPM), OnLowerLimit::Report);
     assert!(crate::inline_leases::apply(&world, &update).await);
     assert!(!world.bucket(RPM).await.adopts_limit());
+    assert_eq!(world.row(RPM).await.unwrap().get(ADOPT_AT_LEAST), None);
 }
 
 #[tokio::test(start_paused = true)]

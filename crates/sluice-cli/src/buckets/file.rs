@@ -1,9 +1,10 @@
 //! The TOML file that declares buckets. An invalid entry is reported with file, line, value and what is
 //! accepted, before anything is applied.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Deserialize;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, OnLowerLimit, Rate};
@@ -11,6 +12,7 @@ use toml::{Spanned, Value};
 
 use crate::failure::Failure;
 
+mod floor;
 #[cfg(test)]
 mod properties;
 
@@ -19,8 +21,8 @@ mod properties;
 pub(crate) struct BucketsFile {
     name: String,
     pub(crate) limits: Vec<(Dimension, Limit)>,
-    /// Buckets that adopt a lower limit if their vendor reports one.
-    adopting: BTreeSet<Dimension>,
+    /// Buckets that adopt a lower limit if their vendor reports one, with the least limit that they adopt.
+    adopting: BTreeMap<Dimension, Amount>,
     lines: BTreeMap<Dimension, usize>,
 }
 
@@ -43,6 +45,7 @@ struct Declared {
     cost_per_call: Option<Spanned<Value>>,
     #[serde(default)]
     adopt_lower_limit: bool,
+    adopt_at_least: Option<Spanned<Value>>,
 }
 
 /// The file, for messages with a line number.
@@ -78,7 +81,7 @@ impl BucketsFile {
         if document.bucket.is_empty() {
             return Err(Failure::new(format!("{name}: it declares no bucket; a bucket begins with [[bucket]]")));
         }
-        let (mut limits, mut adopting) = (Vec::new(), BTreeSet::new());
+        let (mut limits, mut adopting) = (Vec::new(), BTreeMap::new());
         let mut lines = BTreeMap::new();
         for declared in document.bucket {
             let declared = declared.into_inner();
@@ -96,8 +99,8 @@ impl BucketsFile {
                 return Err(place.fault(written, "dimension", format!("declared twice, first in line {first}")));
             }
             let limit = limit(&place, &declared)?;
-            if declared.adopt_lower_limit {
-                adopting.insert(dimension.clone());
+            if let Some(at_least) = floor::floor(&place, &declared, &limit)? {
+                adopting.insert(dimension.clone(), at_least);
             }
             limits.push((dimension, limit));
         }
@@ -106,7 +109,10 @@ impl BucketsFile {
 
     /// What the bucket does if its vendor reports a lower limit.
     pub(crate) fn on_lower_limit(&self, dimension: &Dimension) -> OnLowerLimit {
-        if self.adopting.contains(dimension) { OnLowerLimit::Adopt } else { OnLowerLimit::Report }
+        match self.adopting.get(dimension) {
+            Some(at_least) => OnLowerLimit::Adopt { at_least: *at_least },
+            None => OnLowerLimit::Report,
+        }
     }
 
     pub(crate) fn at(&self, dimension: &Dimension, error: impl fmt::Display) -> Failure {
@@ -165,9 +171,7 @@ fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate
     match (&declared.window, &declared.refill_rate) {
         (Some(window), None) => {
             let takes = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
-            // To humantime `M` is a month; somebody who writes `1M` means a minute.
-            let span = humantime::parse_duration(window.as_ref()).ok().filter(|_| !window.as_ref().contains('M'));
-            let rate = span.and_then(|span| Rate::per(capacity, span)).filter(|rate| !rate.is_zero());
+            let rate = span(window.as_ref()).and_then(|span| Rate::per(capacity, span)).filter(|rate| !rate.is_zero());
             rate.ok_or_else(|| place.fault(window, "window", takes))
         }
         (None, Some(written)) => {
@@ -184,6 +188,11 @@ fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate
             "it has no window: a rate limit needs window = \"1m\", or refill_rate = tokens a second",
         )),
     }
+}
+
+/// Reads a window. To humantime `M` is a month; somebody who writes `1M` means a minute, so it is not accepted.
+fn span(window: &str) -> Option<Duration> {
+    humantime::parse_duration(window).ok().filter(|_| !window.contains('M'))
 }
 
 /// Reads an integer or a float from its text, so that no digit is lost.

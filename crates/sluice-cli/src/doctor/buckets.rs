@@ -53,18 +53,20 @@ fn of_limit(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
             format!("{} a second, {} at once", output::short(&limit.refill_rate().to_string()), limit.capacity())
         }
     };
-    Some(Finding::problem(
-        Check::Limits,
-        bucket.dimension(),
-        format!("the vendor reported a limit of {reported}{per} {when}, and the bucket allows {ours}"),
-        "lower the limit in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
-    ))
+    let todo = match bucket.adopts_limit() {
+        true => {
+            "if the vendor's limit is right, lower the limit and adopt_at_least in the file of buckets, and apply it"
+        }
+        false => "lower the limit in the file of buckets, or set adopt_lower_limit = true there, and apply the file",
+    };
+    let what = format!("the vendor reported a limit of {reported}{per} {when}, and the bucket allows {ours}");
+    Some(Finding::problem(Check::Limits, bucket.dimension(), what, todo))
 }
 
 fn of_cool_down(bucket: &Bucket, now: Timestamp) -> Option<Finding> {
     let until = bucket.blocked_until().filter(|until| *until > now)?;
     let what = format!("a cool-down is set: it ends {}", output::relative(until, now));
-    let todo = "nothing: callers go on after its end; to end it sooner, remove blocked_until from the row";
+    let todo = "nothing: callers go on after its end; `sluice cool-down NAME --end` ends it sooner";
     Some(Finding::note(Check::CoolDown, bucket.dimension(), what, todo))
 }
 

@@ -32,6 +32,27 @@ fn applying_a_file_shows_the_difference_and_keeps_levels() {
 }
 
 #[test]
+fn a_change_of_the_floor_is_shown_and_applied() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = "[[bucket]]\ndimension = \"a#rpm\"\ntype = \"requests\"\ncapacity = 500\nwindow = \"1m\"\n";
+    let apply = |name: &str, more: &str, options: &[&str]| {
+        let limits = file(name, &format!("{bucket}{more}"));
+        sandbox.stdout(&[&["buckets", "apply", limits.to_str().unwrap()], options].concat())
+    };
+    apply("floor.toml", "", &[]);
+    let adopts = apply("floor.toml", "adopt_lower_limit = true\n", &[]);
+    assert!(adopts.contains("down to 50 a minute"), "{adopts}");
+    let floor = "adopt_lower_limit = true\nadopt_at_least = 100\n";
+    for options in [&["--dry-run"][..], &[]] {
+        let changed = apply("floor.toml", floor, options);
+        assert!(changed.contains("~ a#rpm") && changed.contains("down to 100 a minute"), "{changed}");
+    }
+    let again = apply("floor.toml", floor, &[]);
+    assert!(again.contains("= a#rpm") && !again.contains("down to"), "{again}");
+    assert_eq!(sandbox.json(&["buckets", "show", "a#rpm", "--json"])["adopt_at_least"], "100");
+}
+
+#[test]
 fn a_limit_that_is_too_large_for_inline_leases_is_told_before_anything_is_applied() {
     let sandbox = Sandbox::start(&[]);
     let bucket = |name: &str, capacity| {

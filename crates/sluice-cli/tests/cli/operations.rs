@@ -43,6 +43,44 @@ fn a_sweep_that_is_under_way_hears_a_signal() {
 }
 
 #[test]
+fn a_cool_down_is_ended_by_a_command() {
+    let sandbox = Sandbox::start(&[]);
+    for wrong in [&["cool-down", "openai#rpm"][..], &["cool-down", "openai#rpm", "30s", "--end"]] {
+        assert_eq!(sandbox.run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
+    assert_eq!(sandbox.run(&["acquire", "openai#rpm"]).status.code(), Some(75));
+    let ended = sandbox.run(&["cool-down", "openai#rpm", "--end"]);
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{}", text(&ended.stderr));
+    assert!(text(&ended.stdout).contains("openai#rpm grants again"), "{}", text(&ended.stdout));
+    sandbox.stdout(&["acquire", "openai#rpm"]);
+    let none = sandbox.stdout(&["cool-down", "openai#rpm", "--end"]);
+    assert_eq!(none.trim(), "openai#rpm had no cool-down");
+}
+
+#[test]
+fn a_refill_sets_the_level_and_is_refused_where_it_makes_no_sense() {
+    let limits = file("refill.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    sandbox.stdout(&["penalize", "openai#rpm", "--factor", "0"]);
+    let set = sandbox.run(&["buckets", "refill", "openai#rpm"]);
+    assert!(set.status.success() && set.stderr.is_empty(), "{}", text(&set.stderr));
+    assert!(text(&set.stdout).starts_with("openai#rpm is at 2; it was at 0"), "{}", text(&set.stdout));
+    let lowered = sandbox.json(&["buckets", "refill", "openai#rpm", "--to", "1", "--json"]);
+    assert_eq!((&lowered["dimension"], &lowered["from"]), (&"openai#rpm".into(), &"2".into()), "{lowered}");
+    assert!(lowered["level"].as_str().unwrap().starts_with('1'), "{lowered}");
+    for (arguments, says) in [
+        (&["buckets", "refill", "openai#rpm", "--to", "3"][..], "the capacity, which is 2"),
+        (&["buckets", "refill", "openai#rpm", "--to=-1"], "from 0 to the capacity"),
+        (&["buckets", "refill", "elevenlabs#concurrent"], "sluice reconcile"),
+        (&["buckets", "refill", "openai#unknown"], "unknown dimension"),
+    ] {
+        let output = sandbox.run(arguments);
+        assert!(!output.status.success() && text(&output.stderr).contains(says), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_penalty_is_told_and_refused_where_it_makes_no_sense() {
     let limits = file("penalize.toml", LIMITS);
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
@@ -109,7 +147,7 @@ fn a_doctor_tells_what_is_wrong_and_what_to_do() {
     let set = sandbox.run(&["cool-down", "openai#rpm", "1h"]);
     assert!(set.status.success() && set.stderr.is_empty(), "no warning of what was asked for: {}", text(&set.stderr));
     let none = sandbox.run(&["cool-down", "openai#rpm", "0s"]);
-    assert!(!none.status.success() && text(&none.stderr).contains("ends by itself"), "{}", text(&none.stderr));
+    assert!(!none.status.success() && text(&none.stderr).contains("--end"), "{}", text(&none.stderr));
     let again = sandbox.stdout(&["cool-down", "openai#rpm", "1m"]);
     assert!(again.contains("a longer cool-down already"), "{again}");
     let findings = sandbox.json(&["doctor", "--json", "--for", "0s"]);

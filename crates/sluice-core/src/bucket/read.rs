@@ -13,9 +13,9 @@ use crate::inline::InlineLeases;
 use crate::limit::{Limit, LimitType};
 use crate::rate::Rate;
 use crate::schema::{
-    self, ADMITTED, ADMITTED_INLINE, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL, COUNTED,
-    LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row, RowError,
-    TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
+    self, ADMITTED, ADMITTED_INLINE, ADOPT_AT_LEAST, ADOPTS_LIMIT, BLOCKED_UNTIL, CAPACITY, CAPPED, COST_PER_CALL,
+    COUNTED, LAST_REFILL_AT, LIMIT_TYPE, LOTS, OBSERVED, OBSERVED_VERSION, REFILL_RATE, REPAIRED_AT, RETURNED, Row,
+    RowError, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::timestamp::Timestamp;
 use crate::vendor_limit::VendorLimit;
@@ -54,6 +54,8 @@ impl Bucket {
             observed_version: schema::optional(row, OBSERVED_VERSION, || schema::count(row, OBSERVED_VERSION))?,
             vendor_limit: schema::optional(row, VENDOR_LIMIT, || read_vendor_limit(row))?.map(Box::new),
             adopts_limit: schema::optional(row, ADOPTS_LIMIT, || schema::count(row, ADOPTS_LIMIT))? == Some(1),
+            adopt_at_least: schema::optional(row, ADOPT_AT_LEAST, || schema::amount(row, ADOPT_AT_LEAST))?
+                .map(|least| Box::new(least.get())),
             note: Note::read(row).map(Box::new),
             inline: if limit.is_concurrent() { InlineLeases::read(row)?.map(Arc::new) } else { None },
         })

@@ -20,17 +20,18 @@ use alloc::borrow::Cow;
 use alloc::string::ToString as _;
 
 use crate::amount::Amount;
+use crate::bucket::Bucket;
 use crate::dimension::Dimension;
 use crate::line::Line;
 use crate::plan::rate::RatePlanner;
 use crate::plan::receipt::RateReceipt;
 use crate::schema::{
-    ADOPTS_LIMIT, KEY, LAST_REFILL_AT, OBSERVED, OBSERVED_VERSION, TOKENS, VENDOR_LIMIT, VENDOR_LIMIT_AT,
-    VENDOR_LIMIT_WINDOW, VERSION,
+    ADOPT_AT_LEAST, ADOPTS_LIMIT, CAPACITY, KEY, LAST_REFILL_AT, OBSERVED, OBSERVED_VERSION, REFILL_RATE, TOKENS,
+    VENDOR_LIMIT, VENDOR_LIMIT_AT, VENDOR_LIMIT_WINDOW, VERSION,
 };
 use crate::statement::{Operand, Statement, Update};
 use crate::timestamp::Timestamp;
-use crate::vendor_limit::VendorLimit;
+use crate::vendor_limit::{OnLowerLimit, VendorLimit};
 
 const NAMES: &[&str] = &[TOKENS, LAST_REFILL_AT, VERSION, OBSERVED, OBSERVED_VERSION];
 const LOWER: &str = "SET #tokens = #tokens - :excess, #observed = if_not_exists(#observed, :0) + :excess, \
@@ -176,24 +177,55 @@ impl RatePlanner<'_> {
 }
 
 /// Interleaving that the condition stops: as for `NOTE_LIMIT`.
-static ADOPT_LIMITS: Statement =
-    Statement::fixed("SET #adopts_limit = :adopts_limit", "attribute_exists(#key)", &[ADOPTS_LIMIT, KEY]);
+static ADOPT_LIMITS: Statement = Statement::fixed(
+    "SET #adopts_limit = :adopts_limit, #adopt_at_least = :adopt_at_least",
+    "attribute_exists(#key)",
+    &[ADOPTS_LIMIT, ADOPT_AT_LEAST, KEY],
+);
 
-/// Whether a bucket adopts a lower limit that the vendor reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLowerLimit {
-    /// The lower limit is reported.
-    Report,
-    /// The lower limit is reported, and becomes the bucket's limit.
-    Adopt,
-}
+/// Interleaving that the condition stops: as for `NOTE_LIMIT`.
+static REPORT_LIMITS: Statement = Statement::fixed(
+    "SET #adopts_limit = :adopts_limit REMOVE #adopt_at_least",
+    "attribute_exists(#key)",
+    &[ADOPTS_LIMIT, ADOPT_AT_LEAST, KEY],
+);
 
-/// The write that stores this choice in the bucket's row.
+/// Interleavings that the condition stops:
+/// - `adopt_at_least`: an operator or another process stated a floor since the reading. This one may have been
+///   computed from a limit that was lowered since.
+/// - `adopts_limit`: an operator switched adoption off.
+/// - `capacity`, `refill_rate`: another process lowered the limit since the reading, or an operator changed it.
+static STATE_FLOOR: Statement = Statement::fixed(
+    "SET #adopt_at_least = :adopt_at_least",
+    "attribute_not_exists(#adopt_at_least) AND #adopts_limit = :1 AND #capacity = :read_capacity \
+     AND #refill_rate = :read_refill_rate",
+    &[ADOPTS_LIMIT, ADOPT_AT_LEAST, CAPACITY, REFILL_RATE],
+);
+
+/// The write that stores in the bucket's row what the bucket does if its vendor reports a lower limit.
 #[must_use]
 pub fn on_lower_limit(dimension: &Dimension, then: OnLowerLimit) -> Update {
-    let adopts = i32::from(then == OnLowerLimit::Adopt);
-    let values = alloc::vec![(":adopts_limit", Operand::number(adopts))];
-    Update { key: dimension.to_string(), statement: Cow::Borrowed(&ADOPT_LIMITS), values }
+    let adopts = |adopts: i32| (":adopts_limit", Operand::number(adopts));
+    let (statement, values) = match then {
+        OnLowerLimit::Report => (&REPORT_LIMITS, alloc::vec![adopts(0)]),
+        OnLowerLimit::Adopt { at_least } => {
+            (&ADOPT_LIMITS, alloc::vec![adopts(1), (":adopt_at_least", Operand::number(at_least))])
+        }
+    };
+    Update { key: dimension.to_string(), statement: Cow::Borrowed(statement), values }
+}
+
+/// The write that states the floor of a bucket whose row states none ([`Bucket::adopt_at_least`]). Without it,
+/// the floor would fall with each limit that the bucket adopts.
+#[must_use]
+pub fn state_floor(bucket: &Bucket) -> Update {
+    let values = alloc::vec![
+        (":adopt_at_least", Operand::number(bucket.adopt_at_least())),
+        (":read_capacity", Operand::number(bucket.capacity_as_read())),
+        (":read_refill_rate", Operand::number(bucket.rate_as_read())),
+        (":1", Operand::number(1)),
+    ];
+    Update { key: bucket.key(), statement: Cow::Borrowed(&STATE_FLOOR), values }
 }
 
 /// The write that notes a limit in the bucket's row, one that the vendor reports and that is lower than the

@@ -11,6 +11,7 @@ mod foreign;
 mod future_anchor;
 mod item;
 mod lowers;
+mod refill;
 mod returns;
 mod settles;
 mod tickets;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Dimension, Timestamp};
-use sluice_table::{Resend, Written};
+use sluice_core::{Bucket, Dimension, Timestamp};
+use sluice_table::{Resend, StoreError, Written};
 
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::reading::{parse, refresh, unknown};
+use crate::lane::reading::{apply_read, parse, refresh, unknown};
 
 /// The result of setting a cool-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,19 @@ impl CoolDown {
     }
 }
 
+/// The result of ending a cool-down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndedCoolDown {
+    /// A cool-down was in force until this time, and is over.
+    Ended(Timestamp),
+    /// No cool-down was in force.
+    NoneInForce,
+}
+
 impl Client {
     /// Stops all grants of `dimension` for `pause` from now, to any process: for a vendor that asks for it. A
-    /// longer cool-down is never cut short. What was granted may still be used; a start that was booked into
+    /// longer cool-down is never cut short ([`end_cool_down`](Self::end_cool_down) does that). What was granted may still be used; a start that was booked into
     /// the pause is booked again after it. Stock of other processes
     /// ([`ClientBuilder::prefetch`](crate::ClientBuilder::prefetch)) may be used up to one second more.
     ///
@@ -51,6 +61,25 @@ impl Client {
             tracing::warn!(event = "cool_down.set", %dimension, %until);
         }
         Ok(set)
+    }
+
+    /// Ends the cool-down of `dimension`, for every process. For an operator who knows that the vendor accepts
+    /// calls again. Other processes learn of the end when they look at the row again: a new call within a
+    /// second, a caller that waits within about four seconds.
+    ///
+    /// If the vendor asks for another pause at the same time, that pause is ended too, as far as the tries
+    /// allow. Takes at most the time of three requests (4.2 s each).
+    ///
+    /// # Errors
+    /// [`AcquireError`]: an unknown or malformed dimension, or a table that does not answer. If other processes
+    /// set a longer cool-down in every try, the error is [`StoreError::Contended`](crate::StoreError).
+    pub async fn end_cool_down(&self, dimension: &str) -> Result<EndedCoolDown, AcquireError> {
+        let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
+        let ended = end_cool_down(&self.inner, &self.inner.entry(&dimension)).await?;
+        if let EndedCoolDown::Ended(was_until) = ended {
+            tracing::warn!(event = "cool_down.ended", %dimension, %was_until);
+        }
+        Ok(ended)
     }
 }
 
@@ -68,4 +97,26 @@ pub(crate) async fn cool_down(inner: &Inner, entry: &Entry, until: Timestamp) ->
         }
         Written::ConditionFailed(None) => Err(unknown(inner, entry)),
     }
+}
+
+async fn end_cool_down(inner: &Inner, entry: &Entry) -> Result<EndedCoolDown, AcquireError> {
+    let mut bucket = refresh(inner, entry).await?.bucket;
+    let now = inner.time().await?;
+    let in_force = |bucket: &Bucket| bucket.blocked_until().filter(|until| *until > now);
+    let (mut tries, mut ended) = (inner.store.tries(), EndedCoolDown::NoneInForce);
+    while tries.another() {
+        let Some(until) = in_force(&bucket) else { return Ok(ended) };
+        ended = EndedCoolDown::Ended(until);
+        // A second send finds no cool-down, or a later one, and removes neither.
+        match inner.store.update(&sluice_core::end_cool_down(&entry.dimension, until), Resend::Always).await? {
+            Written::Applied(row) => {
+                apply_read(inner, entry, &row)?;
+                return Ok(ended);
+            }
+            Written::ConditionFailed(Some(row)) => bucket = apply_read(inner, entry, &row)?,
+            Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
+        }
+    }
+    let message = "the vendor asked for a longer pause in every try".to_owned();
+    Err(StoreError::Contended { operation: "UpdateItem", message }.into())
 }

@@ -81,7 +81,8 @@ pub enum ObservedLimit {
     NotLower,
     /// The vendor's limit is lower than the bucket's. It is noted in the bucket's row, for `sluice doctor`.
     Lower(Amount),
-    /// The vendor's lower limit is the bucket's now, as the bucket asks for (`adopt_lower_limit`).
+    /// The vendor's lower limit is the bucket's now, as the bucket asks for (`adopt_lower_limit`). If the
+    /// bucket's floor (`adopt_at_least`) is higher, the floor is the bucket's limit.
     Adopted(Amount),
 }
 
@@ -281,17 +282,16 @@ async fn observe_limit(inner: &Inner, entry: &Entry, reported: &Reported) -> Res
         tracing::warn!(event = "vendor.limit_lower", dimension = %entry.dimension, reported = %vendors, capacity = %ours);
         bucket = note(inner, entry, VendorLimit { limit: vendors, window, at: now }).await?;
     }
-    if !bucket.adopts_limit() {
+    // At its floor, the bucket costs no request for the replies that follow.
+    if bucket.adopted(vendors, window).is_none() {
         return Ok(ObservedLimit::Lower(vendors));
     }
     // An operator may have switched adoption off, or another process was faster.
     bucket = refresh(inner, entry).await?.bucket;
-    let lower = bucket.limit().lowered_to(vendors, window).filter(|_| bucket.adopts_limit());
-    let is_adopted = match lower {
-        Some(lower) => adopt(inner, entry, bucket, lower).await?,
-        None => false,
-    };
-    Ok(if is_adopted { ObservedLimit::Adopted(vendors) } else { ObservedLimit::Lower(vendors) })
+    Ok(match adopt(inner, entry, bucket, vendors, window).await? {
+        true => ObservedLimit::Adopted(vendors),
+        false => ObservedLimit::Lower(vendors),
+    })
 }
 
 async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc<Bucket>, AcquireError> {
@@ -302,23 +302,33 @@ async fn note(inner: &Inner, entry: &Entry, reported: VendorLimit) -> Result<Arc
     }
 }
 
-async fn adopt(inner: &Inner, entry: &Entry, mut bucket: Arc<Bucket>, lower: Limit) -> Result<bool, AcquireError> {
+/// Whether the bucket's limit is now what the vendor reports, or the bucket's floor.
+async fn adopt(
+    inner: &Inner,
+    entry: &Entry,
+    mut bucket: Arc<Bucket>,
+    vendors: Amount,
+    window: Duration,
+) -> Result<bool, AcquireError> {
     let mut tries = inner.store.tries();
     while tries.another() {
-        let Ok(update) = Change::plan(&bucket, &lower, inner.time().await?) else { return Ok(false) };
+        let Some(lower) = bucket.adopted(vendors, window) else { return Ok(bucket.adopts_limit()) };
+        let states_floor = bucket.states_floor();
+        let update = match states_floor {
+            true => Change::plan(&bucket, &lower, inner.time().await?),
+            false => Ok(sluice_core::state_floor(&bucket)),
+        };
+        let Ok(update) = update else { return Ok(false) };
         match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => {
-                apply_read(inner, entry, &row)?;
-                tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());
-                return Ok(true);
-            }
-            Written::ConditionFailed(Some(row)) => {
                 bucket = apply_read(inner, entry, &row)?;
-                // Another process was faster, or an operator changed the limit.
-                if bucket.limit().capacity() <= lower.capacity() {
+                if states_floor {
+                    tracing::warn!(event = "vendor.limit_adopted", dimension = %entry.dimension, capacity = %lower.capacity());
                     return Ok(true);
                 }
             }
+            // Another process was faster, or an operator changed the limit.
+            Written::ConditionFailed(Some(row)) => bucket = apply_read(inner, entry, &row)?,
             Written::ConditionFailed(None) => return Err(unknown(inner, entry)),
         }
     }

@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::num::NonZeroUsize;
 
-use sluice_core::OnLowerLimit;
+use sluice_core::{Amount, OnLowerLimit};
 use sluice_sdk::{Grant, Reply, Request, Ticket};
 
 use super::gives_back::Held;
@@ -77,6 +77,8 @@ async fn single_calls(before: &mut Before) {
     let observe = within(ATTEMPT + REQUEST, "observe", client.observe(RATE, &left, Some(observed)));
     let penalize = within(REQUEST, "penalize", client.penalize(RATE, 0.8));
     let cool_down = within(REQUEST, "cool_down", client.cool_down(RATE, Duration::from_secs(3)));
+    let end = within(REQUEST, "end_cool_down", client.end_cool_down(RATE));
+    let refill = within(REQUEST, "refill", client.refill(RATE, None));
     let refused = within(REQUEST, "on_rate_limited", client.on_rate_limited(RATE, refusal));
     let admit = within(ATTEMPT, "admit", client.admit(SLOTS, 1, None).into_future());
     let redeem = within(REQUEST, "redeem", client.redeem(ticket));
@@ -92,8 +94,9 @@ async fn single_calls(before: &mut Before) {
     });
     let (settle, observe, penalize, ()) = tokio::join!(settle, observe, penalize, healed);
     assert!(settle.is_err() && observe.is_err() && penalize.is_err(), "{settle:?} {observe:?} {penalize:?}");
-    let (cool_down, refused) = tokio::join!(cool_down, refused);
+    let (cool_down, end, refill, refused) = tokio::join!(cool_down, end, refill, refused);
     assert!(cool_down.is_err() && refused.is_err(), "{cool_down:?} {refused:?}");
+    assert!(end.is_err() && refill.is_err(), "{end:?} {refill:?}");
     let (admit, redeem, renew, apply) = tokio::join!(admit, redeem, renew, apply);
     assert!(admit.is_ok() && redeem.is_err() && renew.is_err() && apply.is_err(), "{admit:?} {renew:?} {apply:?}");
     let (bucket, survey) = tokio::join!(bucket, survey);
@@ -104,7 +107,8 @@ async fn single_calls(before: &mut Before) {
 async fn table_calls(client: &Client) {
     let ops = client.ops();
     let (rate, removed, two) = (dimension(RATE), dimension(REMOVED), NonZeroUsize::new(2).unwrap());
-    let adopt = within(REQUEST, "on_lower_limit", ops.on_lower_limit(&rate, OnLowerLimit::Adopt));
+    let adopt = OnLowerLimit::Adopt { at_least: Amount::from_tokens(1) };
+    let adopt = within(REQUEST, "on_lower_limit", ops.on_lower_limit(&rate, adopt));
     let remove = within(REQUEST, "remove_bucket", ops.remove_bucket(&removed));
     let warm_up = within(REQUEST, "warm_up", ops.warm_up());
     let buckets = within(PAGE, "buckets", ops.buckets());

@@ -123,16 +123,17 @@ pub(crate) async fn apply(client: &Client) -> Result<(), Failure> {
     let at_once = |calls: u32| -> Result<Limit, Failure> {
         Ok(Limit::concurrent(Amount::from_tokens(i32::try_from(calls)?), Cost::ONE)?)
     };
-    let report = OnLowerLimit::Report;
+    let report = |limit: Limit| (limit, OnLowerLimit::Report);
+    let adopt = |limit: Limit| (limit, OnLowerLimit::Adopt { at_least: limit.default_floor() });
     let limits = [
-        ("anthropic#requests", rate(LimitType::Requests, REQUEST_BURST.into(), REQUEST_RATE)?, report),
-        ("anthropic#tokens", rate(LimitType::Tokens, TOKEN_BURST, TOKEN_RATE)?, report),
-        ("anthropic#concurrent", at_once(AT_ONCE)?, report),
-        ("openai#requests", by_the_minute(LimitType::Requests, OPENAI_REQUESTS.configured)?, OnLowerLimit::Adopt),
-        ("openai#tokens", by_the_minute(LimitType::Tokens, OPENAI_TOKENS)?, OnLowerLimit::Adopt),
-        ("elevenlabs#concurrent", at_once(ELEVENLABS_CONFIGURED)?, OnLowerLimit::Adopt),
+        ("anthropic#requests", report(rate(LimitType::Requests, REQUEST_BURST.into(), REQUEST_RATE)?)),
+        ("anthropic#tokens", report(rate(LimitType::Tokens, TOKEN_BURST, TOKEN_RATE)?)),
+        ("anthropic#concurrent", report(at_once(AT_ONCE)?)),
+        ("openai#requests", adopt(by_the_minute(LimitType::Requests, OPENAI_REQUESTS.configured)?)),
+        ("openai#tokens", adopt(by_the_minute(LimitType::Tokens, OPENAI_TOKENS)?)),
+        ("elevenlabs#concurrent", adopt(at_once(ELEVENLABS_CONFIGURED)?)),
     ];
-    for (name, limit, on_lower) in limits {
+    for (name, (limit, on_lower)) in limits {
         let dimension = Dimension::new(name)?;
         client.ops().apply_limit(&dimension, &limit).await?;
         client.ops().on_lower_limit(&dimension, on_lower).await?;

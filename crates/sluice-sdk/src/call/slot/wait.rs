@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sluice_core::Timestamp;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::{RetryIn, RetryReason};
@@ -34,6 +34,10 @@ const KEPT_AT_MOST: Duration = Duration::from_millis(50);
 /// A caller whose start was further away than this reads the bucket again, for a cool-down that another
 /// process set meanwhile. A smaller value finds the cool-down sooner, and reads more.
 const FRESH_READING: Duration = Duration::from_millis(250);
+
+/// How often a caller that waits for the end of a cool-down reads the row, because an operator may have ended
+/// it. A smaller value learns of that sooner, and costs more reads: at most one in this time for each process.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long these reads may delay a start: a read takes a fifth of it.
 const LOOK_AT_MOST: Duration = Duration::from_millis(50);
@@ -196,12 +200,30 @@ impl<'a> StartWait<'a> {
     /// Sleeps until the bucket may be asked again. After a cool-down, each caller asks for tokens at an instant
     /// of its own, before it books: tokens that are booked and used later would count in a later window.
     async fn wait_out(&self, retry: &RetryIn) {
-        let mut wait = retry.wait;
-        if retry.reason == RetryReason::CoolingDown {
-            let limit = self.inner.entry(&retry.dimension).limit();
-            wait += spread_after_cool_down(retry.wait, limit.as_ref(), self.left().saturating_sub(retry.wait));
+        if retry.reason != RetryReason::CoolingDown {
+            return sleep(retry.wait).await;
         }
-        sleep(wait).await;
+        let entry = self.inner.entry(&retry.dimension);
+        let began = Instant::now();
+        self.cool_down_over(&entry, began + retry.wait).await;
+        sleep(spread_after_cool_down(began.elapsed(), entry.limit().as_ref(), self.left())).await;
+    }
+
+    /// Sleeps until `until`, or until an operator has ended the cool-down: the row is read again each
+    /// [`LOOK_AGAIN`]. Callers of a process share these reads. A read that hangs or fails changes nothing.
+    async fn cool_down_over(&self, entry: &Arc<Entry>, until: Instant) {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left <= LOOK_AGAIN {
+                return sleep(left).await;
+            }
+            sleep(LOOK_AGAIN).await;
+            let look = known_since(self.inner, entry, LOOK_AGAIN);
+            let Ok(Ok(reading)) = timeout_at(until, look).await else { continue };
+            if reading.bucket.blocked_until().is_none_or(|ends| ends <= self.inner.now()) {
+                return;
+            }
+        }
     }
 
     /// How long to wait for, with the slots in hand. All callers of a queue receive slots at once when a

@@ -1,0 +1,98 @@
+//! `adopt_at_least`: the least limit that a bucket adopts from its vendor.
+
+use sluice_core::{Amount, Limit, Rate};
+use toml::{Spanned, Value};
+
+use super::{Declared, Place, number, span};
+use crate::failure::Failure;
+
+const FIELD: &str = "adopt_at_least";
+
+/// Returns the floor of a bucket that adopts lower limits: requests or tokens a minute; calls at once, for
+/// concurrency. A tenth of the limit if the file states none.
+pub(super) fn floor(place: &Place<'_>, declared: &Declared, limit: &Limit) -> Result<Option<Amount>, Failure> {
+    match &declared.adopt_at_least {
+        None => Ok(declared.adopt_lower_limit.then(|| limit.default_floor())),
+        Some(written) if declared.adopt_lower_limit => stated(place, declared, limit, written).map(Some),
+        Some(written) => Err(place.fault(written, FIELD, "it needs adopt_lower_limit = true")),
+    }
+}
+
+/// The floor as the file states it: in each window, a second if the file states a refill rate, or at once.
+fn stated(place: &Place<'_>, declared: &Declared, limit: &Limit, written: &Spanned<Value>) -> Result<Amount, Failure> {
+    let takes = "a number above 0, in the units of the limit";
+    let at_least: Amount = number(place, written, FIELD, takes)?;
+    if at_least <= Amount::ZERO {
+        return Err(place.fault(written, FIELD, format!("it must be {takes}")));
+    }
+    if limit.is_concurrent() {
+        if !at_least.is_whole() {
+            return Err(place.fault(written, FIELD, "it must be a whole number of slots"));
+        }
+        return match at_least > limit.capacity() {
+            true => Err(place.fault(written, FIELD, format!("it is above the capacity {}", limit.capacity()))),
+            false => Ok(at_least),
+        };
+    }
+    let rate = match declared.window.as_ref().and_then(|window| span(window.as_ref())) {
+        Some(window) => Rate::per(at_least, window),
+        None => at_least.to_string().parse().ok(),
+    };
+    match rate.filter(|rate| *rate <= limit.refill_rate()) {
+        Some(rate) => Ok(rate.per_minute()),
+        None => Err(place.fault(written, FIELD, "it is above the limit of the bucket")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sluice_core::OnLowerLimit;
+
+    use crate::buckets::BucketsFile;
+
+    fn parsed(limit: &str) -> Result<String, String> {
+        let text = format!("[[bucket]]\ndimension = \"a#b\"\n{limit}\n");
+        let file = BucketsFile::parse("limits.toml", &text).map_err(|error| error.to_string())?;
+        match file.on_lower_limit(&file.limits[0].0) {
+            OnLowerLimit::Adopt { at_least } => Ok(at_least.to_string()),
+            OnLowerLimit::Report => Ok("none".to_owned()),
+        }
+    }
+
+    const MINUTE: &str = "type = \"requests\"\ncapacity = 500\nwindow = \"1m\"";
+    const DAY: &str = "type = \"requests\"\ncapacity = 14_400\nwindow = \"24h\"";
+    const RATE: &str = "type = \"requests\"\ncapacity = 20\nrefill_rate = 2.5";
+    const SLOTS: &str = "type = \"concurrent\"\ncapacity = 5";
+
+    #[test]
+    fn a_floor_is_stated_in_the_units_of_the_limit_and_kept_a_minute() {
+        let adopts = |limit: &str, at_least: &str| parsed(&format!("{limit}\nadopt_lower_limit = true\n{at_least}"));
+        for (limit, default, stated, kept) in [
+            (MINUTE, "50", "adopt_at_least = 100", "100"),
+            (DAY, "1", "adopt_at_least = 7_200", "5"),
+            (RATE, "15", "adopt_at_least = 0.5", "30"),
+            (SLOTS, "1", "adopt_at_least = 2", "2"),
+        ] {
+            assert_eq!(adopts(limit, "").unwrap(), default, "{limit}");
+            assert_eq!(adopts(limit, stated).unwrap(), kept, "{limit}");
+            assert_eq!(parsed(limit).unwrap(), "none");
+        }
+    }
+
+    #[test]
+    fn a_floor_that_means_nothing_is_a_fault() {
+        for (limit, rest, says) in [
+            (MINUTE, "adopt_at_least = 100", "needs adopt_lower_limit = true"),
+            (MINUTE, "adopt_lower_limit = true\nadopt_at_least = 501", "above the limit"),
+            (RATE, "adopt_lower_limit = true\nadopt_at_least = 2.6", "above the limit"),
+            (SLOTS, "adopt_lower_limit = true\nadopt_at_least = 6", "above the capacity 5"),
+            (SLOTS, "adopt_lower_limit = true\nadopt_at_least = 1.5", "a whole number of slots"),
+            (MINUTE, "adopt_lower_limit = true\nadopt_at_least = 0", "above 0"),
+            (MINUTE, "adopt_lower_limit = true\nadopt_at_least = \"9\"", "above 0"),
+        ] {
+            let error = parsed(&format!("{limit}\n{rest}")).unwrap_err();
+            assert!(error.contains("adopt_at_least = ") && error.contains(says), "{rest}\n-> {error}");
+        }
+    }
+}
