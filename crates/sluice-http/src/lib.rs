@@ -23,17 +23,28 @@
 //! assert!(replied.complete);
 //! ```
 
+#[cfg(feature = "limiter")]
+mod adapters;
 mod api;
 mod asked;
+mod costs;
 mod exchange;
 mod json_scan;
+#[cfg(feature = "limiter")]
+mod limiter;
 mod reply;
 mod usage_asked;
 mod used;
 
 pub use api::{Api, Route};
 pub use asked::{Asked, tokens_of};
+pub use costs::{Costs, Taken, UNSTATED_OUTPUT};
 pub use exchange::Exchange;
 pub use reply::{MAX_ERROR_LEN, Replied, ReplyReader};
 pub use usage_asked::with_usage_asked;
 pub use used::Used;
+
+#[cfg(feature = "tower")]
+pub use adapters::Limited;
+#[cfg(feature = "limiter")]
+pub use limiter::{LimitedBody, Limiter, LimiterError, REFUSED_BY};

@@ -4,6 +4,7 @@ pub(crate) mod acquire;
 pub(crate) mod close;
 pub(crate) mod counted;
 pub(crate) mod error;
+pub(crate) mod held;
 pub(crate) mod reply;
 pub(crate) mod slot;
 pub(crate) mod stream;

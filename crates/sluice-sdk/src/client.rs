@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{ClockOffset, Timestamp};
+use sluice_core::{ClockOffset, Dimension, Limit, Timestamp};
 use sluice_table::DynamoClient;
+use sluice_vendors::Vendors;
 
+use crate::api::error::AcquireError;
+use crate::api::request::RequestError;
 use crate::lane::inner::Inner;
+use crate::lane::reading::known;
 
 /// Shares vendors' quotas through one DynamoDB table. Cheap to clone; clones share what they know of buckets.
 ///
@@ -58,6 +62,30 @@ impl Client {
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         self.inner.store.clock().offset()
+    }
+
+    /// The vendors whose replies this client reads: those of this crate, and its own (`SLUICE_VENDORS`).
+    #[must_use]
+    pub fn vendors(&self) -> &Vendors {
+        &self.inner.config.vendors
+    }
+
+    /// The limit of a bucket, as last seen by this process, or read now. `None` if the table has no such bucket.
+    /// Takes at most an attempt (1 s) and a request (4.2 s); no request for a bucket that is known.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: a malformed dimension, a row that cannot be read, or a table that does not answer.
+    pub async fn limit(&self, dimension: &str) -> Result<Option<Limit>, AcquireError> {
+        let inner = &self.inner;
+        let entry = match inner.cache.get(dimension) {
+            Some(entry) => entry,
+            None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),
+        };
+        match known(inner, &entry).await {
+            Ok(reading) => Ok(Some(reading.bucket.limit().clone())),
+            Err(AcquireError::UnknownDimension { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The time by which this client decides: this machine's clock, corrected by DynamoDB's replies.

@@ -49,6 +49,7 @@ pub use crate::api::request::{Quantity, Request, RequestError};
 pub use crate::builder::ClientBuilder;
 pub use crate::call::close::{Closed, Left};
 pub use crate::call::error::LimitError;
+pub use crate::call::held::{Ending, HeldGrant};
 pub use crate::call::slot::retry::RetrySlot;
 pub use crate::call::slot::{Slot, SlotBuilder};
 pub use crate::call::stream::GrantedStream;

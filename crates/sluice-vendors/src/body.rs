@@ -49,6 +49,17 @@ impl Body {
         PLACES.iter().find_map(|place| self.0.pointer(place)?.as_str())
     }
 
+    /// Whether this is an error, and not another reply: it has an `error`, Amazon's `__type`, or the `type` `error`.
+    pub(crate) fn is_error(&self) -> bool {
+        let is_told = |place| self.0.pointer(place).is_some_and(|value| !value.is_null());
+        is_told("/error") || is_told("/__type") || self.0.pointer("/type").is_some_and(|kind| kind == "error")
+    }
+
+    /// The status that the error would have had as a reply of its own.
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.0.pointer("/error/code")?.as_u64()?.try_into().ok()
+    }
+
     /// Whether one of the [codes](Self::codes) equals `code`.
     pub(crate) fn has_code(&self, code: &str) -> bool {
         self.codes().any(|named| named == code)

@@ -78,14 +78,20 @@ pub fn classify(
     }
 }
 
-/// Classifies an error inside a stream that began with status 200, at `now`. `None` if it is not a refusal because of
-/// load.
+/// Classifies an error in a reply that began with a status of success, at `now`: an event of a stream, or an object with an
+/// `error`. `None` if `event` is no error, or not a refusal because of load.
 #[must_use]
 pub fn classify_event(profile: &Profile, event: &[u8], now: Timestamp) -> Option<VendorRefusal> {
-    let refused = Refused { status: None, body: Body::parse(Some(event)), type_header: None };
+    let body = Body::parse(Some(event)).filter(Body::is_error)?;
+    // OpenRouter writes the status that the error would have had (https://openrouter.ai/docs/api-reference/errors).
+    let status = body.status();
+    let refused = Refused { status, body: Some(body), type_header: None };
     let no_headers = HeaderList::of(&[] as &[(&str, &str)]);
     let retry_after = retry_after::wait(&no_headers, refused.body.as_ref(), now).wait;
-    refused.rule(profile).map(|rule| meaning(rule.means, retry_after, rule.alone))
+    match refused.rule(profile) {
+        Some(rule) => Some(meaning(rule.means, retry_after, rule.alone)),
+        None => status.and_then(by_status).map(|means| meaning(means, retry_after, false)),
+    }
 }
 
 /// The quota that the body of a refusal names: OpenAI's and Groq's type (`tokens`, `requests`), or words of the message

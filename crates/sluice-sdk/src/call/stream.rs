@@ -8,24 +8,20 @@ use std::time::Duration;
 use futures_core::{Stream, TryStream};
 use parking_lot::Mutex;
 use sluice_table::LONGEST_SETTING;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::request::Quantity;
 use crate::call::error::LimitError;
+use crate::call::held::{Ending, HeldGrant};
 use crate::grant::Grant;
 use crate::grant::renew::HeldLeases;
-use crate::lane::settle;
+use crate::vendor::reply::Usage;
 
 /// A vendor's reply in pieces, and the grant under which it was requested: see [`Grant::stream`].
 #[must_use = "a stream does nothing until it is read; if dropped, it gives back its grant"]
 pub struct GrantedStream<S: TryStream> {
     running: Arc<Mutex<OpenReply<S>>>,
-    /// Holds the grant, and gives it back when it receives the end: a task of its own, for readers that go
-    /// away. `None` when that is done.
-    holding: Option<JoinHandle<()>>,
     /// The error of the reply, kept until the grant is given back.
     error: Option<S::Error>,
     /// Whether a piece arrived, so that the vendor has worked.
@@ -42,7 +38,7 @@ struct OpenReply<S: TryStream> {
     /// `None` after the end.
     reply: Option<Pin<Box<S>>>,
     meters: Vec<Meter<S::Ok>>,
-    end_sender: Option<oneshot::Sender<End>>,
+    grant: ReplyGrant,
     /// When the last piece was read.
     read_at: Instant,
     /// The idle time after which the stream was ended.
@@ -57,11 +53,12 @@ impl<S: TryStream> OpenReply<S> {
         // The connection first: a slot that is given back is not in use.
         self.reply = None;
         let stated = |meter: Meter<S::Ok>| Some((meter.dimension, meter.last?));
-        let used = std::mem::take(&mut self.meters).into_iter().filter_map(stated).collect();
-        if let Some(end_sender) = self.end_sender.take() {
-            // The task that holds the grant listens until it receives the end.
-            let _ = end_sender.send(End { call, used });
-        }
+        let used = Usage(std::mem::take(&mut self.meters).into_iter().filter_map(stated).collect());
+        self.grant = match (std::mem::replace(&mut self.grant, ReplyGrant::GivenBack), call) {
+            (ReplyGrant::Held(grant), Call::Made) => ReplyGrant::Ending(grant.end(used)),
+            (ReplyGrant::Held(grant), Call::Failed) => ReplyGrant::Ending(grant.failed()),
+            (ended, _) => ended,
+        };
     }
 }
 
@@ -76,10 +73,11 @@ struct Meter<T> {
 
 type Read<T> = Box<dyn FnMut(&T) -> Option<Quantity> + Send>;
 
-/// How a stream ended.
-struct End {
-    call: Call,
-    used: Vec<(String, Quantity)>,
+/// The grant of a stream.
+enum ReplyGrant {
+    Held(HeldGrant),
+    Ending(Ending),
+    GivenBack,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,22 +128,17 @@ impl Grant {
     /// # Panics
     /// Outside of tokio's runtime, which every grant comes from.
     pub fn stream<S: TryStream>(self, reply: S) -> GrantedStream<S> {
-        self.renew_until(i64::MAX);
         let leases = self.leases().to_vec();
-        let inner = Arc::clone(self.inner());
-        let (end_sender, end_receiver) = oneshot::channel();
-        let holding = inner.background.spawn(&Handle::current(), hold(self, end_receiver));
         let running = OpenReply {
             reply: Some(Box::pin(reply)),
             meters: Vec::new(),
-            end_sender: Some(end_sender),
+            grant: ReplyGrant::Held(self.hold(None)),
             read_at: Instant::now(),
             was_idle_for: None,
             reader: None,
         };
         GrantedStream {
             running: Arc::new(Mutex::new(running)),
-            holding: Some(holding),
             error: None,
             has_begun: false,
             leases,
@@ -209,11 +202,11 @@ impl<S: TryStream> GrantedStream<S> {
         self.running.lock().end(call);
     }
 
-    fn poll_given_back(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(holding) = &mut self.holding {
-            // If the runtime shuts down first, the grant goes with it.
-            let _ = ready!(Pin::new(holding).poll(context));
-            self.holding = None;
+    fn poll_given_back(&self, context: &mut Context<'_>) -> Poll<()> {
+        let grant = &mut self.running.lock().grant;
+        if let ReplyGrant::Ending(ending) = grant {
+            ready!(Pin::new(ending).poll(context));
+            *grant = ReplyGrant::GivenBack;
         }
         Poll::Ready(())
     }
@@ -308,28 +301,4 @@ async fn end_idle<S: TryStream>(running: Weak<Mutex<OpenReply<S>>>, idle: Durati
             return;
         }
     }
-}
-
-/// Holds the grant until it receives the end, then settles and gives back.
-async fn hold(mut grant: Grant, ended: oneshot::Receiver<End>) {
-    let inner = Arc::clone(grant.inner());
-    let end = tokio::select! {
-        biased;
-        end = ended => end,
-        // The client is closed: the grant goes back, whatever the reader still reads.
-        () = inner.background.cut() => return grant.release_in_time().await,
-    };
-    // If the stream goes away without an end, the grant's own drop gives back.
-    let Ok(End { call, used }) = end else { return };
-    for (dimension, used) in used {
-        match settle::parse(&dimension, &used) {
-            Ok(amount) if grant.cost(&dimension).is_some() => grant.charge(&dimension, amount),
-            Ok(_) => tracing::warn!(event = "settle.not_held", dimension, %used),
-            Err(error) => tracing::warn!(event = "settle.failed", dimension, %error),
-        }
-    }
-    if call == Call::Failed {
-        grant.charge_failure();
-    }
-    grant.release_in_time().await;
 }

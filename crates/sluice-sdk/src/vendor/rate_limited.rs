@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Timestamp};
-use sluice_vendors::{Headers, Profile, VendorRefusal, classify, should_retry};
+use sluice_vendors::{Headers, Profile, VendorRefusal, classify, classify_event, should_retry};
 
 use crate::api::error::AcquireError;
 use crate::api::refusal::delay_seconds;
@@ -33,7 +33,8 @@ pub struct Reply<'a, H> {
     pub status: u16,
     /// The headers: an `http::HeaderMap`, a map of strings, or pairs of name and value.
     pub headers: &'a H,
-    /// The body, if it was read: some vendors state there how long to wait, or what exceeded the limit.
+    /// The body, if it was read: some vendors state there how long to wait, or what exceeded the limit. Of a stream
+    /// that began with 200 and broke off with an error, the data of that event.
     pub body: Option<&'a [u8]>,
 }
 
@@ -164,7 +165,7 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     let dimension = asks[0].dimension.clone();
     report_unreadable(inner, &dimension, reply, now);
     let vendor = Arc::clone(&inner.entry(&dimension).vendor);
-    let Some(refusal) = classify(&vendor, reply.status, reply.headers, reply.body, now) else {
+    let Some(refusal) = refusal_of(&vendor, reply, now) else {
         return Ok(Decision::NotRefused);
     };
     let now = inner.time().await?;
@@ -181,6 +182,14 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     decision
 }
 
+/// What a reply refuses. A reply that began with a status of success may have an error in its body.
+pub(crate) fn refusal_of<H: Headers>(vendor: &Profile, reply: &Reply<'_, H>, now: Timestamp) -> Option<VendorRefusal> {
+    match reply.status {
+        200..300 => classify_event(vendor, reply.body?, now),
+        status => classify(vendor, status, reply.headers, reply.body, now),
+    }
+}
+
 /// Whether the vendor says that the same call is not worth another try. That is said of the call: the buckets hear of
 /// the refusal all the same.
 fn is_given_up<H: Headers>(reply: &Reply<'_, H>) -> bool {
@@ -189,8 +198,7 @@ fn is_given_up<H: Headers>(reply: &Reply<'_, H>) -> bool {
 
 /// Judges the reply to a call that was granted while DynamoDB was out: nothing can be done for the fleet.
 pub(crate) fn judged_alone<H: Headers>(inner: &Inner, vendor: &Profile, reply: &Reply<'_, H>) -> Decision {
-    let refusal = classify(vendor, reply.status, reply.headers, reply.body, inner.now());
-    match refusal {
+    match refusal_of(vendor, reply, inner.now()) {
         None => Decision::NotRefused,
         Some(VendorRefusal::QuotaExhausted { .. } | VendorRefusal::TooLarge) => Decision::GiveUp,
         Some(_) if is_given_up(reply) => Decision::GiveUp,

@@ -1,14 +1,14 @@
 //! One report of a vendor's reply: what it used, what its headers say, whether it is a refusal.
 
 use sluice_core::Dimension;
-use sluice_vendors::{Headers, classify};
+use sluice_vendors::Headers;
 
 use crate::api::request::{Quantity, Request};
 use crate::lane::inner::Inner;
 use crate::vendor::observe::{Mark, Observed, observe};
-use crate::vendor::rate_limited::{Decision, Reply, judged_alone, on_rate_limited};
+use crate::vendor::rate_limited::{Decision, Reply, judged_alone, on_rate_limited, refusal_of};
 
-/// What a call used, by dimension: from a pair, an array of pairs, an `Option` of a pair, or `()` for nothing.
+/// What a call used, by dimension: from a pair, an array or list of pairs, an `Option` of a pair, or `()` for nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(pub(crate) Vec<(String, Quantity)>);
 
@@ -37,6 +37,12 @@ impl<D: Into<String>, Q: Into<Quantity>> From<(D, Q)> for Usage {
 
 impl<D: Into<String>, Q: Into<Quantity>, const N: usize> From<[(D, Q); N]> for Usage {
     fn from(used: [(D, Q); N]) -> Self {
+        Self(used.into_iter().map(|(dimension, used)| (dimension.into(), used.into())).collect())
+    }
+}
+
+impl<D: Into<String>, Q: Into<Quantity>> From<Vec<(D, Q)>> for Usage {
+    fn from(used: Vec<(D, Q)>) -> Self {
         Self(used.into_iter().map(|(dimension, used)| (dimension.into(), used.into())).collect())
     }
 }
@@ -70,7 +76,7 @@ pub(crate) async fn reply<H: Headers>(
         return Replied { decision: judged_alone(inner, vendor, reply), observed: Vec::new() };
     };
     let vendor = inner.config.vendors.of(&first.dimension);
-    if classify(vendor, reply.status, reply.headers, reply.body, inner.now()).is_some() {
+    if refusal_of(vendor, reply, inner.now()).is_some() {
         let request = Request::from(held.iter().map(|part| part.dimension.as_str()).collect::<Vec<_>>());
         let with_cost = |request: Request<'static>, part: &HeldPart| match &part.mark {
             Some(mark) => request.cost(part.dimension.as_str().to_owned(), mark.cost()),

@@ -1,0 +1,21 @@
+//! A middleware of `reqwest-middleware`, which rig uses too.
+
+use async_trait::async_trait;
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Error, Middleware, Next, Result};
+
+use crate::limiter::{Limiter, LimiterError};
+
+/// Add it last, below the client's retries.
+#[async_trait]
+impl Middleware for Limiter {
+    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        let url = request.url().clone();
+        let read = self.read_reqwest(&mut request);
+        self.call_reqwest(read, url, next.run(request, extensions)).await.map_err(|error| match error {
+            LimiterError::Client(error) => error,
+            error => Error::middleware(error),
+        })
+    }
+}

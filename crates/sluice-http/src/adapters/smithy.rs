@@ -1,0 +1,85 @@
+//! An HTTP client for the SDKs of AWS, as for `aws-sdk-bedrockruntime`.
+
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::{RuntimeComponents, RuntimeComponentsBuilder};
+use aws_smithy_runtime_api::http::Response;
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::config_bag::ConfigBag;
+use http::{Method, Uri};
+
+use crate::limiter::call::LimitedRequest;
+use crate::limiter::{Limiter, LimiterError};
+
+/// An HTTP client for an SDK of AWS whose calls are limited: see [`Limiter::http_client`].
+#[derive(Debug)]
+struct LimitedHttpClient {
+    inner: SharedHttpClient,
+    limiter: Limiter,
+}
+
+#[derive(Debug)]
+struct LimitedConnector {
+    inner: SharedHttpConnector,
+    limiter: Limiter,
+}
+
+impl Limiter {
+    /// An HTTP client for the configuration of `aws-sdk-bedrockruntime`, over `inner`. The SDK's own retries stand above
+    /// it. Hosts of Bedrock are known by their names; calls to other services of AWS pass.
+    #[must_use]
+    pub fn http_client(&self, inner: impl HttpClient + 'static) -> SharedHttpClient {
+        let inner = SharedHttpClient::new(inner);
+        SharedHttpClient::new(LimitedHttpClient { inner, limiter: self.clone() })
+    }
+}
+
+impl HttpClient for LimitedHttpClient {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        let inner = self.inner.http_connector(settings, components);
+        SharedHttpConnector::new(LimitedConnector { inner, limiter: self.limiter.clone() })
+    }
+
+    fn validate_base_client_config(
+        &self,
+        components: &RuntimeComponentsBuilder,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.inner.validate_base_client_config(components, config)
+    }
+
+    fn validate_final_config(&self, components: &RuntimeComponents, config: &ConfigBag) -> Result<(), BoxError> {
+        self.inner.validate_final_config(components, config)
+    }
+}
+
+impl HttpConnector for LimitedConnector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let Some(read) = self.read(&request) else { return self.inner.call(request) };
+        let (inner, limiter) = (self.inner.clone(), self.limiter.clone());
+        HttpConnectorFuture::new(async move {
+            let send = async {
+                let reply = inner.call(request).await?;
+                reply.try_into_http1x().map_err(|error| ConnectorError::other(error.into(), None))
+            };
+            let reply = limiter.call(Some(read), send).await.map_err(|error| match error {
+                LimiterError::Client(error) => error,
+                // The call was not made, and no second try at once will be granted.
+                error => ConnectorError::user(error.into()),
+            })?;
+            let reply = Response::try_from(reply.map(SdkBody::from_body_1_x));
+            reply.map_err(|error| ConnectorError::other(error.into(), None))
+        })
+    }
+}
+
+impl LimitedConnector {
+    fn read(&self, request: &HttpRequest) -> Option<LimitedRequest> {
+        let (method, uri): (Method, Uri) = (request.method().parse().ok()?, request.uri().parse().ok()?);
+        self.limiter.read(&method, &uri, request.body().bytes())
+    }
+}

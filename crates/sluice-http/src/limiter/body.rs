@@ -1,0 +1,184 @@
+//! The body of a limited call: the client reads it, and the grant lives as long.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use sluice_sdk::core::Amount;
+use sluice_sdk::{Ending, HeldGrant};
+
+use crate::costs::Taken;
+use crate::limiter::call::CountedCall;
+use crate::reply::ReplyReader;
+
+pin_project! {
+    /// The body of a reply, with the grant of its call. At its end, or when it is dropped, what the call used is settled
+    /// and what it held is given back. The end of a call that holds slots is told when they are back, at most 3 s later.
+    #[must_use = "a body that is dropped ends its call"]
+    #[derive(Debug)]
+    pub struct LimitedBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindParts]
+    #[derive(Debug)]
+    enum Kind<B> {
+        // Of a call that nothing limits.
+        Free { #[pin] body: B },
+        // Of a call that the vendor accepted.
+        Open { #[pin] body: B, call: Call },
+        // Of an error, whose beginning was read.
+        Begun { read: Option<Bytes>, body: Pin<Box<B>> },
+        // Of a reply that the limiter made.
+        Own { read: Option<Bytes> },
+    }
+}
+
+/// A call, ended when it is dropped.
+#[derive(Debug)]
+struct Call(CallState);
+
+#[derive(Debug)]
+enum CallState {
+    Open(Box<OpenCall>),
+    /// The slots are given back.
+    Ending(Ending),
+    Ended,
+}
+
+/// A call whose reply is read.
+#[derive(Debug)]
+pub(crate) struct OpenCall {
+    pub(crate) reader: ReplyReader,
+    pub(crate) held: HeldGrant,
+    pub(crate) counted: CountedCall,
+    /// What it took of each bucket of tokens.
+    pub(crate) reserved: Vec<(Taken, Amount)>,
+    pub(crate) model: String,
+}
+
+impl OpenCall {
+    /// Settles the call and gives back what it held. Returns what is worth waiting for.
+    fn end(self) -> Option<Ending> {
+        let Self { reader, held, counted, reserved, model } = self;
+        let replied = reader.finish();
+        let used = counted.used(&model, &reserved, &replied);
+        let has_slots = held.has_slots();
+        let ending = match replied.error {
+            Some(event) => held.broke_off(event, used),
+            None => held.end(used),
+        };
+        has_slots.then_some(ending)
+    }
+}
+
+impl Call {
+    fn end(&mut self) {
+        if let CallState::Open(_) = self.0
+            && let CallState::Open(call) = std::mem::replace(&mut self.0, CallState::Ended)
+            && let Some(ending) = call.end()
+        {
+            self.0 = CallState::Ending(ending);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<B> LimitedBody<B> {
+    pub(crate) fn free(body: B) -> Self {
+        Self { kind: Kind::Free { body } }
+    }
+
+    pub(crate) fn open(body: B, call: OpenCall) -> Self {
+        Self { kind: Kind::Open { body, call: Call(CallState::Open(Box::new(call))) } }
+    }
+
+    pub(crate) fn begun(read: Bytes, body: Pin<Box<B>>) -> Self {
+        Self { kind: Kind::Begun { read: Some(read).filter(|read| !read.is_empty()), body } }
+    }
+
+    pub(crate) fn own(read: Bytes) -> Self {
+        Self { kind: Kind::Own { read: Some(read) } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            KindParts::Free { body } => body.poll_frame(context),
+            KindParts::Own { read } => Poll::Ready(read.take().map(|read| Ok(Frame::data(read)))),
+            KindParts::Begun { read, body } => match read.take() {
+                Some(read) => Poll::Ready(Some(Ok(Frame::data(read)))),
+                None => body.as_mut().poll_frame(context),
+            },
+            KindParts::Open { body, call } => poll_open(body, call, context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Free { body } => body.is_end_stream(),
+            // The client must ask for the end, so that the slots are back when it goes on.
+            Kind::Open { call, .. } => matches!(call.0, CallState::Ended),
+            Kind::Begun { read, body } => read.is_none() && body.is_end_stream(),
+            Kind::Own { read } => read.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = |read: &Option<Bytes>| read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX));
+        match &self.kind {
+            Kind::Free { body } | Kind::Open { body, .. } => body.size_hint(),
+            Kind::Begun { read, body } => {
+                let (begun, rest) = (length(read), body.size_hint());
+                let mut hint = SizeHint::new();
+                hint.set_lower(rest.lower().saturating_add(begun));
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(upper.saturating_add(begun));
+                }
+                hint
+            }
+            Kind::Own { read } => SizeHint::with_exact(length(read)),
+        }
+    }
+}
+
+fn poll_open<B: Body<Data = Bytes>>(
+    body: Pin<&mut B>,
+    call: &mut Call,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    if let CallState::Open(open) = &mut call.0 {
+        match ready!(body.poll_frame(context)) {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    open.reader.feed(data);
+                }
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            Some(Err(error)) => {
+                call.end();
+                return Poll::Ready(Some(Err(error)));
+            }
+            None => call.end(),
+        }
+    }
+    if let CallState::Ending(ending) = &mut call.0 {
+        ready!(Pin::new(ending).poll(context));
+        call.0 = CallState::Ended;
+    }
+    Poll::Ready(None)
+}
