@@ -1,0 +1,58 @@
+//! The programs, as a developer runs them: each is a process, with its settings in the environment.
+
+use std::process::Command;
+use std::time::Duration;
+
+use sluice_http_examples::CALLS;
+use sluice_sdk::core::LimitType;
+
+use crate::world::{TABLE, World};
+
+const CLIENTS: [&str; 4] = ["reqwest", "tower", "async_openai", "bedrock"];
+
+/// What the vendor saw of a program: calls answered, and refused.
+async fn run(client: &str, kind: &str) -> (usize, usize) {
+    let world = World::in_real_time().await;
+    // A little less than the vendor allows: the calls of one moment do not arrive in one moment.
+    world.refilling("acme#rps", LimitType::Requests, 12, Duration::from_millis(700)).await;
+    world.slots("acme#concurrent", 4).await;
+    world.bucket("acme#small#tpm", LimitType::Tokens, 1_000_000).await;
+    let server = world.dynamo.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_programs"));
+    program.args([client, kind, &world.url]).envs([
+        ("SLUICE_TABLE_NAME", TABLE),
+        ("SLUICE_ENDPOINT_URL", &server.endpoint_url()),
+        ("AWS_ACCESS_KEY_ID", "none"),
+        ("AWS_SECRET_ACCESS_KEY", "none"),
+    ]);
+    let ran = tokio::task::spawn_blocking(move || program.output().unwrap()).await.unwrap();
+    assert!(ran.status.success(), "{client} {kind}: {}", String::from_utf8_lossy(&ran.stderr));
+    let books = world.vendor.books().clone();
+    let succeeded: usize = String::from_utf8(ran.stdout).unwrap().trim().parse().unwrap();
+    println!("{client} {kind}: {succeeded} succeeded, {} refused", books.refused);
+    assert_eq!(succeeded, books.answered);
+    (books.answered, books.refused)
+}
+
+#[tokio::test]
+async fn a_program_with_the_limiter_is_never_refused_and_without_it_is_refused_all_the_time() {
+    for client in CLIENTS {
+        assert_eq!(run(client, "with").await, (CALLS, 0), "{client}");
+        let (_, refused) = run(client, "without").await;
+        assert!(refused > 20, "{client}: {refused}");
+    }
+}
+
+#[test]
+fn a_program_with_the_limiter_differs_in_one_line() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs");
+    for client in CLIENTS {
+        let text = |kind: &str| std::fs::read_to_string(format!("{folder}/{client}/{kind}.rs")).unwrap();
+        // The first line says which of the two it is.
+        let (with, without) = (text("with"), text("without"));
+        let mut without = without.lines().skip(1).peekable();
+        let added = with.lines().skip(1).filter(|line| without.next_if_eq(line).is_none());
+        assert_eq!(added.count(), 1, "{client}");
+        assert_eq!(without.next(), None, "{client}");
+    }
+}
