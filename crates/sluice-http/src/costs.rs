@@ -91,7 +91,9 @@ impl<'a> Costs<'a> {
             Quota::OutputTokens | Quota::PriorityOutputTokens => {
                 Some(whole(self.weigh(0, 0, used.output?), replied, taken))
             }
-            _ => Some(whole(self.weigh(used.input.unwrap_or(0), used.cached, used.output.unwrap_or(0)), replied, taken)),
+            _ => {
+                Some(whole(self.weigh(used.input.unwrap_or(0), used.cached, used.output.unwrap_or(0)), replied, taken))
+            }
         }
     }
 

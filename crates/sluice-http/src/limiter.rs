@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Uri};
+#[cfg(feature = "aws-config")]
+use sluice_sdk::ConfigError;
 use sluice_sdk::vendors::Profile;
 use sluice_sdk::{Client, Dimension, TokenEstimator};
 
@@ -72,6 +74,15 @@ impl Limiter {
             estimator: Arc::default(),
         };
         Self { settings: Arc::new(settings) }
+    }
+
+    /// As [`new`](Self::new), with a client from the environment: `sluice_sdk::Client::from_env`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a variable that cannot be used.
+    #[cfg(feature = "aws-config")]
+    pub async fn from_env() -> Result<Self, ConfigError> {
+        Client::from_env().await.map(Self::new)
     }
 
     /// Limits calls to any host, by the buckets whose names begin with `vendor`: for a gateway, a proxy, or a vendor

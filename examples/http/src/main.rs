@@ -6,7 +6,9 @@ use sluice_http_examples::{BoxError, programs};
 #[expect(clippy::print_stdout, reason = "its answer")]
 async fn main() -> Result<(), BoxError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [client, kind, url] = arguments.as_slice() else { return Err("usage: programs CLIENT with|without URL".into()) };
+    let [client, kind, url] = arguments.as_slice() else {
+        return Err("usage: programs CLIENT with|without URL".into());
+    };
     let succeeded = match (client.as_str(), kind.as_str()) {
         ("async_openai", "with") => programs::async_openai::with::run(url).await?,
         ("async_openai", _) => programs::async_openai::without::run(url).await?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use sluice_http::Limiter;
 use sluice_http_examples::BoxError;
 use sluice_sdk::Client;
@@ -17,7 +17,8 @@ use tower::{Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 const CALLS: usize = 20_000;
 const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Good morning"}]}"#;
-const REPLY: &str = r#"{"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 12}}"#;
+const REPLY: &str =
+    r#"{"choices": [{"finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 12}}"#;
 
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "its answer")]
@@ -25,7 +26,12 @@ async fn main() -> Result<(), BoxError> {
     let dynamo = EmbeddedDynamo::with_table("overhead").await?;
     let sluice = dynamo.client_with(Client::builder("overhead").prefetch(["acme#rpm"]));
     let capacity = Amount::from_tokens(1_000_000);
-    let limit = Limit::rate(LimitType::Requests, capacity, Rate::per(capacity, Duration::from_secs(1)).ok_or("rate")?, Cost::ONE)?;
+    let limit = Limit::rate(
+        LimitType::Requests,
+        capacity,
+        Rate::per(capacity, Duration::from_secs(1)).ok_or("rate")?,
+        Cost::ONE,
+    )?;
     sluice.ops().apply_limit(&Dimension::new("acme#rpm")?, &limit).await?;
     let vendor = service_fn(async |_: Request<Full<Bytes>>| {
         let reply = Response::builder().header("content-type", "application/json");

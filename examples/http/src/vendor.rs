@@ -105,7 +105,8 @@ impl Vendor {
         }
         if books.level < 1.0 || books.running >= AT_ONCE {
             books.refused += 1;
-            let error = r#"{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}"#;
+            let error =
+                r#"{"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}"#;
             let headers = [(header::CONTENT_TYPE, "application/json"), (header::RETRY_AFTER, "1")];
             return Err(Box::new((StatusCode::TOO_MANY_REQUESTS, headers, error).into_response()));
         }
@@ -121,15 +122,16 @@ impl Vendor {
     /// A reply in pieces. The call runs until the last one is sent, or the connection is dropped.
     fn stream(&self, content_type: &'static str, pieces: Vec<Vec<u8>>, running: Running) -> Response {
         let breaks_off = self.books.lock().breaks_off;
-        let pieces = futures_util::stream::unfold((pieces.into_iter(), running), move |(mut pieces, running)| async move {
-            let piece = pieces.next()?;
-            sleep(Duration::from_millis(5)).await;
-            if breaks_off && pieces.len() == 1 {
-                // Never comes: the client is expected to leave.
-                std::future::pending::<()>().await;
-            }
-            Some((Ok::<_, Infallible>(Bytes::from(piece)), (pieces, running)))
-        });
+        let pieces =
+            futures_util::stream::unfold((pieces.into_iter(), running), move |(mut pieces, running)| async move {
+                let piece = pieces.next()?;
+                sleep(Duration::from_millis(5)).await;
+                if breaks_off && pieces.len() == 1 {
+                    // Never comes: the client is expected to leave.
+                    std::future::pending::<()>().await;
+                }
+                Some((Ok::<_, Infallible>(Bytes::from(piece)), (pieces, running)))
+            });
         ([(header::CONTENT_TYPE, content_type)], Body::from_stream(pieces)).into_response()
     }
 }
@@ -153,7 +155,8 @@ async fn chat(State(vendor): State<Vendor>, body: Bytes) -> Response {
     }
     sleep(Duration::from_millis(20)).await;
     drop(running);
-    let choice = json!({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Good morning"}});
+    let choice =
+        json!({"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Good morning"}});
     let reply = json!({
         "id": "1", "object": "chat.completion", "created": 1, "model": "small", "choices": [choice], "usage": usage,
     });

@@ -14,10 +14,15 @@ use crate::adapters::tower::Limited;
 use crate::limiter::{Limiter, LimiterError};
 
 impl Limiter {
-    /// The service for `async_openai::Client::with_http_service`: the client's own retries, and below them the limiter,
-    /// over `http`.
+    /// The service for `async_openai::Client::with_http_service`: the client's own retries, and below them the limiter.
     #[must_use]
-    pub fn async_openai(&self, http: reqwest::Client) -> OpenAIRetry<Limited<ReqwestService>> {
+    pub fn async_openai(&self) -> OpenAIRetry<Limited<ReqwestService>> {
+        self.async_openai_over(reqwest::Client::new())
+    }
+
+    /// The same, over an HTTP client with settings of your own.
+    #[must_use]
+    pub fn async_openai_over(&self, http: reqwest::Client) -> OpenAIRetry<Limited<ReqwestService>> {
         OpenAIRetryLayer::default().layer(self.layer(ReqwestService::new(http)))
     }
 }

@@ -43,7 +43,8 @@ impl Limiter {
             extensions.extend(parts.extensions);
         }
         let mut reply = reply.body(reqwest::Body::wrap(body)).map_err(|error| LimiterError::Body(error.into()))?;
-        (*reply.status_mut(), *reply.version_mut(), *reply.headers_mut()) = (parts.status, parts.version, parts.headers);
+        (*reply.status_mut(), *reply.version_mut(), *reply.headers_mut()) =
+            (parts.status, parts.version, parts.headers);
         Ok(Response::from(reply))
     }
 }

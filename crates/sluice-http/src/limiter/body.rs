@@ -139,7 +139,8 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let length = |read: &Option<Bytes>| read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX));
+        let length =
+            |read: &Option<Bytes>| read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX));
         match &self.kind {
             Kind::Free { body } | Kind::Open { body, .. } => body.size_hint(),
             Kind::Begun { read, body } => {

@@ -44,12 +44,7 @@ impl Buckets {
     }
 
     /// The buckets that a call to `model` takes from; none if nothing limits it.
-    pub(crate) async fn of(
-        &self,
-        sluice: &Client,
-        vendor: &Vendor,
-        model: &str,
-    ) -> Result<Arc<[Taken]>, LimitError> {
+    pub(crate) async fn of(&self, sluice: &Client, vendor: &Vendor, model: &str) -> Result<Arc<[Taken]>, LimitError> {
         let key = (vendor.name.to_string(), model.to_owned());
         let now = Instant::now();
         let key = {
@@ -85,7 +80,8 @@ impl Buckets {
 /// The names that buckets of a vendor and a model may have.
 fn candidates(vendor: &str, model: &str) -> Vec<Dimension> {
     let undated = undated(model);
-    let models = [Some(model), (undated != model).then_some(undated)].into_iter().flatten().filter(|name| !name.is_empty());
+    let models =
+        [Some(model), (undated != model).then_some(undated)].into_iter().flatten().filter(|name| !name.is_empty());
     let of_model = models.flat_map(|model| METRICS.iter().map(move |metric| format!("{vendor}#{model}#{metric}")));
     let of_vendor = METRICS.iter().map(|metric| format!("{vendor}#{metric}"));
     // A model whose name no bucket can have has no bucket of its own.

@@ -176,12 +176,7 @@ impl CountedCall {
     }
 
     /// What a reply says that the call used, by bucket.
-    pub(crate) fn used(
-        &self,
-        model: &str,
-        reserved: &[(Taken, Amount)],
-        replied: &Replied,
-    ) -> Vec<(String, Amount)> {
+    pub(crate) fn used(&self, model: &str, reserved: &[(Taken, Amount)], replied: &Replied) -> Vec<(String, Amount)> {
         if let Some(output) = replied.used.and_then(|used| used.output).filter(|_| replied.complete && !replied.cut) {
             self.limiter.settings().estimator.observe(kind(&self.vendor, model), output);
         }

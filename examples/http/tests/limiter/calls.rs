@@ -26,7 +26,8 @@ async fn what_a_reply_says_that_it_used_is_settled_to_the_token() {
     let http = reqwest_with(world.limiter().ask_usage());
     for stream in [false, true] {
         for _ in 0..3 {
-            let reply = http.post(format!("{}/v1/chat/completions", world.url)).body(chat(stream)).send().await.unwrap();
+            let reply =
+                http.post(format!("{}/v1/chat/completions", world.url)).body(chat(stream)).send().await.unwrap();
             assert!(reply.status().is_success());
             let text = reply.text().await.unwrap();
             assert!(text.contains("morning"), "the client reads all of it: {text}");
@@ -87,7 +88,11 @@ async fn anthropics_tokens_are_settled_by_direction_and_known_input_even_if_the_
     pieces.next().await.unwrap().unwrap();
     drop(pieces);
     world.until("the slot is back", async |world| world.in_use("anthropic#concurrent").await == 0).await;
-    assert_eq!(world.left("anthropic#otpm").await, output_before - 50, "the output is not known: all of it stays taken");
+    assert_eq!(
+        world.left("anthropic#otpm").await,
+        output_before - 50,
+        "the output is not known: all of it stays taken"
+    );
 }
 
 #[tokio::test]

@@ -45,6 +45,7 @@ async fn a_program_with_the_limiter_is_never_refused_and_without_it_is_refused_a
 
 #[test]
 fn a_program_with_the_limiter_differs_in_one_line() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http.md")).unwrap();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs");
     for client in CLIENTS {
         let text = |kind: &str| std::fs::read_to_string(format!("{folder}/{client}/{kind}.rs")).unwrap();
@@ -52,7 +53,9 @@ fn a_program_with_the_limiter_differs_in_one_line() {
         let (with, without) = (text("with"), text("without"));
         let mut without = without.lines().skip(1).peekable();
         let added = with.lines().skip(1).filter(|line| without.next_if_eq(line).is_none());
-        assert_eq!(added.count(), 1, "{client}");
+        let added: Vec<_> = added.collect();
+        assert_eq!(added.len(), 1, "{client}: {added:?}");
         assert_eq!(without.next(), None, "{client}");
+        assert!(page.contains(&format!("\n+{}\n", added[0])), "docs/http.md shows the line of {client}: {added:?}");
     }
 }

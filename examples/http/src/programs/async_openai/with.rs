@@ -12,9 +12,8 @@ use crate::{BoxError, many};
 /// If the clients cannot be created.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let config = OpenAIConfig::new().with_api_base(format!("{url}/v1")).with_api_key("none");
-    let openai = Client::with_config(config)
-        .with_http_service(sluice_http::Limiter::new(sluice_sdk::Client::from_env().await?).vendor("acme").async_openai(reqwest::Client::new()))
-        ;
+    let openai = Client::with_config(config);
+    let openai = openai.with_http_service(sluice_http::Limiter::from_env().await?.vendor("acme").async_openai());
     let message = ChatCompletionRequestUserMessageArgs::default().content("Hello").build()?;
     let request = CreateChatCompletionRequestArgs::default()
         .model("small")

@@ -12,8 +12,7 @@ use crate::{BoxError, many};
 /// If the clients cannot be created.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let config = OpenAIConfig::new().with_api_base(format!("{url}/v1")).with_api_key("none");
-    let openai = Client::with_config(config)
-        ;
+    let openai = Client::with_config(config);
     let message = ChatCompletionRequestUserMessageArgs::default().content("Hello").build()?;
     let request = CreateChatCompletionRequestArgs::default()
         .model("small")

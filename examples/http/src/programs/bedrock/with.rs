@@ -12,7 +12,7 @@ use crate::{BoxError, many};
 /// If the clients cannot be created.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
     let http = aws_smithy_http_client::Builder::new().build_http();
-    let http = sluice_http::Limiter::new(sluice_sdk::Client::from_env().await?).vendor("acme").http_client(http);
+    let http = sluice_http::Limiter::from_env().await?.vendor("acme").http_client(http);
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("eu-central-1"))

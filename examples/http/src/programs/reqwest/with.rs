@@ -11,9 +11,9 @@ const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role":
 /// # Errors
 /// If the clients cannot be created.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
-    let http = ClientBuilder::new(reqwest::Client::new())
-        .with(sluice_http::Limiter::new(sluice_sdk::Client::from_env().await?).vendor("acme"))
-        .build();
+    let http = ClientBuilder::new(reqwest::Client::new());
+    let http = http.with(sluice_http::Limiter::from_env().await?.vendor("acme"));
+    let http = http.build();
     let call = async || {
         let request = http.post(format!("{url}/v1/chat/completions")).body(BODY);
         request.send().await?.error_for_status()?.bytes().await?;

@@ -5,7 +5,7 @@ use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tower::{ServiceBuilder, ServiceExt as _};
+use tower::ServiceExt as _;
 
 use crate::{BoxError, many};
 
@@ -16,8 +16,7 @@ const BODY: &str = r#"{"model": "small", "max_tokens": 50, "messages": [{"role":
 /// # Errors
 /// If the clients cannot be created.
 pub async fn run(url: &str) -> Result<usize, BoxError> {
-    let http = ServiceBuilder::new()
-        .service(Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>());
+    let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let call = async || {
         let request = Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");
         let reply = http.clone().oneshot(request.body(Full::from(BODY))?).await?;
