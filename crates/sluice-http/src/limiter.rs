@@ -12,6 +12,7 @@ use sluice_sdk::{Client, Dimension, TokenEstimator};
 pub(crate) mod body;
 mod buckets;
 pub(crate) mod call;
+mod counted;
 mod error;
 mod refusal;
 

@@ -10,7 +10,7 @@ use sluice_sdk::core::Amount;
 use sluice_sdk::{Ending, HeldGrant};
 
 use crate::costs::Taken;
-use crate::limiter::call::CountedCall;
+use crate::limiter::counted::CountedCall;
 use crate::reply::ReplyReader;
 
 pin_project! {

@@ -1,13 +1,11 @@
 //! One limited call: it begins, its reply comes, its body ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{Method, Response, Uri};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use sluice_sdk::core::Amount;
 use sluice_sdk::{AcquireError, Grant, LimitError, Request};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -15,9 +13,10 @@ use crate::api::Api;
 use crate::costs::{Costs, Taken};
 use crate::exchange::Exchange;
 use crate::limiter::body::{LimitedBody, OpenCall};
+use crate::limiter::counted::{CountedCall, kind};
 use crate::limiter::error::LimiterError;
 use crate::limiter::{Limiter, Vendor, refusal};
-use crate::reply::{MAX_ERROR_LEN, Replied};
+use crate::reply::MAX_ERROR_LEN;
 
 /// How long the reaction to a refusal or a failure may delay the client; then it goes on by itself.
 const LONGEST_REACTION: Duration = Duration::from_secs(3);
@@ -40,14 +39,6 @@ pub(crate) struct LimitedCall {
     grant: Grant,
     exchange: Exchange,
     counted: CountedCall,
-}
-
-/// What is needed to settle a call.
-#[derive(Debug)]
-pub(crate) struct CountedCall {
-    limiter: Limiter,
-    vendor: Vendor,
-    taken: Arc<[Taken]>,
 }
 
 /// A request that is to be limited.
@@ -166,31 +157,6 @@ impl LimitedCall {
         let _ = timeout(LONGEST_REACTION, held.failed()).await;
         Response::from_parts(parts, LimitedBody::begun(error, body))
     }
-}
-
-impl CountedCall {
-    /// What the grant took of each bucket of tokens.
-    fn reserved(&self, grant: &Grant) -> Vec<(Taken, Amount)> {
-        let of = |taken: &Taken| Some((taken.clone(), grant.cost(taken.dimension.as_str())?));
-        self.taken.iter().filter(|taken| taken.is_of_tokens()).filter_map(of).collect()
-    }
-
-    /// What a reply says that the call used, by bucket.
-    pub(crate) fn used(&self, model: &str, reserved: &[(Taken, Amount)], replied: &Replied) -> Vec<(String, Amount)> {
-        if let Some(output) = replied.used.and_then(|used| used.output).filter(|_| replied.complete && !replied.cut) {
-            self.limiter.settings().estimator.observe(kind(&self.vendor, model), output);
-        }
-        let costs = Costs::of(&self.vendor.profile, model);
-        let of = |(taken, amount): &(Taken, Amount)| {
-            Some((taken.dimension.to_string(), costs.used(taken.quota, replied, *amount)?))
-        };
-        reserved.iter().filter_map(of).collect()
-    }
-}
-
-/// The kind of call in the estimates.
-fn kind(vendor: &Vendor, model: &str) -> String {
-    format!("{}#{model}", vendor.name)
 }
 
 fn head_of(parts: &http::response::Parts, body: Vec<u8>) -> Response<Vec<u8>> {

@@ -42,6 +42,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How long these reads may delay a start: a read takes a fifth of it.
 const LOOK_AT_MOST: Duration = Duration::from_millis(50);
 
+/// Sleeps for `wait`, and not at all for none: tokio's shortest sleep takes a millisecond.
+async fn pause(wait: Duration) {
+    if !wait.is_zero() {
+        sleep(wait).await;
+    }
+}
+
 /// A caller that waits for its start.
 pub(super) struct StartWait<'a> {
     inner: &'a Arc<Inner>,
@@ -91,7 +98,7 @@ impl<'a> StartWait<'a> {
             if !slots.is_empty() {
                 held.join(self.take_slots(&slots).await?);
             }
-            sleep(self.spread_slots(&held, asked_at)).await;
+            pause(self.spread_slots(&held, asked_at)).await;
             let booked = self.book(tokens.clone()).await;
             match booked {
                 Ok(booked) => booked.into_iter().for_each(|grant| held.join(grant)),
@@ -103,7 +110,7 @@ impl<'a> StartWait<'a> {
                 }
             }
             if !held.is_lease_lost() {
-                sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
+                pause(held.start_at().unwrap_or_default().since(self.inner.now())).await;
                 match self.cooling_down(&held).await {
                     None => return held.take().ok_or_else(|| AcquireError::from(RequestError::Empty).into()),
                     Some(retry) => {
@@ -181,7 +188,7 @@ impl<'a> StartWait<'a> {
                         gave_back_early = !again.is_empty();
                         asks.extend(again);
                     }
-                    sleep(held.start_at().unwrap_or_default().since(self.inner.now())).await;
+                    pause(held.start_at().unwrap_or_default().since(self.inner.now())).await;
                 }
                 Outcome::RetryIn(retry) => {
                     asks.extend(held.asks());
