@@ -82,7 +82,7 @@ impl Client {
             None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),
         };
         match known(inner, &entry).await {
-            Ok(reading) => Ok(Some(reading.bucket.limit().clone())),
+            Ok(reading) => Ok(Some(*reading.bucket.limit())),
             Err(AcquireError::UnknownDimension { .. }) => Ok(None),
             Err(error) => Err(error),
         }

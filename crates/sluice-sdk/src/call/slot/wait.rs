@@ -15,7 +15,6 @@ use crate::call::slot::nested;
 use crate::config::OnUnavailable;
 use crate::grant::outcome::Outcome;
 use crate::grant::{Grant, UnusedGrant};
-use crate::lane::attempt;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
@@ -26,6 +25,7 @@ use crate::lane::release::give_back_unused;
 use crate::lane::setback::Setback;
 use crate::lane::terms::Terms;
 use crate::lane::wants::wants_waiting;
+use crate::lane::{attempt, prefetch};
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken
 /// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
@@ -169,9 +169,20 @@ impl<'a> StartWait<'a> {
         }
     }
 
+    /// Takes the tokens of a single dimension out of stock.
+    fn take_stock(&self, asks: &[Ask]) -> Option<Grant> {
+        let [ask] = asks else { return None };
+        let entry = self.inner.cache.get(ask.dimension.as_str())?;
+        let part = prefetch::take(self.inner, &entry, ask.cost)?;
+        Some(Grant::from_stock(Arc::clone(self.inner), part))
+    }
+
     /// Books tokens and sleeps until their start. Of several dimensions, the one with the longest wait is
     /// booked first, and the others when it starts, so that no tokens lie unused for long.
     async fn book(&self, mut asks: Vec<Ask>) -> Result<Option<Grant>, NoStart> {
+        if let Some(grant) = self.take_stock(&asks) {
+            return Ok(Some(grant));
+        }
         let mut held = UnusedGrant::default();
         let mut gave_back_early = false;
         while !asks.is_empty() {
