@@ -92,12 +92,16 @@ fn candidates(vendor: &str, model: &str) -> Vec<Dimension> {
 fn undated(model: &str) -> &str {
     let model = model.rsplit_once("-v").filter(|(_, version)| is_version(version)).map_or(model, |(name, _)| name);
     let model = model.strip_suffix("-latest").unwrap_or(model);
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    let dated = |length: usize| {
-        let (name, date) = model.split_at_checked(model.len().checked_sub(length)?)?;
-        Some(name.strip_suffix('-')?).filter(|name| !name.is_empty() && digits(date))
+    // `0` stands for a digit.
+    let dated = |shape: &str| {
+        let (name, date) = model.split_at_checked(model.len().checked_sub(shape.len())?)?;
+        let fits = date.bytes().zip(shape.bytes()).all(|(of_date, of_shape)| match of_shape {
+            b'0' => of_date.is_ascii_digit(),
+            other => of_date == other,
+        });
+        name.strip_suffix('-').filter(|name| fits && !name.is_empty())
     };
-    dated("2024-08-06".len()).or_else(|| dated("20240806".len())).unwrap_or(model)
+    dated("0000-00-00").or_else(|| dated("00000000")).unwrap_or(model)
 }
 
 fn is_version(text: &str) -> bool {
