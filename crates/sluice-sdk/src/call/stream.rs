@@ -247,9 +247,14 @@ impl<S: TryStream> Stream for GrantedStream<S> {
                 }
                 None => this.end(Call::Made),
             }
-        } else if let Some(idle) = running.was_idle_for.take() {
-            this.error = this.idle_error.take().map(|error| error(idle));
+        } else {
+            let was_idle_for = running.was_idle_for.take();
+            drop(running);
+            if let Some(idle) = was_idle_for {
+                this.error = this.idle_error.take().map(|error| error(idle));
+            }
         }
+        // Not under the lock, which this takes.
         ready!(this.poll_given_back(context));
         Poll::Ready(this.error.take().map(Err))
     }
