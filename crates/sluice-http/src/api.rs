@@ -33,6 +33,12 @@ pub enum Api {
 }
 
 impl Api {
+    /// Whether it is an API of Amazon Bedrock.
+    #[must_use]
+    pub const fn is_of_bedrock(self) -> bool {
+        matches!(self, Self::Converse | Self::ConverseStream | Self::Invoke | Self::InvokeStream)
+    }
+
     /// Whether the path alone says that the reply is a stream. The other APIs say it in the body.
     #[must_use]
     pub const fn streams(self) -> bool {

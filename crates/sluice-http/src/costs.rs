@@ -1,6 +1,6 @@
 //! What a call takes from each bucket, and what it used of it, as its vendor counts tokens.
 
-use sluice_core::{Amount, Dimension, LimitType};
+use sluice_core::{Amount, Dimension, Limit};
 use sluice_vendors::{Counted, Profile, Quota, Reserved, TokenCount};
 
 use crate::asked::Asked;
@@ -17,14 +17,16 @@ pub struct Taken {
     pub dimension: Dimension,
     /// The quota that it stands for.
     pub quota: Quota,
+    /// The most that a call can take of it.
+    pub capacity: Amount,
 }
 
 impl Taken {
-    /// A bucket with this name and type.
+    /// A bucket with this name and limit.
     #[must_use]
-    pub fn of(dimension: Dimension, limit_type: LimitType) -> Self {
-        let quota = Quota::of(&dimension, limit_type);
-        Self { dimension, quota }
+    pub fn of(dimension: Dimension, limit: &Limit) -> Self {
+        let quota = Quota::of(&dimension, limit.limit_type());
+        Self { dimension, quota, capacity: limit.capacity() }
     }
 
     /// Whether the bucket counts tokens.
@@ -78,7 +80,7 @@ impl<'a> Costs<'a> {
     /// What the call used of a bucket of `quota`, as far as `replied` says: `taken` is what it took. `None` if that is
     /// not known, and for requests and slots.
     ///
-    /// Of a reply that was cut off in the middle, the output is too low: then what was taken stays, unless
+    /// Of a reply that was cut off in the middle, or by an error, the output is too low: then what was taken stays, unless
     /// more was used already.
     #[must_use]
     pub fn used(self, quota: Quota, replied: &Replied, taken: Amount) -> Option<Amount> {
@@ -116,5 +118,5 @@ fn weighed(tokens: u64, weight: f64) -> Amount {
 }
 
 fn whole(used: Amount, replied: &Replied, taken: Amount) -> Amount {
-    if replied.complete { used } else { used.max(taken) }
+    if replied.complete && replied.error.is_none() { used } else { used.max(taken) }
 }

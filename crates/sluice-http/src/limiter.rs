@@ -14,6 +14,7 @@ mod buckets;
 pub(crate) mod call;
 mod counted;
 mod error;
+mod error_body;
 mod refusal;
 
 pub use body::LimitedBody;

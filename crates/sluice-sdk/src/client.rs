@@ -77,6 +77,7 @@ impl Client {
     /// [`AcquireError`]: a malformed dimension, a row that cannot be read, or a table that does not answer.
     pub async fn limit(&self, dimension: &str) -> Result<Option<Limit>, AcquireError> {
         let inner = &self.inner;
+        let _asking = inner.background.begin()?;
         let entry = match inner.cache.get(dimension) {
             Some(entry) => entry,
             None => inner.entry(&Dimension::new(dimension).map_err(RequestError::from)?),

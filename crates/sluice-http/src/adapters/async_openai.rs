@@ -1,17 +1,20 @@
 //! The HTTP service of `async-openai`.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use async_openai::error::OpenAIError;
 use async_openai::middleware::retry::{OpenAIRetry, OpenAIRetryLayer};
 use async_openai::middleware::{HttpRequestFactory, ReqwestService};
+use http::header::RETRY_AFTER;
 use reqwest::Response;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
 use crate::adapters::BoxFuture;
+use crate::adapters::reqwest::was_sent;
 use crate::adapters::tower::Limited;
-use crate::limiter::{Limiter, LimiterError};
+use crate::limiter::{Limiter, LimiterError, REFUSED_BY};
 
 impl Limiter {
     /// The service for `async_openai::Client::with_http_service`: the client's own retries, and below them the limiter.
@@ -37,14 +40,14 @@ where
     type Future = BoxFuture<Result<Response, OpenAIError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
-        self.inner.poll_ready(context)
+        // The wait for a start comes first: readiness that is held meanwhile would stop others.
+        let _ = context;
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, factory: HttpRequestFactory) -> Self::Future {
         let limiter = self.limiter.clone();
-        // The clone is for the next call: this one was found ready.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
+        let mut inner = self.inner.clone();
         Box::pin(async move {
             let mut request = factory.build().await?;
             let url = request.url().clone();
@@ -58,10 +61,32 @@ where
                 }),
                 None => factory,
             };
-            limiter.call_reqwest(read, url, inner.call(factory)).await.map_err(|error| match error {
+            let send = async {
+                poll_fn(|context| inner.poll_ready(context)).await?;
+                inner.call(factory).await
+            };
+            let was_sent = |error: &OpenAIError| match error {
+                OpenAIError::Reqwest(error) => was_sent(error),
+                _ => true,
+            };
+            let reply = limiter.call_reqwest(read, url, send, was_sent).await;
+            reply.map(without_long_wait).map_err(|error| match error {
                 LimiterError::Client(error) => error,
                 error => OpenAIError::Boxed(Box::new(error)),
             })
         })
     }
+}
+
+/// The longest wait of the limiter's own refusals that the client's retries sleep for. They sleep for any `Retry-After`,
+/// three times; without one they pause for less than a second.
+const LONGEST_RETRY_AFTER: u64 = 60;
+
+fn without_long_wait(mut reply: Response) -> Response {
+    let is_own = reply.headers().contains_key(REFUSED_BY);
+    let seconds = reply.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if is_own && seconds.is_some_and(|seconds| seconds > LONGEST_RETRY_AFTER) {
+        reply.headers_mut().remove(RETRY_AFTER);
+    }
+    reply
 }

@@ -26,6 +26,7 @@ impl Limiter {
         read: Option<LimitedRequest>,
         url: reqwest::Url,
         send: impl Future<Output = Result<Response, E>>,
+        was_sent: impl Fn(&E) -> bool,
     ) -> Result<Response, LimiterError<E>> {
         // Of a reply that passes by unread, nothing changes.
         if read.is_none() {
@@ -37,7 +38,7 @@ impl Limiter {
             of = reply.url().clone();
             Ok(http::Response::<reqwest::Body>::from(reply))
         };
-        let (parts, body) = self.call(read, send).await?.into_parts();
+        let (parts, body) = self.call(read, send, was_sent).await?.into_parts();
         let mut reply = http::Response::builder().url(of);
         if let Some(extensions) = reply.extensions_mut() {
             extensions.extend(parts.extensions);
@@ -47,4 +48,9 @@ impl Limiter {
             (parts.status, parts.version, parts.headers);
         Ok(Response::from(reply))
     }
+}
+
+/// Whether the vendor may have had a request that failed so.
+pub(super) fn was_sent(error: &reqwest::Error) -> bool {
+    !error.is_connect() && !error.is_builder()
 }

@@ -12,6 +12,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::config_bag::ConfigBag;
 use http::{Method, Uri};
 
+use crate::api::Route;
 use crate::limiter::call::LimitedRequest;
 use crate::limiter::{Limiter, LimiterError};
 
@@ -30,7 +31,8 @@ struct LimitedConnector {
 
 impl Limiter {
     /// An HTTP client for the configuration of `aws-sdk-bedrockruntime`, over `inner`. The SDK's own retries stand above
-    /// it. Hosts of Bedrock are known by their names; calls to other services of AWS pass.
+    /// it. Only calls of Bedrock's runtime are limited (`Converse`, `InvokeModel`), whatever their host; name the vendor
+    /// ([`vendor`](Self::vendor)), as in `bedrock`.
     #[must_use]
     pub fn http_client(&self, inner: impl HttpClient + 'static) -> SharedHttpClient {
         let inner = SharedHttpClient::new(inner);
@@ -66,7 +68,9 @@ impl HttpConnector for LimitedConnector {
                 let reply = inner.call(request).await?;
                 reply.try_into_http1x().map_err(|error| ConnectorError::other(error.into(), None))
             };
-            let reply = limiter.call(Some(read), send).await.map_err(|error| match error {
+            // Of the errors, only those of the request itself are known to come before it is sent.
+            let was_sent = |error: &ConnectorError| !error.is_user();
+            let reply = limiter.call(Some(read), send, was_sent).await.map_err(|error| match error {
                 LimiterError::Client(error) => error,
                 // The call was not made, and no second try at once will be granted.
                 error => ConnectorError::user(error.into()),
@@ -80,6 +84,8 @@ impl HttpConnector for LimitedConnector {
 impl LimitedConnector {
     fn read(&self, request: &HttpRequest) -> Option<LimitedRequest> {
         let (method, uri): (Method, Uri) = (request.method().parse().ok()?, request.uri().parse().ok()?);
+        // The same client may serve other services of AWS, the limiter's own table among them.
+        Route::of(&method, uri.path()).filter(|route| route.api.is_of_bedrock())?;
         self.limiter.read(&method, &uri, request.body().bytes())
     }
 }

@@ -1,16 +1,18 @@
 //! A tower layer over requests of the `http` crate.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::adapters::BoxFuture;
+use crate::api::Route;
 use crate::limiter::{LimitedBody, Limiter, LimiterError};
 
 /// A client whose calls are limited: see [`Limiter`].
@@ -28,7 +30,7 @@ impl<S> Layer<S> for Limiter {
     }
 }
 
-/// A JSON body is read as a whole before it is sent. Other bodies pass by unread.
+/// The JSON body of a known API is read as a whole before it is sent. Other bodies pass by unread.
 impl<S, B, R> Service<Request<B>> for Limited<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -38,25 +40,32 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     R: Body<Data = Bytes> + Send,
+    R::Error: Send,
 {
     type Response = Response<LimitedBody<R>>;
     type Error = LimiterError<S::Error>;
     type Future = BoxFuture<Result<Self::Response, Self::Error>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context).map_err(LimiterError::Client)
+        // The wait for a start comes first: readiness that is held meanwhile would stop others.
+        let _ = context;
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let limiter = self.limiter.clone();
-        // The clone is for the next call: this one was found ready.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
+        let mut inner = self.inner.clone();
         Box::pin(async move {
+            let mut send = async |request| {
+                poll_fn(|context| inner.poll_ready(context)).await?;
+                inner.call(request).await
+            };
+            // Of an error of any service, it is not known whether the vendor had the request.
+            let was_sent = |_: &S::Error| true;
             let (mut parts, body) = request.into_parts();
-            if limiter.vendor_of(&parts.method, &parts.uri).is_none() || !is_json(parts.headers.get(CONTENT_TYPE)) {
+            if limiter.vendor_of(&parts.method, &parts.uri).is_none() || !is_worth_reading(&parts, &body) {
                 let read = limiter.read(&parts.method, &parts.uri, None);
-                return limiter.call(read, inner.call(Request::from_parts(parts, body))).await;
+                return limiter.call(read, send(Request::from_parts(parts, body)), was_sent).await;
             }
             let body = body.collect().await.map_err(|error| LimiterError::Body(error.into()))?.to_bytes();
             let mut read = limiter.read(&parts.method, &parts.uri, Some(&body));
@@ -65,12 +74,20 @@ where
                 parts.headers.remove(http::header::CONTENT_LENGTH);
                 Bytes::from(other)
             });
-            limiter.call(read, inner.call(Request::from_parts(parts, B::from(body)))).await
+            limiter.call(read, send(Request::from_parts(parts, B::from(body))), was_sent).await
         })
     }
 }
 
-fn is_json(content_type: Option<&HeaderValue>) -> bool {
-    let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
-    text.split(';').next().is_some_and(|kind| kind.trim().to_ascii_lowercase().ends_with("json"))
+/// The longest body that is read before it is sent: more than vendors take (Anthropic 32 MB, https://docs.anthropic.com/en/api/overview).
+const MAX_REQUEST_LEN: u64 = 64 * 1_024 * 1_024;
+
+/// Whether the body says what the call will cost, and is complete without the reply.
+fn is_worth_reading(parts: &http::request::Parts, body: &impl Body) -> bool {
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json =
+        content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+    let is_plain = !parts.headers.contains_key(CONTENT_ENCODING);
+    let is_short = body.size_hint().upper().is_none_or(|length| length <= MAX_REQUEST_LEN);
+    is_json && is_plain && is_short && Route::of(&parts.method, parts.uri.path()).is_some()
 }

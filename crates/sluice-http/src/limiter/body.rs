@@ -2,23 +2,31 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluice_sdk::core::Amount;
 use sluice_sdk::{Ending, HeldGrant};
+use tokio::time::{Sleep, sleep};
 
 use crate::costs::Taken;
 use crate::limiter::counted::CountedCall;
+use crate::limiter::error_body::ErrorBody;
 use crate::reply::ReplyReader;
+
+/// How long the end of a body waits for its slots to be back; they then come back by themselves.
+const LONGEST_END: Duration = Duration::from_secs(3);
 
 pin_project! {
     /// The body of a reply, with the grant of its call. At its end, or when it is dropped, what the call used is settled
     /// and what it held is given back. The end of a call that holds slots is told when they are back, at most 3 s later.
     #[must_use = "a body that is dropped ends its call"]
-    #[derive(Debug)]
-    pub struct LimitedBody<B> {
+    pub struct LimitedBody<B>
+    where
+        B: Body,
+    {
         #[pin]
         kind: Kind<B>,
     }
@@ -26,14 +34,16 @@ pin_project! {
 
 pin_project! {
     #[project = KindParts]
-    #[derive(Debug)]
-    enum Kind<B> {
+    enum Kind<B>
+    where
+        B: Body,
+    {
         // Of a call that nothing limits.
         Free { #[pin] body: B },
         // Of a call that the vendor accepted.
         Open { #[pin] body: B, call: Call },
         // Of an error, whose beginning was read.
-        Begun { read: Option<Bytes>, body: Pin<Box<B>> },
+        Begun { body: ErrorBody<B> },
         // Of a reply that the limiter made.
         Own { read: Option<Bytes> },
     }
@@ -46,8 +56,8 @@ struct Call(CallState);
 #[derive(Debug)]
 enum CallState {
     Open(Box<OpenCall>),
-    /// The slots are given back.
-    Ending(Ending),
+    /// The slots are given back. The client waits for that, and no longer than this.
+    Ending(Ending, Pin<Box<Sleep>>),
     Ended,
 }
 
@@ -78,23 +88,33 @@ impl OpenCall {
 }
 
 impl Call {
-    fn end(&mut self) {
-        if let CallState::Open(_) = self.0
-            && let CallState::Open(call) = std::mem::replace(&mut self.0, CallState::Ended)
-            && let Some(ending) = call.end()
-        {
-            self.0 = CallState::Ending(ending);
+    /// Ends the call if it is open. Returns what is worth waiting for.
+    fn end(&mut self) -> Option<Ending> {
+        match std::mem::replace(&mut self.0, CallState::Ended) {
+            CallState::Open(call) => call.end(),
+            other => {
+                self.0 = other;
+                None
+            }
+        }
+    }
+
+    /// Ends the call, and waits for its end with the next poll.
+    fn end_and_wait(&mut self) {
+        if let Some(ending) = self.end() {
+            self.0 = CallState::Ending(ending, Box::pin(sleep(LONGEST_END)));
         }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.end();
+        // There may be no runtime here, so nothing waits.
+        drop(self.end());
     }
 }
 
-impl<B> LimitedBody<B> {
+impl<B: Body> LimitedBody<B> {
     pub(crate) fn free(body: B) -> Self {
         Self { kind: Kind::Free { body } }
     }
@@ -103,8 +123,8 @@ impl<B> LimitedBody<B> {
         Self { kind: Kind::Open { body, call: Call(CallState::Open(Box::new(call))) } }
     }
 
-    pub(crate) fn begun(read: Bytes, body: Pin<Box<B>>) -> Self {
-        Self { kind: Kind::Begun { read: Some(read).filter(|read| !read.is_empty()), body } }
+    pub(crate) fn begun(body: ErrorBody<B>) -> Self {
+        Self { kind: Kind::Begun { body } }
     }
 
     pub(crate) fn own(read: Bytes) -> Self {
@@ -120,10 +140,7 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
         match self.project().kind.project() {
             KindParts::Free { body } => body.poll_frame(context),
             KindParts::Own { read } => Poll::Ready(read.take().map(|read| Ok(Frame::data(read)))),
-            KindParts::Begun { read, body } => match read.take() {
-                Some(read) => Poll::Ready(Some(Ok(Frame::data(read)))),
-                None => body.as_mut().poll_frame(context),
-            },
+            KindParts::Begun { body } => body.poll_frame(context),
             KindParts::Open { body, call } => poll_open(body, call, context),
         }
     }
@@ -133,26 +150,18 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
             Kind::Free { body } => body.is_end_stream(),
             // The client must ask for the end, so that the slots are back when it goes on.
             Kind::Open { call, .. } => matches!(call.0, CallState::Ended),
-            Kind::Begun { read, body } => read.is_none() && body.is_end_stream(),
+            Kind::Begun { body } => body.is_end_stream(),
             Kind::Own { read } => read.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let length =
-            |read: &Option<Bytes>| read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX));
         match &self.kind {
             Kind::Free { body } | Kind::Open { body, .. } => body.size_hint(),
-            Kind::Begun { read, body } => {
-                let (begun, rest) = (length(read), body.size_hint());
-                let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower().saturating_add(begun));
-                if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper.saturating_add(begun));
-                }
-                hint
+            Kind::Begun { body } => body.size_hint(),
+            Kind::Own { read } => {
+                SizeHint::with_exact(read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX)))
             }
-            Kind::Own { read } => SizeHint::with_exact(length(read)),
         }
     }
 }
@@ -171,15 +180,24 @@ fn poll_open<B: Body<Data = Bytes>>(
                 return Poll::Ready(Some(Ok(frame)));
             }
             Some(Err(error)) => {
-                call.end();
+                call.end_and_wait();
                 return Poll::Ready(Some(Err(error)));
             }
-            None => call.end(),
+            None => call.end_and_wait(),
         }
     }
-    if let CallState::Ending(ending) = &mut call.0 {
-        ready!(Pin::new(ending).poll(context));
+    if let CallState::Ending(ending, longest) = &mut call.0 {
+        if Pin::new(ending).poll(context).is_pending() {
+            ready!(longest.as_mut().poll(context));
+        }
         call.0 = CallState::Ended;
     }
     Poll::Ready(None)
+}
+
+impl<B: Body> std::fmt::Debug for LimitedBody<B> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let has_ended = !matches!(&self.kind, Kind::Open { call, .. } if !matches!(call.0, CallState::Ended));
+        formatter.debug_struct("LimitedBody").field("has_ended", &has_ended).finish_non_exhaustive()
+    }
 }

@@ -18,6 +18,9 @@ const METRICS: &[&str] = &["rpm", "rpd", "rps", "tpm", "tpd", "itpm", "otpm", "c
 /// How long the buckets of a model are believed. Larger learns later of a bucket that was added; smaller reads more.
 const BELIEVED: Duration = Duration::from_secs(300);
 
+/// How long they are believed beyond that while the table does not answer.
+const BELIEVED_IN_OUTAGE: Duration = Duration::from_secs(1);
+
 /// The most models that are known at once. What is beyond is looked up by the vendor's name alone: the names of models
 /// may come from a product's own callers.
 const MOST_MODELS: usize = 200;
@@ -45,15 +48,34 @@ impl Buckets {
 
     /// The buckets that a call to `model` takes from; none if nothing limits it.
     pub(crate) async fn of(&self, sluice: &Client, vendor: &Vendor, model: &str) -> Result<Arc<[Taken]>, LimitError> {
-        let key = (vendor.name.to_string(), model.to_owned());
         let now = Instant::now();
-        let key = {
-            let found = self.found.lock();
-            if let Some(known) = found.get(&key).filter(|known| known.until > now) {
-                return Ok(Arc::clone(&known.buckets));
+        let mut key = (vendor.name.to_string(), model.to_owned());
+        let known = {
+            let mut found = self.found.lock();
+            if found.len() >= MOST_MODELS && !found.contains_key(&key) {
+                found.retain(|_, known| known.until > now);
+                if found.len() >= MOST_MODELS {
+                    key.1.clear();
+                }
             }
-            if found.len() < MOST_MODELS || found.contains_key(&key) { key } else { (key.0, String::new()) }
+            found.get(&key).cloned()
         };
+        if let Some(known) = known.as_ref().filter(|known| known.until > now) {
+            return Ok(Arc::clone(&known.buckets));
+        }
+        let looked = self.look(sluice, &key).await;
+        let (buckets, until) = match (looked, known) {
+            (Ok(buckets), _) => (buckets, now + BELIEVED),
+            // The slot says what becomes of a call while the table does not answer.
+            (Err(_), Some(known)) => (known.buckets, now + BELIEVED_IN_OUTAGE),
+            (Err(error), None) => return Err(error),
+        };
+        self.found.lock().insert(key, Found { buckets: Arc::clone(&buckets), until });
+        Ok(buckets)
+    }
+
+    /// Asks the table.
+    async fn look(&self, sluice: &Client, key: &Key) -> Result<Arc<[Taken]>, LimitError> {
         let buckets: Arc<[Taken]> = match self.named.as_slice() {
             [] => present(sluice, &candidates(&key.0, &key.1)).await?.into(),
             named => all_of(sluice, named).await?.into(),
@@ -67,7 +89,6 @@ impl Buckets {
                 key.0
             );
         }
-        self.found.lock().insert(key, Found { buckets: Arc::clone(&buckets), until: now + BELIEVED });
         Ok(buckets)
     }
 
@@ -111,9 +132,7 @@ fn is_version(text: &str) -> bool {
 /// Those of `names` that the table has.
 async fn present(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
     let limits = try_join_all(names.iter().map(|name| sluice.limit(name.as_str()))).await?;
-    let taken = |(name, limit): (&Dimension, Option<sluice_sdk::core::Limit>)| {
-        Some(Taken::of(name.clone(), limit?.limit_type()))
-    };
+    let taken = |(name, limit): (&Dimension, Option<sluice_sdk::core::Limit>)| Some(Taken::of(name.clone(), &limit?));
     Ok(names.iter().zip(limits).filter_map(taken).collect())
 }
 

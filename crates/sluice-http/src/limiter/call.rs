@@ -2,27 +2,23 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Method, Response, Uri};
 use http_body::Body;
-use http_body_util::BodyExt as _;
 use sluice_sdk::{AcquireError, Grant, LimitError, Request};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use crate::api::Api;
 use crate::costs::{Costs, Taken};
 use crate::exchange::Exchange;
 use crate::limiter::body::{LimitedBody, OpenCall};
 use crate::limiter::counted::{CountedCall, kind};
-use crate::limiter::error::LimiterError;
+use crate::limiter::error::{LimiterError, REFUSED_BY};
+use crate::limiter::error_body::ErrorBody;
 use crate::limiter::{Limiter, Vendor, refusal};
-use crate::reply::MAX_ERROR_LEN;
 
 /// How long the reaction to a refusal or a failure may delay the client; then it goes on by itself.
 const LONGEST_REACTION: Duration = Duration::from_secs(3);
-
-/// How long the limiter waits for the body of an error, which it reads before the client does.
-const LONGEST_ERROR: Duration = Duration::from_secs(2);
 
 /// Whether a call may be made.
 pub(crate) enum Begun {
@@ -61,10 +57,12 @@ impl Limiter {
     }
 
     /// Makes a call under a grant: waits for its start, sends it by `send`, and reads its reply as it passes by.
+    /// `was_sent` says of an error whether the vendor may have had the request, and works on it.
     pub(crate) async fn call<B, E>(
         &self,
         request: Option<LimitedRequest>,
         send: impl Future<Output = Result<Response<B>, E>>,
+        was_sent: impl Fn(&E) -> bool,
     ) -> Result<Response<LimitedBody<B>>, LimiterError<E>>
     where
         B: Body<Data = Bytes>,
@@ -75,7 +73,7 @@ impl Limiter {
             Begun::Granted(call) => match send.await {
                 Ok(reply) => Ok(call.replied(reply).await),
                 Err(error) => {
-                    call.failed().await;
+                    call.ended(was_sent(&error)).await;
                     Err(LimiterError::Client(error))
                 }
             },
@@ -113,7 +111,8 @@ impl Limiter {
         };
         let costs = Costs::of(&vendor.profile, model);
         let with_cost = |request: Request<'static>, taken: &Taken| match costs.reserve(taken.quota, asked, likely) {
-            Some(cost) => request.cost(taken.dimension.as_str().to_owned(), cost),
+            // What is above the capacity could never be granted. It is charged when the call ends, if it was used.
+            Some(cost) => request.cost(taken.dimension.as_str().to_owned(), cost.min(taken.capacity)),
             None => request,
         };
         let request = takes().fold(Request::from(names).into_owned(), with_cost);
@@ -134,9 +133,11 @@ impl Limiter {
 }
 
 impl LimitedCall {
-    /// The call was not answered: what its vendor does not count of a failed call goes back.
-    async fn failed(self) {
-        let _ = timeout(LONGEST_REACTION, self.grant.hold(None).failed()).await;
+    /// The call was not answered. If the vendor never had it, what it does not count of a failed call goes back.
+    async fn ended(self, was_sent: bool) {
+        let held = self.grant.hold(None);
+        let ending = if was_sent { held.end(()) } else { held.failed() };
+        let _ = timeout(LONGEST_REACTION, ending).await;
     }
 
     /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read before.
@@ -151,11 +152,12 @@ impl LimitedCall {
             let call = OpenCall { reader, held, counted, reserved, model };
             return Response::from_parts(parts, LimitedBody::open(body, call));
         }
-        let mut body = Box::pin(body);
-        let error = read_error(&mut body).await;
-        let held = grant.hold(Some(head_of(&parts, error.to_vec())));
+        let error = ErrorBody::read(body).await;
+        // Another limiter refused it, on the way to the vendor: that says nothing of the vendor.
+        let is_of_vendor = !parts.headers.contains_key(REFUSED_BY);
+        let held = grant.hold(is_of_vendor.then(|| head_of(&parts, error.read.to_vec())));
         let _ = timeout(LONGEST_REACTION, held.failed()).await;
-        Response::from_parts(parts, LimitedBody::begun(error, body))
+        Response::from_parts(parts, LimitedBody::begun(error))
     }
 }
 
@@ -164,21 +166,4 @@ fn head_of(parts: &http::response::Parts, body: Vec<u8>) -> Response<Vec<u8>> {
     *head.status_mut() = parts.status;
     *head.headers_mut() = parts.headers.clone();
     head
-}
-
-/// Reads the body of an error, as far as it comes in time and may matter. What fails or is longer is left to the client.
-async fn read_error<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Bytes {
-    let until = Instant::now() + LONGEST_ERROR;
-    let mut read = BytesMut::new();
-    while read.len() < MAX_ERROR_LEN && !body.is_end_stream() {
-        match timeout_at(until, body.frame()).await {
-            Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    read.extend_from_slice(&data);
-                }
-            }
-            Ok(Some(Err(_)) | None) | Err(_) => break,
-        }
-    }
-    read.freeze()
 }

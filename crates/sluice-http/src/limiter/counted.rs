@@ -26,7 +26,9 @@ impl CountedCall {
 
     /// What a reply says that the call used, by bucket.
     pub(super) fn used(&self, model: &str, reserved: &[(Taken, Amount)], replied: &Replied) -> Vec<(String, Amount)> {
-        if let Some(output) = replied.used.and_then(|used| used.output).filter(|_| replied.complete && !replied.cut) {
+        if let Some(output) =
+            replied.used.and_then(|used| used.output).filter(|_| replied.complete && replied.error.is_none())
+        {
             self.limiter.settings().estimator.observe(kind(&self.vendor, model), output);
         }
         let costs = Costs::of(&self.vendor.profile, model);
