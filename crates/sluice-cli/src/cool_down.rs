@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_sdk::{Client, CoolDown, EndedCoolDown};
+use sluice_sdk::Client;
+use sluice_sdk::reactions::{CoolDown, EndedCoolDown};
 
 use crate::connect::client;
 use crate::duration::duration;

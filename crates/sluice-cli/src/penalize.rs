@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use sluice_sdk::Penalty;
+use sluice_sdk::reactions::Penalty;
 
 use crate::connect::client;
 use crate::failure::Ended;

@@ -4,15 +4,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::{Cost, Dimension, ShedReason, retry_after};
+use sluice_core::{Cost, Dimension, retry_after};
 
 use crate::api::error::AcquireError;
 use crate::api::request::{Quantity, RequestError};
 use crate::client::Client;
-use crate::config::admission_mode::AdmissionMode;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::{heal, telemetry};
+
+pub use crate::config::admission_mode::AdmissionMode;
+pub use sluice_core::ShedReason;
 
 mod judge;
 mod look;

@@ -23,7 +23,7 @@
 //! grant. [`Client::ops`] is for operators: its sweep
 //! gives back what crashed callers held. `docs/semantics.md` states what is promised.
 
-mod admission;
+pub mod admission;
 mod api;
 mod bucket;
 mod builder;
@@ -40,7 +40,6 @@ mod lazy;
 mod telemetry;
 mod vendor;
 
-pub use crate::admission::{Admission, Admit, Admitted, Shed};
 pub use crate::api::basis::Basis;
 pub use crate::api::error::AcquireError;
 pub use crate::api::no_ticket::NoTicket;
@@ -55,7 +54,6 @@ pub use crate::call::slot::{Slot, SlotBuilder};
 pub use crate::call::stream::GrantedStream;
 pub use crate::call::ticket::redeem::{RedeemError, Redeemed};
 pub use crate::client::Client;
-pub use crate::config::admission_mode::AdmissionMode;
 pub use crate::config::{Leases, OnUnavailable};
 pub use crate::gauges::Gauges;
 pub use crate::grant::Grant;
@@ -63,12 +61,8 @@ pub use crate::grant::outcome::Outcome;
 pub use crate::grant::renew::RenewError;
 pub use crate::lane::release::ReleaseError;
 pub use crate::lane::settle::{SettleError, Settled};
-pub use crate::vendor::cool_down::{CoolDown, EndedCoolDown};
 pub use crate::vendor::estimate::{EstimatorConfig, TokenEstimator};
-pub use crate::vendor::observe::{Observed, ObservedLevel, ObservedLimit};
-pub use crate::vendor::penalize::{PenalizeError, Penalty};
 pub use crate::vendor::rate_limited::{Decision, Reply};
-pub use crate::vendor::refill::{RefillError, Refilled};
 pub use crate::vendor::reply::{Replied, Usage};
 
 pub use sluice_table::{Clock, ConfigError, StoreError};
@@ -77,8 +71,18 @@ pub use sluice_ops as ops;
 pub use sluice_ops::Released;
 
 pub use sluice_core as core;
-pub use sluice_core::{Dimension, ShedReason, Ticket};
+pub use sluice_core::{Dimension, Ticket};
 pub use sluice_vendors as vendors;
+
+/// What the single reactions to a vendor return: [`Client::observe`](crate::Client::observe),
+/// [`penalize`](crate::Client::penalize), [`cool_down`](crate::Client::cool_down), and
+/// [`refill`](crate::Client::refill). `reply` needs none of them.
+pub mod reactions {
+    pub use crate::vendor::cool_down::{CoolDown, EndedCoolDown};
+    pub use crate::vendor::observe::{Observed, ObservedLevel, ObservedLimit};
+    pub use crate::vendor::penalize::{PenalizeError, Penalty};
+    pub use crate::vendor::refill::{RefillError, Refilled};
+}
 
 /// Grants of calls whose two ends do not share a scope: [`Client::reservations`](crate::Client::reservations).
 pub mod reservations {

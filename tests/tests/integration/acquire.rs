@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluice_core::schema;
-use sluice_sdk::{AcquireError, Client, PenalizeError, Penalty, Request, RequestError, RetryReason, StoreError};
+use sluice_sdk::reactions::{PenalizeError, Penalty};
+use sluice_sdk::{AcquireError, Client, Request, RequestError, RetryReason, StoreError};
 use sluice_testkit::EmbeddedDynamo;
 
 use crate::world::{TABLE, World, refusal, take, text};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sluice_core::{Load, Timestamp};
 use sluice_ops::SweepOptions;
-use sluice_sdk::{Admission, AdmissionMode, Client, Leases, Outcome, ShedReason};
+use sluice_sdk::admission::{Admission, AdmissionMode, ShedReason};
+use sluice_sdk::{Client, Leases, Outcome};
 use tokio::time::sleep;
 
 use crate::kind::Kind;

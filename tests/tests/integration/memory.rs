@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sluice_ops::Applied;
 use sluice_sdk::core::{Amount, OnLowerLimit};
-use sluice_sdk::{AcquireError, Client, PenalizeError, Released, Request};
+use sluice_sdk::reactions::PenalizeError;
+use sluice_sdk::{AcquireError, Client, Released, Request};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::sleep;
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluice_core::Timestamp;
-use sluice_sdk::{AcquireError, Client, CoolDown, Decision, LimitError, Reply, Request, RetryReason};
+use sluice_sdk::reactions::CoolDown;
+use sluice_sdk::{AcquireError, Client, Decision, LimitError, Reply, Request, RetryReason};
 use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;

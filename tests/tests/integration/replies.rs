@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use sluice_sdk::{Decision, LimitError, ObservedLevel, OnUnavailable, Reply, SettleError};
+use sluice_sdk::reactions::ObservedLevel;
+use sluice_sdk::{Decision, LimitError, OnUnavailable, Reply, SettleError};
 use sluice_testkit::Fault;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -1,7 +1,8 @@
 //! Vendors that round what they say.
 
 use sluice_core::Amount;
-use sluice_sdk::{ObservedLevel, Request};
+use sluice_sdk::Request;
+use sluice_sdk::reactions::ObservedLevel;
 
 use crate::world::World;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluice_core::Amount;
-use sluice_sdk::{Client, CoolDown, EndedCoolDown, LimitError, Penalty, RefillError, Refilled, Request, RetryReason};
+use sluice_sdk::reactions::{CoolDown, EndedCoolDown, Penalty, RefillError, Refilled};
+use sluice_sdk::{Client, LimitError, Request, RetryReason};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 

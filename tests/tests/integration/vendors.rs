@@ -5,7 +5,8 @@ use std::time::Duration;
 use sluice_core::schema::{ADOPT_AT_LEAST, KEY, VENDOR_LIMIT};
 use sluice_core::{Amount, Cost, Limit, LimitType, OnLowerLimit};
 use sluice_ops::Applied;
-use sluice_sdk::{Client, Grant, Observed, ObservedLevel, ObservedLimit};
+use sluice_sdk::reactions::{Observed, ObservedLevel, ObservedLimit};
+use sluice_sdk::{Client, Grant};
 use sluice_testkit::Operation;
 
 use crate::world::{World, dimension, number, requests, settle, take, text};

@@ -198,7 +198,7 @@ async fn a_grant_of_an_outage_observes_nothing() {
     world.dynamo.faults().clear();
     let left = [("ratelimit-policy", "\"slow\";q=10;w=1000000000"), ("ratelimit", "\"slow\";r=3")];
     let observed = client.observe(RPM, &left, Some(&grant)).await.unwrap();
-    assert_eq!(observed.level, sluice_sdk::ObservedLevel::NoGrant);
+    assert_eq!(observed.level, sluice_sdk::reactions::ObservedLevel::NoGrant);
 }
 
 #[tokio::test(start_paused = true)]

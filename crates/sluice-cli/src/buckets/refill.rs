@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde::Serialize;
-use sluice_sdk::Refilled;
 use sluice_sdk::core::Amount;
+use sluice_sdk::reactions::Refilled;
 
 use crate::connect::client;
 use crate::failure::Failure;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Admission, ShedReason};
+use sluice_sdk::AcquireError;
+use sluice_sdk::admission::{Admission, ShedReason};
 use sluice_testkit::{Fault, Operation};
 use tokio::time::{Instant, sleep};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Admission, AdmissionMode, Admitted, Shed, ShedReason};
+use sluice_sdk::AcquireError;
+use sluice_sdk::admission::{Admission, AdmissionMode, Admitted, Shed, ShedReason};
 use tokio::time::sleep;
 
 use super::{Caller, Dying, Need};

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use sluice_sdk::{Clock, Decision, LimitError, ObservedLevel, ObservedLimit, Replied, Reply, Slot};
+use sluice_sdk::reactions::{ObservedLevel, ObservedLimit};
+use sluice_sdk::{Clock, Decision, LimitError, Replied, Reply, Slot};
 use tokio::time::sleep;
 
 use super::Worker;
