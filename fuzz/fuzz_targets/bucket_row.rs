@@ -127,7 +127,7 @@ fn check_rate_plans(bucket: &Bucket, take: Take) {
         let given_back = receipt.give_back(take.now).map(|update| amount(&update.values, ":unused"));
         assert!(given_back.is_none_or(|back| back > Amount::ZERO && back <= take.cost.amount()));
     }
-    if let Some(update) = planner.penalize("0.3".parse().unwrap(), take.now)
+    if let Some(update) = planner.penalize("0.3".parse().unwrap(), None, take.now)
         && update.values.iter().any(|(name, _)| *name == ":amount")
     {
         assert!(amount(&update.values, ":amount") <= bucket.level(take.now));

@@ -14,7 +14,7 @@ use crate::failure::{Ended, Failure};
 use crate::output::{self, Align, GREEN, Unreadable, YELLOW, short};
 
 mod file;
-mod refill;
+pub(crate) mod refill;
 
 pub(crate) use file::BucketsFile;
 

@@ -7,6 +7,7 @@ use clap::Args;
 use sluice_sdk::Client;
 use sluice_sdk::reactions::{CoolDown, EndedCoolDown};
 
+use crate::buckets::refill::{Format, refill};
 use crate::connect::client;
 use crate::duration::duration;
 use crate::failure::{Ended, Failure};
@@ -22,6 +23,9 @@ pub(crate) struct Options {
     /// End the cool-down that is in force; processes learn of it within seconds
     #[arg(long)]
     end: bool,
+    /// Also set the level of a rate bucket to its capacity: undoes a mistaken refusal whole
+    #[arg(long, requires = "end")]
+    refill: bool,
 }
 
 /// Rejects a pause of zero: a user who enters it wants to end a cool-down.
@@ -39,6 +43,9 @@ pub(crate) async fn run(options: Options) -> Ended {
     match options.pause {
         Some(pause) => set(&client, &options.dimension, pause).await?,
         None => end(&client, &options.dimension).await?,
+    }
+    if options.refill {
+        refill(&client, &options.dimension, None, Format::Text).await?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -61,6 +61,7 @@ pub use crate::grant::outcome::Outcome;
 pub use crate::grant::renew::RenewError;
 pub use crate::lane::release::ReleaseError;
 pub use crate::lane::settle::{SettleError, Settled};
+pub use crate::vendor::estimate::output_cap::OutputCap;
 pub use crate::vendor::estimate::{EstimatorConfig, TokenEstimator};
 pub use crate::vendor::rate_limited::{Decision, Reply};
 pub use crate::vendor::reply::{Replied, Usage};

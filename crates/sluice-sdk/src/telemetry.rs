@@ -96,6 +96,11 @@ pub(crate) fn tokens_unsettled(bucket: SharedString, tokens: u64) {
     names::TOKENS_UNSETTLED.counter([bucket]).increment(tokens);
 }
 
+/// A reply was longer than its estimate, and its call is made again.
+pub(crate) fn estimate_cut() {
+    names::ESTIMATES_CUT.counter([]).increment(1);
+}
+
 /// A tracker released this many grants that nobody took.
 pub(crate) fn tracker_released(outcome: &'static str, grants: u64) {
     if grants > 0 {

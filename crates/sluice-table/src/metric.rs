@@ -195,6 +195,8 @@ metrics! {
         "Calls that were charged what they used";
     TOKENS_UNSETTLED: Process Counter "sluice.tokens.unsettled" Tokens ["dimension"]
         "Tokens that calls kept because nobody stated what they used";
+    ESTIMATES_CUT: Process Counter "sluice.estimates.cut" Count []
+        "Replies that were longer than the estimate sent as max_tokens, whose calls are made again";
     COOL_DOWNS: Process Counter "sluice.cool_downs" Count ["dimension"]
         "Cool-downs that this process set or learned of";
     UNAVAILABLE: Process Counter "sluice.unavailable" Count ["outcome"]

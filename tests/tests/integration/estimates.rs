@@ -9,6 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{World, dimension};
 
+mod on_arrival;
+
 const TPM: &str = "acme#tpm";
 const KIND: &str = "conversation";
 const TOKENS_PER_SECOND: i32 = 4_000;

@@ -112,7 +112,7 @@ async fn every_documented_event_is_logged_with_its_fields() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_the_vendor_is_one_warning_that_says_what_was_done() {
     listen();
-    let world = World::with_slots("elevenlabs#concurrent", 5).await;
+    let world = World::with_slots("elevenlabs#concurrent", 5).await.lowered_without_a_bound();
     world.rate("elevenlabs#rpm", 100, 1_000_000_000).await;
     world.tokens("elevenlabs#tpm", 1_000, 1_000_000_000).await;
     let (rpm, slots) = ("elevenlabs#rpm", "elevenlabs#concurrent");

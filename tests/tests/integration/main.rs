@@ -39,6 +39,7 @@ mod estimates;
 mod events;
 mod fair_waits;
 mod healing;
+mod hostile_replies;
 mod infra;
 mod inline_leases;
 mod inline_sweep;

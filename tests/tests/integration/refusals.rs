@@ -22,7 +22,7 @@ const THIRTY: Duration = Duration::from_secs(30);
 
 /// 100 requests that hardly refill.
 pub(crate) async fn slow() -> World {
-    World::with_rate(RPM, 100, 1_000_000_000).await
+    World::with_rate(RPM, 100, 1_000_000_000).await.lowered_without_a_bound()
 }
 
 pub(crate) fn inline(secs: u64) -> Decision {
@@ -156,7 +156,7 @@ async fn no_reply_stops_the_fleet_for_longer_than_a_setting_allows_and_the_call_
     let minutes = |count: u64| Duration::from_secs(count * 60);
     for (setting, longest) in [(None, minutes(15)), (Some(minutes(2)), minutes(2))] {
         for wait in [86_400, 604_800] {
-            let world = slow().await;
+            let world = World::with_rate(RPM, 100, 60).await;
             let client = world.client_with(|settings| match setting {
                 Some(longest) => settings.longest_cool_down(longest),
                 None => settings,

@@ -17,7 +17,7 @@ const TPM: &str = "acme#tpm";
 const BOTH: [&str; 2] = [RPM, TPM];
 
 async fn world() -> World {
-    let world = World::new().await.with(Kind::Rows);
+    let world = World::new().await.with(Kind::Rows).lowered_without_a_bound();
     world.rate(RPM, 100, 1_000_000_000).await;
     world.tokens(TPM, 1_000, 1_000_000_000).await;
     world

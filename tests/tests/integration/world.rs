@@ -23,6 +23,8 @@ pub(crate) struct World {
     endpoint: Option<Endpoint>,
     /// Which leases its clients write.
     kind: Kind,
+    /// Of its clients, if not the default.
+    longest_cool_down: Option<Duration>,
 }
 
 impl World {
@@ -33,19 +35,24 @@ impl World {
         if endpoint.is_none() {
             dynamo.create_table(TABLE).await.unwrap();
         }
-        Self { dynamo, endpoint, kind: Kind::Rows }
+        Self { dynamo, endpoint, kind: Kind::Rows, longest_cool_down: None }
     }
 
     /// In the embedded engine always: for tests that count its units, or run its TTL.
     pub(crate) async fn embedded() -> Self {
         let dynamo = EmbeddedDynamo::with_clock(TestClock::new(Timestamp::from_secs(1_709_550_000))).unwrap();
         dynamo.create_table(TABLE).await.unwrap();
-        Self { dynamo, endpoint: None, kind: Kind::Rows }
+        Self { dynamo, endpoint: None, kind: Kind::Rows, longest_cool_down: None }
     }
 
     /// The same table, with clients that write leases of this kind.
     pub(crate) fn with(self, kind: Kind) -> Self {
         Self { kind, ..self }
+    }
+
+    /// The same table, with clients that one reply may lower as far as it says: its buckets hardly refill.
+    pub(crate) fn lowered_without_a_bound(self) -> Self {
+        Self { longest_cool_down: Some(Duration::from_secs(10_000_000_000)), ..self }
     }
 
     /// The table's name.
@@ -106,6 +113,10 @@ impl World {
         let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0)).leases(self.kind.leases());
         // A forgotten grant stands for a crashed holder: nobody renews its lease.
         let builder = builder.renew_leases(false);
+        let builder = match self.longest_cool_down {
+            Some(longest) => builder.longest_cool_down(longest),
+            None => builder,
+        };
         settings(builder).dynamodb(self.dynamodb())
     }
 

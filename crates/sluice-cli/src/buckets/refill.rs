@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use sluice_sdk::Client;
 use sluice_sdk::core::Amount;
 use sluice_sdk::reactions::Refilled;
 
@@ -33,16 +34,28 @@ struct RefillLine {
     level: String,
 }
 
+/// How the new level is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
 pub(super) async fn run(options: Options) -> Result<(), Failure> {
-    let name = options.dimension;
-    let (from, level) = match client().await?.refill(&name, options.to).await? {
+    let format = if options.json { Format::Json } else { Format::Text };
+    refill(&client().await?, &options.dimension, options.to, format).await
+}
+
+/// Sets the level of a rate bucket, and prints what it was.
+pub(crate) async fn refill(client: &Client, name: &str, to: Option<Amount>, format: Format) -> Result<(), Failure> {
+    let (from, level) = match client.refill(name, to).await? {
         Refilled::Set { from, level } => (from, level),
         Refilled::Already(level) => (level, level),
         _ => return Ok(()),
     };
     let (from, level) = (from.to_string(), level.to_string());
-    if options.json {
-        return output::json(&RefillLine { dimension: name, from, level });
+    if format == Format::Json {
+        return output::json(&RefillLine { dimension: name.to_owned(), from, level });
     }
     match from == level {
         true => println!("{name} is at {} already", short(&level)),

@@ -59,6 +59,18 @@ fn a_cool_down_is_ended_by_a_command() {
 }
 
 #[test]
+fn one_command_undoes_a_mistaken_refusal_whole() {
+    let limits = file("undo.toml", LIMITS);
+    let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);
+    sandbox.stdout(&["penalize", "openai#rpm", "--factor", "0"]);
+    sandbox.stdout(&["cool-down", "openai#rpm", "1h"]);
+    assert_eq!(sandbox.run(&["cool-down", "openai#rpm", "30s", "--refill"]).status.code(), Some(2), "only with --end");
+    let undone = sandbox.stdout(&["cool-down", "openai#rpm", "--end", "--refill"]);
+    assert!(undone.contains("openai#rpm grants again") && undone.contains("it was at 0"), "{undone}");
+    sandbox.stdout(&["acquire", "openai#rpm"]);
+}
+
+#[test]
 fn a_refill_sets_the_level_and_is_refused_where_it_makes_no_sense() {
     let limits = file("refill.toml", LIMITS);
     let sandbox = Sandbox::start(&["--buckets", limits.to_str().unwrap()]);

@@ -3,6 +3,8 @@
 //!
 //! Both apply whatever else is going on: below zero, and in a cool-down.
 
+use core::time::Duration;
+
 use crate::amount::Amount;
 use crate::plan::Factor;
 use crate::plan::rate::RatePlanner;
@@ -36,12 +38,15 @@ static LOWER_FULL: Statement = Statement::fixed(
 );
 
 impl RatePlanner<'_> {
-    /// The write that leaves `factor` of the present level, or `None` if there is no level to take from.
+    /// The write that leaves `factor` of the present level, or `None` if there is no level to take from. It takes at
+    /// most what refills in `longest`; `None` is without this bound.
     #[must_use]
-    pub fn penalize(self, factor: Factor, now: Timestamp) -> Option<Update> {
+    pub fn penalize(self, factor: Factor, longest: Option<Duration>, now: Timestamp) -> Option<Update> {
         let (kept, of) = factor.ratio();
         let level = self.bucket().level(now);
         let penalty = level.minus(level.fraction(kept, of));
+        let rate = self.bucket().limit().refill_rate();
+        let penalty = longest.map_or(penalty, |longest| penalty.min(rate.accrued_ceil(longest)));
         (level > Amount::ZERO).then(|| self.lower(penalty, now))
     }
 

@@ -15,9 +15,13 @@
 //! The level is lowered, never raised. What earlier replies lowered since g counts (`observed`, monotone). A
 //! reply to a grant that is earlier than the last grant whose reply lowered the bucket changes nothing
 //! (`observed_version`).
+//!
+//! One reply lowers a bucket by at most what refills in `longest`: a mistaken "0 left" of a day would otherwise stop
+//! the fleet for a day. If the vendor means it, the next replies lower the bucket further.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString as _;
+use core::time::Duration;
 
 use crate::amount::Amount;
 use crate::bucket::Bucket;
@@ -123,9 +127,10 @@ pub enum Observation {
 
 impl RatePlanner<'_> {
     /// Decides what `remaining` means for the bucket. A bucket that is too high by less than one call's worth
-    /// counts as agreeing: otherwise every reply would cost a write.
+    /// counts as agreeing: otherwise every reply would cost a write. The bucket is lowered by at most what refills
+    /// in `longest`.
     #[must_use]
-    pub fn observe(self, remaining: &Remaining, now: Timestamp) -> Observation {
+    pub fn observe(self, remaining: &Remaining, longest: Duration, now: Timestamp) -> Observation {
         let (bucket, before, version) = (self.bucket(), remaining.receipt.after(), remaining.receipt.version());
         // A recreated row starts its versions again.
         let is_older_row = version > bucket.version();
@@ -144,6 +149,7 @@ impl RatePlanner<'_> {
         if excess < remaining.receipt.cost().amount().max(bucket.limit().cost_per_call().amount()) {
             return Observation::Agrees;
         }
+        let excess = excess.min(bucket.limit().refill_rate().accrued_ceil(longest));
         let mut values = alloc::vec![
             (":excess", Operand::number(excess)),
             (":read_observed", Operand::number(bucket.observed())),

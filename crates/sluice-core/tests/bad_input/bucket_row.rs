@@ -91,7 +91,7 @@ fn plan_everything(bucket: &Bucket, now: Timestamp) {
             let _ = planner.plan_batch(&claims, now, Starts::Pinned, cost.amount());
             let _ = (
                 planner.plan_batch(&claims, now, Starts::InReply, Amount::ZERO),
-                planner.penalize("0.5".parse().unwrap(), now),
+                planner.penalize("0.5".parse().unwrap(), None, now),
             );
         }
     }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use sluice_core::{Amount, Bucket, Cost, Debt, Observation, RatePlanner, Remaining, Settle, Take, Timestamp};
+use sluice_core::{
+    Amount, Bucket, Cost, Debt, Limit, LimitType, Observation, Rate, RatePlanner, Remaining, Settle, Take, Timestamp,
+};
 
 use super::item::Item;
-use super::{Caller, start};
+use super::{Caller, LONGEST, start};
 
 /// Half of a hundred tokens a minute is taken, and a debt of ten is planned `secs` later.
 fn world(secs: u64) -> (Item, Caller, Timestamp, sluice_core::RateReceipt, sluice_core::Update) {
@@ -56,10 +58,12 @@ fn a_reply_whose_line_is_not_known_lowers_the_level_that_was_read_and_not_what_o
     caller.acquire(&mut item, ten, 0).unwrap();
     let read = item.bucket();
     let said = Remaining { receipt, start: now, left: Amount::from_tokens(-60) };
-    let Observation::Lower(_, write) = RatePlanner::new(&read).observe(&said, later) else { panic!() };
+    let Observation::Lower(_, write) = RatePlanner::new(&read).observe(&said, LONGEST, later) else { panic!() };
     caller.acquire(&mut item, ten, 0).unwrap();
     assert!(!item.apply(&write), "it would take away again what the other call took");
-    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&said, later) else { panic!() };
+    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&said, LONGEST, later) else {
+        panic!()
+    };
     assert!(item.apply(&write));
     assert_eq!(item.bucket().level(later).plus(by), Amount::from_tokens(80));
 }
@@ -71,7 +75,7 @@ fn a_penalty_of_a_bucket_whose_starts_are_booked_raises_nothing() {
     let booked = Take { cost: Cost::new(Amount::from_tokens(75)).unwrap(), now, patience: Duration::from_secs(60) };
     for factor in ["0", "0.3", "0.8", "1"] {
         let bucket = item.bucket();
-        let penalty = RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), now);
+        let penalty = RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), None, now);
         if let Some(update) = penalty {
             let mut item = item.clone();
             assert!(item.apply(&update));
@@ -82,6 +86,31 @@ fn a_penalty_of_a_bucket_whose_starts_are_booked_raises_nothing() {
     let bucket = item.bucket();
     assert!(bucket.level(now) < Amount::from_tokens(-24));
     for factor in ["0", "0.3", "0.8", "1"] {
-        assert_eq!(RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), now), None, "{factor}");
+        assert_eq!(RatePlanner::new(&bucket).penalize(factor.parse().unwrap(), None, now), None, "{factor}");
     }
+}
+
+#[test]
+fn one_reply_lowers_a_days_bucket_by_a_quarter_of_an_hours_refill_and_the_next_ones_lower_it_further() {
+    let (now, dimension) = start();
+    let day = Duration::from_secs(86_400);
+    let capacity = Amount::from_tokens(9_600);
+    let limit = Limit::rate(LimitType::Requests, capacity, Rate::per(capacity, day).unwrap(), Cost::ONE).unwrap();
+    let bucket = Bucket::full(dimension, limit, now);
+    let (mut item, mut caller) = (Item::of(&bucket), Caller { reading: bucket });
+    let (mut level, refill) = (capacity, Amount::from_tokens(100));
+    for _ in 0..5 {
+        let one = Take { cost: Cost::ONE, now, patience: Duration::ZERO };
+        let receipt = caller.acquire(&mut item, one, 0).unwrap().receipt;
+        let nothing_left = Remaining { receipt, start: now, left: Amount::ZERO };
+        let seen = RatePlanner::new(&item.bucket()).observe(&nothing_left, LONGEST, now);
+        let Observation::Lower(by, write) = seen else { panic!("{seen:?}") };
+        assert_eq!(by, refill);
+        assert!(item.apply(&write));
+        level = level.minus(refill).minus(Amount::from_tokens(1));
+        assert_eq!(item.bucket().level(now), level);
+    }
+    let penalty = RatePlanner::new(&item.bucket()).penalize("0.3".parse().unwrap(), Some(LONGEST), now);
+    assert!(item.apply(&penalty.unwrap()));
+    assert_eq!(item.bucket().level(now), level.minus(refill), "0.3 of it would be gone for most of the day");
 }

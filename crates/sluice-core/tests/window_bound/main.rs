@@ -23,6 +23,9 @@ use sluice_core::{
     Starts, Take, Timestamp,
 };
 
+/// What one reply may lower a bucket by, as refill: more than these buckets hold, except where a test says so.
+const LONGEST: Duration = Duration::from_secs(900);
+
 /// A caller with its own, possibly stale, reading and its own clock.
 struct Caller {
     reading: Bucket,

@@ -9,7 +9,7 @@ use sluice_core::{
 };
 
 use super::item::Item;
-use super::{Caller, check_windows, cost, start};
+use super::{Caller, LONGEST, check_windows, cost, start};
 
 #[derive(Clone, Debug)]
 struct Step {
@@ -236,7 +236,7 @@ proptest! {
         let mut largest = limit.cost_per_call().amount();
         for (_, said) in said.iter().chain(&again) {
             largest = largest.max(said.receipt.cost().amount());
-            if let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(said, said.start) {
+            if let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(said, LONGEST, said.start) {
                 prop_assert!(by > Amount::ZERO);
                 prop_assert!(item.apply(&write));
                 prop_assert!(!item.apply(&write), "a second time");
@@ -289,21 +289,21 @@ fn a_reply_on_a_bucket_that_was_full_since_lowers_it_to_what_the_vendor_can_have
     let (mut item, mut caller, now) = world();
     let receipt = one(&mut caller, &mut item, now);
     let said = Remaining { receipt, start: now, left: Amount::ZERO };
-    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&said, now) else { panic!() };
+    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&said, LONGEST, now) else { panic!() };
     let later = now.after(Duration::from_secs(30));
     one(&mut caller, &mut item, later);
     assert!(!item.apply(&late), "planned before, and sent after");
     let full = item.bucket();
-    let Observation::Lower(by, write) = RatePlanner::new(&full).observe(&said, later) else { panic!() };
+    let Observation::Lower(by, write) = RatePlanner::new(&full).observe(&said, LONGEST, later) else { panic!() };
     assert_eq!(by, Amount::from_tokens(49), "a vendor that had nothing has 50 after half a minute, and this has 99");
     let even_later = later.after(Duration::from_secs(20));
-    let Observation::Lower(_, of_full) = RatePlanner::new(&full).observe(&said, even_later) else { panic!() };
+    let Observation::Lower(_, of_full) = RatePlanner::new(&full).observe(&said, LONGEST, even_later) else { panic!() };
     assert!(item.apply(&write));
     assert!(!item.apply(&of_full), "planned while it was full, and sent after another reply");
-    assert_eq!(RatePlanner::new(&item.bucket()).observe(&said, later), Observation::Agrees);
+    assert_eq!(RatePlanner::new(&item.bucket()).observe(&said, LONGEST, later), Observation::Agrees);
     one(&mut caller, &mut item, now.after(Duration::from_secs(600)));
     let much_later = now.after(Duration::from_secs(61));
-    assert_eq!(RatePlanner::new(&item.bucket()).observe(&said, much_later), Observation::Stale);
+    assert_eq!(RatePlanner::new(&item.bucket()).observe(&said, LONGEST, much_later), Observation::Stale);
 }
 
 #[test]
@@ -312,12 +312,14 @@ fn of_two_replies_out_of_order_the_older_changes_nothing() {
     let first = one(&mut caller, &mut item, now);
     let second = one(&mut caller, &mut item, now);
     let later = Remaining { receipt: second, start: now, left: Amount::from_tokens(50) };
-    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&later, now) else { panic!() };
+    let Observation::Lower(by, write) = RatePlanner::new(&item.bucket()).observe(&later, LONGEST, now) else {
+        panic!()
+    };
     assert_eq!(by, Amount::from_tokens(48));
     let older = Remaining { receipt: first, start: now, left: Amount::ZERO };
     // Planned before the other landed, too.
-    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&older, now) else { panic!() };
+    let Observation::Lower(_, late) = RatePlanner::new(&item.bucket()).observe(&older, LONGEST, now) else { panic!() };
     assert!(item.apply(&write));
-    assert_eq!(RatePlanner::new(&item.bucket()).observe(&older, now), Observation::Stale);
+    assert_eq!(RatePlanner::new(&item.bucket()).observe(&older, LONGEST, now), Observation::Stale);
     assert!(!item.apply(&late));
 }

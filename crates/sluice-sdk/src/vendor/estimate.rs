@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 
 mod histogram;
+pub(crate) mod output_cap;
 #[cfg(test)]
 mod tests;
 
 use crate::vendor::estimate::histogram::Histogram;
+use crate::vendor::estimate::output_cap::OutputCap;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Settings of a [`TokenEstimator`].
@@ -117,6 +119,12 @@ impl TokenEstimator {
     #[must_use]
     pub fn estimate_or(&self, key: impl AsRef<str>, max_tokens: u64) -> u64 {
         self.estimate(key).map_or(max_tokens, |estimate| estimate.min(max_tokens))
+    }
+
+    /// The `max_tokens` to send with a call of this kind: the estimate, at most `ceiling`, which is what the program would
+    /// send otherwise (1 at least). [`OutputCap`] says what to do with a reply that is cut off.
+    pub fn cap(&self, key: impl AsRef<str>, ceiling: u64) -> OutputCap<'_> {
+        OutputCap::new(self, key.as_ref(), ceiling)
     }
 
     /// Number of kinds of call that are known.

@@ -202,11 +202,12 @@ async fn observe_level(
     let mut tries = inner.store.tries();
     while tries.another() {
         let bucket = known(inner, entry).await?.bucket;
-        let (by, update) = match RatePlanner::new(&bucket).observe(&remaining, inner.time().await?) {
-            Observation::Agrees => return Ok(ObservedLevel::Agrees),
-            Observation::Stale => return Ok(ObservedLevel::Stale),
-            Observation::Lower(by, update) => (by, update),
-        };
+        let (by, update) =
+            match RatePlanner::new(&bucket).observe(&remaining, inner.config.longest_cool_down, inner.time().await?) {
+                Observation::Agrees => return Ok(ObservedLevel::Agrees),
+                Observation::Stale => return Ok(ObservedLevel::Stale),
+                Observation::Lower(by, update) => (by, update),
+            };
         // If the write is sent again after a lost reply, it fails on its own condition.
         match inner.store.update(&update, Resend::Always).await? {
             Written::Applied(row) => {

@@ -1,5 +1,7 @@
 //! Penalize: the vendor replied 429 although the call was granted, so the bucket's level is lowered.
 
+use std::time::Duration;
+
 use sluice_core::{Amount, Dimension, Factor, FactorError, RatePlanner};
 use sluice_table::{Resend, StoreError, Written};
 
@@ -71,7 +73,7 @@ impl Client {
         let text = factor.to_string();
         let factor: Factor = text.parse().map_err(|source| PenalizeError::Factor { factor: text, source })?;
         let dimension = Dimension::new(dimension).map_err(RequestError::from)?;
-        let penalty = penalize(&self.inner, &self.inner.entry(&dimension), factor).await?;
+        let penalty = penalize(&self.inner, &self.inner.entry(&dimension), factor, None).await?;
         if let Penalty::Applied(level) = penalty {
             tracing::info!(event = "penalize.applied", %dimension, %level);
         }
@@ -79,7 +81,13 @@ impl Client {
     }
 }
 
-pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Result<Penalty, PenalizeError> {
+/// Takes at most what refills in `longest`; `None` is without this bound.
+pub(crate) async fn penalize(
+    inner: &Inner,
+    entry: &Entry,
+    factor: Factor,
+    longest: Option<Duration>,
+) -> Result<Penalty, PenalizeError> {
     let dimension = &entry.dimension;
     let mut bucket = refresh(inner, entry).await?.bucket;
     let mut tries = inner.store.tries();
@@ -88,7 +96,7 @@ pub(crate) async fn penalize(inner: &Inner, entry: &Entry, factor: Factor) -> Re
             return Err(PenalizeError::Concurrency(dimension.clone()));
         }
         let now = inner.time().await?;
-        let Some(update) = RatePlanner::new(&bucket).penalize(factor, now) else {
+        let Some(update) = RatePlanner::new(&bucket).penalize(factor, longest, now) else {
             return Ok(Penalty::NothingToTake(bucket.level(now)));
         };
         // Not idempotent: never sent again after an ambiguous reply.

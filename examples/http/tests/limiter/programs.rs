@@ -10,26 +10,35 @@ use crate::world::{TABLE, World};
 
 const CLIENTS: [&str; 4] = ["reqwest", "tower", "async_openai", "bedrock"];
 
-/// What the vendor saw of a program: calls answered, and refused.
+/// The program of `examples/rig`, which is built apart: `.ci/rig` names it here.
+const RIG_PROGRAM: &str = "SLUICE_RIG_PROGRAM";
+
+/// What the vendor saw of a program of this package: calls answered, and refused.
 async fn run(client: &str, kind: &str) -> (usize, usize) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_programs"));
+    program.arg(client);
+    run_program(program, kind).await
+}
+
+/// What the vendor saw of a program that takes `kind` and the vendor's address: calls answered, and refused.
+async fn run_program(mut program: Command, kind: &str) -> (usize, usize) {
     let world = World::in_real_time().await;
     // A little less than the vendor allows: the calls of one moment do not arrive in one moment.
     world.refilling("acme#rps", LimitType::Requests, 12, Duration::from_millis(700)).await;
     world.slots("acme#concurrent", 4).await;
     world.bucket("acme#small#tpm", LimitType::Tokens, 1_000_000).await;
     let server = world.dynamo.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_programs"));
-    program.args([client, kind, &world.url]).envs([
+    program.args([kind, &world.url]).envs([
         ("SLUICE_TABLE_NAME", TABLE),
         ("SLUICE_ENDPOINT_URL", &server.endpoint_url()),
         ("AWS_ACCESS_KEY_ID", "none"),
         ("AWS_SECRET_ACCESS_KEY", "none"),
     ]);
     let ran = tokio::task::spawn_blocking(move || program.output().unwrap()).await.unwrap();
-    assert!(ran.status.success(), "{client} {kind}: {}", String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{kind}: {}", String::from_utf8_lossy(&ran.stderr));
     let books = world.vendor.books().clone();
     let succeeded: usize = String::from_utf8(ran.stdout).unwrap().trim().parse().unwrap();
-    println!("{client} {kind}: {succeeded} succeeded, {} refused", books.refused);
+    println!("{kind}: {succeeded} succeeded, {} refused", books.refused);
     assert_eq!(succeeded, books.answered);
     (books.answered, books.refused)
 }
@@ -43,12 +52,21 @@ async fn a_program_with_the_limiter_is_never_refused_and_without_it_is_refused_a
     }
 }
 
+#[tokio::test]
+async fn the_program_of_rig_with_the_limiter_is_never_refused() {
+    let Some(program) = std::env::var_os(RIG_PROGRAM) else { return };
+    assert_eq!(run_program(Command::new(&program), "with").await, (CALLS, 0));
+    let (_, refused) = run_program(Command::new(&program), "without").await;
+    assert!(refused > 20, "{refused}");
+}
+
 #[test]
 fn a_program_with_the_limiter_differs_in_one_line() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http.md")).unwrap();
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/programs");
-    for client in CLIENTS {
-        let text = |kind: &str| std::fs::read_to_string(format!("{folder}/{client}/{kind}.rs")).unwrap();
+    let root = env!("CARGO_MANIFEST_DIR");
+    let folders = CLIENTS.map(|client| format!("{root}/src/programs/{client}"));
+    for client in folders.into_iter().chain([format!("{root}/../rig/src")]) {
+        let text = |kind: &str| std::fs::read_to_string(format!("{client}/{kind}.rs")).unwrap();
         // The first line says which of the two it is.
         let (with, without) = (text("with"), text("without"));
         let mut without = without.lines().skip(1).peekable();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics_util::debugging::DebugValue;
 use sluice_ops::SweepOptions;
 use sluice_sdk::reservations::ReservationConfig;
-use sluice_sdk::{OnUnavailable, Outcome, Redeemed, Reply, Request};
+use sluice_sdk::{OnUnavailable, Outcome, Redeemed, Reply, Request, TokenEstimator};
 use sluice_table::metric::{METRICS, MetricKind, MetricSource};
 use sluice_testkit::{Fault, Operation};
 
@@ -101,6 +101,9 @@ async fn listen_to_vendor(world: &World) {
     client.on_rate_limited(TPM, unreadable).await.unwrap();
     client.cool_down(RPM, Duration::from_secs(1)).await.unwrap();
     let _ = client.admit(RPM, 1, None).await.unwrap();
+    let estimator = TokenEstimator::default();
+    (0..20).for_each(|_| estimator.observe("k", 10));
+    assert!(estimator.cap("k", 100).raise());
 }
 
 async fn everything() -> (Listening, World) {

@@ -110,3 +110,38 @@ fn callers_share_it() {
     });
     assert_eq!(estimator.estimate("k"), Some(70));
 }
+
+#[test]
+fn a_cut_reply_is_asked_for_again_with_the_ceiling_and_no_more() {
+    let estimator = TokenEstimator::default();
+    observe(&estimator, 100, 300);
+    let mut cap = estimator.cap("k", 4_096);
+    assert!((300..=304).contains(&cap.max_tokens()));
+    assert!(cap.raise());
+    assert_eq!(cap.max_tokens(), 4_096);
+    assert!(!cap.raise(), "the ceiling is the program's own");
+}
+
+#[test]
+fn without_an_estimate_the_cap_is_the_ceiling_and_an_estimate_above_it_is_not_sent() {
+    let estimator = TokenEstimator::default();
+    assert_eq!(estimator.cap("k", 4_096).max_tokens(), 4_096);
+    assert_eq!(estimator.cap("k", 0).max_tokens(), 1, "no vendor takes a max_tokens of zero");
+    observe(&estimator, 100, 9_000);
+    assert_eq!(estimator.cap("k", 4_096).max_tokens(), 4_096);
+}
+
+/// If the cut replies were recorded as they are, each estimate would be at most the one before.
+#[test]
+fn caps_do_not_lower_the_estimate_that_they_come_from() {
+    let estimator = TokenEstimator::default();
+    let length = |call: u64| if call.is_multiple_of(15) { 1_000 } else { 300 };
+    (0..600).for_each(|call| estimator.observe("k", length(call)));
+    for call in 0..3_000 {
+        let mut cap = estimator.cap("k", 4_096);
+        while length(call) > cap.max_tokens() && cap.raise() {}
+        let kept = length(call).min(cap.max_tokens());
+        cap.observe(kept);
+    }
+    assert!(estimator.estimate("k").unwrap() >= 1_000, "{:?}", estimator.estimate("k"));
+}

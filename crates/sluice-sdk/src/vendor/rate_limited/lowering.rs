@@ -135,7 +135,8 @@ pub(super) fn has_some_left(limit: &Limit, reported: &[Reported]) -> bool {
     reported.remaining.is_some_and(is_plenty)
 }
 
-/// Returns `None` if other writers were faster in every try.
+/// Takes at most what refills within the longest cool-down: one reply costs the fleet no more. Returns `None` if other
+/// writers were faster in every try.
 async fn lower(
     inner: &Inner,
     entry: &Entry,
@@ -143,7 +144,7 @@ async fn lower(
     reaction: &mut Reaction,
 ) -> Result<Option<Penalty>, AcquireError> {
     let Some(factor) = blow.factor() else { return Ok(None) };
-    match penalize(inner, entry, factor).await {
+    match penalize(inner, entry, factor, Some(inner.config.longest_cool_down)).await {
         Ok(penalty) => {
             if let Penalty::Applied(level) = penalty {
                 reaction.did(&entry.dimension, Done::LoweredTo(level));
