@@ -24,7 +24,7 @@ pub(crate) struct Options {
     #[arg(long)]
     end: bool,
     /// Also set the level of a rate bucket to its capacity: undoes a mistaken refusal whole
-    #[arg(long, requires = "end")]
+    #[arg(long, requires = "end", conflicts_with = "pause")]
     refill: bool,
 }
 
