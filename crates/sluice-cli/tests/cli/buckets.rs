@@ -90,3 +90,17 @@ fn a_bucket_that_fills_before_clocks_agree_is_applied_with_a_warning() {
     let again = sandbox.json(&["buckets", "apply", "--json", limits.to_str().unwrap()]);
     assert!(again[0]["warning"].is_string() && again[1].get("warning").is_none(), "{again}");
 }
+
+#[test]
+fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = "[[bucket]]\ndimension = \"acme#rpm\"\ntype = \"requests\"\nlimit = 600\nwindow = \"10s\"\n";
+    let limits =
+        file("counted.toml", &format!("{bucket}counts = \"sliding\"\narrival_jitter = \"170ms\"\ncapacity = 2\n"));
+    let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+    assert!(applied.contains("2 requests, 57.666 a second, 1 a call"), "{applied}");
+    let shown = sandbox.json(&["buckets", "show", "acme#rpm", "--json"]);
+    assert_eq!((&shown["capacity"], &shown["refill_rate"]), (&"2".into(), &"57.666345226615".into()));
+    let again = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+    assert!(again.contains("= acme#rpm"), "{again}");
+}
