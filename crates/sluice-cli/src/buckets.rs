@@ -14,6 +14,7 @@ use crate::failure::{Ended, Failure};
 use crate::output::{self, GREEN, YELLOW, short};
 
 mod file;
+mod init;
 mod refill;
 mod show;
 
@@ -41,6 +42,10 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Write a file of limits to start from, from what a vendor publishes; needs no table
+    ///
+    /// As in `sluice buckets init groq --model openai/gpt-oss-120b`. Each figure has the page that it comes from.
+    Init(init::Options),
     /// List every bucket
     List {
         /// Print JSON
@@ -79,6 +84,7 @@ pub(crate) async fn run(options: Options) -> Ended {
                 if dry_run { compare(&client, &declared).await? } else { apply_all(&client, &declared).await? };
             if json { output::json(&changes)? } else { print_changes(&changes) }
         }
+        Action::Init(options) => init::run(&options)?,
         Action::List { json } => show::list(&client().await?, json).await?,
         Action::Show { dimension, json } => show::show(&client().await?, &dimension, json).await?,
         Action::Refill(options) => refill::run(options).await?,
