@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sluice_core::{Amount, Dimension, Limit, OnLowerLimit};
+use sluice_core::{Amount, Cost, Dimension, Limit, OnLowerLimit};
 use toml::{Spanned, Value};
 
 use crate::failure::Failure;
@@ -130,9 +130,33 @@ impl BucketsFile {
     }
 }
 
+const WINDOW: &str = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
+
 /// Reads a window. To humantime `M` is a month; somebody who writes `1M` means a minute, so it is not accepted.
 fn span(window: &str) -> Option<Duration> {
     humantime::parse_duration(window).ok().filter(|_| !window.contains('M'))
+}
+
+/// Fails if the bucket (`written`) has no room for one call.
+fn check_cost(
+    place: &Place<'_>,
+    declared: &Declared,
+    (field, written): (&str, &Spanned<Value>),
+    capacity: Amount,
+    cost: Cost,
+) -> Result<(), Failure> {
+    if cost.amount() <= capacity {
+        return Ok(());
+    }
+    Err(match &declared.cost_per_call {
+        Some(cost) => {
+            let reason = format!("it is above the capacity {capacity}, so no call could ever be granted");
+            place.fault(cost, "cost_per_call", reason)
+        }
+        None => {
+            place.fault(written, field, "it has no room for one call, which takes 1: state a cost_per_call below it")
+        }
+    })
 }
 
 /// Reads a number above 0.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use sluice_core::{Amount, AnyWindow, CORRECTED_CLOCK_ERROR, Cost, Limit, LimitType, Rate};
 use toml::{Spanned, Value};
 
-use super::limit::{WINDOW, check_cost};
-use super::{Declared, Place, amount, span};
+use super::{Declared, Place, WINDOW, amount, check_cost, span};
 use crate::failure::Failure;
 
 /// The time from a call's start to its arrival if the file states none. `docs/buckets.md` names its parts: most

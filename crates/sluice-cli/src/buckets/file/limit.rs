@@ -3,10 +3,9 @@
 use sluice_core::{Amount, Cost, Limit, LimitType, Rate};
 use toml::{Spanned, Value};
 
-use super::{Declared, Place, amount, counted, number, span};
+use super::{Declared, Place, WINDOW, amount, check_cost, counted, number, span};
 use crate::failure::Failure;
 
-pub(super) const WINDOW: &str = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
 const RATE: &str = "a number of tokens a second, above 0";
 
 pub(super) fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
@@ -69,28 +68,6 @@ fn concurrent(place: &Place<'_>, declared: &Declared, cost: Cost) -> Result<Limi
     }
     check_cost(place, declared, ("capacity", written), capacity, cost)?;
     Limit::concurrent(capacity, cost).map_err(|error| place.fault(written, "capacity", error))
-}
-
-/// Fails if the bucket (`written`) has no room for one call.
-pub(super) fn check_cost(
-    place: &Place<'_>,
-    declared: &Declared,
-    (field, written): (&str, &Spanned<Value>),
-    capacity: Amount,
-    cost: Cost,
-) -> Result<(), Failure> {
-    if cost.amount() <= capacity {
-        return Ok(());
-    }
-    Err(match &declared.cost_per_call {
-        Some(cost) => {
-            let reason = format!("it is above the capacity {capacity}, so no call could ever be granted");
-            place.fault(cost, "cost_per_call", reason)
-        }
-        None => {
-            place.fault(written, field, "it has no room for one call, which takes 1: state a cost_per_call below it")
-        }
-    })
 }
 
 fn no_capacity(place: &Place<'_>, declared: &Declared) -> Failure {
