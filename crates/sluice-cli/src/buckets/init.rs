@@ -34,7 +34,8 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let files = std::env::var("SLUICE_VENDORS").unwrap_or_default();
-    let text = file_of(&vendors(&files)?, options)?;
+    let vendors = vendors(&files)?;
+    let text = file_of(vendor(&vendors, &options.vendor)?, options)?;
     match &options.out {
         None => print!("{text}"),
         Some(file) => {
@@ -56,9 +57,8 @@ fn vendors(files: &str) -> Result<Vendors, Failure> {
     })
 }
 
-/// The file for a vendor, tier and models. It has been read as `apply` reads it, unless all of it is commented out.
-fn file_of(vendors: &Vendors, options: &Options) -> Result<String, Failure> {
-    let profile = vendor(vendors, &options.vendor)?;
+/// The file for a tier and models of a vendor. It has been read as `apply` reads it, unless all of it is commented out.
+fn file_of(profile: &Profile, options: &Options) -> Result<String, Failure> {
     if profile.limits.is_empty() {
         return unpublished::file(profile, options);
     }

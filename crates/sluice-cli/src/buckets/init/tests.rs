@@ -1,6 +1,9 @@
 //! Tests of the files that `init` writes, for every vendor whose profile is compiled in.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::time::Duration;
+
+use sluice_sdk::vendors::{Counts, PublishedLimit};
 use sluice_testkit::EmbeddedDynamo;
 
 use super::super::{apply_all, compare};
@@ -13,22 +16,47 @@ fn options(vendor: &str, tier: Option<&str>, models: &[&str]) -> Options {
     Options { vendor: vendor.to_owned(), tier: tier.map(str::to_owned), models, out: None }
 }
 
+fn of(name: &str, tier: Option<&str>, models: &[&str]) -> Result<String, Failure> {
+    file_of(vendor(Vendors::builtin(), name)?, &options(name, tier, models))
+}
+
 fn text(vendor: &str, tier: Option<&str>, models: &[&str]) -> String {
-    file_of(Vendors::builtin(), &options(vendor, tier, models)).unwrap()
+    of(vendor, tier, models).unwrap()
 }
 
 fn error(vendor: &str, tier: Option<&str>, models: &[&str]) -> String {
-    file_of(Vendors::builtin(), &options(vendor, tier, models)).unwrap_err().to_string()
+    of(vendor, tier, models).unwrap_err().to_string()
 }
 
-/// An own profile, in the place of what pages say this month.
-fn of_profile(limits: &str, models: &[&str]) -> Result<String, Failure> {
-    let profile = format!("vendor = \"acme\"\n{limits}");
-    file_of(&Vendors::default().with(&profile).unwrap(), &options("acme", None, models))
+/// A vendor of its own, in the place of what pages say this month.
+fn acme(profile: &str, limits: Vec<PublishedLimit>) -> Profile {
+    let vendors = Vendors::default().with(&format!("vendor = \"acme\"\n{profile}")).unwrap();
+    let mut profile = Profile::clone(vendors.named("acme").unwrap());
+    profile.limits = limits;
+    profile
 }
 
-fn limit(metric: &str, amount: u64, more: &str) -> String {
-    format!("[[limit]]\nmetric = \"{metric}\"\namount = {amount}\nsource = \"https://acme.example/{metric}\"\n{more}\n")
+fn of_acme(profile: &Profile, models: &[&str]) -> Result<String, Failure> {
+    file_of(profile, &options("acme", None, models))
+}
+
+/// A limit of the account, in windows of `secs` seconds; 0: calls at once.
+fn limit(metric: &str, amount: u64, secs: u64) -> PublishedLimit {
+    let mut limit = Vendors::builtin().all().find_map(|profile| profile.limits.first().cloned()).unwrap();
+    limit.window = (secs > 0).then(|| Duration::from_secs(secs));
+    (limit.metric, limit.amount, limit.source) = (metric.to_owned(), amount, format!("https://acme.example/{metric}"));
+    (limit.tier, limit.model, limit.counts) = (None, None, Counts::Bucket);
+    limit
+}
+
+fn of_model(model: &str, mut limit: PublishedLimit) -> PublishedLimit {
+    limit.model = Some(model.to_owned());
+    limit
+}
+
+fn counted(counts: Counts, mut limit: PublishedLimit) -> PublishedLimit {
+    limit.counts = counts;
+    limit
 }
 
 fn tiers(profile: &Profile) -> Vec<Option<String>> {
@@ -99,17 +127,19 @@ fn every_figure_has_its_page_above_it() {
             }
             let bare = buckets.iter().find(|bucket| !bucket.starts_with("# https://") && !profile.limits.is_empty());
             assert_eq!(bare, None);
-            assert!(text.contains("# https://"), "{text}");
+            assert!(text.contains("the vendor's console"), "{text}");
         }
     }
 }
 
 #[test]
 fn a_model_is_chosen_with_the_limits_of_its_account() {
-    let of_model = "model = \"m/1\"\nwindow = \"1m\"";
-    let limits = limit("rpm", 600, of_model) + &limit("tpm", 9_000, "model = \"m2\"\nwindow = \"1m\"");
-    let limits = limits + &limit("concurrent", 5, "");
-    let text = of_profile(&limits, &["M/1"]).unwrap();
+    let limits = vec![
+        of_model("m/1", limit("rpm", 600, 60)),
+        of_model("m2", limit("tpm", 9_000, 60)),
+        limit("concurrent", 5, 0),
+    ];
+    let text = of_acme(&acme("", limits), &["M/1"]).unwrap();
     let expected = "\
         \n# https://acme.example/rpm\n[[bucket]]\ndimension = \"acme#m/1#rpm\"\ntype = \"requests\"\nlimit = 600\nwindow = \"1m\"\n\
         \n# https://acme.example/concurrent\n[[bucket]]\ndimension = \"acme#concurrent\"\ntype = \"concurrent\"\ncapacity = 5\n";
@@ -120,8 +150,7 @@ fn a_model_is_chosen_with_the_limits_of_its_account() {
 #[test]
 fn a_limit_that_is_enforced_over_less_than_its_minute_has_a_small_burst_and_says_why() {
     let enforced = "[enforced]\nover = [\"10s\", \"1s\"]\nsource = \"https://acme.example/enforced\"\n";
-    let minute = limit("rpm", 6_000, "window = \"1m\"");
-    let text = of_profile(&format!("{enforced}{minute}"), &[]).unwrap();
+    let text = of_acme(&acme(enforced, vec![limit("rpm", 6_000, 60)]), &[]).unwrap();
     assert!(
         text.ends_with(
             "limit = 6_000\nwindow = \"1m\"\n# Also enforced over 1s, so a larger burst may be refused:\n\
@@ -129,17 +158,20 @@ fn a_limit_that_is_enforced_over_less_than_its_minute_has_a_small_burst_and_says
         ),
         "{text}"
     );
-    let others = limit("rpd", 6_000, "window = \"1d\"") + &limit("tpm", 6_000, "window = \"1m\"");
-    let text = of_profile(&format!("{enforced}{others}"), &[]).unwrap();
+    let others = vec![limit("rpd", 6_000, 86_400), limit("tpm", 6_000, 60)];
+    let text = of_acme(&acme(enforced, others), &[]).unwrap();
     assert!(!text.contains("capacity"), "a day is not enforced so, and a burst must have room for tokens:\n{text}");
 }
 
 #[test]
 fn a_vendor_that_counts_in_windows_has_buckets_that_do() {
-    let fixed = |window: &str| format!("window = \"{window}\"\ncounts = \"fixed\"");
-    let limits = limit("rpm", 600, "window = \"1m\"\ncounts = \"sliding\"") + &limit("rpd", 250, &fixed("1d"));
-    let text =
-        of_profile(&(limits + &limit("tpm", 30_000, &fixed("1m")) + &limit("rps", 1, &fixed("1s"))), &[]).unwrap();
+    let limits = vec![
+        counted(Counts::Sliding, limit("rpm", 600, 60)),
+        counted(Counts::Fixed, limit("rpd", 250, 86_400)),
+        counted(Counts::Fixed, limit("tpm", 30_000, 60)),
+        counted(Counts::Fixed, limit("rps", 1, 1)),
+    ];
+    let text = of_acme(&acme("", limits), &[]).unwrap();
     for lines in [
         "limit = 600\nwindow = \"1m\"\ncounts = \"sliding\"\n\n",
         "window = \"1d\"\ncounts = \"fixed\"\n# The largest burst: a tenth. The rest of the limit flows back.\ncapacity = 25\n",
@@ -152,20 +184,18 @@ fn a_vendor_that_counts_in_windows_has_buckets_that_do() {
 
 #[test]
 fn what_no_bucket_can_count_or_name_is_a_comment() {
-    let limits = limit("ash", 7_200, "window = \"1h\"") + &limit("rpm", 5, "model = \"a model\"\nwindow = \"1m\"");
-    let text = of_profile(&(limits + &limit("rpd", 50, "window = \"1d\"")), &[]).unwrap();
+    let limits = vec![limit("ash", 7_200, 3_600), of_model("a model", limit("rpm", 5, 60)), limit("rpd", 50, 86_400)];
+    let text = of_acme(&acme("", limits), &[]).unwrap();
     assert!(text.contains("# https://acme.example/ash\n# 7_200 ash: no type of bucket counts this.\n"), "{text}");
-    assert!(
-        text.contains("# 5 rpm of \"a model\": no bucket can have this model in its name: it has white space"),
-        "{text}"
-    );
+    let unnamed = "# 5 rpm of \"a model\": no bucket can have this model in its name: it has white space";
+    assert!(text.contains(unnamed), "{text}");
     assert_eq!(BucketsFile::parse("init.toml", &text).unwrap().limits.len(), 1);
 }
 
 #[test]
 fn a_vendor_without_published_limits_has_the_buckets_that_its_replies_report() {
     let headers = "[[quota]]\nkind = \"input_tokens\"\nlimit = \"x-limit\"\nwindow = \"1m\"\nsource = \"https://acme.example/h\"\n";
-    let text = of_profile(headers, &["m1"]).unwrap();
+    let text = of_acme(&acme(headers, vec![]), &["m1"]).unwrap();
     assert!(text.contains("# https://acme.example/h\n"), "{text}");
     assert!(
         text.ends_with(
@@ -175,42 +205,53 @@ fn a_vendor_without_published_limits_has_the_buckets_that_its_replies_report() {
         ),
         "{text}"
     );
-    let unknown = of_profile("", &[]).unwrap();
+    let bare = acme("", vec![]);
+    let unknown = of_acme(&bare, &[]).unwrap();
     assert!(
         unknown.contains("# dimension = \"acme#rpm\"") && unknown.contains("# dimension = \"acme#tpm\""),
         "{unknown}"
     );
-    assert!(of_profile("", &["a model"]).unwrap_err().to_string().contains("white space"));
+    assert!(of_acme(&bare, &["a model"]).unwrap_err().to_string().contains("white space"));
+    let tier = file_of(&bare, &options("acme", Some("1"), &[])).unwrap_err().to_string();
+    assert!(tier.contains("leave out --tier"), "{tier}");
 }
 
 #[test]
 fn what_is_not_known_is_answered_with_what_is() {
-    let vendor = error("acme", None, &[]);
-    assert!(vendor.contains("acme is no vendor that is known") && vendor.contains("anthropic, azure, "), "{vendor}");
-    let tier = error("cerebras", None, &[]);
-    assert!(tier.contains("--tier; one of: \"Free Trial\", Developer"), "{tier}");
-    let tier = error("cerebras", Some("9"), &[]);
-    assert!(tier.contains("no tier \"9\"") && tier.contains("\"Free Trial\", Developer"), "{tier}");
-    let tier = error("groq", Some("1"), &[]);
+    let unknown = error("acme", None, &[]);
+    assert!(unknown.contains("acme is no vendor that is known"), "{unknown}");
+    assert!(Vendors::builtin().all().all(|known| unknown.contains(&known.vendor)), "{unknown}");
+    let in_tier = |tier: &str, mut limit: PublishedLimit| {
+        limit.tier = Some(tier.to_owned());
+        limit
+    };
+    let limits =
+        || vec![in_tier("Free Trial", limit("rpm", 5, 60)), in_tier("Paid", of_model("m1", limit("rpm", 9, 60)))];
+    let tiered = acme("", limits());
+    let said = |profile: &Profile, tier, models: &[&str]| {
+        file_of(profile, &options("acme", tier, models)).unwrap_err().to_string()
+    };
+    let tier = said(&tiered, None, &[]);
+    assert!(tier.contains("--tier; one of: \"Free Trial\", Paid"), "{tier}");
+    let tier = said(&tiered, Some("9"), &[]);
+    assert!(tier.contains("no tier \"9\"") && tier.contains("\"Free Trial\", Paid"), "{tier}");
+    let model = said(&tiered, Some("Paid"), &["gpt-2"]);
+    assert!(model.contains("the model \"gpt-2\"") && model.contains("use one of: m1"), "{model}");
+    let model = said(&tiered, Some("Free Trial"), &["m1"]);
+    assert!(model.contains("no limits by model: leave out --model m1"), "{model}");
+    let tier = said(&acme("", vec![limit("rpm", 5, 60)]), Some("1"), &[]);
     assert!(tier.contains("no tiers: leave out --tier"), "{tier}");
-    let model = error("groq", None, &["gpt-2"]);
-    assert!(model.contains("the model \"gpt-2\"") && model.contains("openai/gpt-oss-120b, "), "{model}");
-    let model = error("moonshot", Some("1"), &["kimi-k3"]);
-    assert!(model.contains("no limits by model: leave out --model kimi-k3"), "{model}");
-    let none = of_profile("", &[])
-        .map(|_| file_of(&Vendors::default().with("vendor = \"acme\"").unwrap(), &options("acme", Some("1"), &[])));
-    assert!(none.unwrap().unwrap_err().to_string().contains("leave out --tier"));
     // Upper and lower case do not matter, and a vendor's other names mean the same.
-    assert_eq!(
-        text("Cerebras", Some("developer"), &["GPT-oss-120b"]),
-        text("cerebras", Some("Developer"), &["gpt-oss-120b"])
-    );
+    let of = |tier, model: &str| file_of(&tiered, &options("acme", Some(tier), &[model])).unwrap();
+    assert_eq!(of("PAID", "M1"), of("Paid", "m1"));
+    let named = |name| vendor(Vendors::builtin(), name).unwrap();
+    assert_eq!(named("Google"), named("gemini"));
 }
 
 /// The profile of an own vendor that states the same limit twice.
 #[test]
 fn a_file_that_apply_would_not_read_is_not_written() {
-    let twice = limit("rpm", 5, "window = \"1m\"").repeat(2);
-    let error = of_profile(&twice, &[]).unwrap_err().to_string();
+    let twice = acme("", vec![limit("rpm", 5, 60), limit("rpm", 5, 60)]);
+    let error = of_acme(&twice, &[]).unwrap_err().to_string();
     assert!(error.contains("the profile of acme") && error.contains("declared twice"), "{error}");
 }

@@ -22,9 +22,13 @@ pub(super) fn file(profile: &Profile, options: &Options) -> Result<String, Failu
         "# Limits of {vendor}. Sluice knows no figures that the vendor publishes.\n\
          # Put in your account's, remove the signs # of the buckets that you need, then\n\
          # `sluice buckets apply FILE`. docs/buckets.md describes the fields.\n\
-         # Where to find the figures: the vendor's console; about the limits:\n"
+         # Where to find the figures: the vendor's console.\n"
     );
-    for page in pages(profile) {
+    let pages = pages(profile);
+    if !pages.is_empty() {
+        text.push_str("# About the limits:\n");
+    }
+    for page in pages {
         let _ = writeln!(text, "# {page}");
     }
     let models = if options.models.is_empty() { vec![None] } else { options.models.iter().map(Some).collect() };
