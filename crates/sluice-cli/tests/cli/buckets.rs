@@ -125,3 +125,15 @@ fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() 
     let again = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
     assert!(again.contains("= acme#rpm"), "{again}");
 }
+
+#[test]
+fn a_file_to_start_from_knows_the_profiles_of_ones_own() {
+    let profile = file("acme.toml", "vendor = \"acme\"\n");
+    let init =
+        |profile: &str| sluice().args(["buckets", "init", "acme"]).env("SLUICE_VENDORS", profile).output().unwrap();
+    let known = init(profile.to_str().unwrap());
+    assert!(text(&known.stdout).contains("# dimension = \"acme#rpm\""), "{}", text(&known.stderr));
+    let missing = init("missing.toml");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("SLUICE_VENDORS: missing.toml: "), "{}", text(&missing.stderr));
+}

@@ -13,8 +13,8 @@ use crate::failure::Failure;
 /// of them are tens of milliseconds. Larger is safer, and leaves a lower refill rate.
 pub(crate) const ARRIVAL_JITTER: Duration = Duration::from_millis(500);
 
-/// Returns the field `counts` if the vendor counts in windows. A counter that starts anew in each window is the same as a
-/// sliding one: a bucket does not know when the vendor's window begins.
+/// Returns the field `counts` if the vendor counts in windows. A counter that starts anew in each window is the
+/// same as a sliding one: a bucket does not know when the vendor's window begins.
 pub(super) fn counts<'a>(place: &Place<'_>, declared: &'a Declared) -> Result<Option<&'a Spanned<String>>, Failure> {
     let in_windows = match &declared.counts {
         Some(written) => match written.as_ref().as_str() {
@@ -93,13 +93,13 @@ fn stated(
         return Ok(burst);
     }
     let reason = format!(
-        "it must be below the limit {limit}: a burst of all that the vendor allows in a window leaves nothing to flow back"
+        "it must be below the limit {limit}: a burst of all that the vendor allows leaves nothing to flow back"
     );
     Err(place.fault(written, "capacity", reason))
 }
 
-/// A limit of one call or less. One call in each window is possible, but only for calls that all cost the same, which a
-/// bucket does not enforce: so the user decides.
+/// A limit of one call or less. One call in each window is possible, but only for calls that all cost the same,
+/// which a bucket does not enforce: so the user decides.
 fn too_small(place: &Place<'_>, limit: &Spanned<Value>, count: &AnyWindow, cost: Cost) -> Failure {
     let single = Rate::per(count.amount, count.starts_within()).filter(|_| cost.amount() == count.amount);
     let reason = match single {
