@@ -57,7 +57,8 @@ fn vendors(files: &str) -> Result<Vendors, Failure> {
     })
 }
 
-/// The file for a tier and models of a vendor. It has been read as `apply` reads it, unless all of it is commented out.
+/// The file for a tier and models of a vendor. It has been read as `apply` reads it, unless all of it is
+/// commented out.
 fn file_of(profile: &Profile, options: &Options) -> Result<String, Failure> {
     if profile.limits.is_empty() {
         return unpublished::file(profile, options);

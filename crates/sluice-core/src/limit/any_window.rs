@@ -10,8 +10,8 @@ use crate::timestamp::CORRECTED_CLOCK_ERROR;
 /// A vendor's limit on what arrives in any window of time, and what lies between the start of a call and the
 /// vendor's count.
 ///
-/// A vendor whose counter starts anew each minute has the same limit: a bucket does not know when the minute of
-/// the vendor begins, so each window may be one that the vendor counts.
+/// A vendor whose counter starts anew each minute has the same limit: a bucket does not know when the minute
+/// of the vendor begins, so each window may be one that the vendor counts.
 ///
 /// ```
 /// use core::time::Duration;
@@ -39,13 +39,13 @@ pub struct AnyWindow {
     pub clock_error: Duration,
 }
 
-/// The longest usual request to DynamoDB from within its Region. An assumption: `sluice doctor` measures it, and a
-/// fleet further away needs a larger burst.
+/// The longest usual request to DynamoDB from within its Region. An assumption: `sluice doctor` measures it,
+/// and a fleet further away needs a larger burst.
 const SLOW_REQUEST: Duration = Duration::from_millis(20);
 
 impl AnyWindow {
-    /// W + j + 2e, rounded up: calls that arrive within the window have started within this span, by clocks that
-    /// differ.
+    /// W + j + 2e, rounded up: calls that arrive within the window have started within this span, by clocks
+    /// that differ.
     #[must_use]
     pub fn starts_within(&self) -> Duration {
         let errors = self.clock_error.saturating_mul(2);
@@ -61,10 +61,10 @@ impl AnyWindow {
         Rate::per(self.amount.minus(burst), self.starts_within()).unwrap_or_default()
     }
 
-    /// The burst of a bucket for which nobody chose one. It has room for one call; for two, if a call flows back
-    /// before clocks agree ([`Limit::warning`]); and for twice the refill during a request to DynamoDB, so that
-    /// faster processes leave tokens to a slower one. Rounded up to whole tokens. A larger burst would leave a lower
-    /// refill rate.
+    /// The burst of a bucket for which nobody chose one. It has room for one call; for two, if a call flows
+    /// back before clocks agree ([`Limit::warning`]); and for twice the refill during a request to DynamoDB,
+    /// so that faster processes leave tokens to a slower one. Rounded up to whole tokens. A larger burst
+    /// would leave a lower refill rate.
     #[must_use]
     pub fn burst(&self, cost_per_call: Cost) -> Amount {
         let call = cost_per_call.amount();
@@ -78,8 +78,8 @@ impl AnyWindow {
 }
 
 impl Limit {
-    /// The bucket with the given `burst` from which no more than the vendor counts can start: refill rate R is the
-    /// largest with `burst + R * (W + j + 2e) <= N`, rounded down. The bound is proved in `line.rs`.
+    /// The bucket with the given `burst` from which no more than the vendor counts can start: refill rate R
+    /// is the largest with `burst + R * (W + j + 2e) <= N`, rounded down. The bound is proved in `line.rs`.
     ///
     /// # Errors
     /// [`InvalidLimit::Burst`] if the burst leaves nothing to flow back; else as [`Limit::rate`].
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    /// `burst + rate * (W + j + 2e)` in units of 10^-21 tokens, from texts and nanoseconds: not by the way that the
-    /// rate was found.
+    /// `burst + rate * (W + j + 2e)` in units of 10^-21 tokens, from texts and nanoseconds: not by the way
+    /// that the rate was found.
     fn most_in_a_window(count: &AnyWindow, burst: Amount, pico_a_second: i128) -> i128 {
         let span = count.window + count.arrival_jitter + 2 * count.clock_error;
         i128::from(burst.micros()) * 1_000_000_000_000_000 + pico_a_second * i128::try_from(span.as_nanos()).unwrap()
@@ -191,7 +191,8 @@ mod tests {
                     prop_assert_eq!(limit.capacity(), burst);
                     let rate = pico(limit.refill_rate());
                     prop_assert!(most_in_a_window(&count, burst, rate) <= allowed);
-                    // Windows are rounded up to microseconds, so the next rate is one that breaks the rounded bound.
+                    // Windows are rounded up to microseconds, so the next rate is one that breaks the rounded
+                    // bound.
                     let next = most_in_a_window(&count, burst, rate + 1) + (rate + 1) * 999;
                     prop_assert!(next > allowed, "{next} <= {allowed}");
                     if count.starts_within() == count.window + count.arrival_jitter + 2 * count.clock_error {

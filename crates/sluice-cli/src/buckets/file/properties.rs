@@ -103,7 +103,8 @@ proptest! {
         check(&text)?;
     }
 
-    /// C + R * (W + j + 2e) <= N, and one unit of R more is too much. In 10^-12 tokens a second and milliseconds.
+    /// C + R * (W + j + 2e) <= N, and one unit of R more is too much. In 10^-12 tokens a second and
+    /// milliseconds.
     #[test]
     fn no_window_of_a_vendor_that_counts_is_exceeded((limit, burst, span, text) in counted()) {
         const PICO: i128 = 1_000_000_000_000;

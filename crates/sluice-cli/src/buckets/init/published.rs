@@ -98,8 +98,8 @@ fn fields(entry: Entry, limit_type: LimitType, profile: &Profile, limit: &Publis
     }
 }
 
-/// A limit per minute that is enforced over less: a burst that the minute has room for would be refused. The `amount` is
-/// `None` if it is not known yet.
+/// A limit per minute that is enforced over less: a burst that the minute has room for would be refused. The
+/// `amount` is `None` if it is not known yet.
 pub(super) fn small_burst(entry: Entry, enforced: &Enforced, amount: Option<u64>, window: Duration) -> Entry {
     let Some(over) = enforced.over.iter().min().filter(|over| window == MINUTE && **over < window) else {
         return entry;
