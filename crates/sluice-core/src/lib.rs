@@ -58,6 +58,7 @@ pub use directory::Directory;
 pub use heal::{HEAL_EVERY, HealMark, HealProgress, LONGEST_HEAL_SPACING, heal_progress, mark, unmark};
 pub use inline::{InlineLease, InlineLeases, MOST_INLINE_LEASES};
 pub use lease::{Lease, LeaseId, inline_key};
+pub use limit::any_window::AnyWindow;
 pub use limit::warning::LimitWarning;
 pub use limit::{InvalidLimit, Limit, LimitType};
 pub use load::{

@@ -8,6 +8,7 @@ use core::time::Duration;
 use crate::amount::{Amount, Cost};
 use crate::rate::Rate;
 
+pub(crate) mod any_window;
 pub(crate) mod warning;
 
 /// What a bucket counts.
@@ -84,6 +85,14 @@ pub enum InvalidLimit {
         cost: Cost,
         /// The capacity.
         capacity: Amount,
+    },
+    /// The burst is the whole of what the vendor allows in a window, or more.
+    #[error("a burst of {burst} leaves nothing of the limit {amount} to flow back: choose a burst below {amount}")]
+    Burst {
+        /// The burst.
+        burst: Amount,
+        /// What the vendor allows in each window.
+        amount: Amount,
     },
     /// The kind cannot change while the row is in use: slots come back by release, tokens by time.
     #[error("a bucket cannot change from {from} to {to}: while nobody uses the bucket, remove it and apply it again")]

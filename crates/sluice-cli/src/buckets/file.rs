@@ -7,14 +7,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, OnLowerLimit, Rate};
+use sluice_core::{Amount, Cost, Dimension, Limit, OnLowerLimit};
 use toml::{Spanned, Value};
 
 use crate::failure::Failure;
 
 // The fuzzer takes this file by its path, and looks beside it.
+#[path = "file/counted.rs"]
+pub(super) mod counted;
 #[path = "file/floor.rs"]
 mod floor;
+#[path = "file/limit.rs"]
+mod limit;
 #[cfg(test)]
 mod properties;
 
@@ -41,9 +45,12 @@ struct Declared {
     dimension: Spanned<String>,
     #[serde(rename = "type")]
     limit_type: Spanned<String>,
-    capacity: Spanned<Value>,
+    capacity: Option<Spanned<Value>>,
+    limit: Option<Spanned<Value>>,
     window: Option<Spanned<String>>,
     refill_rate: Option<Spanned<Value>>,
+    counts: Option<Spanned<String>>,
+    arrival_jitter: Option<Spanned<String>>,
     cost_per_call: Option<Spanned<Value>>,
     #[serde(default)]
     adopt_lower_limit: bool,
@@ -100,7 +107,7 @@ impl BucketsFile {
             if let Some(first) = lines.insert(dimension.clone(), line) {
                 return Err(place.fault(written, "dimension", format!("declared twice, first in line {first}")));
             }
-            let limit = limit(&place, &declared)?;
+            let limit = limit::limit(&place, &declared)?;
             if let Some(at_least) = floor::floor(&place, &declared, &limit)? {
                 adopting.insert(dimension.clone(), at_least);
             }
@@ -123,78 +130,40 @@ impl BucketsFile {
     }
 }
 
-fn limit(place: &Place<'_>, declared: &Declared) -> Result<Limit, Failure> {
-    let written = &declared.limit_type;
-    let limit_type: LimitType = written
-        .as_ref()
-        .parse()
-        .map_err(|_| place.fault(written, "type", "it must be \"requests\", \"tokens\" or \"concurrent\""))?;
-    let capacity: Amount = number(place, &declared.capacity, "capacity", "a number above 0")?;
-    if capacity <= Amount::ZERO {
-        return Err(place.fault(&declared.capacity, "capacity", "it must be a number above 0"));
-    }
-    let cost: Cost = match &declared.cost_per_call {
-        Some(written) => number(place, written, "cost_per_call", "a number above 0")?,
-        None => Cost::ONE,
-    };
-    if cost.amount() > capacity {
-        let written = declared.cost_per_call.as_ref().unwrap_or(&declared.capacity);
-        return Err(place.fault(
-            written,
-            "cost_per_call",
-            format!("it is above the capacity {capacity}, so no call could ever be granted"),
-        ));
-    }
-    let made = if limit_type == LimitType::Concurrent {
-        check_concurrent(place, declared, capacity)?;
-        Limit::concurrent(capacity, cost)
-    } else {
-        Limit::rate(limit_type, capacity, rate(place, declared, capacity)?, cost)
-    };
-    made.map_err(|error| place.fault(&declared.capacity, "capacity", error))
-}
-
-fn check_concurrent(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<(), Failure> {
-    let reason =
-        "leave it out: a concurrent limit has no window and no refill_rate, because slots come back by release";
-    if let Some(window) = &declared.window {
-        return Err(place.fault(window, "window", reason));
-    }
-    if let Some(rate) = &declared.refill_rate {
-        return Err(place.fault(rate, "refill_rate", reason));
-    }
-    if !capacity.is_whole() {
-        return Err(place.fault(&declared.capacity, "capacity", "it must be a whole number of slots"));
-    }
-    Ok(())
-}
-
-fn rate(place: &Place<'_>, declared: &Declared, capacity: Amount) -> Result<Rate, Failure> {
-    match (&declared.window, &declared.refill_rate) {
-        (Some(window), None) => {
-            let takes = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
-            let rate = span(window.as_ref()).and_then(|span| Rate::per(capacity, span)).filter(|rate| !rate.is_zero());
-            rate.ok_or_else(|| place.fault(window, "window", takes))
-        }
-        (None, Some(written)) => {
-            let rate: Rate = number(place, written, "refill_rate", "a number of tokens a second, above 0")?;
-            if rate.is_zero() {
-                return Err(place.fault(written, "refill_rate", "it must be a number of tokens a second, above 0"));
-            }
-            Ok(rate)
-        }
-        (Some(window), Some(_)) => Err(place.fault(window, "window", "give a window or a refill_rate, not both")),
-        (None, None) => Err(place.fault(
-            &declared.dimension,
-            "dimension",
-            "it has no window: a rate limit needs window = \"1m\", or refill_rate = tokens a second",
-        )),
-    }
-}
+const WINDOW: &str = "it must be a time above 0, as in \"1m\" (a minute) or \"24h\"";
 
 /// Reads a window. To humantime `M` is a month; somebody who writes `1M` means a minute, so it is not accepted.
 fn span(window: &str) -> Option<Duration> {
     humantime::parse_duration(window).ok().filter(|_| !window.contains('M'))
+}
+
+/// Fails if the bucket (`written`) has no room for one call.
+fn check_cost(
+    place: &Place<'_>,
+    declared: &Declared,
+    (field, written): (&str, &Spanned<Value>),
+    capacity: Amount,
+    cost: Cost,
+) -> Result<(), Failure> {
+    if cost.amount() <= capacity {
+        return Ok(());
+    }
+    Err(match &declared.cost_per_call {
+        Some(cost) => {
+            let reason = format!("it is above the capacity {capacity}, so no call could ever be granted");
+            place.fault(cost, "cost_per_call", reason)
+        }
+        None => {
+            place.fault(written, field, "it has no room for one call, which takes 1: state a cost_per_call below it")
+        }
+    })
+}
+
+/// Reads a number above 0.
+fn amount(place: &Place<'_>, written: &Spanned<Value>, field: &str) -> Result<Amount, Failure> {
+    let takes = "a number above 0";
+    let amount: Amount = number(place, written, field, takes)?;
+    if amount > Amount::ZERO { Ok(amount) } else { Err(place.fault(written, field, format!("it must be {takes}"))) }
 }
 
 /// Reads an integer or a float from its text, so that no digit is lost.
@@ -229,8 +198,18 @@ mod tests {
         assert_eq!(file.limits[0].1.refill_rate().to_string(), "8.333333333333");
     }
 
+    /// The first block is a whole file.
+    #[test]
+    fn the_example_of_the_documentation_is_a_file() {
+        let page = include_str!("../../../../docs/buckets.md");
+        let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let file = BucketsFile::parse("buckets.md", example).unwrap();
+        let limits: Vec<_> = file.limits.iter().map(|(name, limit)| format!("{name} {}", limit.capacity())).collect();
+        assert_eq!(limits, ["openai#rpm 10", "acme#rpm 3", "openai#tpm 30000", "elevenlabs#concurrent 5"]);
+    }
+
     /// For each fault: the text under `[[bucket]]`, its position, and what the message says is accepted.
-    const FAULTS: [(&str, &str, &str); 15] = [
+    const FAULTS: [(&str, &str, &str); 17] = [
         (
             "dimension = \"lease#x\"\ntype = \"requests\"\ncapacity = 1",
             "limits.toml:2: dimension = lease#x",
@@ -285,7 +264,13 @@ mod tests {
             "capacity 2",
         ),
         ("dimension = \"a#b\"\ntype = \"concurrent\"\ncapacity = 2\ncost = 3", "limits.toml:5:", "cost"),
-        ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:1:", "capacity"),
+        ("dimension = \"a#b\"\ntype = \"concurrent\"", "limits.toml:2: dimension = a#b", "no capacity"),
+        ("dimension = \"a#b\"\ntype = \"requests\"", "limits.toml:2: dimension = a#b", "no capacity"),
+        (
+            "dimension = \"a#b\"\ntype = \"tokens\"\ncapacity = 0.5\nwindow = \"1m\"",
+            "limits.toml:4: capacity = 0.5",
+            "one call",
+        ),
     ];
 
     #[test]

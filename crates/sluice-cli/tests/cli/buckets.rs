@@ -90,3 +90,50 @@ fn a_bucket_that_fills_before_clocks_agree_is_applied_with_a_warning() {
     let again = sandbox.json(&["buckets", "apply", "--json", limits.to_str().unwrap()]);
     assert!(again[0]["warning"].is_string() && again[1].get("warning").is_none(), "{again}");
 }
+
+/// A person's first minutes: no account, no table; then the file as it is.
+#[test]
+fn a_file_to_start_from_needs_no_table_and_is_applied_as_it_is() {
+    let path = file("init.toml", "");
+    let out = path.to_str().unwrap();
+    let arguments = ["buckets", "init", "groq", "--model", "openai/gpt-oss-120b", "--out", out];
+    let refused = sluice().args(arguments).output().unwrap();
+    assert!(!refused.status.success() && text(&refused.stderr).contains("it exists, and is not overwritten"));
+    std::fs::remove_file(&path).unwrap();
+    let written = sluice().args(arguments).output().unwrap();
+    assert!(text(&written.stdout).contains("then `sluice buckets apply"), "{}", text(&written.stderr));
+    let printed = sluice().args(&arguments[..5]).output().unwrap();
+    assert_eq!(text(&printed.stdout), std::fs::read_to_string(&path).unwrap());
+    let sandbox = Sandbox::start(&[]);
+    let applied = sandbox.stdout(&["buckets", "apply", out]);
+    assert!(applied.contains("+ groq#openai/gpt-oss-120b#rpm"), "{applied}");
+    let unknown = sluice().args(["buckets", "init", "acme"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown.stderr).contains("use one of: anthropic"), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn a_bucket_of_a_vendor_that_counts_in_windows_is_shown_as_it_is_in_the_table() {
+    let sandbox = Sandbox::start(&[]);
+    let bucket = "[[bucket]]\ndimension = \"acme#rpm\"\ntype = \"requests\"\nlimit = 600\nwindow = \"10s\"\n";
+    let limits =
+        file("counted.toml", &format!("{bucket}counts = \"sliding\"\narrival_jitter = \"170ms\"\ncapacity = 2\n"));
+    let applied = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+    assert!(applied.contains("2 requests, 57.666 a second, 1 a call"), "{applied}");
+    let shown = sandbox.json(&["buckets", "show", "acme#rpm", "--json"]);
+    assert_eq!((&shown["capacity"], &shown["refill_rate"]), (&"2".into(), &"57.666345226615".into()));
+    let again = sandbox.stdout(&["buckets", "apply", limits.to_str().unwrap()]);
+    assert!(again.contains("= acme#rpm"), "{again}");
+}
+
+#[test]
+fn a_file_to_start_from_knows_the_profiles_of_ones_own() {
+    let profile = file("acme.toml", "vendor = \"acme\"\n");
+    let init =
+        |profile: &str| sluice().args(["buckets", "init", "acme"]).env("SLUICE_VENDORS", profile).output().unwrap();
+    let known = init(profile.to_str().unwrap());
+    assert!(text(&known.stdout).contains("# dimension = \"acme#rpm\""), "{}", text(&known.stderr));
+    let missing = init("missing.toml");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("SLUICE_VENDORS: missing.toml: "), "{}", text(&missing.stderr));
+}

@@ -152,6 +152,16 @@ async fn all_of(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, Limi
 mod tests {
     use super::*;
 
+    /// `sluice buckets init` names buckets by the metrics of published limits.
+    #[test]
+    fn every_published_limit_has_a_bucket_that_calls_look_for() {
+        for profile in sluice_sdk::vendors::Vendors::builtin().all() {
+            for limit in &profile.limits {
+                assert!(METRICS.contains(&limit.metric.as_str()), "{} {}", profile.vendor, limit.metric);
+            }
+        }
+    }
+
     #[test]
     fn a_model_is_found_with_and_without_its_date() {
         let names = [

@@ -40,7 +40,10 @@ fn stated(place: &Place<'_>, declared: &Declared, limit: &Limit, written: &Spann
     };
     match rate.filter(|rate| *rate <= limit.refill_rate()) {
         Some(rate) => Ok(rate.per_minute()),
-        None => Err(place.fault(written, FIELD, "it is above the limit of the bucket")),
+        None => {
+            let rate = limit.refill_rate();
+            Err(place.fault(written, FIELD, format!("it is above the limit of the bucket, {rate} a second")))
+        }
     }
 }
 

@@ -15,17 +15,22 @@ fn declared() -> impl Strategy<Value = String> {
         prop_oneof![8 => "\"[a-c]#(gpt-4o#)?[rt]pm\"", 1 => "\"\\PC{0,10}\"", 1 => Just("\"lease#x\"".to_owned())];
     let kind = prop::sample::select(vec!["\"requests\"", "\"tokens\"", "\"concurrent\"", "\"request\""]);
     let window = prop_oneof![4 => "\"[0-9]{1,3}(ms|s|m|h|d)\"", 1 => "\"\\PC{0,6}\""];
+    let counts = prop::sample::select(vec!["\"bucket\"", "\"sliding\"", "\"fixed\"", "\"often\""]);
+    let jitter = "\"[0-9]{1,3}(ms|s)\"";
     let optional = |line: BoxedStrategy<String>| prop_oneof![1 => line, 1 => Just(String::new())];
     (
         line("dimension", name.boxed()),
         line("type", kind.prop_map(str::to_owned).boxed()),
-        line("capacity", number().boxed()),
+        prop_oneof![3 => line("capacity", number().boxed()), 1 => Just(String::new())],
+        optional(line("limit", number().boxed()).boxed()),
+        optional(line("counts", counts.prop_map(str::to_owned).boxed()).boxed()),
+        optional(line("arrival_jitter", jitter.boxed()).boxed()),
         optional(line("window", window.boxed()).boxed()),
         optional(line("refill_rate", number().boxed()).boxed()),
         optional(line("cost_per_call", number().boxed()).boxed()),
     )
-        .prop_map(|(name, kind, capacity, window, rate, cost)| {
-            format!("[[bucket]]\n{name}{kind}{capacity}{window}{rate}{cost}")
+        .prop_map(|(name, kind, capacity, limit, counts, jitter, window, rate, cost)| {
+            format!("[[bucket]]\n{name}{kind}{capacity}{limit}{counts}{jitter}{window}{rate}{cost}")
         })
 }
 
@@ -49,6 +54,19 @@ fn sound() -> impl Strategy<Value = (String, i64, i64)> {
             "[[bucket]]\ndimension = \"a#b\"\ntype = \"{kind}\"\ncapacity = {tokens}\nrefill_rate = {a_second}\ncost_per_call = 0.001\n"
         );
         (text, capacity, rate)
+    })
+}
+
+/// A vendor that counts in windows: what it allows, in tokens and milliseconds, and the file that says so.
+fn counted() -> impl Strategy<Value = (i128, i128, i128, String)> {
+    let kinds = prop::sample::select(vec!["sliding", "fixed"]);
+    let limits = (2_i128..1_000_000).prop_flat_map(|limit| (Just(limit), 1..limit));
+    (kinds, limits, 1_i128..100_000_000, 0_i128..10_000).prop_map(|(counts, (limit, burst), window, jitter)| {
+        let text = format!(
+            "[[bucket]]\ndimension = \"a#b\"\ntype = \"requests\"\nlimit = {limit}\nwindow = \"{window}ms\"\n\
+             counts = \"{counts}\"\narrival_jitter = \"{jitter}ms\"\ncapacity = {burst}\n"
+        );
+        (limit, burst, window + jitter, text)
     })
 }
 
@@ -83,6 +101,21 @@ proptest! {
     #[test]
     fn any_text_is_no_file_and_is_told(text in "(?s).{0,80}") {
         check(&text)?;
+    }
+
+    /// C + R * (W + j + 2e) <= N, and one unit of R more is too much. In 10^-12 tokens a second and
+    /// milliseconds.
+    #[test]
+    fn no_window_of_a_vendor_that_counts_is_exceeded((limit, burst, span, text) in counted()) {
+        const PICO: i128 = 1_000_000_000_000;
+        let file = BucketsFile::parse("limits.toml", &text).unwrap();
+        let rate = file.limits[0].1.refill_rate().to_string();
+        let (whole, decimals) = rate.split_once('.').unwrap_or((&rate, ""));
+        let rate = whole.parse::<i128>().unwrap() * PICO + format!("{decimals:0<12}").parse::<i128>().unwrap();
+        let most = |rate: i128| burst * PICO * 1_000 + rate * (span + 200);
+        let allowed = limit * PICO * 1_000;
+        prop_assert!(most(rate) <= allowed && most(rate + 1) > allowed, "{rate}\n{text}");
+        prop_assert_eq!(file.limits[0].1.capacity().micros(), i64::try_from(burst).unwrap() * 1_000_000);
     }
 
     #[test]

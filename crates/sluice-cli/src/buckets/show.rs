@@ -1,0 +1,113 @@
+//! `sluice buckets list` and `show`: buckets as they are in the table.
+
+use serde::Serialize;
+use sluice_ops::BucketRow;
+use sluice_sdk::Client;
+use sluice_sdk::core::{Amount, Bucket, Dimension, Timestamp};
+
+use super::{LimitLine, unknown};
+use crate::failure::Failure;
+use crate::output::{self, Align, Unreadable, short};
+
+pub(super) async fn list(client: &Client, json: bool) -> Result<(), Failure> {
+    let (mut lines, mut faults) = (Vec::new(), Vec::new());
+    let rows = client.ops().buckets().await?;
+    // Read after the replies, which contain the table's time.
+    let now = client.now();
+    for BucketRow { key, bucket, .. } in rows {
+        match bucket {
+            Ok(bucket) => lines.push(BucketLine::new(&bucket, now)),
+            Err(fault) => faults.push(Unreadable { key, error: fault.to_string() }),
+        }
+    }
+    if json {
+        return output::json(&output::with_unreadable(&lines, &faults)?);
+    }
+    if lines.is_empty() && faults.is_empty() {
+        println!("table {} has no buckets; declare buckets with `sluice buckets apply FILE`", client.table());
+    } else {
+        let row = |line: BucketLine| {
+            let LimitLine { limit_type, capacity, refill_rate, cost_per_call } = line.limit;
+            [line.dimension, limit_type.into(), short(&line.level), capacity, short(&refill_rate), cost_per_call]
+        };
+        use Align::{Left, Right};
+        let columns = [
+            ("DIMENSION", Left),
+            ("TYPE", Left),
+            ("LEVEL", Right),
+            ("CAPACITY", Right),
+            ("REFILL/S", Right),
+            ("COST", Right),
+        ];
+        output::table(columns, lines.into_iter().map(row).collect());
+    }
+    output::print_unreadable(&faults);
+    Ok(())
+}
+
+pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
+    let dimension = Dimension::new(name)?;
+    let bucket = client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
+    let now = client.now();
+    let line = BucketLine::new(&bucket, now);
+    if json {
+        return output::json(&line);
+    }
+    println!("{name}");
+    println!("  limit     {}", line.limit.describe());
+    println!("  level     {} of {}", short(&line.level), line.limit.capacity);
+    if let Some(there) = bucket.reaches(bucket.limit().cost_per_call().amount()).filter(|at| *at > now) {
+        println!("  next      {}", output::relative(there, now));
+    }
+    if let Some(until) = bucket.blocked_until().filter(|until| *until > now) {
+        println!("  cool-down ends {}", output::relative(until, now));
+    }
+    if let Some(limit) = bucket.vendor_limit() {
+        println!("  vendor    reported a limit of {} {}", limit.limit, output::relative(limit.at, now));
+    }
+    if let Some(at_least) = &line.adopt_at_least {
+        println!("  adopts    a lower limit that the vendor reports, down to {}", line.limit.floor(at_least));
+    }
+    if let Some(slots) = bucket.noted_drift() {
+        let what = if slots < Amount::ZERO { "too many" } else { "lost" };
+        println!("  drift     slots {what}: {}; corrected if the next sweep finds it too", slots.abs());
+    }
+    println!("  version   {}", line.version);
+    Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct BucketLine {
+    dimension: String,
+    #[serde(flatten)]
+    limit: LimitLine,
+    level: String,
+    tokens: String,
+    last_refill_at: String,
+    version: i64,
+    blocked_until: Option<String>,
+    drift: Option<String>,
+    vendor_limit: Option<String>,
+    adopt_lower_limit: bool,
+    /// A minute, or at once.
+    adopt_at_least: Option<String>,
+}
+
+impl BucketLine {
+    fn new(bucket: &Bucket, now: Timestamp) -> Self {
+        Self {
+            dimension: bucket.dimension().to_string(),
+            limit: LimitLine::new(bucket.limit()),
+            // Free slots as stored, even if there are more than the capacity: the reader should see that.
+            level: if bucket.limit().is_concurrent() { bucket.tokens() } else { bucket.level(now) }.to_string(),
+            tokens: bucket.tokens().to_string(),
+            last_refill_at: bucket.anchor().to_string(),
+            version: bucket.version(),
+            blocked_until: bucket.blocked_until().map(|at| at.to_string()),
+            drift: bucket.noted_drift().map(|slots| slots.to_string()),
+            vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
+            adopt_lower_limit: bucket.adopts_limit(),
+            adopt_at_least: bucket.adopts_limit().then(|| bucket.adopt_at_least().to_string()),
+        }
+    }
+}
