@@ -52,7 +52,8 @@ impl<'a> Costs<'a> {
     /// What the call takes from a bucket of `quota` when it starts. `likely_output` is what calls of its kind most
     /// likely use. `None` for requests and slots, of which every call takes what the bucket says.
     ///
-    /// - A vendor that counts when the call arrives, or reserves then, is followed: what it reserves is taken.
+    /// - A vendor that counts when the call arrives, or reserves then, is followed: what it reserves is taken. If a token
+    ///   costs more at the end than it does then, and what the call will most likely cost is more, that is taken.
     /// - Of a vendor that looks at the output as it is made, the likely output is taken, at most `max_tokens`.
     /// - A call that states no `max_tokens` takes the likely output, or [`UNSTATED_OUTPUT`].
     #[must_use]
@@ -70,7 +71,10 @@ impl<'a> Costs<'a> {
                 Some(Reserved::Larger) => {
                     self.weigh(asked.input, 0, 0).max(self.weigh(0, 0, asked.max_output.unwrap_or(0)))
                 }
-                _ => self.weigh(asked.input, 0, output()),
+                _ => {
+                    let at_the_end = likely_output.map_or(Amount::ZERO, |_| self.weigh(asked.input, 0, likely()));
+                    self.weigh_on_arrival(asked.input, output()).max(at_the_end)
+                }
             },
         };
         // A cost of zero cannot be asked for.
@@ -107,6 +111,12 @@ impl<'a> Costs<'a> {
     fn weigh(self, input: u64, cached: u64, output: u64) -> Amount {
         let weights = self.count.map(|count| count.weights).unwrap_or_default();
         weighed(input, weights.input).plus(weighed(cached, weights.cached_input)).plus(weighed(output, weights.output))
+    }
+
+    /// What of the input will come from a cache is not known then.
+    fn weigh_on_arrival(self, input: u64, output: u64) -> Amount {
+        let weights = self.count.map(|count| count.reserved_weights.unwrap_or(count.weights)).unwrap_or_default();
+        weighed(input, weights.input).plus(weighed(output, weights.output))
     }
 }
 

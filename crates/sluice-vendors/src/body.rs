@@ -65,9 +65,17 @@ impl Body {
         self.codes().any(|named| named == code)
     }
 
-    /// Whether the message contains `words`, in upper or lower case.
+    /// Whether the message contains `words`, in upper or lower case. OpenRouter passes on what the vendor behind it said
+    /// as `error.metadata.raw`.
     pub(crate) fn says(&self, words: &str) -> bool {
-        self.message().is_some_and(|message| message.to_lowercase().contains(&words.to_lowercase()))
+        let passed_on = self.0.pointer("/error/metadata/raw").and_then(Value::as_str);
+        let words = words.to_lowercase();
+        self.message().into_iter().chain(passed_on).any(|text| text.to_lowercase().contains(&words))
+    }
+
+    /// When the quota that is used up is whole again, as OpenRouter repeats it from its header `X-RateLimit-Reset`.
+    pub(crate) fn reset(&self) -> Option<&str> {
+        self.0.pointer("/error/metadata/headers/X-RateLimit-Reset")?.as_str()
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {

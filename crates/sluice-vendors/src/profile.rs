@@ -24,7 +24,8 @@ pub struct Profile {
     /// Other first parts that mean the same vendor.
     #[serde(default)]
     pub also: Vec<String>,
-    /// The hosts of the vendor's API. One that begins with a dot stands for every host that ends with it.
+    /// The hosts of the vendor's API. One that begins with a dot stands for every host that ends with it. A `*` stands
+    /// for one or more characters other than a dot, such as a region.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// The quotas that the vendor reports in headers, one for each quota and window.
@@ -41,7 +42,7 @@ pub struct Profile {
     #[serde(default, rename = "refusal")]
     pub refusals: Vec<RefusalRule>,
     /// Limits that the vendor publishes.
-    #[serde(default, rename = "limit")]
+    #[serde(default, deserialize_with = "limit::tables")]
     pub limits: Vec<PublishedLimit>,
     /// Whether the headers `RateLimit` and `RateLimit-Policy` of the IETF are read, as for any vendor that has no
     /// headers of its own.
@@ -118,6 +119,8 @@ pub struct TokenCount {
     /// The price of a token in tokens of the quota.
     #[serde(default)]
     pub weights: Weights,
+    /// The price when the call arrives, if it is another one then.
+    pub reserved_weights: Option<Weights>,
     /// The page that says so.
     pub source: String,
 }
@@ -270,10 +273,15 @@ impl Profile {
     /// Whether the vendor answers at `host`.
     #[must_use]
     pub fn is_at(&self, host: &str) -> bool {
-        let ends = |suffix: &str| host.len() > suffix.len() && host.to_ascii_lowercase().ends_with(suffix);
-        self.hosts
-            .iter()
-            .any(|known| if known.starts_with('.') { ends(known) } else { known.eq_ignore_ascii_case(host) })
+        let host = host.to_ascii_lowercase();
+        self.hosts.iter().any(|known| match known.split_once('*') {
+            Some((before, after)) => {
+                let middle = host.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+                middle.is_some_and(|middle| !middle.is_empty() && !middle.contains('.'))
+            }
+            None if known.starts_with('.') => host.len() > known.len() && host.ends_with(known.as_str()),
+            None => known.eq_ignore_ascii_case(&host),
+        })
     }
 
     /// Whether `name` is the first part of the names of the vendor's buckets.

@@ -33,9 +33,13 @@ pub struct RetryAfter {
 ///    `x-ms-retry-after-ms`.
 /// 2. `retry-after`: seconds, decimals allowed, or an HTTP date (RFC 9110, 10.2.3). A date that has passed is
 ///    a wait of zero. A number above 30 years is a Unix time.
-/// 3. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes
+/// 3. `x-rate-limit-reset-tokens`, which Azure sends in the place of `retry-after`
+///    (<https://github.com/openai/openai-python/issues/937>).
+/// 4. `retryDelay` of a `google.rpc.RetryInfo` in the body (<https://google.aip.dev/193>), as Gemini writes
 ///    it.
-/// 4. The message: "Please retry in 34.07s", "Please try again in 6ms", "please try again after 1 seconds".
+/// 5. `X-RateLimit-Reset` in the body, as OpenRouter repeats it there
+///    (<https://github.com/Gitlawb/openclaude/issues/936>).
+/// 6. The message: "Please retry in 34.07s", "Please try again in 6ms", "please try again after 1 seconds".
 #[must_use]
 pub fn retry_after(headers: &(impl Headers + ?Sized), body: Option<&[u8]>, now: Timestamp) -> RetryAfter {
     wait(&HeaderList::of(headers), Body::parse(body).as_ref(), now)
@@ -61,8 +65,11 @@ pub(crate) fn wait(headers: &HeaderList<'_>, body: Option<&Body>, now: Timestamp
     read.header(headers, "retry-after-ms", millis);
     read.header(headers, "x-ms-retry-after-ms", millis);
     read.header(headers, "retry-after", seconds_or_date);
+    read.header(headers, "x-rate-limit-reset-tokens", seconds_or_date);
     let delay = body.and_then(Body::retry_delay);
     read.take("retryDelay", delay.map(|text| time::span(text).ok_or(HeaderFault::NotASpan)));
+    let reset = body.and_then(Body::reset);
+    read.take("X-RateLimit-Reset", reset.map(|text| time::until(text, now).ok_or(HeaderFault::NotAReset)));
     let told = body.and_then(Body::message).and_then(message::wait);
     read.take("message", told.map(Ok));
     read

@@ -20,8 +20,8 @@ macro_rules! profiles {
 
 /// The name and the text of each profile that is compiled in.
 const BUILTIN: &[(&str, &str)] = profiles![
-    "openai" "azure" "anthropic" "elevenlabs" "gemini" "groq" "cerebras" "deepseek" "fireworks" "moonshot" "perplexity"
-    "together" "xai"
+    "openai" "azure" "anthropic" "bedrock" "gemini" "vertex" "mistral" "cohere" "openrouter" "groq" "cerebras" "deepseek"
+    "fireworks" "moonshot" "perplexity" "together" "xai" "alibaba" "elevenlabs" "cartesia"
 ];
 
 const OTHER: &str = include_str!("../profiles/other.toml");

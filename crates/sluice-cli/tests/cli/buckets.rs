@@ -109,7 +109,7 @@ fn a_file_to_start_from_needs_no_table_and_is_applied_as_it_is() {
     assert!(applied.contains("+ groq#openai/gpt-oss-120b#rpm"), "{applied}");
     let unknown = sluice().args(["buckets", "init", "acme"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(text(&unknown.stderr).contains("use one of: anthropic"), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).contains("use one of: alibaba, anthropic"), "{}", text(&unknown.stderr));
 }
 
 #[test]

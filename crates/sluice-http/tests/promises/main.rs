@@ -5,6 +5,7 @@ mod anthropic;
 mod asked;
 mod bedrock;
 mod bounds;
+mod costs;
 mod frames;
 mod gemini;
 mod nonsense;

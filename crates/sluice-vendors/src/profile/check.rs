@@ -12,6 +12,9 @@ pub enum ProfileError {
     /// A name that would never be found: a part of a bucket's name has no `#`.
     #[error("{0:?} cannot be a vendor's name: take the part of a bucket's name before its first #")]
     Name(String),
+    /// A host that would never be found.
+    #[error("the host {0:?} must be in lower case and may have one * at most")]
+    Host(String),
     /// A header name that would never be found.
     #[error("the header name {0:?} must be in lower case")]
     HeaderName(String),
@@ -38,6 +41,11 @@ impl Profile {
         let mut names = std::iter::once(&self.vendor).chain(&self.also);
         if let Some(name) = names.find(|name| name.is_empty() || name.contains('#')) {
             return Err(ProfileError::Name(name.clone()));
+        }
+        let is_never_found =
+            |host: &&String| host.bytes().any(|byte| byte.is_ascii_uppercase()) || host.matches('*').count() > 1;
+        if let Some(host) = self.hosts.iter().find(is_never_found) {
+            return Err(ProfileError::Host(host.clone()));
         }
         let mut headers = self.quotas.iter().flat_map(super::QuotaHeaders::names);
         if let Some(name) = headers.find(|name| name.bytes().any(|byte| byte.is_ascii_uppercase())) {

@@ -17,11 +17,6 @@ pub(super) fn spans<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Duration>,
     Vec::<String>::deserialize(from)?.iter().map(|text| parse(text)).collect()
 }
 
-/// A span that may be left out.
-pub(super) fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    parse(&String::deserialize(from)?).map(Some)
-}
-
 fn parse<E: Error>(text: &str) -> Result<Duration, E> {
     let span = humantime::parse_duration(text);
     span.map_err(|error| E::custom(format_args!("{text:?} is no span of time such as 1m: {error}")))

@@ -4,6 +4,9 @@
 //! (<https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10>). In draft 07, `RateLimit` is a
 //! dictionary, `limit=100, remaining=50, reset=30`, and a policy begins with its limit, `100;w=60`
 //! (<https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07>).
+//!
+//! Hugging Face puts the kind of its policy before the name: `"fixed window";"api";q=500;w=300`, which is no list of any
+//! draft (<https://github.com/huggingface/huggingface_hub/issues/3553>).
 
 use std::time::Duration;
 
@@ -71,12 +74,21 @@ fn dictionary(headers: &HeaderList<'_>) -> Option<Reported> {
 }
 
 fn items(headers: &HeaderList<'_>, name: &str) -> Vec<(BareItem, Parameters)> {
-    let lists = headers.values(name).filter_map(|value| Parser::new(value).parse::<List>().ok());
+    let lists = headers.values(name).filter_map(|value| {
+        let list = Parser::new(value).parse::<List>();
+        list.or_else(|error| Parser::new(without_kind(value).ok_or(error)?).parse::<List>()).ok()
+    });
     let entries = lists.flatten().filter_map(|entry| match entry {
         ListEntry::Item(item) => Some((item.bare_item, item.params)),
         ListEntry::InnerList(_) => None,
     });
     entries.collect()
+}
+
+/// The value without the text that stands before its first name.
+fn without_kind(value: &[u8]) -> Option<&[u8]> {
+    let at = value.windows(2).position(|two| two == b";\"")?;
+    value.get(at + 1..)
 }
 
 impl Policy {

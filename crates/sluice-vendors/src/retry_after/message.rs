@@ -25,6 +25,7 @@ fn of_unit(number: &str, unit: &str) -> Option<Duration> {
         "s" | "sec" | "second" | "seconds" => 1,
         "m" | "min" | "minute" | "minutes" => 60,
         "h" | "hour" | "hours" => 3_600,
+        "d" | "day" | "days" => 86_400,
         _ => return None,
     };
     time::seconds(number)?.checked_mul(one)
@@ -43,6 +44,7 @@ mod tests {
             ("Please try again in 7m12s.", 432_000),
             ("max RPM: 3, please try again after 1 seconds", 1_000),
             ("Try again in 2 minutes.", 120_000),
+            ("Try again in 2 days.", 172_800_000),
         ];
         for (message, millis) in cases {
             assert_eq!(wait(message).map(|wait| wait.as_millis()), Some(millis), "{message}");

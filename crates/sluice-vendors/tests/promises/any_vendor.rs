@@ -89,6 +89,9 @@ fn the_ietfs_older_drafts_are_read() {
         "RateLimit-Limit: 100, 100;w=60\nRateLimit-Remaining: 50\nRateLimit-Reset: 5\nRateLimit-Policy: 100;w=60";
     let read = reported("acme", Quota::Requests, third);
     assert_eq!((read.limit, read.remaining, read.reset, read.window), (tokens(100), tokens(50), secs(5), Some(MINUTE)));
+    let without_policy = "RateLimit: \"api\";r=0;t=55\nRateLimit-Policy: \"fixed window\";\"api\"";
+    let read = reported("acme", Quota::Requests, without_policy);
+    assert_eq!((read.limit, read.remaining, read.window), (None, tokens(0), None), "a policy that states no limit");
     for nonsense in
         ["RateLimit: \"a\";r=-5", "RateLimit: ;;;", "RateLimit: 5", "RateLimit: \"a\";r=1.5", "RateLimit: limit=5"]
     {

@@ -12,5 +12,6 @@ mod nonsense;
 mod openai;
 mod profiles;
 mod refusals;
+mod replies;
 mod said;
 mod waits;

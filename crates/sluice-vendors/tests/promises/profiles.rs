@@ -1,7 +1,9 @@
 //! What is known of vendors apart from their replies.
 
 use sluice_core::LimitType;
-use sluice_vendors::{Counted, HeaderReading, Kept, Profile, Quota, Vendors, classify, read, unknown_header};
+use sluice_vendors::{
+    Counted, Counts, HeaderReading, Kept, Profile, PublishedLimit, Quota, Vendors, classify, read, unknown_header,
+};
 
 use crate::said::{NOW, headers, profile};
 
@@ -92,6 +94,93 @@ fn a_host_gives_its_vendor() {
     assert_eq!(at("api.openai.com.example.com"), None);
     assert_eq!(at("evil-openai.azure.com.example.com"), None);
     assert_eq!(at(".openai.azure.com"), None);
+}
+
+#[test]
+fn a_star_in_a_host_stands_for_one_part_of_a_name() {
+    let at = |host| Vendors::builtin().at(host).map(|profile| profile.vendor.as_str());
+    assert_eq!(at("bedrock-runtime.eu-central-1.amazonaws.com"), Some("bedrock"));
+    assert_eq!(at("Bedrock-Runtime-FIPS.us-east-1.amazonaws.com"), Some("bedrock"));
+    assert_eq!(at("us-central1-aiplatform.googleapis.com"), Some("vertex"));
+    assert_eq!(at("aiplatform.googleapis.com"), Some("vertex"));
+    for other in [
+        "bedrock-runtime..amazonaws.com",
+        "bedrock-runtime.amazonaws.com",
+        "bedrock-runtime.a.b.amazonaws.com",
+        "bedrock-runtime.us-east-1.amazonaws.com.example.com",
+        "dynamodb.us-east-1.amazonaws.com",
+        "evil.example-aiplatform.googleapis.com",
+        "-aiplatform.googleapis.com",
+    ] {
+        assert_eq!(at(other), None, "{other}");
+    }
+    for host in ["*.*.example", "API.example"] {
+        let error = Profile::parse(&format!("vendor = 'a'\nhosts = ['{host}']")).unwrap_err().to_string();
+        assert!(error.contains(host), "{error}");
+    }
+}
+
+#[test]
+fn each_tier_has_its_column_of_published_limits() {
+    let limits = "vendor = 'a'\n[[limits]]\nmodels = ['m', 'n']\ntiers = ['free', 'paid']\nrpm = [3, 500]\n\
+        tpd = [1_000, 0]\nconcurrent = [1, 2]\ncounts = 'fixed'\nsource = 'https://a.example'";
+    let profile = Profile::parse(limits).unwrap();
+    let of = |tier: &str, model: &str| -> Vec<(&str, u64, Option<u64>)> {
+        let fits =
+            |limit: &&PublishedLimit| limit.tier.as_deref() == Some(tier) && limit.model.as_deref() == Some(model);
+        let all = profile.limits.iter().filter(fits);
+        all.map(|limit| (limit.metric.as_str(), limit.amount, limit.window.map(|window| window.as_secs()))).collect()
+    };
+    for model in ["m", "n"] {
+        let free = [("rpm", 3, Some(60)), ("tpd", 1_000, Some(86_400)), ("concurrent", 1, None)];
+        assert_eq!(of("free", model), free);
+        assert_eq!(of("paid", model), [("rpm", 500, Some(60)), ("concurrent", 2, None)], "no amount, no limit");
+    }
+    assert!(profile.limits.iter().all(|limit| limit.counts == Counts::Fixed));
+    let of_account = Profile::parse("vendor = 'a'\n[[limits]]\nrps = [2]\nsource = 'https://a.example'").unwrap();
+    assert_eq!((of_account.limits[0].tier.as_ref(), of_account.limits[0].model.as_ref()), (None, None));
+    let error = |row: &str| {
+        let text = format!("vendor = 'a'\n[[limits]]\ntiers = ['1', '2']\n{row}\nsource = 'https://a.example'");
+        Profile::parse(&text).unwrap_err().to_string()
+    };
+    assert!(error("rpm = [1, 2, 3]").contains("rpm needs one amount for each of 2 tiers, and has 3"));
+    assert!(error("rpx = [1, 2]").contains("\"rpx\" is no metric"));
+}
+
+#[test]
+fn no_published_limit_is_stated_twice() {
+    for profile in vendors() {
+        let mut all: Vec<_> =
+            profile.limits.iter().map(|limit| (&limit.tier, &limit.model, limit.metric.as_str())).collect();
+        let stated = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), stated, "{}", profile.vendor);
+    }
+    let limit = |vendor: &str, tier: &str, model: &str, metric: &str| {
+        let mut limits = profile(vendor).limits.iter();
+        let fits = |limit: &&PublishedLimit| {
+            limit.tier.as_deref() == Some(tier) && limit.model.as_deref() == Some(model) && limit.metric == metric
+        };
+        limits.find(fits).map(|limit| limit.amount)
+    };
+    assert_eq!(limit("openai", "3", "gpt-4o", "tpm"), Some(800_000));
+    assert_eq!(limit("anthropic", "Build", "claude-sonnet-4-6", "otpm"), Some(1_000_000));
+    assert_eq!(limit("azure", "6", "gpt-5", "rpm"), Some(450_000));
+}
+
+/// As <https://docs.aws.amazon.com/bedrock/latest/userguide/quotas-token-burndown.html> has them.
+#[test]
+fn bedrock_weighs_output_by_the_model() {
+    let weight = |model| profile("bedrock").tokens_of(model).map(|count| count.weights.output);
+    assert_eq!(weight("us.anthropic.claude-sonnet-4-20250514-v1:0"), Some(5.0));
+    assert_eq!(weight("anthropic.claude-3-7-sonnet-20250219-v1:0"), Some(5.0));
+    assert_eq!(weight("global.anthropic.claude-opus-4-8"), Some(15.0));
+    assert_eq!(weight("anthropic.claude-opus-5"), Some(10.0));
+    assert_eq!(weight("openai.gpt-5.6-luna"), Some(10.0));
+    assert_eq!(weight("amazon.nova-pro-v1:0"), Some(1.0));
+    let cached = profile("bedrock").tokens_of("amazon.nova-pro-v1:0").map(|count| count.weights.cached_input);
+    assert_eq!(cached, Some(0.0));
 }
 
 #[test]

@@ -117,6 +117,11 @@ fn an_error_inside_a_stream_that_began_well_is_judged_by_its_body() {
     assert_eq!(of("openai", r#"{"error": {"type": "server_error", "message": "The server had an error"}}"#), None);
     assert_eq!(of("groq", r#"{"choices": []}"#), None, "a rule of a status alone does not fit an event");
     assert_eq!(of("openai", "no json"), None);
+    let upstream = r#"{"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "x"}}}"#;
+    assert_eq!(of("openrouter", upstream), Some(BUSY));
+    assert_eq!(of("cartesia", upstream), Some(SLOTS), "the status that the event names");
+    let not_ready = r#"{"__type": "ModelNotReadyException", "message": "not ready"}"#;
+    assert_eq!(of("bedrock", not_ready), Some(BUSY));
 }
 
 #[test]
@@ -124,6 +129,8 @@ fn amazon_names_the_kind_of_an_error_in_a_header() {
     let named = headers("x-amzn-ErrorType: insufficient_quota:http://internal.amazon.com/coral/");
     let judged = sluice_vendors::classify(profile("acme"), 429, &named, None, NOW);
     assert_eq!(judged, Some(EXHAUSTED));
+    let busy = headers("x-amzn-errortype: ServiceUnavailableException:");
+    assert_eq!(sluice_vendors::classify(profile("bedrock"), 500, &busy, None, NOW), Some(BUSY));
     let in_body = r#"{"__type": "com.amazonaws.bedrock#insufficient_quota", "message": "no"}"#;
     assert_eq!(refusal("acme", 400, "", in_body), Some(EXHAUSTED));
 }

@@ -86,6 +86,26 @@ fn a_wait_in_the_message_is_read_if_nothing_else_names_one() {
     assert_eq!(retry_after(&headers(""), Some(b"Slow down: try again in 3 seconds"), NOW).wait, secs(3));
 }
 
+/// <https://github.com/openai/openai-python/issues/937>.
+#[test]
+fn azures_own_header_stands_for_the_retry_after_that_is_missing() {
+    assert_eq!(of("x-rate-limit-reset-tokens: 55").wait, secs(55));
+    assert_eq!(of("retry-after: 7\nx-rate-limit-reset-tokens: 55").wait, secs(7));
+}
+
+/// The metadata of <https://github.com/Gitlawb/openclaude/issues/936>, with a reset in milliseconds of Unix time.
+#[test]
+fn a_reset_that_the_body_repeats_is_read() {
+    let body =
+        br#"{"error": {"message": "Rate limit exceeded: free-models-per-min.", "code": 429, "metadata": {"headers":
+        {"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1755780085000"}}}}"#;
+    assert_eq!(retry_after(&headers(""), Some(body), NOW).wait, secs(30));
+    assert_eq!(retry_after(&headers("retry-after: 2"), Some(body), NOW).wait, secs(2));
+    let bad = br#"{"error": {"metadata": {"headers": {"X-RateLimit-Reset": "soon"}}}}"#;
+    let read = retry_after(&headers(""), Some(bad), NOW);
+    assert_eq!((read.wait, read.unreadable[0].fault), (None, HeaderFault::NotAReset));
+}
+
 #[test]
 fn a_vendor_may_say_that_another_try_is_of_no_use() {
     assert_eq!(should_retry(&headers("X-Should-Retry: false")), Some(false));
