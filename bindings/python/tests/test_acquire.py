@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 
 import pytest
 
@@ -249,3 +250,15 @@ def test_prefetched_tokens_are_granted_from_memory(client: sluice.Client, declar
         # Ahead of what was granted, by the stock.
         assert taken > 1_000
     assert level(client, rpm) <= 100_000
+
+
+def test_errors_cross_processes(client: sluice.Client, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(1, per=100))
+    client.acquire(rpm)
+    with pytest.raises(sluice.RefusedError) as refused:
+        client.slot(rpm, max_wait=0).grant()
+    copy = pickle.loads(pickle.dumps(refused.value))
+    assert (str(copy), copy.retry) == (str(refused.value), refused.value.retry)
+    with pytest.raises(sluice.UnknownDimensionError) as unknown:
+        client.acquire("nobody#rpm")
+    assert str(pickle.loads(pickle.dumps(unknown.value))) == str(unknown.value)

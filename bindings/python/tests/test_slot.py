@@ -184,3 +184,21 @@ def test_the_end_of_the_program_gives_back_what_it_holds(client: sluice.Client, 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert level(client, slots) == 2
+
+
+def test_a_thread_that_waits_does_not_disturb_the_end_of_the_program(client: sluice.Client, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(1, per=1_000))
+    program = (
+        "import sluice, threading, time\n"
+        "client = sluice.Client.from_env()\n"
+        f"client.acquire({rpm!r})\n"
+        "def wait():\n"
+        "    try:\n"
+        f"        client.slot({rpm!r}, max_wait=20_000).grant()\n"
+        "    except sluice.ClosedError:\n"
+        "        print('closed', flush=True)\n"
+        "for _ in range(4): threading.Thread(target=wait, daemon=True).start()\n"
+        "time.sleep(0.3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
