@@ -47,4 +47,4 @@ pub use used::Used;
 #[cfg(feature = "tower")]
 pub use adapters::Limited;
 #[cfg(feature = "limiter")]
-pub use limiter::{LimitedBody, Limiter, LimiterError, REFUSED_BY};
+pub use limiter::{LimitedBody, Limiter, LimiterError, OpenReply, REFUSED_BY, Started, StartedCall};

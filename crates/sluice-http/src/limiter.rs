@@ -15,10 +15,13 @@ pub(crate) mod call;
 mod counted;
 mod error;
 mod error_body;
+pub(crate) mod readable;
 mod refusal;
+mod steps;
 
 pub use body::LimitedBody;
 pub use error::{LimiterError, REFUSED_BY};
+pub use steps::{OpenReply, Started, StartedCall};
 
 use buckets::Buckets;
 

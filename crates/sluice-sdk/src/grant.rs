@@ -186,8 +186,10 @@ impl Grant {
         });
     }
 
-    /// The same as `give_back_unused`, but waits for the end. If dropped meanwhile, it goes on.
-    async fn cancel(mut self) {
+    /// Gives everything back, also the tokens: the call was not made. If this future is dropped after its first poll,
+    /// the return goes on. What cannot be given back is logged, and comes back when its lease ends. Takes at most as
+    /// long as a settle and a [`release`](Self::release).
+    pub async fn cancel(mut self) {
         let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
         let Some(runtime) = self.inner.background.runtime() else { return };
         let giving_back = async move {

@@ -87,6 +87,21 @@ async fn a_grant_that_does_not_come_within_the_wait_is_a_refusal_and_leaves_noth
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancelled_grant_gives_back_its_slot_and_its_tokens() {
+    for kind in [Kind::Rows, Kind::Inline] {
+        let world = world(kind).await;
+        let client = world.client();
+        // Not full: a bucket takes back what it has room for.
+        take(&client, Request::from(TPM).cost(TPM, 100)).await.release().await.unwrap();
+        let grant = client.slot([SLOTS, TPM]).cost(TPM, 400).grant().await.unwrap();
+        assert_eq!((world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("500", "0"));
+        grant.cancel().await;
+        assert_eq!((world.whole_level(TPM).await.as_str(), world.free(SLOTS).await.as_str()), ("900", "1"));
+        assert_eq!(world.leases().await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_waits_for_its_grant_keeps_it_while_it_opens_and_settles() {
     for kind in [Kind::Rows, Kind::Inline] {
         let world = world(kind).await;

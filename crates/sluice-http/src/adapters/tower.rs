@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt as _;
@@ -12,7 +11,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::adapters::BoxFuture;
-use crate::api::Route;
+use crate::limiter::readable::is_readable;
 use crate::limiter::{LimitedBody, Limiter, LimiterError};
 
 /// A client whose calls are limited: see [`Limiter`].
@@ -63,7 +62,9 @@ where
             // Of an error of any service, it is not known whether the vendor had the request.
             let was_sent = |_: &S::Error| true;
             let (mut parts, body) = request.into_parts();
-            if limiter.vendor_of(&parts.method, &parts.uri).is_none() || !is_worth_reading(&parts, &body) {
+            let at_most = body.size_hint().upper();
+            let is_read = is_readable(&parts.method, &parts.uri, &parts.headers, at_most);
+            if limiter.vendor_of(&parts.method, &parts.uri).is_none() || !is_read {
                 let read = limiter.read(&parts.method, &parts.uri, None);
                 return limiter.call(read, send(Request::from_parts(parts, body)), was_sent).await;
             }
@@ -77,17 +78,4 @@ where
             limiter.call(read, send(Request::from_parts(parts, B::from(body))), was_sent).await
         })
     }
-}
-
-/// The longest body that is read before it is sent: more than vendors take (Anthropic 32 MB, https://docs.anthropic.com/en/api/overview).
-const MAX_REQUEST_LEN: u64 = 64 * 1_024 * 1_024;
-
-/// Whether the body says what the call will cost, and is complete without the reply.
-fn is_worth_reading(parts: &http::request::Parts, body: &impl Body) -> bool {
-    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_json =
-        content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
-    let is_plain = !parts.headers.contains_key(CONTENT_ENCODING);
-    let is_short = body.size_hint().upper().is_none_or(|length| length <= MAX_REQUEST_LEN);
-    is_json && is_plain && is_short && Route::of(&parts.method, parts.uri.path()).is_some()
 }

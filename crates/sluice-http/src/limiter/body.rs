@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluice_sdk::core::Amount;
 use sluice_sdk::{Ending, HeldGrant};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep, timeout};
 
 use crate::costs::Taken;
 use crate::limiter::counted::CountedCall;
@@ -51,7 +51,7 @@ pin_project! {
 
 /// A call, ended when it is dropped.
 #[derive(Debug)]
-struct Call(CallState);
+pub(crate) struct Call(CallState);
 
 #[derive(Debug)]
 enum CallState {
@@ -88,6 +88,24 @@ impl OpenCall {
 }
 
 impl Call {
+    pub(crate) fn open(call: OpenCall) -> Self {
+        Self(CallState::Open(Box::new(call)))
+    }
+
+    /// Reads a piece of the body.
+    pub(crate) fn feed(&mut self, data: &[u8]) {
+        if let CallState::Open(open) = &mut self.0 {
+            open.reader.feed(data);
+        }
+    }
+
+    /// Ends the call, and waits until its slots are back.
+    pub(crate) async fn end_in_time(&mut self) {
+        if let Some(ending) = self.end() {
+            let _ = timeout(LONGEST_END, ending).await;
+        }
+    }
+
     /// Ends the call if it is open. Returns what is worth waiting for.
     fn end(&mut self) -> Option<Ending> {
         match std::mem::replace(&mut self.0, CallState::Ended) {
@@ -120,7 +138,7 @@ impl<B: Body> LimitedBody<B> {
     }
 
     pub(crate) fn open(body: B, call: OpenCall) -> Self {
-        Self { kind: Kind::Open { body, call: Call(CallState::Open(Box::new(call))) } }
+        Self { kind: Kind::Open { body, call: Call::open(call) } }
     }
 
     pub(crate) fn begun(body: ErrorBody<B>) -> Self {

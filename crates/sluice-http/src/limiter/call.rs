@@ -31,6 +31,7 @@ pub(crate) enum Begun {
 }
 
 /// A call that may be made.
+#[derive(Debug)]
 pub(crate) struct LimitedCall {
     grant: Grant,
     exchange: Exchange,
@@ -81,7 +82,7 @@ impl Limiter {
     }
 
     /// Waits until the call may start.
-    async fn begin(&self, request: Option<LimitedRequest>) -> Result<Begun, LimitError> {
+    pub(crate) async fn begin(&self, request: Option<LimitedRequest>) -> Result<Begun, LimitError> {
         let Some(LimitedRequest { vendor, exchange, .. }) = request else { return Ok(Begun::Free) };
         match self.begin_at(vendor.clone(), exchange.clone()).await {
             // A bucket is gone: the others may still be there.
@@ -134,7 +135,7 @@ impl Limiter {
 
 impl LimitedCall {
     /// The call was not answered. If the vendor never had it, what it does not count of a failed call goes back.
-    async fn ended(self, was_sent: bool) {
+    pub(crate) async fn ended(self, was_sent: bool) {
         let held = self.grant.hold(None);
         let ending = if was_sent { held.end(()) } else { held.failed() };
         let _ = timeout(LONGEST_REACTION, ending).await;
@@ -142,22 +143,32 @@ impl LimitedCall {
 
     /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read before.
     async fn replied<B: Body<Data = Bytes>>(self, reply: Response<B>) -> Response<LimitedBody<B>> {
-        let Self { grant, exchange, counted } = self;
         let (parts, body) = reply.into_parts();
         if parts.status.is_success() {
-            let reader = exchange.reply(parts.status, &parts.headers);
-            let reserved = counted.reserved(&grant);
-            let held = grant.hold(Some(head_of(&parts, Vec::new())));
-            let model = exchange.asked().model.clone().unwrap_or_default();
-            let call = OpenCall { reader, held, counted, reserved, model };
+            let call = self.answered(&parts);
             return Response::from_parts(parts, LimitedBody::open(body, call));
         }
         let error = ErrorBody::read(body).await;
-        // Another limiter refused it, on the way to the vendor: that says nothing of the vendor.
-        let is_of_vendor = !parts.headers.contains_key(REFUSED_BY);
-        let held = grant.hold(is_of_vendor.then(|| head_of(&parts, error.read.to_vec())));
-        let _ = timeout(LONGEST_REACTION, held.failed()).await;
+        self.failed(&parts, error.read.to_vec()).await;
         Response::from_parts(parts, LimitedBody::begun(error))
+    }
+
+    /// The head of a reply with a status of success. What the body says is settled at its end.
+    pub(crate) fn answered(self, head: &http::response::Parts) -> OpenCall {
+        let Self { grant, exchange, counted } = self;
+        let reader = exchange.reply(head.status, &head.headers);
+        let reserved = counted.reserved(&grant);
+        let held = grant.hold(Some(head_of(head, Vec::new())));
+        let model = exchange.asked().model.clone().unwrap_or_default();
+        OpenCall { reader, held, counted, reserved, model }
+    }
+
+    /// A reply with any other status, and the beginning of its body. The fleet reacts to a refusal.
+    pub(crate) async fn failed(self, head: &http::response::Parts, body: Vec<u8>) {
+        // Another limiter refused it, on the way to the vendor: that says nothing of the vendor.
+        let is_of_vendor = !head.headers.contains_key(REFUSED_BY);
+        let held = self.grant.hold(is_of_vendor.then(|| head_of(head, body)));
+        let _ = timeout(LONGEST_REACTION, held.failed()).await;
     }
 }
 

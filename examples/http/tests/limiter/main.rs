@@ -4,4 +4,5 @@
 mod calls;
 mod programs;
 mod refusals;
+mod steps;
 mod world;

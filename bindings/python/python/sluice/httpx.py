@@ -1,0 +1,81 @@
+"""One line for what is built on httpx (openai before 3, anthropic before 1):
+
+>>> http = httpx.Client(transport=sluice.httpx.Transport("openai"))
+>>> openai = OpenAI(http_client=http)
+
+`sluice.httpx2` is the same for httpx2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from sluice._base import BaseClient
+from sluice._transport import AsyncBegunStream, AsyncCalls, AsyncOpenStream, BegunStream, OpenStream, SyncCalls
+
+if TYPE_CHECKING:
+    from sluice._values import Seconds
+
+__all__ = ["AsyncTransport", "Transport"]
+
+
+class _Open(OpenStream, httpx.SyncByteStream): ...
+
+
+class _Begun(BegunStream, httpx.SyncByteStream): ...
+
+
+class _AsyncOpen(AsyncOpenStream, httpx.AsyncByteStream): ...
+
+
+class _AsyncBegun(AsyncBegunStream, httpx.AsyncByteStream): ...
+
+
+class Transport(SyncCalls, httpx.BaseTransport):
+    """Limits the calls of an `httpx.Client`, each attempt of a client that retries.
+
+    `vendor` limits calls to any host by the buckets of this vendor; without it, calls to the hosts of known vendors are
+    limited, and others pass. `buckets` names buckets instead. A call waits at most for `patience`; beyond it the client
+    gets a reply with status 429. `ask_usage` asks streams of chat completions to state their usage. `inner` makes the
+    calls, by default `httpx.HTTPTransport()`: name one for proxies, certificates and pools of your own."""
+
+    http: Any = httpx
+    open_stream = _Open
+    begun_stream = _Begun
+
+    def __init__(
+        self,
+        vendor: str | None = None,
+        *,
+        client: BaseClient | None = None,
+        buckets: Sequence[str] | None = None,
+        patience: Seconds | None = None,
+        ask_usage: bool = False,
+        inner: httpx.BaseTransport | None = None,
+    ) -> None:
+        super().__init__(vendor, client, buckets, patience, ask_usage)
+        self.inner = inner or httpx.HTTPTransport()
+
+
+class AsyncTransport(AsyncCalls, httpx.AsyncBaseTransport):
+    """As `Transport`, for an `httpx.AsyncClient` on asyncio."""
+
+    http: Any = httpx
+    open_stream = _AsyncOpen
+    begun_stream = _AsyncBegun
+
+    def __init__(
+        self,
+        vendor: str | None = None,
+        *,
+        client: BaseClient | None = None,
+        buckets: Sequence[str] | None = None,
+        patience: Seconds | None = None,
+        ask_usage: bool = False,
+        inner: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(vendor, client, buckets, patience, ask_usage)
+        self.inner = inner or httpx.AsyncHTTPTransport()

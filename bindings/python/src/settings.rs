@@ -1,0 +1,109 @@
+//! The settings of a client, as a dictionary with the names of `ClientBuilder`.
+
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sluice_sdk::vendors::Vendors;
+use sluice_sdk::{AdmissionMode, Client, ClientBuilder, Leases, OnUnavailable};
+
+use crate::arguments;
+use crate::errors::Raise as _;
+use crate::process::runtime;
+
+/// What a client is built from, in every process anew.
+#[derive(Clone)]
+pub(crate) struct Settings(ClientBuilder);
+
+impl Settings {
+    /// From the environment if `table` is `None`, and what `given` sets.
+    pub(crate) fn new(py: Python<'_>, table: Option<String>, given: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut builder = match table {
+            Some(table) => Client::builder(table),
+            None => ClientBuilder::from_env().map_err(|error| error.raise(py))?,
+        };
+        for (name, value) in given {
+            builder = set(builder, &name.extract::<String>()?, &value)?;
+        }
+        Ok(Self(builder))
+    }
+
+    /// Connects. Makes no request.
+    pub(crate) fn connect(&self, py: Python<'_>) -> PyResult<Client> {
+        let (runtime, builder) = (runtime()?, self.0.clone());
+        Ok(py.detach(|| runtime.block_on(builder.connect())))
+    }
+}
+
+fn set(builder: ClientBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<ClientBuilder> {
+    let time = || arguments::duration(name, value);
+    let at_least = |least: Duration| {
+        let time = time()?;
+        let short =
+            || PyValueError::new_err(format!("{name} = {value}: it must be at least {} s", least.as_secs_f64()));
+        if time < least { Err(short()) } else { Ok(time) }
+    };
+    Ok(match name {
+        "region" => builder.region(value.extract::<String>()?),
+        "endpoint" => builder.endpoint_url(value.extract::<String>()?),
+        "lease_ttl" => builder.lease_ttl(at_least(Duration::from_secs(1))?),
+        "max_retries" => builder.max_retries(value.extract()?),
+        "attempt_timeout" => builder.attempt_timeout(at_least(Duration::from_millis(50))?),
+        "answer_within" => builder.answer_within(at_least(Duration::from_millis(100))?),
+        "max_wait" => builder.max_wait(time()?),
+        "renew_leases" => builder.renew_leases(value.extract()?),
+        "leases" => builder.leases(leases(value)?),
+        "on_unavailable" => builder.on_unavailable(on_unavailable(value)?),
+        "admission" => builder.admission(admission(value)?),
+        "staleness" => builder.staleness(at_least(Duration::from_secs(1))?),
+        "self_heal" => builder.self_heal(value.extract()?),
+        "heal_budget" => builder.heal_budget(value.extract()?),
+        "cap_debt" => builder.cap_debt(value.extract()?),
+        "max_buckets" => builder.max_buckets(value.extract()?),
+        "longest_cool_down" => builder.longest_cool_down(time()?),
+        "caller" => builder.caller(value.extract::<String>()?),
+        "prefetch" => builder.prefetch(value.extract::<Vec<String>>()?),
+        "vendors" => builder.vendors(vendors(&value.extract::<Vec<String>>()?)?),
+        _ => return Err(PyTypeError::new_err(format!("a client has no setting {name:?}"))),
+    })
+}
+
+fn leases(value: &Bound<'_, PyAny>) -> PyResult<Leases> {
+    match value.extract::<String>()?.as_str() {
+        "concurrent" => Ok(Leases::Concurrent),
+        "all" => Ok(Leases::All),
+        "inline" => Ok(Leases::Inline),
+        other => Err(PyValueError::new_err(format!("leases = {other:?}: it must be concurrent, all or inline"))),
+    }
+}
+
+fn on_unavailable(value: &Bound<'_, PyAny>) -> PyResult<OnUnavailable> {
+    let text: String = value.extract()?;
+    match (text.as_str(), text.strip_prefix("share:").map(str::parse)) {
+        ("error", _) => Ok(OnUnavailable::Error),
+        ("allow", _) => Ok(OnUnavailable::Allow),
+        (_, Some(Ok(factor))) => Ok(OnUnavailable::Share(factor)),
+        _ => Err(PyValueError::new_err(format!(
+            "on_unavailable = {text:?}: it must be error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1"
+        ))),
+    }
+}
+
+fn admission(value: &Bound<'_, PyAny>) -> PyResult<AdmissionMode> {
+    match value.extract::<String>()?.as_str() {
+        "off" => Ok(AdmissionMode::Off),
+        "shadow" => Ok(AdmissionMode::Shadow),
+        "enforce" => Ok(AdmissionMode::Enforce),
+        other => Err(PyValueError::new_err(format!("admission = {other:?}: it must be off, shadow or enforce"))),
+    }
+}
+
+/// The vendors of these profiles, which are texts in TOML.
+fn vendors(profiles: &[String]) -> PyResult<Vendors> {
+    let with = |vendors: Vendors, profile: &String| vendors.with(profile);
+    profiles
+        .iter()
+        .try_fold(Vendors::default(), with)
+        .map_err(|error| PyValueError::new_err(format!("vendors: {error}")))
+}

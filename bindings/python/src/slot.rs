@@ -1,0 +1,179 @@
+//! A slot whose call runs in Python. The SDK runs the slot in a task, whose closure waits for the end of the call.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sluice_sdk::{LimitError, Slot, SlotBuilder};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::arguments::{OwnReply, headers, quantity, usage};
+use crate::errors::{Raise, forked};
+use crate::operation::Operation;
+use crate::process::{OfProcess, runtime};
+use crate::values::{IntoPython, basis, instant, object};
+
+/// How the closure of a slot ended without success.
+enum NoSuccess {
+    /// The call failed.
+    CallFailed,
+    Limit(LimitError),
+}
+
+impl From<LimitError> for NoSuccess {
+    fn from(error: LimitError) -> Self {
+        Self::Limit(error)
+    }
+}
+
+/// Whether the call failed.
+type HasFailed = bool;
+
+/// The task that holds the slot.
+type Running = JoinHandle<Result<(), NoSuccess>>;
+
+/// A slot that is under way. If it is dropped before its end, the slot is given back, and its tokens stay as taken: the
+/// vendor may have counted them.
+pub(crate) struct RunningSlot {
+    slot: Slot,
+    end: Option<(oneshot::Sender<HasFailed>, Running)>,
+}
+
+impl RunningSlot {
+    /// Waits for the start. If this future is dropped, nothing is held.
+    pub(crate) async fn start(builder: SlotBuilder) -> Result<Self, LimitError> {
+        let (started, starts) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let run = builder.run(async move |slot: Slot| {
+            let _ = started.send(slot);
+            match ended.await {
+                Ok(true) => Err(NoSuccess::CallFailed),
+                _ => Ok(()),
+            }
+        });
+        let mut task = AbortOnDrop(Some(tokio::spawn(run)));
+        match starts.await {
+            Ok(slot) => Ok(Self { slot, end: task.0.take().map(|task| (end, task)) }),
+            // The task ended without a start.
+            Err(_) => match task.0.take() {
+                Some(task) => match task.await {
+                    Ok(Err(NoSuccess::Limit(error))) => Err(error),
+                    _ => Err(LimitError::Closed),
+                },
+                None => Err(LimitError::Closed),
+            },
+        }
+    }
+}
+
+impl Drop for RunningSlot {
+    fn drop(&mut self) {
+        if let Some((_, task)) = self.end.take() {
+            task.abort();
+        }
+    }
+}
+
+struct AbortOnDrop(Option<Running>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl IntoPython for RunningSlot {
+    fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let slot = self.slot.clone();
+        let running = Arc::new(OfProcess::new(Mutex::new(Some(self))));
+        object(py, NativeSlot { running, slot: OfProcess::new(slot) })
+    }
+}
+
+/// A slot of the SDK.
+#[pyclass(frozen, name = "Slot", module = "sluice._native")]
+pub(crate) struct NativeSlot {
+    running: Arc<OfProcess<Mutex<Option<RunningSlot>>>>,
+    slot: OfProcess<Slot>,
+}
+
+impl NativeSlot {
+    fn slot(&self, py: Python<'_>) -> PyResult<&Slot> {
+        self.slot.get().ok_or_else(|| forked(py))
+    }
+}
+
+#[pymethods]
+impl NativeSlot {
+    /// Ends the call. Waits until what the slot held is given back, 3 s at most. In a child of the process that holds
+    /// the slot, and the second time, it does nothing.
+    fn end(&self, has_failed: bool) -> Operation {
+        let running = Arc::clone(&self.running);
+        Operation::new(async move {
+            let running = running.get().and_then(|running| running.lock().take());
+            let Some((end, task)) = running.and_then(|mut running| running.end.take()) else { return Ok(()) };
+            let _ = end.send(has_failed);
+            match task.await {
+                Ok(Err(NoSuccess::Limit(error))) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Gives the slot back. Its tokens stay as they were taken. Does not wait.
+    fn abandon(&self) -> PyResult<()> {
+        let _in_runtime = runtime()?.enter();
+        drop(self.running.get().and_then(|running| running.lock().take()));
+        Ok(())
+    }
+
+    fn used(&self, py: Python<'_>, dimension: &str, used: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.slot(py)?.used(dimension, quantity(used)?).map_err(|error| error.raise(py))
+    }
+
+    fn observe(&self, py: Python<'_>, dimension: String, of: &Bound<'_, PyAny>) -> PyResult<Operation> {
+        let (slot, headers) = (self.slot(py)?.clone(), headers(of)?);
+        Ok(Operation::new(async move { slot.observe(&dimension, &headers).await }))
+    }
+
+    #[pyo3(signature = (status, headers, body, used))]
+    fn reply(
+        &self,
+        py: Python<'_>,
+        status: u16,
+        headers: &Bound<'_, PyAny>,
+        body: Option<Vec<u8>>,
+        used: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Operation> {
+        let (slot, used, reply) = (self.slot(py)?.clone(), usage(used)?, OwnReply::new(status, headers, body)?);
+        Ok(Operation::new(async move { slot.reply(reply.as_reply(), used).await }))
+    }
+
+    #[getter]
+    fn acquiring(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.slot(py)?.acquiring().as_secs_f64())
+    }
+
+    #[getter]
+    fn start_at(&self, py: Python<'_>) -> PyResult<std::time::SystemTime> {
+        Ok(instant(self.slot(py)?.start_at()))
+    }
+
+    fn start_in(&self, py: Python<'_>, dimension: &str) -> PyResult<Option<std::time::SystemTime>> {
+        Ok(self.slot(py)?.start_in(dimension).map(instant))
+    }
+
+    #[getter]
+    fn basis(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(basis(self.slot(py)?.basis()))
+    }
+
+    #[getter]
+    fn is_lease_lost(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.slot(py)?.is_lease_lost())
+    }
+}

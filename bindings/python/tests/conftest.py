@@ -1,0 +1,104 @@
+"""A DynamoDB for the tests: the embedded engine, which `sluice sandbox` serves."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sluice
+
+TABLE = "ontopix-vendor-buckets-sandbox"
+ROOT = Path(__file__).parents[3]
+
+
+def _command() -> str:
+    """The command `sluice`, with the lab. A missing one fails: no test is skipped in silence."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    found = os.environ.get("SLUICE_COMMAND") or shutil.which("sluice", path=str(target / "debug"))
+    assert found, f"there is no {target}/debug/sluice: `cargo build -p sluice-cli` first, or name one in SLUICE_COMMAND"
+    return found
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    output = tmp_path_factory.mktemp("sandbox") / "output.txt"
+    with output.open("w") as file:
+        sandbox = subprocess.Popen([_command(), "sandbox", "--port", "0"], stdout=file, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + 30
+        while not (found := re.search(r"SLUICE_ENDPOINT_URL=(\S+)", output.read_text())):
+            assert sandbox.poll() is None, output.read_text()
+            assert time.monotonic() < deadline, f"the sandbox is not up after 30 s: {output.read_text()}"
+            time.sleep(0.05)
+        yield found[1]
+    finally:
+        sandbox.terminate()
+        sandbox.wait(10)
+
+
+@pytest.fixture(autouse=True)
+def environment(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `sluice sandbox` prints to export. Children inherit it."""
+    for name in [name for name in os.environ if name.startswith(("SLUICE_", "AWS_")) and name != "SLUICE_COMMAND"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SLUICE_ENV", "sandbox")
+    monkeypatch.setenv("SLUICE_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
+
+
+@pytest.fixture
+def client(environment: None) -> Iterator[sluice.Client]:
+    client = sluice.Client.from_env()
+    yield client
+    client.close(2)
+
+
+@pytest.fixture
+async def aclient(environment: None) -> Any:
+    client = sluice.AsyncClient.from_env()
+    yield client
+    await client.close(2)
+
+
+_numbers = itertools.count(1)
+
+Declare = Callable[..., str]
+
+
+@pytest.fixture
+def declare(client: sluice.Client) -> Declare:
+    """Makes a bucket that no other test uses, and returns its dimension."""
+
+    def declare(limit: sluice.Limit, metric: str = "rpm", vendor: str | None = None) -> str:
+        dimension = f"{vendor or f'test{os.getpid()}-{next(_numbers)}'}#{metric}"
+        assert client.ops.apply_limit(dimension, limit) == "created"
+        return dimension
+
+    return declare
+
+
+def level(client: sluice.Client, dimension: str) -> float:
+    """Tokens or free slots at this moment, as the table has them."""
+    bucket = client.ops.bucket(dimension)
+    assert bucket is not None
+    return bucket.level
+
+
+def eventually(is_so: Callable[[], bool], within: float = 5.0) -> bool:
+    """Whether something comes true in time. What is given back in the background is waited for."""
+    deadline = time.monotonic() + within
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,149 @@
+"""A vendor of chat completions on this machine, which does what each request tells it to."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+USAGE = {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50}
+
+MESSAGE = {
+    "id": "1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "Hello"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 30, "output_tokens": 20},
+}
+"""Of the path that ends in `/messages`: an answer of Anthropic's API."""
+
+
+class Vendor(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.seen: list[dict[str, Any]] = []
+        self.encodings: list[str] = []
+        self.lock = threading.Lock()
+        self.most_at_once = 0
+        self.at_once = 0
+        self.may_go_on = threading.Event()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.base_url}/v1/chat/completions"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves in the middle is what some tests do."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Vendor
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+    def do_GET(self) -> None:
+        self._answer(200, b"{}")
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        vendor = self.server
+        with vendor.lock:
+            vendor.seen.append(asked)
+            vendor.encodings.append(self.headers.get("accept-encoding", ""))
+            vendor.at_once += 1
+            vendor.most_at_once = max(vendor.most_at_once, vendor.at_once)
+        try:
+            self._act(asked, asked.get("user", "answer"))
+        finally:
+            with vendor.lock:
+                vendor.at_once -= 1
+
+    def _act(self, asked: dict[str, Any], act: str) -> None:
+        if act == "refuse once":
+            with self.server.lock:
+                act = "refuse" if len(self.server.seen) == 1 else "answer"
+        done: dict[str, Any] = {
+            "id": "1",
+            "choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}],
+        }
+        if act == "refuse":
+            error = {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}
+            self._answer(429, json.dumps(error).encode(), {"retry-after": "1"})
+        elif act == "refuse in the body":
+            details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "4s"}]
+            refusal = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}}
+            # In two pieces, so that one read is not enough.
+            body = json.dumps(refusal, indent=1).encode()
+            self._head(429, {"content-length": str(len(body)), "content-type": "application/json"})
+            self.wfile.write(body[:40])
+            self.wfile.flush()
+            time.sleep(0.05)
+            self.wfile.write(body[40:])
+        elif act == "gzip":
+            body = gzip.compress(json.dumps(done | {"usage": USAGE}).encode())
+            self._answer(200, body, {"content-encoding": "gzip"})
+        elif act == "hang up":
+            self.close_connection = True
+        elif act == "break off":
+            self._head(200, {"content-length": "1000", "content-type": "application/json"})
+            self.wfile.write(b'{"id": "1", "choices": [')
+            self.close_connection = True
+        elif asked.get("stream"):
+            self._stream(asked)
+        elif self.path.endswith("/messages"):
+            self._answer(200, json.dumps(MESSAGE).encode())
+        else:
+            self._answer(200, json.dumps(done | {"usage": USAGE}).encode())
+
+    def _stream(self, asked: dict[str, Any]) -> None:
+        self._head(200, {"transfer-encoding": "chunked", "content-type": "text/event-stream"})
+        self._event(json.dumps({"choices": [{"index": 0, "delta": {"content": "Hel"}}]}))
+        if asked.get("user") == "pause":
+            self.server.may_go_on.wait(10)
+        self._event(json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+        if asked.get("stream_options", {}).get("include_usage"):
+            self._event(json.dumps({"choices": [], "usage": USAGE}))
+        self._event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, data: str) -> None:
+        event = f"data: {data}\n\n".encode()
+        self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+        self.wfile.flush()
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        known = {"content-length": str(len(body)), "content-type": "application/json"}
+        self._head(status, known | (headers or {}))
+        self.wfile.write(body)
+
+    def _head(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+@contextmanager
+def served() -> Iterator[Vendor]:
+    vendor = Vendor()
+    thread = threading.Thread(target=vendor.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield vendor
+    finally:
+        vendor.shutdown()
+        vendor.server_close()

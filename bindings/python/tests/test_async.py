@@ -1,0 +1,198 @@
+"""asyncio: nothing blocks, and a cancellation gives back what the task had or was about to get."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+
+import pytest
+
+import sluice
+
+from conftest import Declare, eventually, level
+
+DAY = 86_400.0
+
+
+async def test_the_same_operations_are_awaited(aclient: sluice.AsyncClient, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(2, per=100))
+    async with asyncio.timeout(10) if hasattr(asyncio, "timeout") else _nothing():
+        grant = await aclient.acquire(rpm)
+        assert isinstance(grant, sluice.AsyncGrant)
+        assert await grant.release() == "given_back"
+        async with aclient.slot(rpm, max_wait=1) as slot:
+            assert slot.basis == "table"
+        retry = await aclient.acquire(rpm)
+        assert isinstance(retry, sluice.RetryIn)
+        assert 45 < retry.wait <= 50
+        with pytest.raises(sluice.RefusedError):
+            await aclient.slot(rpm, max_wait=1).grant()
+        with pytest.raises(sluice.UnknownDimensionError):
+            await aclient.acquire("nobody#rpm")
+        assert await aclient.limit("nobody#rpm") is None
+        bucket = await aclient.ops.bucket(rpm)
+        assert bucket is not None
+        assert bucket.level < 1
+        assert isinstance(await aclient.admit(rpm, 1, slo=1), sluice.Shed)
+
+
+class _nothing:  # noqa: N801
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+async def test_a_wait_does_not_block_the_event_loop(aclient: sluice.AsyncClient, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(1, per=0.5))
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.005)
+
+    ticking = asyncio.create_task(tick())
+    for _ in range(2):
+        async with aclient.slot(rpm):
+            pass
+    ticking.cancel()
+    assert ticks > 30
+
+
+async def test_a_cancelled_wait_gives_back_what_it_had(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots, slow = declare(sluice.Limit.concurrent(1), "concurrent"), declare(sluice.Limit.requests(1, per=100))
+    assert isinstance(await aclient.acquire(slow), sluice.AsyncGrant)
+
+    async def wait() -> None:
+        async with aclient.slot(slots, slow, max_wait=200):
+            pytest.fail("the block ran")
+
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(wait(), 0.5)
+    assert eventually(lambda: level(client, slots) == 1)
+    assert eventually(lambda: level(client, slow) >= 0), "the booked start was not given back"
+
+
+async def test_a_cancelled_block_gives_its_slot_back(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots = declare(sluice.Limit.concurrent(1), "concurrent")
+    has_begun = asyncio.Event()
+
+    async def call() -> None:
+        async with aclient.slot(slots):
+            has_begun.set()
+            await asyncio.sleep(100)
+
+    task = asyncio.create_task(call())
+    await has_begun.wait()
+    assert level(client, slots) == 0
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert eventually(lambda: level(client, slots) == 1)
+
+
+async def test_a_grant_that_arrives_after_the_cancellation_goes_back(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots, tpm = declare(sluice.Limit.concurrent(50), "concurrent"), declare(sluice.Limit.tokens(5_000, per=DAY), "tpm")
+    # Cancelled at every moment of an acquire, also after its answer and before the task runs again.
+    for delay in range(50):
+        task = asyncio.create_task(aclient.acquire(slots, tpm, costs={tpm: 100}))
+        await asyncio.sleep(delay * 0.000_4)
+        time.sleep(0.002 if delay % 3 == 0 else 0)  # noqa: ASYNC251
+        task.cancel()
+        results = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(results[0], sluice.AsyncGrant):
+            await results[0].cancel()
+    gc.collect()
+    assert eventually(lambda: level(client, slots) == 50)
+    # An answer that asyncio threw away itself is a dropped grant, whose tokens stay spent.
+    assert level(client, tpm) >= 4_000
+
+
+async def test_an_answer_that_nobody_takes_gives_its_tokens_back(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    slots, tpm = declare(sluice.Limit.concurrent(1), "concurrent"), declare(sluice.Limit.tokens(1_000, per=DAY), "tpm")
+    task = asyncio.create_task(aclient.acquire(slots, tpm, costs={tpm: 400}))
+    await asyncio.sleep(0)
+    # The event loop stands still until the answer has come; then the task is cancelled before it gets it.
+    time.sleep(0.3)  # noqa: ASYNC251
+    assert level(client, slots) == 0
+    task.cancel()
+    assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
+    assert eventually(lambda: level(client, slots) == 1)
+    assert eventually(lambda: level(client, tpm) >= 1_000)
+
+
+async def test_an_error_in_a_block_ends_the_slot(aclient: sluice.AsyncClient, declare: Declare) -> None:
+    tpm = declare(sluice.Limit.tokens(1_000, per=DAY), "tpm")
+    with pytest.raises(KeyError):
+        async with aclient.slot(tpm, costs={tpm: 400}):
+            raise KeyError
+    async with aclient.slot(tpm, costs={tpm: 400}) as slot:
+        await slot.reply(sluice.Reply(200), used={tpm: 100})
+    bucket = await aclient.ops.bucket(tpm)
+    assert bucket is not None
+    assert bucket.level == pytest.approx(900, abs=1)
+
+
+async def test_ten_thousand_tasks_share_one_bucket(aclient: sluice.AsyncClient, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(10_000, per=DAY))
+    outcomes = await asyncio.gather(*(aclient.acquire(rpm) for _ in range(10_001)))
+    granted = sum(isinstance(outcome, sluice.AsyncGrant) for outcome in outcomes)
+    assert granted == 10_000
+
+
+def test_an_event_loop_that_closes_loses_nothing(client: sluice.Client, declare: Declare) -> None:
+    slots = declare(sluice.Limit.concurrent(3), "concurrent")
+    asyncio_client = sluice.AsyncClient.from_env()
+
+    async def leave() -> None:
+        held = await asyncio_client.acquire(slots)
+        assert isinstance(held, sluice.AsyncGrant)
+        asyncio.ensure_future(asyncio_client.slot(slots).grant())  # noqa: RUF006
+        asyncio.ensure_future(asyncio_client.acquire(slots))  # noqa: RUF006
+        await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(leave())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    assert eventually(lambda: level(client, slots) == 3)
+    # The client outlives the event loop.
+    assert asyncio.run(_acquire(asyncio_client, slots))
+
+
+async def _acquire(client: sluice.AsyncClient, slots: str) -> bool:
+    grant = await client.acquire(slots)
+    assert isinstance(grant, sluice.AsyncGrant)
+    async with grant:
+        return True
+
+
+async def test_an_operation_is_begun_when_it_is_awaited(
+    client: sluice.Client, aclient: sluice.AsyncClient, declare: Declare
+) -> None:
+    rpm = declare(sluice.Limit.requests(10, per=DAY))
+    forgotten = aclient.acquire(rpm)
+    await asyncio.sleep(0.1)
+    assert level(client, rpm) == 10
+    forgotten.close()
+    operation = aclient._native.acquire([rpm], None, None, None)
+    await operation
+    with pytest.raises(RuntimeError, match="begun before"):
+        await operation
+
+
+async def test_threads_and_tasks_may_share_a_connection(client: sluice.Client, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(1, per=1_000))
+    assert isinstance(await sluice.AsyncClient.sharing(client).acquire(rpm), sluice.AsyncGrant)
+    assert isinstance(client.acquire(rpm), sluice.RetryIn)
