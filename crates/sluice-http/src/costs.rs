@@ -97,10 +97,20 @@ impl<'a> Costs<'a> {
             Quota::OutputTokens | Quota::PriorityOutputTokens => {
                 Some(whole(self.weigh(0, 0, used.output?), replied, taken))
             }
+            // Counted when the call arrives, by its input as the vendor reads it. Its output adds nothing.
+            _ if self.is_on_arrival() && self.count.is_some_and(|count| count.reserved == Reserved::Larger) => {
+                Some(input()?.max(taken))
+            }
             _ => {
                 Some(whole(self.weigh(used.input.unwrap_or(0), used.cached, used.output.unwrap_or(0)), replied, taken))
             }
         }
+    }
+
+    /// Whether the vendor counts the call when it arrives, by what it may use.
+    #[must_use]
+    pub fn is_on_arrival(self) -> bool {
+        self.count.is_some_and(|count| count.counted == Counted::OnArrival)
     }
 
     /// Whether the vendor reserves the most output that the call allows.

@@ -25,6 +25,9 @@ pub use steps::{OpenReply, Started, StartedCall};
 
 use buckets::Buckets;
 
+/// How long a call may hold what it took, unless the program says otherwise.
+const LONGEST_CALL: Duration = Duration::from_secs(3_600);
+
 /// Limits the calls of an HTTP client by the buckets of their vendors. Cheap to clone; clones share what they know.
 ///
 /// It stands below the client's retries, so that each attempt takes anew:
@@ -54,6 +57,7 @@ pub(crate) struct Settings {
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) patience: Option<Duration>,
     pub(crate) asks_usage: bool,
+    pub(crate) longest_call: Duration,
     /// What calls of each model used.
     pub(crate) estimator: Arc<TokenEstimator>,
 }
@@ -62,6 +66,8 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Vendor {
     pub(crate) name: Arc<str>,
+    /// Other names that the vendor's buckets may have, if the program named none.
+    pub(crate) also: Arc<[String]>,
     pub(crate) profile: Arc<Profile>,
 }
 
@@ -76,6 +82,7 @@ impl Limiter {
             buckets: Arc::default(),
             patience: None,
             asks_usage: false,
+            longest_call: LONGEST_CALL,
             estimator: Arc::default(),
         };
         Self { settings: Arc::new(settings) }
@@ -97,7 +104,7 @@ impl Limiter {
         let name: String = vendor.into();
         let vendors = self.settings.sluice.vendors();
         let profile = Arc::clone(vendors.named(&name).unwrap_or_else(|| vendors.other()));
-        self.set().vendor = Some(Vendor { name: name.into(), profile });
+        self.set().vendor = Some(Vendor { name: name.into(), also: Arc::default(), profile });
         self
     }
 
@@ -126,6 +133,15 @@ impl Limiter {
         self
     }
 
+    /// How long a call may hold what it took, from the head of its reply; an hour by default. Then its slots are given back,
+    /// although the body may go on: for connections that never end, and bodies that nobody reads. A smaller value frees
+    /// slots of such calls sooner; it must be above the longest stream.
+    #[must_use]
+    pub fn longest_call(mut self, longest: Duration) -> Self {
+        self.set().longest_call = longest;
+        self
+    }
+
     fn set(&mut self) -> &mut Settings {
         Arc::make_mut(&mut self.settings)
     }
@@ -137,7 +153,11 @@ impl Limiter {
         }
         self.settings.vendor.clone().or_else(|| {
             let profile = self.settings.sluice.vendors().at(uri.host()?)?;
-            Some(Vendor { name: profile.vendor.as_str().into(), profile: Arc::clone(profile) })
+            Some(Vendor {
+                name: profile.vendor.as_str().into(),
+                also: profile.also.clone().into(),
+                profile: Arc::clone(profile),
+            })
         })
     }
 

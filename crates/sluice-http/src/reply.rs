@@ -37,6 +37,9 @@ pub struct Replied {
     /// the latter, `sluice_vendors::classify_event` tells whether it is a refusal because of load. `None` if
     /// there is none, and if it is longer than [`MAX_ERROR_LEN`].
     pub error: Option<Vec<u8>>,
+    /// Whether an event came before the end, or before the error: the vendor had begun to answer. False for a reply
+    /// that is no stream.
+    pub began: bool,
     /// Whether the reply came to its own end: the JSON is whole, or the stream had its last event or an
     /// error. False if the connection was dropped in the middle, and if the body could not be read.
     pub complete: bool,
@@ -106,7 +109,7 @@ impl ReplyReader {
             Body::Unreadable => (None, false),
         };
         let used = self.facts.api.and_then(|api| self.facts.counts.used(api));
-        Replied { used, cut: self.facts.cut, error, complete }
+        Replied { used, cut: self.facts.cut, error, began: self.facts.began, complete }
     }
 }
 
@@ -147,6 +150,7 @@ fn read_line(scan: &mut JsonScan<Field>, facts: &mut Facts, line: Line<'_>) {
             scan.reset();
             facts.ended |= is_done;
             facts.end_event();
+            facts.began |= facts.error.is_none();
         }
     }
 }

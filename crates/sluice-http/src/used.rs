@@ -38,6 +38,10 @@ impl Used {
     }
 }
 
+/// The most tokens that a count may state: ten times the longest context of today's models. A mistaken count would
+/// otherwise be charged to the bucket.
+const MOST_TOKENS: u64 = 20_000_000;
+
 /// The counts as a vendor states them. Later ones replace earlier ones: each is a sum of the whole reply.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
@@ -65,7 +69,7 @@ impl Counts {
     }
 
     pub(crate) fn apply(&mut self, usage: &Value) {
-        let stated = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_u64());
+        let stated = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(|count| *count <= MOST_TOKENS);
         self.input = stated(INPUT).or(self.input);
         self.tool_input = stated(TOOL_INPUT).or(self.tool_input);
         self.cache_reads = stated(CACHE_READS).or(self.cache_reads);

@@ -9,6 +9,7 @@ use sluice_vendors::Vendors;
 
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
+use crate::config::OnUnavailable;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 
@@ -53,6 +54,18 @@ impl Client {
     #[must_use]
     pub fn inline_retry_threshold(&self) -> Duration {
         self.inner.config.inline_retry_threshold
+    }
+
+    /// How long a slot waits for its start if it names no wait (`SLUICE_DEFAULT_SLOT_TIMEOUT`).
+    #[must_use]
+    pub fn max_wait(&self) -> Duration {
+        self.inner.config.max_wait
+    }
+
+    /// What an acquire returns while DynamoDB is out (`SLUICE_ON_UNAVAILABLE`).
+    #[must_use]
+    pub fn on_unavailable(&self) -> OnUnavailable {
+        self.inner.config.on_unavailable
     }
 
     /// DynamoDB's clock minus this process's, as bounded by the replies of the last one to two minutes;

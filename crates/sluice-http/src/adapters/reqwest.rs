@@ -13,6 +13,8 @@ impl Limiter {
         let uri: Uri = request.url().as_str().parse().ok()?;
         let body = request.body().and_then(reqwest::Body::as_bytes);
         let mut read = self.read(request.method(), &uri, body)?;
+        // The client's own limit on the request begins when it is sent: the wait takes no longer than that again.
+        read.at_most = request.timeout().copied();
         if let Some(other) = read.other_body.take() {
             request.headers_mut().remove(CONTENT_LENGTH);
             *request.body_mut() = Some(other.into());

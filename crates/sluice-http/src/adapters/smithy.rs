@@ -1,6 +1,9 @@
 //! An HTTP client for the SDKs of AWS, as for `aws-sdk-bedrockruntime`.
 
+use std::time::Duration;
+
 use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
 };
@@ -11,10 +14,15 @@ use aws_smithy_runtime_api::http::Response;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::config_bag::ConfigBag;
 use http::{Method, Uri};
+use http_body_util::BodyExt as _;
+use hyper_util::client::legacy::Error as ClientError;
 
 use crate::api::Route;
 use crate::limiter::call::LimitedRequest;
 use crate::limiter::{Limiter, LimiterError};
+
+/// The longest wait: a request is signed before it, and AWS takes a signature for five minutes.
+const LONGEST_WAIT: Duration = Duration::from_secs(4 * 60);
 
 /// An HTTP client for an SDK of AWS whose calls are limited: see [`Limiter::http_client`].
 #[derive(Debug)]
@@ -46,6 +54,10 @@ impl HttpClient for LimitedHttpClient {
         SharedHttpConnector::new(LimitedConnector { inner, limiter: self.limiter.clone() })
     }
 
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.inner.connector_metadata()
+    }
+
     fn validate_base_client_config(
         &self,
         components: &RuntimeComponentsBuilder,
@@ -60,16 +72,21 @@ impl HttpClient for LimitedHttpClient {
 }
 
 impl HttpConnector for LimitedConnector {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let Some(read) = self.read(&request) else { return self.inner.call(request) };
+    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
+        let Some(mut read) = self.read(&request) else { return self.inner.call(request) };
+        read.at_most = Some(LONGEST_WAIT);
         let (inner, limiter) = (self.inner.clone(), self.limiter.clone());
         HttpConnectorFuture::new(async move {
+            // The SDK gives up a body that nobody reads for some seconds, as it takes the connection to be stalled. So the
+            // body, which is in memory, is read before the wait.
+            let body = std::mem::replace(request.body_mut(), SdkBody::taken());
+            let body = body.collect().await.map_err(|error| ConnectorError::user(error.into()))?;
+            *request.body_mut() = SdkBody::from(body.to_bytes());
             let send = async {
                 let reply = inner.call(request).await?;
                 reply.try_into_http1x().map_err(|error| ConnectorError::other(error.into(), None))
             };
-            // Of the errors, only those of the request itself are known to come before it is sent.
-            let was_sent = |error: &ConnectorError| !error.is_user();
+            let was_sent = |error: &ConnectorError| !error.is_user() && !is_of_connecting(error);
             let reply = limiter.call(Some(read), send, was_sent).await.map_err(|error| match error {
                 LimiterError::Client(error) => error,
                 // The call was not made, and no second try at once will be granted.
@@ -79,6 +96,12 @@ impl HttpConnector for LimitedConnector {
             reply.map_err(|error| ConnectorError::other(error.into(), None))
         })
     }
+}
+
+/// Whether no connection was made, so that nothing was sent.
+fn is_of_connecting(error: &ConnectorError) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.filter_map(|error| error.downcast_ref::<ClientError>()).any(ClientError::is_connect)
 }
 
 impl LimitedConnector {

@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::HOST;
+use http::{HeaderMap, Request, Response, Uri};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tower_layer::Layer;
@@ -63,13 +64,14 @@ where
             let was_sent = |_: &S::Error| true;
             let (mut parts, body) = request.into_parts();
             let at_most = body.size_hint().upper();
-            let is_read = is_readable(&parts.method, &parts.uri, &parts.headers, at_most);
-            if limiter.vendor_of(&parts.method, &parts.uri).is_none() || !is_read {
-                let read = limiter.read(&parts.method, &parts.uri, None);
+            let uri = with_host(&parts.uri, &parts.headers);
+            let is_read = is_readable(&parts.method, &uri, &parts.headers, at_most);
+            if limiter.vendor_of(&parts.method, &uri).is_none() || !is_read {
+                let read = limiter.read(&parts.method, &uri, None);
                 return limiter.call(read, send(Request::from_parts(parts, body)), was_sent).await;
             }
             let body = body.collect().await.map_err(|error| LimiterError::Body(error.into()))?.to_bytes();
-            let mut read = limiter.read(&parts.method, &parts.uri, Some(&body));
+            let mut read = limiter.read(&parts.method, &uri, Some(&body));
             let other = read.as_mut().and_then(|read| read.other_body.take());
             let body = other.map_or(body, |other| {
                 parts.headers.remove(http::header::CONTENT_LENGTH);
@@ -78,4 +80,12 @@ where
             limiter.call(read, send(Request::from_parts(parts, B::from(body))), was_sent).await
         })
     }
+}
+
+/// The address with its host: a request in origin form names it in a header alone.
+fn with_host(uri: &Uri, headers: &HeaderMap) -> Uri {
+    let host = headers.get(HOST).filter(|_| uri.host().is_none()).and_then(|host| host.to_str().ok());
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let whole = host.and_then(|host| Uri::builder().scheme("https").authority(host).path_and_query(path).build().ok());
+    whole.unwrap_or_else(|| uri.clone())
 }

@@ -7,17 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use sluice_sdk::core::Amount;
 use sluice_sdk::{Ending, HeldGrant};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, timeout};
 
-use crate::costs::Taken;
 use crate::limiter::counted::CountedCall;
 use crate::limiter::error_body::ErrorBody;
 use crate::reply::ReplyReader;
 
 /// How long the end of a body waits for its slots to be back; they then come back by themselves.
-const LONGEST_END: Duration = Duration::from_secs(3);
+pub(crate) const LONGEST_END: Duration = Duration::from_secs(3);
 
 pin_project! {
     /// The body of a reply, with the grant of its call. At its end, or when it is dropped, what the call used is settled
@@ -67,23 +65,23 @@ pub(crate) struct OpenCall {
     pub(crate) reader: ReplyReader,
     pub(crate) held: HeldGrant,
     pub(crate) counted: CountedCall,
-    /// What it took of each bucket of tokens.
-    pub(crate) reserved: Vec<(Taken, Amount)>,
-    pub(crate) model: String,
+    /// Begins with the end. It is made here, since a body may be read outside of tokio's runtime.
+    pub(crate) longest_end: Pin<Box<Sleep>>,
 }
 
 impl OpenCall {
     /// Settles the call and gives back what it held. Returns what is worth waiting for.
-    fn end(self) -> Option<Ending> {
-        let Self { reader, held, counted, reserved, model } = self;
+    fn end(self) -> Option<(Ending, Pin<Box<Sleep>>)> {
+        let Self { reader, held, counted, mut longest_end } = self;
         let replied = reader.finish();
-        let used = counted.used(&model, &reserved, &replied);
+        let used = counted.used(&replied);
         let has_slots = held.has_slots();
         let ending = match replied.error {
             Some(event) => held.broke_off(event, used),
             None => held.end(used),
         };
-        has_slots.then_some(ending)
+        longest_end.as_mut().reset(Instant::now() + LONGEST_END);
+        has_slots.then_some((ending, longest_end))
     }
 }
 
@@ -101,13 +99,13 @@ impl Call {
 
     /// Ends the call, and waits until its slots are back.
     pub(crate) async fn end_in_time(&mut self) {
-        if let Some(ending) = self.end() {
+        if let Some((ending, _)) = self.end() {
             let _ = timeout(LONGEST_END, ending).await;
         }
     }
 
     /// Ends the call if it is open. Returns what is worth waiting for.
-    fn end(&mut self) -> Option<Ending> {
+    fn end(&mut self) -> Option<(Ending, Pin<Box<Sleep>>)> {
         match std::mem::replace(&mut self.0, CallState::Ended) {
             CallState::Open(call) => call.end(),
             other => {
@@ -119,8 +117,8 @@ impl Call {
 
     /// Ends the call, and waits for its end with the next poll.
     fn end_and_wait(&mut self) {
-        if let Some(ending) = self.end() {
-            self.0 = CallState::Ending(ending, Box::pin(sleep(LONGEST_END)));
+        if let Some((ending, longest)) = self.end() {
+            self.0 = CallState::Ending(ending, longest);
         }
     }
 }

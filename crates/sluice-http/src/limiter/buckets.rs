@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -21,8 +22,8 @@ const BELIEVED: Duration = Duration::from_secs(300);
 /// How long they are believed beyond that while the table does not answer.
 const BELIEVED_IN_OUTAGE: Duration = Duration::from_secs(1);
 
-/// The most models that are known at once. What is beyond is looked up by the vendor's name alone: the names of models
-/// may come from a product's own callers.
+/// The most models that are known at once: their names may come from a product's own callers. One more takes the place of
+/// the one that was looked up first.
 const MOST_MODELS: usize = 200;
 
 /// The buckets of each vendor and model.
@@ -31,6 +32,7 @@ pub(crate) struct Buckets {
     /// The buckets that the program named.
     named: Vec<Dimension>,
     found: Mutex<HashMap<Key, Found>>,
+    has_missed_model: AtomicBool,
 }
 
 type Key = (String, String);
@@ -43,53 +45,70 @@ struct Found {
 
 impl Buckets {
     pub(crate) fn named(dimensions: Vec<Dimension>) -> Self {
-        Self { named: dimensions, found: Mutex::default() }
+        Self { named: dimensions, ..Self::default() }
     }
 
     /// The buckets that a call to `model` takes from; none if nothing limits it.
     pub(crate) async fn of(&self, sluice: &Client, vendor: &Vendor, model: &str) -> Result<Arc<[Taken]>, LimitError> {
         let now = Instant::now();
-        let mut key = (vendor.name.to_string(), model.to_owned());
-        let known = {
-            let mut found = self.found.lock();
-            if found.len() >= MOST_MODELS && !found.contains_key(&key) {
-                found.retain(|_, known| known.until > now);
-                if found.len() >= MOST_MODELS {
-                    key.1.clear();
-                }
-            }
-            found.get(&key).cloned()
-        };
+        let key = (vendor.name.to_string(), model.to_owned());
+        let known = self.found.lock().get(&key).cloned();
         if let Some(known) = known.as_ref().filter(|known| known.until > now) {
             return Ok(Arc::clone(&known.buckets));
         }
-        let looked = self.look(sluice, &key).await;
+        let looked = self.look(sluice, vendor, model).await;
         let (buckets, until) = match (looked, known) {
             (Ok(buckets), _) => (buckets, now + BELIEVED),
             // The slot says what becomes of a call while the table does not answer.
             (Err(_), Some(known)) => (known.buckets, now + BELIEVED_IN_OUTAGE),
             (Err(error), None) => return Err(error),
         };
-        self.found.lock().insert(key, Found { buckets: Arc::clone(&buckets), until });
+        self.remember(key, Found { buckets: Arc::clone(&buckets), until });
         Ok(buckets)
     }
 
+    fn remember(&self, key: Key, latest: Found) {
+        let mut found = self.found.lock();
+        if found.len() >= MOST_MODELS && !found.contains_key(&key) {
+            let oldest = found.iter().min_by_key(|(_, known)| known.until).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest {
+                found.remove(&oldest);
+            }
+        }
+        found.insert(key, latest);
+    }
+
     /// Asks the table.
-    async fn look(&self, sluice: &Client, key: &Key) -> Result<Arc<[Taken]>, LimitError> {
-        let buckets: Arc<[Taken]> = match self.named.as_slice() {
-            [] => present(sluice, &candidates(&key.0, &key.1)).await?.into(),
-            named => all_of(sluice, named).await?.into(),
-        };
-        if buckets.is_empty() {
+    async fn look(&self, sluice: &Client, vendor: &Vendor, model: &str) -> Result<Arc<[Taken]>, LimitError> {
+        if !self.named.is_empty() {
+            return Ok(all_of(sluice, &self.named).await?.into());
+        }
+        let names = std::iter::once(&*vendor.name).chain(vendor.also.iter().map(String::as_str));
+        for name in names {
+            let buckets = present(sluice, &candidates(name, model)).await?;
+            if !buckets.is_empty() {
+                return Ok(buckets.into());
+            }
+        }
+        tracing::warn!(
+            event = "http.no_bucket",
+            vendor = &*vendor.name,
+            model,
+            "no bucket limits these calls: declare one, as in {}#rpm (docs/http.md)",
+            vendor.name
+        );
+        Ok(Arc::default())
+    }
+
+    /// A call's body was not read, so the buckets of its model are not asked. Logged once.
+    pub(crate) fn miss_model(&self, vendor: &str) {
+        if !self.has_missed_model.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                event = "http.no_bucket",
-                vendor = key.0,
-                model = key.1,
-                "no bucket limits these calls: declare one, as in {}#rpm (docs/http.md)",
-                key.0
+                event = "http.no_model",
+                vendor,
+                "the body of a call could not be read: buckets of its model are not asked (docs/http.md)"
             );
         }
-        Ok(buckets)
     }
 
     /// Makes the next call look again: a bucket is gone.
@@ -100,38 +119,63 @@ impl Buckets {
 
 /// The names that buckets of a vendor and a model may have.
 fn candidates(vendor: &str, model: &str) -> Vec<Dimension> {
-    let undated = undated(model);
+    // An ARN of Bedrock ends with the model, or with the inference profile that leads to it.
+    let model = if model.starts_with("arn:") { model.rsplit('/').next().unwrap_or(model) } else { model };
+    let unversioned = without_version(model);
     let models =
-        [Some(model), (undated != model).then_some(undated)].into_iter().flatten().filter(|name| !name.is_empty());
+        [Some(model), (unversioned != model).then_some(unversioned)].into_iter().flatten().filter(|name| !name.is_empty());
     let of_model = models.flat_map(|model| METRICS.iter().map(move |metric| format!("{vendor}#{model}#{metric}")));
     let of_vendor = METRICS.iter().map(|metric| format!("{vendor}#{metric}"));
     // A model whose name no bucket can have has no bucket of its own.
     of_model.chain(of_vendor).filter_map(|name| Dimension::new(&name).ok()).collect()
 }
 
-/// The name of a model without its version: `-2024-08-06`, `-20250514`, `-v1:0`, `-latest`.
-fn undated(model: &str) -> &str {
-    let model = model.rsplit_once("-v").filter(|(_, version)| is_version(version)).map_or(model, |(name, _)| name);
-    let model = model.strip_suffix("-latest").unwrap_or(model);
-    // `0` stands for a digit.
-    let dated = |shape: &str| {
+/// The shapes of dates at the end of a model's name; `0` stands for a digit.
+const DATES: [&str; 4] = ["-0000-00-00", "-00000000", "-00-0000", "-0000"];
+
+/// The name of a model without its version: `-2024-08-06`, `-20250514`, `@20250514`, `-0613`, `-v1:0`, `-latest`.
+/// A `-v2` without a date before it is another model, and stays.
+fn without_version(model: &str) -> &str {
+    let (model, is_pinned) = match model.rsplit_once("-v") {
+        Some((name, version)) if is_version(version) && (version.contains(':') || dateless(name).is_some()) => (name, true),
+        _ => (model, false),
+    };
+    let model = match model.rsplit_once('@') {
+        Some((name, version)) if !name.is_empty() && !version.is_empty() => return name,
+        _ => model,
+    };
+    match model.strip_suffix("-latest") {
+        Some(name) if !is_pinned => name,
+        _ => dateless(model).unwrap_or(model),
+    }
+}
+
+/// The name without the date at its end.
+fn dateless(model: &str) -> Option<&str> {
+    DATES.iter().find_map(|shape| {
         let (name, date) = model.split_at_checked(model.len().checked_sub(shape.len())?)?;
         let fits = date.bytes().zip(shape.bytes()).all(|(of_date, of_shape)| match of_shape {
             b'0' => of_date.is_ascii_digit(),
             other => of_date == other,
         });
-        name.strip_suffix('-').filter(|name| fits && !name.is_empty())
-    };
-    dated("0000-00-00").or_else(|| dated("00000000")).unwrap_or(model)
+        (fits && !name.is_empty()).then_some(name)
+    })
 }
 
 fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':')
 }
 
-/// Those of `names` that the table has.
+/// Those of `names` that the table has. A row that cannot be read limits nothing, and is named.
 async fn present(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
-    let limits = try_join_all(names.iter().map(|name| sluice.limit(name.as_str()))).await?;
+    let limits = try_join_all(names.iter().map(async |name| match sluice.limit(name.as_str()).await {
+        Err(error @ AcquireError::CorruptRow { .. }) => {
+            tracing::warn!(event = "http.unreadable_bucket", dimension = %name, %error);
+            Ok(None)
+        }
+        limit => limit,
+    }));
+    let limits = limits.await?;
     let taken = |(name, limit): (&Dimension, Option<sluice_sdk::core::Limit>)| Some(Taken::of(name.clone(), &limit?));
     Ok(names.iter().zip(limits).filter_map(taken).collect())
 }
@@ -163,9 +207,17 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_found_with_and_without_its_date() {
+    fn a_model_is_found_with_and_without_its_version() {
         let names = [
             ("gpt-4o-2024-08-06", "gpt-4o"),
+            ("gpt-4-0613", "gpt-4"),
+            ("gpt-3.5-turbo-0125", "gpt-3.5-turbo"),
+            ("mistral-large-2411", "mistral-large"),
+            ("command-r-08-2024", "command-r"),
+            ("claude-sonnet-4@20250514", "claude-sonnet-4"),
+            ("claude-v2", "claude-v2"),
+            ("claude-v2:1", "claude"),
+            ("embed-english-v3", "embed-english-v3"),
             ("claude-sonnet-4-20250514", "claude-sonnet-4"),
             ("claude-3-5-haiku-latest", "claude-3-5-haiku"),
             ("anthropic.claude-sonnet-4-20250514-v1:0", "anthropic.claude-sonnet-4"),
@@ -174,13 +226,16 @@ mod tests {
             ("20250514", "20250514"),
             ("é", "é"),
         ];
-        for (model, undated_model) in names {
-            assert_eq!(undated(model), undated_model, "{model}");
+        for (model, unversioned) in names {
+            assert_eq!(without_version(model), unversioned, "{model}");
         }
         let names: Vec<_> = candidates("openai", "gpt-4o-2024-08-06").iter().map(ToString::to_string).collect();
         for name in ["openai#rpm", "openai#gpt-4o#tpm", "openai#gpt-4o-2024-08-06#tpm"] {
             assert!(names.contains(&name.to_owned()), "{name} in {names:?}");
         }
+        let arn = "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-20250514-v1:0";
+        let names: Vec<_> = candidates("bedrock", arn).iter().map(ToString::to_string).collect();
+        assert!(names.contains(&"bedrock#us.anthropic.claude-sonnet-4#tpm".to_owned()), "{names:?}");
         assert_eq!(candidates("openai", "a model#of mine").len(), METRICS.len(), "no bucket can have such a name");
     }
 }

@@ -1,24 +1,30 @@
 //! One limited call: it begins, its reply comes, its body ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Response, Uri};
+use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
-use sluice_sdk::{AcquireError, Grant, LimitError, Request};
-use tokio::time::timeout;
+use sluice_sdk::core::Amount;
+use sluice_sdk::{AcquireError, Grant, LimitError, OnUnavailable, Request};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::api::Api;
 use crate::costs::{Costs, Taken};
 use crate::exchange::Exchange;
-use crate::limiter::body::{LimitedBody, OpenCall};
+use crate::limiter::body::{LONGEST_END, LimitedBody, OpenCall};
 use crate::limiter::counted::{CountedCall, kind};
 use crate::limiter::error::{LimiterError, REFUSED_BY};
 use crate::limiter::error_body::ErrorBody;
 use crate::limiter::{Limiter, Vendor, refusal};
+use crate::reply::Replied;
 
 /// How long the reaction to a refusal or a failure may delay the client; then it goes on by itself.
 const LONGEST_REACTION: Duration = Duration::from_secs(3);
+
+/// The pause before the buckets of a model are looked up again, if the table did not answer.
+const BETWEEN_LOOKUPS: Duration = Duration::from_millis(250);
 
 /// Whether a call may be made.
 pub(crate) enum Begun {
@@ -44,6 +50,8 @@ pub(crate) struct LimitedRequest {
     exchange: Exchange,
     /// The body to send in the place of the client's: see [`Limiter::ask_usage`].
     pub(crate) other_body: Option<Vec<u8>>,
+    /// The longest wait that the client allows, if it is shorter than the limiter's patience.
+    pub(crate) at_most: Option<Duration>,
 }
 
 impl Limiter {
@@ -54,7 +62,7 @@ impl Limiter {
         let exchange = Exchange::of(method, uri.path(), body.unwrap_or_default());
         let asking = body.filter(|_| self.settings().asks_usage);
         let other_body = asking.and_then(|body| exchange.with_usage_asked(body));
-        Some(LimitedRequest { vendor, exchange, other_body })
+        Some(LimitedRequest { vendor, exchange, other_body, at_most: None })
     }
 
     /// Makes a call under a grant: waits for its start, sends it by `send`, and reads its reply as it passes by.
@@ -81,24 +89,73 @@ impl Limiter {
         }
     }
 
-    /// Waits until the call may start.
+    /// Waits until the call may start, at most for the patience: the lookup of its buckets is a part of that.
     pub(crate) async fn begin(&self, request: Option<LimitedRequest>) -> Result<Begun, LimitError> {
-        let Some(LimitedRequest { vendor, exchange, .. }) = request else { return Ok(Begun::Free) };
-        match self.begin_at(vendor.clone(), exchange.clone()).await {
-            // A bucket is gone: the others may still be there.
-            Err(LimitError::Acquire(AcquireError::UnknownDimension { .. })) => {
-                self.settings().buckets.doubt();
-                self.begin_at(vendor, exchange).await
+        let Some(LimitedRequest { vendor, exchange, at_most, .. }) = request else { return Ok(Begun::Free) };
+        let settings = self.settings();
+        let patience = settings.patience.unwrap_or_else(|| settings.sluice.max_wait());
+        let until = Instant::now() + at_most.map_or(patience, |at_most| patience.min(at_most));
+        let mut is_known_anew = false;
+        loop {
+            let taken = match self.look(&vendor, &exchange, until).await? {
+                Some(taken) => taken,
+                None => return Ok(Begun::Free),
+            };
+            match self.begin_with(&vendor, &exchange, taken, until).await {
+                // A bucket is gone, or holds less than it did: the limits are looked up again, once.
+                Err(LimitError::Acquire(
+                    AcquireError::UnknownDimension { .. } | AcquireError::NeverSatisfiable { .. },
+                )) if !is_known_anew => {
+                    settings.buckets.doubt();
+                    is_known_anew = true;
+                }
+                Err(LimitError::Refused(retry)) => return Ok(Begun::Refused(refusal::reply(exchange.api(), &retry))),
+                Err(LimitError::TimedOut(_)) => return Ok(Begun::Refused(refusal::timed_out(exchange.api(), &vendor.name))),
+                begun => return begun,
             }
-            begun => begun,
         }
     }
 
-    async fn begin_at(&self, vendor: Vendor, exchange: Exchange) -> Result<Begun, LimitError> {
+    /// The buckets that the call takes from. `None` if the table does not answer and calls go on without a limit then.
+    async fn look(
+        &self,
+        vendor: &Vendor,
+        exchange: &Exchange,
+        until: Instant,
+    ) -> Result<Option<Arc<[Taken]>>, LimitError> {
+        let settings = self.settings();
+        if exchange.api().is_some() && exchange.asked().model.is_none() {
+            settings.buckets.miss_model(&vendor.name);
+        }
+        let model = exchange.asked().model.as_deref().unwrap_or_default();
+        loop {
+            match settings.buckets.of(&settings.sluice, vendor, model).await {
+                Ok(taken) => return Ok(Some(taken)),
+                Err(LimitError::Acquire(AcquireError::Store(error))) => {
+                    if settings.sluice.on_unavailable() == OnUnavailable::Allow {
+                        tracing::warn!(event = "http.not_limited", vendor = &*vendor.name, model, %error);
+                        return Ok(None);
+                    }
+                    if Instant::now() + BETWEEN_LOOKUPS >= until {
+                        return Err(AcquireError::Store(error).into());
+                    }
+                    sleep(BETWEEN_LOOKUPS).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn begin_with(
+        &self,
+        vendor: &Vendor,
+        exchange: &Exchange,
+        taken: Arc<[Taken]>,
+        until: Instant,
+    ) -> Result<Begun, LimitError> {
         let settings = self.settings();
         let asked = exchange.asked();
         let model = asked.model.as_deref().unwrap_or_default();
-        let taken = settings.buckets.of(&settings.sluice, &vendor, model).await?;
         let is_api = exchange.api().is_some();
         // What a call of an unknown API costs in tokens is not known.
         let takes = || taken.iter().filter(|taken| is_api || !taken.is_of_tokens());
@@ -108,37 +165,33 @@ impl Limiter {
         }
         let likely = match exchange.api() {
             Some(Api::Embeddings) => Some(0),
-            _ => settings.estimator.estimate(kind(&vendor, model)),
+            _ => settings.estimator.estimate(kind(vendor, model)),
         };
         let costs = Costs::of(&vendor.profile, model);
-        let with_cost = |request: Request<'static>, taken: &Taken| match costs.reserve(taken.quota, asked, likely) {
+        let reserves = takes().map(|taken| (taken.clone(), costs.reserve(taken.quota, asked, likely)));
+        let reserves: Vec<_> = reserves.collect();
+        let with_cost = |request: Request<'static>, (taken, cost): &(Taken, Option<Amount>)| match cost {
             // What is above the capacity could never be granted. It is charged when the call ends, if it was used.
-            Some(cost) => request.cost(taken.dimension.as_str().to_owned(), cost.min(taken.capacity)),
+            Some(cost) => request.cost(taken.dimension.as_str().to_owned(), (*cost).min(taken.capacity)),
             None => request,
         };
-        let request = takes().fold(Request::from(names).into_owned(), with_cost);
-        let slot = settings.sluice.slot(request);
-        let slot = match settings.patience {
-            Some(patience) => slot.max_wait(patience),
-            None => slot,
-        };
-        match slot.grant().await {
-            Ok(grant) => {
-                let counted = CountedCall { limiter: self.clone(), vendor, taken };
-                Ok(Begun::Granted(Box::new(LimitedCall { grant, exchange, counted })))
-            }
-            Err(LimitError::Refused(retry)) => Ok(Begun::Refused(refusal::reply(exchange.api(), &retry))),
-            Err(error) => Err(error),
-        }
+        let request = reserves.iter().fold(Request::from(names).into_owned(), with_cost);
+        let grant = settings.sluice.slot(request).max_wait(until.duration_since(Instant::now())).grant().await?;
+        let reserved = reserves.into_iter().filter_map(|(taken, cost)| Some((taken, cost?))).collect();
+        let counted = CountedCall { limiter: self.clone(), vendor: vendor.clone(), model: model.to_owned(), reserved };
+        Ok(Begun::Granted(Box::new(LimitedCall { grant, exchange: exchange.clone(), counted })))
     }
 }
 
 impl LimitedCall {
-    /// The call was not answered. If the vendor never had it, what it does not count of a failed call goes back.
+    /// The call was not answered. If the vendor never had it, all that it took goes back.
     pub(crate) async fn ended(self, was_sent: bool) {
-        let held = self.grant.hold(None);
-        let ending = if was_sent { held.end(()) } else { held.failed() };
-        let _ = timeout(LONGEST_REACTION, ending).await;
+        if !was_sent {
+            let _ = timeout(LONGEST_REACTION, self.grant.cancel()).await;
+            return;
+        }
+        let used = self.counted.used(&Replied::default());
+        let _ = timeout(LONGEST_REACTION, self.grant.hold(None).end(used)).await;
     }
 
     /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read before.
@@ -157,10 +210,9 @@ impl LimitedCall {
     pub(crate) fn answered(self, head: &http::response::Parts) -> OpenCall {
         let Self { grant, exchange, counted } = self;
         let reader = exchange.reply(head.status, &head.headers);
-        let reserved = counted.reserved(&grant);
-        let held = grant.hold(Some(head_of(head, Vec::new())));
-        let model = exchange.asked().model.clone().unwrap_or_default();
-        OpenCall { reader, held, counted, reserved, model }
+        let longest = counted.limiter.settings().longest_call;
+        let held = grant.hold_at_most(Some(head_of(head, Vec::new())), Some(longest));
+        OpenCall { reader, held, counted, longest_end: Box::pin(sleep(LONGEST_END)) }
     }
 
     /// A reply with any other status, and the beginning of its body. The fleet reacts to a refusal.
@@ -168,8 +220,15 @@ impl LimitedCall {
         // Another limiter refused it, on the way to the vendor: that says nothing of the vendor.
         let is_of_vendor = !head.headers.contains_key(REFUSED_BY);
         let held = self.grant.hold(is_of_vendor.then(|| head_of(head, body)));
-        let _ = timeout(LONGEST_REACTION, held.failed()).await;
+        let ending = if may_go_on(head.status) { held.end(()) } else { held.failed() };
+        let _ = timeout(LONGEST_REACTION, ending).await;
     }
+}
+
+/// Whether a gateway gave up waiting for a vendor that may work on the call, and count it.
+fn may_go_on(status: StatusCode) -> bool {
+    // 524: of Cloudflare, after 100 s.
+    matches!(status.as_u16(), 408 | 502 | 504 | 524)
 }
 
 fn head_of(parts: &http::response::Parts, body: Vec<u8>) -> Response<Vec<u8>> {

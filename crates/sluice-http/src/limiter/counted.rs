@@ -1,8 +1,5 @@
 //! What a limited call took, and what it used.
 
-use std::sync::Arc;
-
-use sluice_sdk::Grant;
 use sluice_sdk::core::Amount;
 
 use crate::costs::{Costs, Taken};
@@ -14,28 +11,32 @@ use crate::reply::Replied;
 pub(crate) struct CountedCall {
     pub(super) limiter: Limiter,
     pub(super) vendor: Vendor,
-    pub(super) taken: Arc<[Taken]>,
+    pub(super) model: String,
+    /// What the call asked for of each bucket of tokens. It took no more than the bucket holds.
+    pub(super) reserved: Vec<(Taken, Amount)>,
 }
 
 impl CountedCall {
-    /// What the grant took of each bucket of tokens.
-    pub(super) fn reserved(&self, grant: &Grant) -> Vec<(Taken, Amount)> {
-        let of = |taken: &Taken| Some((taken.clone(), grant.cost(taken.dimension.as_str())?));
-        self.taken.iter().filter(|taken| taken.is_of_tokens()).filter_map(of).collect()
-    }
-
-    /// What a reply says that the call used, by bucket.
-    pub(super) fn used(&self, model: &str, reserved: &[(Taken, Amount)], replied: &Replied) -> Vec<(String, Amount)> {
-        if let Some(output) =
-            replied.used.and_then(|used| used.output).filter(|_| replied.complete && replied.error.is_none())
-        {
-            self.limiter.settings().estimator.observe(kind(&self.vendor, model), output);
+    /// What the call used by bucket, as far as the reply says and the vendor's way of counting tells. Tokens of other
+    /// buckets stay as they were taken, or go back if the vendor did nothing.
+    pub(super) fn used(&self, replied: &Replied) -> Vec<(String, Amount)> {
+        let is_whole = replied.complete && replied.error.is_none() && !replied.cut;
+        if let Some(output) = replied.used.and_then(|used| used.output).filter(|_| is_whole) {
+            self.limiter.settings().estimator.observe(kind(&self.vendor, &self.model), output);
         }
-        let costs = Costs::of(&self.vendor.profile, model);
-        let of = |(taken, amount): &(Taken, Amount)| {
-            Some((taken.dimension.to_string(), costs.used(taken.quota, replied, *amount)?))
+        let costs = Costs::of(&self.vendor.profile, &self.model);
+        let of = |(bucket, reserve): &(Taken, Amount)| {
+            let took = (*reserve).min(bucket.capacity);
+            let stated = costs.used(bucket.quota, replied, took);
+            let used = match stated {
+                // What the bucket was too small to give was counted all the same.
+                stated if costs.is_on_arrival() && *reserve > took => Some(stated.map_or(*reserve, |used| used.max(*reserve))),
+                None if replied.error.is_some() && replied.began => Some(took),
+                stated => stated,
+            };
+            Some((bucket.dimension.to_string(), used?))
         };
-        reserved.iter().filter_map(of).collect()
+        self.reserved.iter().filter_map(of).collect()
     }
 }
 

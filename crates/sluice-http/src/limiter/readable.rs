@@ -15,6 +15,7 @@ pub(crate) fn is_readable(method: &Method, uri: &Uri, headers: &HeaderMap, at_mo
     let is_json =
         content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
     let is_plain = !headers.contains_key(CONTENT_ENCODING);
-    let is_short = at_most.is_none_or(|length| length <= MAX_REQUEST_LEN);
+    // A stream of unknown length may depend on the reply, or never end.
+    let is_short = at_most.is_some_and(|length| length <= MAX_REQUEST_LEN);
     is_json && is_plain && is_short && Route::of(method, uri.path()).is_some()
 }

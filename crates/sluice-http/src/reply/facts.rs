@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) error: Option<Vec<u8>>,
     /// Whether the stream had its last event, or an error.
     pub(super) ended: bool,
+    /// Whether an event came that is no error.
+    pub(super) began: bool,
     event: Event,
 }
 
@@ -33,7 +35,7 @@ struct Event {
 
 impl Facts {
     pub(super) fn new(api: Option<Api>) -> Self {
-        Self { api, counts: Counts::default(), cut: false, error: None, ended: false, event: Event::default() }
+        Self { api, counts: Counts::default(), cut: false, error: None, ended: false, began: false, event: Event::default() }
     }
 
     /// The memory in use, in bytes.
@@ -114,6 +116,7 @@ impl Facts {
         scan.reset();
         scan.feed(json, |found| self.apply(found.field, found.json));
         self.end_event();
+        self.began |= self.error.is_none();
     }
 }
 

@@ -3,11 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::HeaderMap;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::grant::Grant;
 use crate::grant::renew::HeldLeases;
@@ -50,11 +52,20 @@ impl Grant {
     /// # Panics
     /// Outside of tokio's runtime, which every grant comes from.
     pub fn hold(self, reply: Option<http::Response<Vec<u8>>>) -> HeldGrant {
+        self.hold_at_most(reply, None)
+    }
+
+    /// The same, for `longest` at most: then what the grant holds is given back, whatever the call still does, and
+    /// tokens stay taken. For connections that never end.
+    ///
+    /// # Panics
+    /// As [`hold`](Self::hold).
+    pub fn hold_at_most(self, reply: Option<http::Response<Vec<u8>>>, longest: Option<Duration>) -> HeldGrant {
         self.renew_until(i64::MAX);
         let leases = self.leases().to_vec();
         let inner = Arc::clone(self.inner());
         let (end_sender, end_receiver) = oneshot::channel();
-        let holding = inner.background.spawn(&Handle::current(), hold(self, reply, end_receiver));
+        let holding = inner.background.spawn(&Handle::current(), hold(self, reply, longest, end_receiver));
         HeldGrant { end_sender: Some(end_sender), holding, leases }
     }
 }
@@ -108,7 +119,12 @@ impl Future for Ending {
 }
 
 /// Holds the grant until it receives the end, then settles and gives back.
-async fn hold(mut grant: Grant, reply: Option<http::Response<Vec<u8>>>, mut ended: oneshot::Receiver<CallEnd>) {
+async fn hold(
+    mut grant: Grant,
+    reply: Option<http::Response<Vec<u8>>>,
+    longest: Option<Duration>,
+    mut ended: oneshot::Receiver<CallEnd>,
+) {
     let inner = Arc::clone(grant.inner());
     let held = async {
         if let Some(reply) = &reply {
@@ -121,6 +137,10 @@ async fn hold(mut grant: Grant, reply: Option<http::Response<Vec<u8>>>, mut ende
         end = held => end,
         // The client is closed: the grant goes back, whatever the reader still reads.
         () = inner.background.cut() => return grant.release_in_time().await,
+        longest = over(longest) => {
+            tracing::warn!(event = "hold.over", dimensions = %grant.names(), longest = longest.as_secs_f64());
+            return grant.release_in_time().await;
+        }
     };
     // Without an end, no use is stated.
     match end.unwrap_or(CallEnd::Made(Usage::default())) {
@@ -132,6 +152,15 @@ async fn hold(mut grant: Grant, reply: Option<http::Response<Vec<u8>>>, mut ende
         }
     }
     grant.release_in_time().await;
+}
+
+/// Returns when the longest time of a call is over.
+async fn over(longest: Option<Duration>) -> Duration {
+    match longest {
+        Some(longest) => sleep(longest).await,
+        None => std::future::pending().await,
+    }
+    longest.unwrap_or_default()
 }
 
 async fn apply(grant: &mut Grant, reply: Reply<'_, HeaderMap>) {
