@@ -5,9 +5,9 @@ use std::fmt::Display;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sluice_sdk::ops::{BucketError, LimitsError, SweepError};
+use sluice_sdk::reactions::{PenalizeError, RefillError};
 use sluice_sdk::{
-    AcquireError, ConfigError, LimitError, PenalizeError, RedeemError, RefillError, ReleaseError, RenewError,
-    SettleError, StoreError,
+    AcquireError, ConfigError, LimitError, RedeemError, ReleaseError, RenewError, SettleError, StoreError,
 };
 
 use crate::values::IntoPython as _;

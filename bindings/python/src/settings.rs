@@ -5,8 +5,9 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use sluice_sdk::admission::AdmissionMode;
 use sluice_sdk::vendors::Vendors;
-use sluice_sdk::{AdmissionMode, Client, ClientBuilder, Leases, OnUnavailable};
+use sluice_sdk::{Client, ClientBuilder, Leases, OnUnavailable};
 
 use crate::arguments;
 use crate::errors::Raise as _;

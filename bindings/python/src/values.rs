@@ -6,11 +6,10 @@ use pyo3::PyClass;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use sluice_sdk::admission::{Admission, Admitted, Shed};
 use sluice_sdk::core::{Amount, Timestamp};
-use sluice_sdk::{
-    Admission, Admitted, Basis, CoolDown, Decision, Dimension, EndedCoolDown, Observed, ObservedLevel, ObservedLimit,
-    Penalty, Refilled, Released, Replied, RetryIn, Settled, Shed, Ticket,
-};
+use sluice_sdk::reactions::{CoolDown, EndedCoolDown, Observed, ObservedLevel, ObservedLimit, Penalty, Refilled};
+use sluice_sdk::{Basis, Decision, Dimension, Released, Replied, RetryIn, Settled, Ticket};
 
 /// A value that can be handed to Python.
 pub(crate) trait IntoPython {

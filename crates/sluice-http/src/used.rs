@@ -69,7 +69,9 @@ impl Counts {
     }
 
     pub(crate) fn apply(&mut self, usage: &Value) {
-        let stated = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(|count| *count <= MOST_TOKENS);
+        let stated = |names: &[&str]| {
+            names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(|count| *count <= MOST_TOKENS)
+        };
         self.input = stated(INPUT).or(self.input);
         self.tool_input = stated(TOOL_INPUT).or(self.tool_input);
         self.cache_reads = stated(CACHE_READS).or(self.cache_reads);

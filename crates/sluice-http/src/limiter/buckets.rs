@@ -122,8 +122,10 @@ fn candidates(vendor: &str, model: &str) -> Vec<Dimension> {
     // An ARN of Bedrock ends with the model, or with the inference profile that leads to it.
     let model = if model.starts_with("arn:") { model.rsplit('/').next().unwrap_or(model) } else { model };
     let unversioned = without_version(model);
-    let models =
-        [Some(model), (unversioned != model).then_some(unversioned)].into_iter().flatten().filter(|name| !name.is_empty());
+    let models = [Some(model), (unversioned != model).then_some(unversioned)]
+        .into_iter()
+        .flatten()
+        .filter(|name| !name.is_empty());
     let of_model = models.flat_map(|model| METRICS.iter().map(move |metric| format!("{vendor}#{model}#{metric}")));
     let of_vendor = METRICS.iter().map(|metric| format!("{vendor}#{metric}"));
     // A model whose name no bucket can have has no bucket of its own.
@@ -137,7 +139,9 @@ const DATES: [&str; 4] = ["-0000-00-00", "-00000000", "-00-0000", "-0000"];
 /// A `-v2` without a date before it is another model, and stays.
 fn without_version(model: &str) -> &str {
     let (model, is_pinned) = match model.rsplit_once("-v") {
-        Some((name, version)) if is_version(version) && (version.contains(':') || dateless(name).is_some()) => (name, true),
+        Some((name, version)) if is_version(version) && (version.contains(':') || dateless(name).is_some()) => {
+            (name, true)
+        }
         _ => (model, false),
     };
     let model = match model.rsplit_once('@') {

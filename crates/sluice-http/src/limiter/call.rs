@@ -110,7 +110,9 @@ impl Limiter {
                     is_known_anew = true;
                 }
                 Err(LimitError::Refused(retry)) => return Ok(Begun::Refused(refusal::reply(exchange.api(), &retry))),
-                Err(LimitError::TimedOut(_)) => return Ok(Begun::Refused(refusal::timed_out(exchange.api(), &vendor.name))),
+                Err(LimitError::TimedOut(_)) => {
+                    return Ok(Begun::Refused(refusal::timed_out(exchange.api(), &vendor.name)));
+                }
                 begun => return begun,
             }
         }

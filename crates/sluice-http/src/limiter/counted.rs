@@ -30,7 +30,9 @@ impl CountedCall {
             let stated = costs.used(bucket.quota, replied, took);
             let used = match stated {
                 // What the bucket was too small to give was counted all the same.
-                stated if costs.is_on_arrival() && *reserve > took => Some(stated.map_or(*reserve, |used| used.max(*reserve))),
+                stated if costs.is_on_arrival() && *reserve > took => {
+                    Some(stated.map_or(*reserve, |used| used.max(*reserve)))
+                }
                 None if replied.error.is_some() && replied.began => Some(took),
                 stated => stated,
             };

@@ -35,7 +35,15 @@ struct Event {
 
 impl Facts {
     pub(super) fn new(api: Option<Api>) -> Self {
-        Self { api, counts: Counts::default(), cut: false, error: None, ended: false, began: false, event: Event::default() }
+        Self {
+            api,
+            counts: Counts::default(),
+            cut: false,
+            error: None,
+            ended: false,
+            began: false,
+            event: Event::default(),
+        }
     }
 
     /// The memory in use, in bytes.
