@@ -2,6 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod calls;
+mod ends;
+mod long_waits;
 mod programs;
 mod refusals;
 mod steps;
