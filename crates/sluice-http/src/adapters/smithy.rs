@@ -80,7 +80,7 @@ impl HttpConnector for LimitedConnector {
             // The SDK gives up a body that nobody reads for some seconds, as it takes the connection to be stalled. So the
             // body, which is in memory, is read before the wait.
             let body = std::mem::replace(request.body_mut(), SdkBody::taken());
-            let body = body.collect().await.map_err(|error| ConnectorError::user(error.into()))?;
+            let body = body.collect().await.map_err(ConnectorError::user)?;
             *request.body_mut() = SdkBody::from(body.to_bytes());
             let send = async {
                 let reply = inner.call(request).await?;

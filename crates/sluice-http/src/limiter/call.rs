@@ -97,10 +97,7 @@ impl Limiter {
         let until = Instant::now() + at_most.map_or(patience, |at_most| patience.min(at_most));
         let mut is_known_anew = false;
         loop {
-            let taken = match self.look(&vendor, &exchange, until).await? {
-                Some(taken) => taken,
-                None => return Ok(Begun::Free),
-            };
+            let Some(taken) = self.look(&vendor, &exchange, until).await? else { return Ok(Begun::Free) };
             match self.begin_with(&vendor, &exchange, taken, until).await {
                 // A bucket is gone, or holds less than it did: the limits are looked up again, once.
                 Err(LimitError::Acquire(
