@@ -24,8 +24,8 @@ use crate::vendor::estimate::TokenEstimator;
 ///         break answer;
 ///     }
 /// };
-/// cap.observe(answer.tokens);
 /// # assert_eq!((answer.tokens, cap.max_tokens()), (300, 4_096));
+/// cap.observe(answer.tokens);
 /// ```
 #[derive(Debug)]
 #[must_use = "send max_tokens() with the call"]
