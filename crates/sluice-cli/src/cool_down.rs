@@ -40,12 +40,13 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 pub(crate) async fn run(options: Options) -> Ended {
     let client = client().await?;
+    // First: it fails for a bucket of slots, and nothing is half done then.
+    if options.refill {
+        refill(&client, &options.dimension, None, Format::Text).await?;
+    }
     match options.pause {
         Some(pause) => set(&client, &options.dimension, pause).await?,
         None => end(&client, &options.dimension).await?,
-    }
-    if options.refill {
-        refill(&client, &options.dimension, None, Format::Text).await?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -72,6 +72,18 @@ impl Route {
     }
 }
 
+/// Whether a `POST` to `path` is no call of a model. Vendors limit files, batches and the counting of tokens apart, if at
+/// all (<https://platform.claude.com/docs/en/api/rate-limits>).
+#[cfg(feature = "limiter")]
+pub(crate) fn is_no_call(path: &str) -> bool {
+    const PARTS: &[&str] = &["files", "uploads", "batches", "count_tokens", "count-tokens"];
+    let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
+    // Google's: `/v1beta/models/{model}:countTokens`.
+    let is_google = path.ends_with(":countTokens") || path.ends_with(":batchGenerateContent");
+    let is_apart = || path.split('/').any(|part| PARTS.contains(&part));
+    is_google || (is_apart() && Route::of(&Method::POST, path).is_none())
+}
+
 /// `/model/{id}/converse`. The id of an inference profile contains `/`, which some clients do not encode.
 fn bedrock(path: &str) -> Option<Route> {
     let (_, rest) = path.split_once("/model/")?;

@@ -38,9 +38,13 @@ impl Used {
     }
 }
 
-/// The most tokens that a count may state: ten times the longest context of today's models. A mistaken count would
-/// otherwise be charged to the bucket.
+/// The most tokens that one call can use. Chosen with room: a mistaken count would be charged to the bucket. A larger
+/// bound charges more of such a count; a smaller one ignores long calls.
 const MOST_TOKENS: u64 = 20_000_000;
+
+const fn is_plausible(count: &u64) -> bool {
+    *count <= MOST_TOKENS
+}
 
 /// The counts as a vendor states them. Later ones replace earlier ones: each is a sum of the whole reply.
 #[derive(Clone, Copy, Default)]
@@ -58,7 +62,7 @@ impl Counts {
     /// The headers of Bedrock's `InvokeModel`, for models whose body says nothing. The input is without the
     /// cache, as in a body.
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
-        let count = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok();
+        let count = |name| headers.get(name)?.to_str().ok()?.trim().parse().ok().filter(is_plausible);
         Self {
             input: count("x-amzn-bedrock-input-token-count"),
             output: count("x-amzn-bedrock-output-token-count"),
@@ -69,9 +73,7 @@ impl Counts {
     }
 
     pub(crate) fn apply(&mut self, usage: &Value) {
-        let stated = |names: &[&str]| {
-            names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(|count| *count <= MOST_TOKENS)
-        };
+        let stated = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).filter(is_plausible);
         self.input = stated(INPUT).or(self.input);
         self.tool_input = stated(TOOL_INPUT).or(self.tool_input);
         self.cache_reads = stated(CACHE_READS).or(self.cache_reads);

@@ -39,6 +39,8 @@ pub struct Books {
     pub next: Option<(u16, &'static str)>,
     /// Whether streams break off in the middle.
     pub breaks_off: bool,
+    /// The error that takes the place of the second half of each stream: its JSON, or for Bedrock its name.
+    pub fails: Option<&'static str>,
     /// What it could take now.
     level: f64,
     at: Instant,
@@ -53,6 +55,7 @@ impl Default for Books {
             billed: 0,
             next: None,
             breaks_off: false,
+            fails: None,
             level: PER_SECOND,
             at: Instant::now(),
         }
@@ -78,7 +81,9 @@ impl Vendor {
         let url = format!("http://{}", listener.local_addr()?);
         let routes = axum::Router::new()
             .route("/v1/chat/completions", post(chat))
+            .route("/v1/responses", post(responses))
             .route("/v1/messages", post(messages))
+            .route("/v1beta/models/{call}", post(generate_content))
             .route("/model/{model}/converse", post(converse))
             .route("/model/{model}/converse-stream", post(converse_stream))
             .with_state(self.clone());
@@ -100,7 +105,11 @@ impl Vendor {
         if let Some((status, body)) = books.next.take() {
             books.refused += 1;
             let status = StatusCode::from_u16(status).unwrap_or_default();
-            let kind = if body.starts_with("event:") { "text/event-stream" } else { "application/json" };
+            let kind = if body.starts_with("event:") || body.starts_with("data:") {
+                "text/event-stream"
+            } else {
+                "application/json"
+            };
             return Err(Box::new((status, [(header::CONTENT_TYPE, kind)], body).into_response()));
         }
         if books.level < 1.0 || books.running >= AT_ONCE {
@@ -145,10 +154,19 @@ async fn chat(State(vendor): State<Vendor>, body: Bytes) -> Response {
     let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
     if asked["stream"] == true {
         let event = |event: Value| format!("data: {event}\n\n").into_bytes();
-        let piece = |text: &str| event(json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+        let chunk = |choices: Value, usage: Value| {
+            event(json!({
+                "id": "1", "object": "chat.completion.chunk", "created": 1, "model": "small",
+                "choices": choices, "usage": usage,
+            }))
+        };
+        let piece = |text: &str| chunk(json!([{"index": 0, "delta": {"content": text}}]), Value::Null);
         let mut pieces = vec![piece("Good "), piece("morning")];
-        if asked["stream_options"]["include_usage"] == true {
-            pieces.push(event(json!({"choices": [], "usage": usage})));
+        let fails = vendor.books.lock().fails;
+        if let Some(error) = fails {
+            pieces = vec![piece("Good "), format!("data: {error}\n\n").into_bytes()];
+        } else if asked["stream_options"]["include_usage"] == true {
+            pieces.push(chunk(json!([]), usage));
         }
         pieces.push(b"data: [DONE]\n\n".to_vec());
         return vendor.stream("text/event-stream", pieces, running);
@@ -161,6 +179,28 @@ async fn chat(State(vendor): State<Vendor>, body: Bytes) -> Response {
         "id": "1", "object": "chat.completion", "created": 1, "model": "small", "choices": [choice], "usage": usage,
     });
     axum::Json(reply).into_response()
+}
+
+/// OpenAI's responses.
+async fn responses(State(vendor): State<Vendor>) -> Response {
+    let (running, input, output) = match vendor.begin() {
+        Ok(begun) => begun,
+        Err(refusal) => return *refusal,
+    };
+    drop(running);
+    let usage = json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output});
+    axum::Json(json!({"object": "response", "status": "completed", "output": [], "usage": usage})).into_response()
+}
+
+/// Google's.
+async fn generate_content(State(vendor): State<Vendor>) -> Response {
+    let (running, input, output) = match vendor.begin() {
+        Ok(begun) => begun,
+        Err(refusal) => return *refusal,
+    };
+    drop(running);
+    let usage = json!({"promptTokenCount": input, "candidatesTokenCount": output, "totalTokenCount": input + output});
+    axum::Json(json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage})).into_response()
 }
 
 async fn messages(State(vendor): State<Vendor>, body: Bytes) -> Response {
@@ -212,19 +252,25 @@ async fn converse_stream(State(vendor): State<Vendor>) -> Response {
         Err(refusal) => return *refusal,
     };
     let usage = json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output});
-    let pieces = vec![
-        frame("messageStart", &json!({"role": "assistant"})),
-        frame("contentBlockDelta", &json!({"contentBlockIndex": 0, "delta": {"text": "Good morning"}})),
-        frame("messageStop", &json!({"stopReason": "end_turn"})),
-        frame("metadata", &json!({"usage": usage, "metrics": {"latencyMs": 20}})),
+    let event = |kind: &str, payload: &Value| frame(("event", ":event-type", kind), payload);
+    let mut pieces = vec![
+        event("messageStart", &json!({"role": "assistant"})),
+        event("contentBlockDelta", &json!({"contentBlockIndex": 0, "delta": {"text": "Good morning"}})),
+        event("messageStop", &json!({"stopReason": "end_turn"})),
+        event("metadata", &json!({"usage": usage, "metrics": {"latencyMs": 20}})),
     ];
+    let fails = vendor.books.lock().fails;
+    if let Some(name) = fails {
+        pieces.truncate(2);
+        pieces.push(frame(("exception", ":exception-type", name), &json!({"message": "Too many requests"})));
+    }
     vendor.stream("application/vnd.amazon.eventstream", pieces, running)
 }
 
 /// A frame of `application/vnd.amazon.eventstream`: lengths, headers, payload, checksums.
-fn frame(kind: &str, payload: &Value) -> Vec<u8> {
+fn frame((message, header, kind): (&str, &str, &str), payload: &Value) -> Vec<u8> {
     let mut headers = Vec::new();
-    for (name, value) in [(":message-type", "event"), (":event-type", kind), (":content-type", "application/json")] {
+    for (name, value) in [(":message-type", message), (header, kind), (":content-type", "application/json")] {
         headers.push(u8::try_from(name.len()).unwrap_or_default());
         headers.extend_from_slice(name.as_bytes());
         headers.push(7);

@@ -100,9 +100,17 @@ impl Buckets {
         Ok(Arc::default())
     }
 
+    /// Lets the calls of a model pass without a limit, until the table answers again. Logged once for each model.
+    pub(crate) fn pass(&self, vendor: &Vendor, model: &str, error: &LimitError) -> Arc<[Taken]> {
+        tracing::warn!(event = "http.not_limited", vendor = &*vendor.name, model, %error);
+        let none = Found { buckets: Arc::default(), until: Instant::now() + BELIEVED_IN_OUTAGE };
+        self.remember((vendor.name.to_string(), model.to_owned()), none);
+        Arc::default()
+    }
+
     /// A call's body was not read, so the buckets of its model are not asked. Logged once.
     pub(crate) fn miss_model(&self, vendor: &str) {
-        if !self.has_missed_model.swap(true, Ordering::Relaxed) {
+        if self.named.is_empty() && !self.has_missed_model.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 event = "http.no_model",
                 vendor,

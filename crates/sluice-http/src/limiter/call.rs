@@ -8,9 +8,9 @@ use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
 use sluice_sdk::core::Amount;
 use sluice_sdk::{AcquireError, Grant, LimitError, OnUnavailable, Request};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::api::Api;
+use crate::api::{Api, is_no_call};
 use crate::costs::{Costs, Taken};
 use crate::exchange::Exchange;
 use crate::limiter::body::{LONGEST_END, LimitedBody, OpenCall};
@@ -22,6 +22,9 @@ use crate::reply::Replied;
 
 /// How long the reaction to a refusal or a failure may delay the client; then it goes on by itself.
 const LONGEST_REACTION: Duration = Duration::from_secs(3);
+
+/// No call waits for longer. A patience without an end is possible.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// The pause before the buckets of a model are looked up again, if the table did not answer.
 const BETWEEN_LOOKUPS: Duration = Duration::from_millis(250);
@@ -58,7 +61,7 @@ impl Limiter {
     /// Reads a request. `None` if it is not to be limited. `body` is `None` if it is not in memory: its tokens are not
     /// known then.
     pub(crate) fn read(&self, method: &Method, uri: &Uri, body: Option<&[u8]>) -> Option<LimitedRequest> {
-        let vendor = self.vendor_of(method, uri)?;
+        let vendor = self.vendor_of(method, uri).filter(|_| !is_no_call(uri.path()))?;
         let exchange = Exchange::of(method, uri.path(), body.unwrap_or_default());
         let asking = body.filter(|_| self.settings().asks_usage);
         let other_body = asking.and_then(|body| exchange.with_usage_asked(body));
@@ -89,16 +92,20 @@ impl Limiter {
         }
     }
 
-    /// Waits until the call may start, at most for the patience: the lookup of its buckets is a part of that.
+    /// Waits until the call may start, at most for the patience. The lookup of its buckets is a part of that.
     pub(crate) async fn begin(&self, request: Option<LimitedRequest>) -> Result<Begun, LimitError> {
         let Some(LimitedRequest { vendor, exchange, at_most, .. }) = request else { return Ok(Begun::Free) };
         let settings = self.settings();
         let patience = settings.patience.unwrap_or_else(|| settings.sluice.max_wait());
-        let until = Instant::now() + at_most.map_or(patience, |at_most| patience.min(at_most));
+        let patience = at_most.map_or(patience, |at_most| patience.min(at_most)).min(LONGEST_PATIENCE);
+        let until = Instant::now() + patience;
         let mut is_known_anew = false;
         loop {
-            let Some(taken) = self.look(&vendor, &exchange, until).await? else { return Ok(Begun::Free) };
-            match self.begin_with(&vendor, &exchange, taken, until).await {
+            let begun = match self.look(&vendor, &exchange, until).await {
+                Ok(taken) => self.begin_with(&vendor, &exchange, taken, until).await,
+                Err(error) => Err(error),
+            };
+            match begun {
                 // A bucket is gone, or holds less than it did: the limits are looked up again, once.
                 Err(LimitError::Acquire(
                     AcquireError::UnknownDimension { .. } | AcquireError::NeverSatisfiable { .. },
@@ -115,33 +122,28 @@ impl Limiter {
         }
     }
 
-    /// The buckets that the call takes from. `None` if the table does not answer and calls go on without a limit then.
-    async fn look(
-        &self,
-        vendor: &Vendor,
-        exchange: &Exchange,
-        until: Instant,
-    ) -> Result<Option<Arc<[Taken]>>, LimitError> {
+    /// The buckets that the call takes from; none if the table does not answer and calls go on without a limit then.
+    async fn look(&self, vendor: &Vendor, exchange: &Exchange, until: Instant) -> Result<Arc<[Taken]>, LimitError> {
         let settings = self.settings();
+        let buckets = &settings.buckets;
         if exchange.api().is_some() && exchange.asked().model.is_none() {
-            settings.buckets.miss_model(&vendor.name);
+            buckets.miss_model(&vendor.name);
         }
         let model = exchange.asked().model.as_deref().unwrap_or_default();
+        let goes_on = settings.sluice.on_unavailable() == OnUnavailable::Allow;
         loop {
-            match settings.buckets.of(&settings.sluice, vendor, model).await {
-                Ok(taken) => return Ok(Some(taken)),
-                Err(LimitError::Acquire(AcquireError::Store(error))) => {
-                    if settings.sluice.on_unavailable() == OnUnavailable::Allow {
-                        tracing::warn!(event = "http.not_limited", vendor = &*vendor.name, model, %error);
-                        return Ok(None);
-                    }
-                    if Instant::now() + BETWEEN_LOOKUPS >= until {
-                        return Err(AcquireError::Store(error).into());
-                    }
-                    sleep(BETWEEN_LOOKUPS).await;
-                }
-                Err(error) => return Err(error),
+            let error = match timeout_at(until, buckets.of(&settings.sluice, vendor, model)).await {
+                Ok(Err(LimitError::Acquire(AcquireError::Store(error)))) => AcquireError::Store(error).into(),
+                Ok(looked) => return looked,
+                Err(_) => LimitError::TimedOut(Duration::ZERO),
+            };
+            if goes_on {
+                return Ok(buckets.pass(vendor, model, &error));
             }
+            if Instant::now() + BETWEEN_LOOKUPS >= until {
+                return Err(error);
+            }
+            sleep(BETWEEN_LOOKUPS).await;
         }
     }
 

@@ -5,7 +5,8 @@ use http::{HeaderMap, Method, Uri};
 
 use crate::api::Route;
 
-/// The longest body that is read before it is sent: more than vendors take (Anthropic 32 MB, https://docs.anthropic.com/en/api/overview).
+/// The longest body that is read before it is sent: more than vendors take (Anthropic 32 MB,
+/// <https://docs.anthropic.com/en/api/overview>).
 const MAX_REQUEST_LEN: u64 = 64 * 1_024 * 1_024;
 
 /// Whether the body says what the call will cost, and is complete without the reply. `at_most` bounds its length, if

@@ -131,7 +131,8 @@ impl Client {
     ///   that not every worker finds out by a failing call of its own; none if one project alone is concerned.
     /// - The call is larger than the limit: nothing.
     ///
-    /// No cool-down is longer than `SLUICE_LONGEST_COOL_DOWN`; the call itself hears the vendor's whole wait.
+    /// No cool-down is longer than `SLUICE_LONGEST_COOL_DOWN`, and no level is lowered by more than what refills in
+    /// that time. The call itself hears the vendor's whole wait.
     ///
     /// Refusals of one kind before a pause is over count as one: they wait for its end and lower nothing
     /// more. One within ten seconds after it is *in succession*. No call waits less than an active cool-down.

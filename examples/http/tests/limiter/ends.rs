@@ -116,3 +116,21 @@ async fn while_the_table_is_out_a_model_that_was_never_seen_is_called_if_calls_g
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }
+
+#[tokio::test]
+async fn a_table_that_hangs_costs_a_call_no_more_than_its_patience() {
+    let world = world().await;
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    let began = Instant::now();
+    let limiter = world.limiter();
+    let reply = call(&world, limiter, false).await.unwrap();
+    assert_eq!(reply.status(), 429, "the limiter's own: no bucket was found in time");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(world.vendor.books().answered, 0);
+}
+
+#[tokio::test]
+async fn a_patience_without_an_end_is_no_error() {
+    let world = world().await;
+    assert!(call(&world, world.limiter().patience(Duration::MAX), false).await.unwrap().status().is_success());
+}

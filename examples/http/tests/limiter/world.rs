@@ -68,9 +68,9 @@ impl World {
         self.sluice().ops().apply_limit(&Dimension::new(name).unwrap(), limit).await.unwrap();
     }
 
-    /// What is left in a bucket, in whole tokens.
+    /// What is left in a bucket, to the nearest token: what comes back is rounded down to a millionth.
     pub(crate) async fn left(&self, name: &str) -> i64 {
-        self.row(name).await.level(self.dynamo.clock().now()).micros() / 1_000_000
+        (self.row(name).await.level(self.dynamo.clock().now()).micros() + 500_000).div_euclid(1_000_000)
     }
 
     /// The slots that calls hold.

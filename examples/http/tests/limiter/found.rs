@@ -1,0 +1,92 @@
+//! Which calls are limited, and by which buckets.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use sluice_http::Limiter;
+use sluice_sdk::core::LimitType;
+use sluice_sdk::vendors::Vendors;
+use tower::{ServiceBuilder, ServiceExt as _, service_fn};
+
+use crate::world::{World, chat, reqwest_with};
+
+/// A limiter of calls to the host of a vendor that is also called `nearby`.
+fn of_host(world: &World) -> Limiter {
+    let vendors =
+        || Vendors::default().with("vendor = \"local\"\nalso = [\"nearby\"]\nhosts = [\"127.0.0.1\"]").unwrap();
+    Limiter::new(world.sluice_with(move |settings| settings.vendors(vendors())))
+}
+
+async fn post(limiter: &Limiter, request: Request<Full<Bytes>>) {
+    let vendor =
+        service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("{}"))));
+    ServiceBuilder::new().layer(limiter.clone()).service(vendor).oneshot(request).await.unwrap();
+}
+
+fn request(uri: &str, body: String) -> Request<Full<Bytes>> {
+    Request::post(uri).header("content-type", "application/json").body(Full::from(body)).unwrap()
+}
+
+#[tokio::test]
+async fn buckets_with_another_name_of_the_vendor_are_found() {
+    let world = World::new().await;
+    world.bucket("nearby#rpm", LimitType::Requests, 100).await;
+    world.bucket("nearby#small#rpm", LimitType::Requests, 100).await;
+    let http = reqwest_with(of_host(&world));
+    let url = format!("{}/v1/chat/completions", world.url);
+    for _ in 0..2 {
+        assert!(http.post(&url).body(chat(false)).send().await.unwrap().status().is_success());
+    }
+    assert_eq!((world.left("nearby#rpm").await, world.left("nearby#small#rpm").await), (98, 98));
+}
+
+#[tokio::test]
+async fn an_address_without_a_host_is_known_by_the_header() {
+    let world = World::new().await;
+    world.bucket("local#rpm", LimitType::Requests, 100).await;
+    let mut of_header = request("/v1/chat/completions", chat(false));
+    post(&of_host(&world), of_header.clone()).await;
+    assert_eq!(world.left("local#rpm").await, 100, "of no known host");
+    of_header.headers_mut().insert("host", "127.0.0.1:8080".parse().unwrap());
+    post(&of_host(&world), of_header).await;
+    assert_eq!(world.left("local#rpm").await, 99);
+}
+
+#[tokio::test]
+async fn a_model_is_found_behind_any_number_of_others() {
+    let world = World::new().await;
+    world.bucket("acme#small#rpm", LimitType::Requests, 100).await;
+    let limiter = world.limiter();
+    for n in 0..210 {
+        let body = format!(r#"{{"model": "other-{n}x", "messages": []}}"#);
+        post(&limiter, request("/v1/chat/completions", body)).await;
+    }
+    for _ in 0..2 {
+        post(&limiter, request("/v1/chat/completions", chat(false))).await;
+    }
+    assert_eq!(world.left("acme#small#rpm").await, 98);
+}
+
+#[tokio::test]
+async fn what_is_no_call_of_a_model_takes_nothing() {
+    let world = World::new().await;
+    world.bucket("acme#rpm", LimitType::Requests, 100).await;
+    let paths = [
+        "/v1/messages/count_tokens",
+        "/v1beta/models/gemini-2.5-flash:countTokens",
+        "/model/amazon.nova-lite-v1%3A0/count-tokens",
+        "/v1/files",
+        "/v1/batches",
+        "/v1/messages/batches",
+        "/v1/batches/batch_1/cancel",
+        "/v1/uploads/upload_1/parts",
+    ];
+    for path in paths {
+        post(&world.limiter(), request(path, chat(false))).await;
+        assert_eq!(world.left("acme#rpm").await, 100, "{path}");
+    }
+    post(&world.limiter(), request("/v1/messages", chat(false))).await;
+    assert_eq!(world.left("acme#rpm").await, 99);
+}
