@@ -15,8 +15,10 @@ use crate::output::{self, Align, GREEN, Unreadable, YELLOW, short};
 
 mod file;
 mod refill;
+mod used_by;
 
 pub(crate) use file::BucketsFile;
+use used_by::UsedBy;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -267,6 +269,8 @@ struct BucketLine {
     adopt_lower_limit: bool,
     /// A minute, or at once.
     adopt_at_least: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    used_by: Option<UsedBy>,
 }
 
 impl BucketLine {
@@ -284,6 +288,7 @@ impl BucketLine {
             vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
             adopt_lower_limit: bucket.adopts_limit(),
             adopt_at_least: bucket.adopts_limit().then(|| bucket.adopt_at_least().to_string()),
+            used_by: None,
         }
     }
 }
@@ -328,7 +333,9 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
     let dimension = Dimension::new(name)?;
     let bucket = client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
     let now = client.now();
-    let line = BucketLine::new(&bucket, now);
+    let load = client.ops().load(&dimension).await?;
+    let used_by = UsedBy::of(&load, bucket.limit(), now);
+    let line = BucketLine { used_by: Some(used_by), ..BucketLine::new(&bucket, now) };
     if json {
         return output::json(&line);
     }
@@ -351,6 +358,7 @@ async fn show(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
         let what = if slots < Amount::ZERO { "too many" } else { "lost" };
         println!("  drift     slots {what}: {}; corrected if the next sweep finds it too", slots.abs());
     }
+    line.used_by.iter().for_each(|used_by| used_by.print(now));
     println!("  version   {}", line.version);
     Ok(())
 }
