@@ -9,6 +9,7 @@ use sluice_vendors::Vendors;
 
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
+use crate::config::mode::Mode;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 
@@ -46,6 +47,12 @@ impl Client {
     #[must_use]
     pub fn dynamodb(&self) -> &DynamoClient {
         self.inner.store.dynamo()
+    }
+
+    /// Whether the limits hold for the calls of this client (`SLUICE_MODE`).
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.inner.config.mode
     }
 
     /// The longest wait that is worth sleeping through, rather than putting the work back into its queue

@@ -106,6 +106,8 @@ impl World {
         let builder = Client::builder(self.table()).clock(self.dynamo.clock().off_by(0)).leases(self.kind.leases());
         // A forgotten grant stands for a crashed holder: nobody renews its lease.
         let builder = builder.renew_leases(false);
+        // Its write a minute is not what tests of other things count.
+        let builder = builder.note_use(false);
         settings(builder).dynamodb(self.dynamodb())
     }
 

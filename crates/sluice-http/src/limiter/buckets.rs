@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
-use sluice_sdk::{AcquireError, Client, Dimension, LimitError};
-use tokio::time::Instant;
+use sluice_sdk::{AcquireError, Client, Dimension, LimitError, Mode};
+use tokio::time::{Instant, timeout};
 
 use crate::costs::Taken;
 use crate::limiter::Vendor;
@@ -21,6 +21,9 @@ const BELIEVED: Duration = Duration::from_secs(300);
 /// How long they are believed beyond that while the table does not answer.
 const BELIEVED_IN_OUTAGE: Duration = Duration::from_secs(1);
 
+/// How often the log says that calls take from no bucket because the table does not answer.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
 /// The most models that are known at once. What is beyond is looked up by the vendor's name alone: the names of models
 /// may come from a product's own callers.
 const MOST_MODELS: usize = 200;
@@ -31,6 +34,9 @@ pub(crate) struct Buckets {
     /// The buckets that the program named.
     named: Vec<Dimension>,
     found: Mutex<HashMap<Key, Found>>,
+    /// When the log last said that calls of a shadow client are not limited, because the table does not
+    /// answer.
+    warned_at: Mutex<Option<Instant>>,
 }
 
 type Key = (String, String);
@@ -43,7 +49,7 @@ struct Found {
 
 impl Buckets {
     pub(crate) fn named(dimensions: Vec<Dimension>) -> Self {
-        Self { named: dimensions, found: Mutex::default() }
+        Self { named: dimensions, ..Self::default() }
     }
 
     /// The buckets that a call to `model` takes from; none if nothing limits it.
@@ -63,15 +69,37 @@ impl Buckets {
         if let Some(known) = known.as_ref().filter(|known| known.until > now) {
             return Ok(Arc::clone(&known.buckets));
         }
-        let looked = self.look(sluice, &key).await;
+        let looked = match sluice.mode() {
+            // The call of a shadow client is delayed no longer than an acquire may be.
+            Mode::Shadow => timeout(sluice.longest_acquire(), self.look(sluice, &key)).await.ok(),
+            _ => Some(self.look(sluice, &key).await),
+        };
         let (buckets, until) = match (looked, known) {
-            (Ok(buckets), _) => (buckets, now + BELIEVED),
+            (Some(Ok(buckets)), _) => (buckets, now + BELIEVED),
             // The slot says what becomes of a call while the table does not answer.
-            (Err(_), Some(known)) => (known.buckets, now + BELIEVED_IN_OUTAGE),
-            (Err(error), None) => return Err(error),
+            (_, Some(known)) => (known.buckets, now + BELIEVED_IN_OUTAGE),
+            (Some(Err(error)), None) if sluice.mode() != Mode::Shadow => return Err(error),
+            (looked, None) => {
+                self.warn_unlimited(looked.and_then(Result::err));
+                (Arc::default(), Instant::now() + BELIEVED_IN_OUTAGE)
+            }
         };
         self.found.lock().insert(key, Found { buckets: Arc::clone(&buckets), until });
         Ok(buckets)
+    }
+
+    /// Says that calls of a shadow client take from no bucket.
+    fn warn_unlimited(&self, error: Option<LimitError>) {
+        let mut warned_at = self.warned_at.lock();
+        if warned_at.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            *warned_at = Some(Instant::now());
+            let error = error.map_or_else(|| "no answer in time".to_owned(), |error| error.to_string());
+            tracing::warn!(
+                event = "http.unlimited",
+                error,
+                "the calls of this shadow client go on, and take from no bucket"
+            );
+        }
     }
 
     /// Asks the table.

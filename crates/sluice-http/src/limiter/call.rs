@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Response, Uri};
 use http_body::Body;
-use sluice_sdk::{AcquireError, Grant, LimitError, Request};
+use sluice_sdk::{AcquireError, Ending, Grant, LimitError, Mode, Request};
 use tokio::time::timeout;
 
 use crate::api::Api;
@@ -132,12 +132,22 @@ impl Limiter {
     }
 }
 
+impl Limiter {
+    /// Lets the fleet react before the client goes on. A shadow client goes on at once, and the reaction by
+    /// itself.
+    async fn wait_for(&self, ending: Ending) {
+        if self.settings().sluice.mode() != Mode::Shadow {
+            let _ = timeout(LONGEST_REACTION, ending).await;
+        }
+    }
+}
+
 impl LimitedCall {
     /// The call was not answered. If the vendor never had it, what it does not count of a failed call goes back.
     async fn ended(self, was_sent: bool) {
         let held = self.grant.hold(None);
         let ending = if was_sent { held.end(()) } else { held.failed() };
-        let _ = timeout(LONGEST_REACTION, ending).await;
+        self.counted.limiter.wait_for(ending).await;
     }
 
     /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read before.
@@ -156,7 +166,7 @@ impl LimitedCall {
         // Another limiter refused it, on the way to the vendor: that says nothing of the vendor.
         let is_of_vendor = !parts.headers.contains_key(REFUSED_BY);
         let held = grant.hold(is_of_vendor.then(|| head_of(&parts, error.read.to_vec())));
-        let _ = timeout(LONGEST_REACTION, held.failed()).await;
+        counted.limiter.wait_for(held.failed()).await;
         Response::from_parts(parts, LimitedBody::begun(error))
     }
 }

@@ -4,4 +4,5 @@
 mod calls;
 mod programs;
 mod refusals;
+mod shadow;
 mod world;
