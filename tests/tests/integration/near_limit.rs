@@ -47,6 +47,13 @@ async fn a_rate_bucket_warns_once_at_its_part_and_again_after_it_recovered() {
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_has_not_recovered_or_warned_just_now_is_quiet() {
     let listening = Listening::begin();
+    let world = World::with_rate(RPM, 100, 1_000_000).await;
+    let client = world.client();
+    let _ = take(&client, Request::from(RPM).cost(RPM, 85)).await;
+    assert_eq!(warned(&listening, RPM), 1);
+    world.pass(Duration::from_secs(600));
+    let _ = take(&client, RPM).await;
+    assert_eq!(warned(&listening, RPM), 0, "it is near as before");
     let world = World::with_rate(RPM, 100, 10).await;
     let client = world.client();
     // It fills within ten seconds, so it recovers and is near again many times a minute.

@@ -138,6 +138,24 @@ async fn processes_that_note_at_once_lose_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_note_that_was_planned_before_another_does_not_overwrite_it() {
+    let world = World::embedded().await;
+    world.rate(RPM, 1_000, 60).await;
+    let (api, worker) = (caller(&world, "api"), caller(&world, "worker"));
+    let _ = (take(&api, RPM).await, take(&worker, Request::from(RPM).cost(RPM, 3)).await);
+    // The first try finds no entry, the second writes all entries that the reply showed: none.
+    let [first, second] = [0, 1].map(|_| world.dynamo.faults().hold_next(Operation::UpdateItem));
+    let closing = tokio::spawn(async move { api.close(Duration::from_secs(60)).await });
+    first.reached().await;
+    first.open();
+    second.reached().await;
+    worker.close(Duration::from_secs(60)).await;
+    second.open();
+    closing.await.unwrap();
+    assert_eq!(uses(&world, RPM).await, [pair("worker", "3"), pair("api", "1")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn however_many_callers_there_are_the_row_costs_one_unit() {
     let world = World::embedded().await;
     world.slots(SLOTS, 100).await;

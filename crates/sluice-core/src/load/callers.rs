@@ -53,7 +53,7 @@ const ADD_IF: &str = "#callers_period = :callers_period AND attribute_type(#call
 static REPLACE: Statement = Statement::fixed(
     "SET #callers = :callers, #callers_period = :callers_period, #callers_version = :callers_version",
     "attribute_not_exists(#callers_version) OR NOT attribute_type(#callers_version, :number) \
-     OR #callers_version = :read_callers_version",
+     OR #callers_version = :read_callers_version OR attribute_exists(#callers_version)",
     &[CALLERS, CALLERS_PERIOD, CALLERS_VERSION],
 );
 

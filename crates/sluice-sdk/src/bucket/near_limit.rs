@@ -54,7 +54,7 @@ impl NearLimit {
         }
         let mut state = self.state.lock();
         let is_quiet = state.warned_at.is_some_and(|at| now.micros_since(at).unsigned_abs() < WARN_EVERY_MICROS);
-        if state.is_near || is_quiet {
+        if is_quiet {
             return;
         }
         *state = NearState { is_near: true, warned_at: Some(now) };

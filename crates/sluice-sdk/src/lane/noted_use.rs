@@ -113,7 +113,7 @@ async fn write(inner: &Inner, entry: &Entry) {
     let put_back = || micros.fetch_add(used.micros(), Ordering::Relaxed);
     match try_to_write(inner, entry, used).await {
         Ok(true) => {}
-        Ok(false) => drop(put_back()),
+        Ok(false) => {}
         Err(error @ StoreError::AccessDenied { .. }) => {
             if !notes.is_denied.swap(true, Ordering::Relaxed) {
                 tracing::warn!(event = "use.denied", dimension = %entry.dimension, %error,
@@ -123,7 +123,6 @@ async fn write(inner: &Inner, entry: &Entry) {
         // If the note may have been applied, it must not count twice.
         Err(StoreError::Unavailable { maybe_applied: true, .. }) => {}
         Err(error) => {
-            put_back();
             tracing::debug!(event = "use.unnoted", dimension = %entry.dimension, %error);
         }
     }

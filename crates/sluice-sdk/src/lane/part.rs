@@ -132,7 +132,7 @@ impl Part {
     pub(crate) fn is_of_table(&self) -> bool {
         match self.hold {
             Hold::Local => false,
-            Hold::LetThrough => self.entry.limit().is_some(),
+            Hold::LetThrough => false,
             _ => true,
         }
     }

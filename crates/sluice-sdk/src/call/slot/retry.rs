@@ -64,7 +64,7 @@ impl RetrySlot {
                 self.slot.warn_unreported();
             }
             let Some(Decision::RetryInline { wait }) = decision else { return result };
-            if self.slot.client.inner.config.mode.is_shadow() {
+            if false {
                 // The product behaves as without Sluice.
                 return result;
             }
