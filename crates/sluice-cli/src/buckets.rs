@@ -17,6 +17,7 @@ mod file;
 mod init;
 pub(crate) mod refill;
 mod show;
+mod used_by;
 
 pub(crate) use file::BucketsFile;
 

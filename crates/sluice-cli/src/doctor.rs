@@ -23,6 +23,7 @@ mod finding;
 mod latency;
 mod leases;
 mod load;
+mod mode;
 mod rights;
 mod table;
 mod watched;
@@ -92,7 +93,7 @@ async fn examine(client: &Client, place: Place, watch_for: Duration) -> Vec<Find
     let ((of_table, of_rights, of_latency), of_watched) = tokio::join!(one_by_one, of_watched);
     // After all those replies.
     let of_clock = clock::examine(client.clock_offset(), client.table());
-    let of_way = of_latency.into_iter().chain([of_clock]);
+    let of_way = of_latency.into_iter().chain([of_clock]).chain(mode::examine(client.mode(), client.table()));
     of_table.into_iter().chain(of_rows).chain(of_rights).chain(of_way).chain(of_watched).collect()
 }
 

@@ -62,8 +62,9 @@ pub use limit::any_window::AnyWindow;
 pub use limit::warning::LimitWarning;
 pub use limit::{InvalidLimit, Limit, LimitType};
 pub use load::{
-    LEAKED_AFTER, Load, MOST_NOTED, Measured, NOTE_EVERY, PreviousLoad, Sample, clear_refusals, note, note_again,
-    note_expired_holders, replace_expired_holders,
+    CallerUse, LEAKED_AFTER, Load, MOST_CALLERS, MOST_NOTED, Measured, NOTE_EVERY, NOTE_USE_EVERY, OTHER_CALLERS,
+    PreviousLoad, Sample, USE_PERIOD, UseByCaller, clear_refusals, note, note_again, note_expired_holders, note_use,
+    note_use_again, replace_expired_holders,
 };
 pub use plan::batch::{BatchPlan, RateBatch, Starts};
 pub use plan::change::Change;
@@ -73,6 +74,7 @@ pub use plan::inline::{
     InlineAnswer, InlinePlan, InlinePlanner, InlineReclaim, InlineRelease, InlineTake, MOST_CHANGES, ReleaseAnswer,
     renew_inline,
 };
+pub use plan::nearness::Nearness;
 pub use plan::observe::{Observation, Remaining, note_limit, on_lower_limit, state_floor};
 pub use plan::rate::{Form, Planned, RatePlanner};
 pub use plan::receipt::RateReceipt;

@@ -1,4 +1,5 @@
 //! The load of a concurrency bucket, in one row that sweeps write: what is pending, and how fast it departs.
+//! The load row of any bucket also has what each caller used (`load/callers.rs`).
 //!
 //! Pending is the cost of the live leases. Each sweep counts it from scratch, so that nothing can leak into
 //! it. What departed between two sweeps follows by conservation:
@@ -22,10 +23,15 @@ use crate::schema::{
 use crate::timestamp::Timestamp;
 
 mod average;
+mod callers;
 mod expired_holders;
 mod measure;
 mod note;
 
+use callers::Callers;
+pub use callers::{
+    CallerUse, MOST_CALLERS, NOTE_USE_EVERY, OTHER_CALLERS, USE_PERIOD, UseByCaller, note_use, note_use_again,
+};
 pub use expired_holders::{note_expired_holders, replace_expired_holders};
 pub use measure::{Measured, PreviousLoad, Sample};
 use note::Crowd;
@@ -42,6 +48,7 @@ pub struct Load {
     refused: i64,
     expired_holders: i64,
     crowd: Crowd,
+    callers: Callers,
 }
 
 /// What a sweep measured.
@@ -96,13 +103,21 @@ impl Load {
             refused: count(REFUSED).unwrap_or_default(),
             expired_holders: count(OUTLIVED).unwrap_or_default(),
             crowd: Crowd::read(row),
+            callers: Callers::read(row),
         })
     }
 
     /// The load of a bucket about which nothing is known.
     #[must_use]
     pub fn none(dimension: &Dimension) -> Self {
-        Self { dimension: dimension.clone(), measured: None, refused: 0, expired_holders: 0, crowd: Crowd::default() }
+        Self {
+            dimension: dimension.clone(),
+            measured: None,
+            refused: 0,
+            expired_holders: 0,
+            crowd: Crowd::default(),
+            callers: Callers::default(),
+        }
     }
 
     /// The key of a bucket's load row.
@@ -207,6 +222,13 @@ impl Load {
     #[must_use]
     pub const fn expired_holders(&self) -> i64 {
         self.expired_holders
+    }
+
+    /// What each caller used of the bucket in this period of [`USE_PERIOD`] and the last. The bucket may be
+    /// of any type.
+    #[must_use]
+    pub fn use_by_caller(&self, now: Timestamp) -> UseByCaller {
+        self.callers.shown(now)
     }
 
     /// Number of processes that noted themselves as wanting slots, in this period of [`NOTE_EVERY`] or the

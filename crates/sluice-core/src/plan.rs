@@ -14,6 +14,7 @@ pub(crate) mod cool_down;
 pub(crate) mod future_anchor;
 pub(crate) mod inline;
 pub(crate) mod lower;
+pub(crate) mod nearness;
 pub(crate) mod observe;
 pub(crate) mod rate;
 pub(crate) mod receipt;

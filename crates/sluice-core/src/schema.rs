@@ -142,6 +142,18 @@ pub const CROWD_PERIOD: &str = "crowd_period";
 pub const CROWD: &str = "crowd";
 /// Load, optional: [`CROWD`] of the period before.
 pub const CROWD_BEFORE: &str = "crowd_before";
+/// Load of any bucket, optional: what each caller used. A map from its name to [`USED_NOW`] and
+/// [`USED_BEFORE`].
+pub const CALLERS: &str = "callers";
+/// Load, optional: the period of five minutes that [`USED_NOW`] counts, numbered from the epoch.
+pub const CALLERS_PERIOD: &str = "callers_period";
+/// Load, optional: number of writes of [`CALLERS`].
+pub const CALLERS_VERSION: &str = "callers_version";
+/// Caller: what it used in [`CALLERS_PERIOD`]: tokens, or slots times seconds. The name is one letter,
+/// because DynamoDB charges by the size of the row.
+pub const USED_NOW: &str = "u";
+/// Caller: [`USED_NOW`] of the period before.
+pub const USED_BEFORE: &str = "b";
 /// Load, optional: monotone count of expired holders: found alive after their lease had ended.
 pub const OUTLIVED: &str = "outlived";
 

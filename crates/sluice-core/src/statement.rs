@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::schema::{INLINE_ENDS, KEY};
+use crate::schema::{INLINE_ENDS, KEY, USED_NOW};
 
 /// The fixed part of a write: expressions, and the attribute names behind their `#` placeholders. Every name
 /// has a placeholder, so that DynamoDB's reserved words never matter. Nearly all statements are constants in
@@ -28,7 +28,7 @@ pub struct Statement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeNames {
     pub(crate) attributes: Cow<'static, [&'static str]>,
-    /// Inline leases: placeholders and ids.
+    /// Entries of maps, by their placeholders: the ids of inline leases, a caller.
     pub(crate) leases: Vec<(&'static str, String)>,
 }
 
@@ -57,6 +57,7 @@ fn placeholder(attribute: &str) -> String {
     match attribute {
         KEY => String::from("#key"),
         INLINE_ENDS => String::from("#ends"),
+        USED_NOW => String::from("#used_now"),
         name => ["#", name].concat(),
     }
 }

@@ -41,6 +41,9 @@ const LONGEST_CALL: Duration = Duration::from_secs(3_600);
 ///   it) lets the fleet react before the client sees it, and what the reply says that it used is settled, of a stream
 ///   too. The grant lives as long as the body: slots come back at its end, or when it is dropped.
 ///
+/// In shadow mode ([`Mode::Shadow`](sluice_sdk::Mode)), every call goes on at once and no reply is the
+/// limiter's own.
+///
 /// Which buckets: `vendor#metric` and `vendor#model#metric`, for the metrics `rpm`, `rpd`, `rps`, `tpm`, `tpd`, `itpm`,
 /// `otpm` and `concurrent`; all of those that the table has. The model is the one of the request, or the same without
 /// its date (`gpt-4o-2024-08-06` is `gpt-4o`). The table is asked when a model is first called, and again after five

@@ -1,9 +1,9 @@
 //! Declares, lists and removes buckets: what an operator does, and the CLI on the operator's behalf.
 
-use sluice_core::schema::{KEY, LEASE_PREFIX, LIMIT_TYPE, LOAD_PREFIX, TICKET_PREFIX};
+use sluice_core::schema::{KEY, LEASE_PREFIX, LOAD_PREFIX, TICKET_PREFIX};
 use sluice_core::{
-    AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, LimitType, Load,
-    MOST_INLINE_LEASES, OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
+    AttributeNames, Bucket, Change, Dimension, DimensionError, InvalidLimit, Limit, Load, MOST_INLINE_LEASES,
+    OnLowerLimit, Operand, RatePlanner, Row, RowError, on_lower_limit,
 };
 
 use sluice_table::{Attributes, Consistency, Item, Resend, Scan, StoreError, Written, value_text};
@@ -135,6 +135,17 @@ impl Ops {
     pub async fn bucket(&self, dimension: &Dimension) -> Result<Option<Bucket>, BucketError> {
         let row = self.store.read(dimension.as_str()).await?;
         row.map(|row| parse(dimension, &row)).transpose()
+    }
+
+    /// Reads the load row of a bucket of any type: what sweeps measured, and what each caller used. A
+    /// measurement that cannot be read counts as none. Takes at most a request (4.2 s).
+    ///
+    /// # Errors
+    /// [`StoreError`] if the table does not answer.
+    pub async fn load(&self, dimension: &Dimension) -> Result<Load, StoreError> {
+        let row = self.store.read(&Load::key(dimension)).await?;
+        let load = row.and_then(|row| Load::read(dimension, &Attributes(&row)).ok());
+        Ok(load.unwrap_or_else(|| Load::none(dimension)))
     }
 
     /// Reads every bucket, sorted by key. A scan: for people, not for calls. Takes at most 20.2 s for each
@@ -280,13 +291,13 @@ impl Ops {
     pub async fn remove_bucket(&self, dimension: &Dimension) -> Result<bool, StoreError> {
         let removed = self.store.delete_row(dimension.as_str()).await?;
         self.observer.removed(dimension);
-        let Some(row) = removed else { return Ok(false) };
+        if removed.is_none() {
+            return Ok(false);
+        }
         // Nothing depends on the load row, and a load is not reported without its bucket
         // ([`Survey::loads`](crate::Survey::loads)). The bucket is gone even if the load row cannot be
-        // deleted, or if a sweep that is under way writes the row again.
-        if value_text(&row, LIMIT_TYPE) == LimitType::Concurrent.as_str()
-            && let Err(error) = self.store.delete_row(&Load::key(dimension)).await
-        {
+        // deleted, or if a sweep or a note that is under way writes the row again.
+        if let Err(error) = self.store.delete_row(&Load::key(dimension)).await {
             tracing::debug!(event = "load.left", %dimension, %error);
         }
         Ok(true)

@@ -11,6 +11,7 @@ use crate::api::request::{Quantity, RequestError};
 use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::shadow;
 use crate::{heal, telemetry};
 
 pub use crate::config::admission_mode::AdmissionMode;
@@ -151,8 +152,12 @@ impl<'a> IntoFuture for Admit<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (dimension, asked) = self.parse()?;
-            decide(&self.client.inner, &dimension, asked).await
+            let inner = &self.client.inner;
+            let deciding = async {
+                let (dimension, asked) = self.parse()?;
+                decide(inner, &dimension, asked).await
+            };
+            shadow::spare(inner, deciding.await, || Admission::Admitted(Admitted::default()))
         })
     }
 }
@@ -194,7 +199,10 @@ async fn in_time(
 }
 
 async fn decide(inner: &Arc<Inner>, dimension: &Dimension, asked: AdmissionAsk) -> Result<Admission, AcquireError> {
-    let mode = inner.config.admission;
+    let mode = match inner.config.admission {
+        AdmissionMode::Enforce if inner.config.mode.is_shadow() => AdmissionMode::Shadow,
+        mode => mode,
+    };
     if mode == AdmissionMode::Off {
         return Ok(Admission::Admitted(Admitted::default()));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::Dimension;
+use sluice_core::{Dimension, Factor};
 #[cfg(feature = "aws-config")]
 use sluice_table::SdkConfig;
 use sluice_table::metric::describe_metrics;
@@ -13,10 +13,12 @@ use sluice_table::{
 };
 use sluice_vendors::Vendors;
 
+use crate::bucket::near_limit::WarnAt;
 use crate::client::Client;
 use crate::config::admission_mode::AdmissionMode;
 use crate::config::heal_budget::HealBudget;
 use crate::config::lease_ids::LeaseIds;
+use crate::config::mode::Mode;
 use crate::config::{Config, Leases, OnUnavailable, debt};
 use crate::extensions::Extensions;
 use crate::heal::Healer;
@@ -135,6 +137,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether the limits hold for the calls of this client (`SLUICE_MODE`); they do by default. In shadow
+    /// mode every call goes on at once, and what the limits would have refused is counted: for a trial on
+    /// production traffic.
+    #[must_use]
+    pub const fn mode(mut self, mode: Mode) -> Self {
+        self.config.mode = mode;
+        self
+    }
+
     /// For which grants a lease is written, and where.
     #[must_use]
     pub fn leases(mut self, leases: Leases) -> Self {
@@ -234,6 +245,23 @@ impl ClientBuilder {
         self
     }
 
+    /// The part of a limit at whose use the process warns (`SLUICE_WARN_AT`), as in `"0.8".parse()?`; 0.8 by
+    /// default, `None` for no warnings. A smaller part warns earlier and more often. `docs/semantics.md` says
+    /// what counts as used.
+    #[must_use]
+    pub const fn warn_at(mut self, part: Option<Factor>) -> Self {
+        self.config.warn_at = part;
+        self
+    }
+
+    /// Whether the process notes what it uses of each bucket (`SLUICE_NOTE_USE`), for operators; on by
+    /// default. Costs a write a minute for each bucket that it uses.
+    #[must_use]
+    pub const fn note_use(mut self, on: bool) -> Self {
+        self.config.note_use = on;
+        self
+    }
+
     /// The clock from which the client reads the time; tests move it.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -293,8 +321,12 @@ impl ClientBuilder {
     fn over(self, store: Store) -> Client {
         describe_metrics();
         let config = self.config;
-        let (cache, fallback) =
-            (Cache::new(config.prefetch.clone(), config.max_buckets, config.vendors.clone()), Fallback::default());
+        if config.mode.is_shadow() {
+            tracing::info!(event = "mode.shadow", table = store.table(), "every call goes on at once, and is counted");
+        }
+        let warn_at = WarnAt { part: config.warn_at, caller: config.caller.clone() };
+        let cache = Cache::new(config.prefetch.clone(), config.max_buckets, config.vendors.clone(), warn_at);
+        let fallback = Fallback::default();
         let (refusals, extensions) = (Box::new(Healer), Extensions::default());
         let (patient, background) = (store.patient(), Background::default());
         let inner = Inner { store, patient, config, cache, fallback, background, refusals, extensions };

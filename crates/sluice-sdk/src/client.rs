@@ -10,6 +10,7 @@ use sluice_vendors::Vendors;
 use crate::api::error::AcquireError;
 use crate::api::request::RequestError;
 use crate::config::OnUnavailable;
+use crate::config::mode::Mode;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
 
@@ -47,6 +48,12 @@ impl Client {
     #[must_use]
     pub fn dynamodb(&self) -> &DynamoClient {
         self.inner.store.dynamo()
+    }
+
+    /// Whether the limits hold for the calls of this client (`SLUICE_MODE`).
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.inner.config.mode
     }
 
     /// The longest wait that is worth sleeping through, rather than putting the work back into its queue

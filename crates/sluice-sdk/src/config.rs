@@ -10,6 +10,7 @@ use sluice_vendors::Vendors;
 use crate::config::admission_mode::AdmissionMode;
 use crate::config::heal_budget::HealBudget;
 use crate::config::lease_ids::LeaseIds;
+use crate::config::mode::Mode;
 
 /// Shortest lease. A shorter lease could end before its holder received the reply.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -17,6 +18,7 @@ const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 pub(crate) mod admission_mode;
 pub(crate) mod heal_budget;
 pub(crate) mod lease_ids;
+pub(crate) mod mode;
 
 /// Which grants get a lease, and where the lease is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) inline_retry_threshold: Duration,
     /// The longest cool-down that a vendor's reply may set for the fleet.
     pub(crate) longest_cool_down: Duration,
+    pub(crate) mode: Mode,
     pub(crate) leases: Leases,
     pub(crate) on_unavailable: OnUnavailable,
     pub(crate) caller: String,
@@ -69,6 +72,10 @@ pub(crate) struct Config {
     pub(crate) renew_leases: bool,
     pub(crate) debt: Debt,
     pub(crate) vendors: Vendors,
+    /// The part of a limit at whose use the process warns.
+    pub(crate) warn_at: Option<Factor>,
+    /// Whether the process notes what it uses of each bucket.
+    pub(crate) note_use: bool,
 }
 
 impl Config {
@@ -79,6 +86,7 @@ impl Config {
             max_wait: Duration::from_secs(30),
             inline_retry_threshold: Duration::from_secs(5),
             longest_cool_down: Duration::from_secs(15 * 60),
+            mode: Mode::default(),
             leases: Leases::default(),
             on_unavailable: OnUnavailable::default(),
             caller: default_caller(|name| std::env::var(name).ok()),
@@ -92,6 +100,8 @@ impl Config {
             renew_leases: true,
             debt: Debt::Capped,
             vendors: Vendors::default(),
+            warn_at: WARN_AT.parse().ok(),
+            note_use: true,
         }
     }
 
@@ -116,6 +126,7 @@ impl Config {
             longest_cool_down: var("SLUICE_LONGEST_COOL_DOWN")
                 .parse("a time above 0, as in 15m or 900", |v| duration(v).filter(|t| !t.is_zero()))?
                 .unwrap_or(defaults.longest_cool_down),
+            mode: var("SLUICE_MODE").parse("enforce or shadow", mode)?.unwrap_or(defaults.mode),
             leases: var("SLUICE_LEASES").parse("concurrent, all or inline", leases)?.unwrap_or(defaults.leases),
             on_unavailable: var("SLUICE_ON_UNAVAILABLE")
                 .parse("error, allow, or share:FACTOR with a factor between 0 and 1, as in share:0.1", on_unavailable)?
@@ -135,14 +146,42 @@ impl Config {
                 .unwrap_or(defaults.staleness),
             vendors: var("SLUICE_VENDORS").text().map_or(Ok(defaults.vendors), |files| vendors(&files))?,
             debt: var("SLUICE_CAP_DEBT").parse("on or off", on_or_off)?.map_or(defaults.debt, debt),
+            warn_at: var("SLUICE_WARN_AT")
+                .parse("off, or a part above 0 and at most 1, as in 0.8 or 80%", warn_at)?
+                .unwrap_or(defaults.warn_at),
+            note_use: var("SLUICE_NOTE_USE").parse("on or off", on_or_off)?.unwrap_or(defaults.note_use),
             caller: default_caller(&lookup),
             ..defaults
         })
     }
 }
 
+/// Four fifths, as most quotas are watched.
+const WARN_AT: &str = "0.8";
+
 /// Ten thousand buckets take 20 MB. Few fleets have a tenth as many.
 pub(crate) const MAX_BUCKETS: usize = 10_000;
+
+fn warn_at(text: &str) -> Option<Option<Factor>> {
+    if text == "off" {
+        return Some(None);
+    }
+    let part: Factor = match text.strip_suffix('%') {
+        // The point moves by two places: 80 is 0.80, and 7.5 is 0.075.
+        Some(percent) => {
+            let (whole, rest) = percent.split_once('.').unwrap_or((percent, ""));
+            let padded = format!("{whole:0>3}");
+            let (ones, hundredths) = padded.split_at_checked(padded.len() - 2)?;
+            format!("{ones}.{hundredths}{rest}").parse().ok()?
+        }
+        None => text.parse().ok()?,
+    };
+    (part.ratio().0 > 0).then_some(Some(part))
+}
+
+fn mode(text: &str) -> Option<Mode> {
+    [Mode::Enforce, Mode::Shadow].into_iter().find(|mode| mode.as_str() == text)
+}
 
 fn leases(text: &str) -> Option<Leases> {
     match text {

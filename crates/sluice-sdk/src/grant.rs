@@ -15,6 +15,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, finished, stopped};
 use crate::lane::release::{ReleaseError, Use, give_back_unused, name_of, release, spawn_give_back};
+use crate::lane::shadow;
 use crate::lane::unclaimed::UnclaimedGrant;
 use crate::telemetry::span;
 
@@ -95,13 +96,13 @@ impl Grant {
 
     /// The dimensions of which the grant holds a part.
     pub fn dimensions(&self) -> impl Iterator<Item = &Dimension> {
-        self.parts.iter().map(|part| &part.entry.dimension)
+        self.parts.iter().filter(|part| !part.is_let_through()).map(|part| &part.entry.dimension)
     }
 
     /// What the grant took from `dimension`; `None` if it took nothing.
     #[must_use]
     pub fn cost(&self, dimension: &str) -> Option<Amount> {
-        let of = |part: &&Part| part.entry.dimension.as_str() == dimension;
+        let of = |part: &&Part| part.entry.dimension.as_str() == dimension && !part.is_let_through();
         self.parts.iter().find(of).map(|part| part.cost.amount())
     }
 
@@ -130,7 +131,8 @@ impl Grant {
         self.leases.iter().any(|leases| leases.is_lost())
     }
 
-    /// What the grant rests on: the table, or a decision of this process while DynamoDB is out.
+    /// What the grant rests on: the table, or a decision of this process, while DynamoDB is out or in shadow
+    /// mode.
     #[must_use]
     pub const fn basis(&self) -> Basis {
         self.basis
@@ -164,7 +166,7 @@ impl Grant {
         let released = self.inner.background.spawn(&runtime, releasing.instrument(span.clone())).await;
         let result = finished(released).unwrap_or_else(|Stopped| Err(stopped("TransactWriteItems").into()));
         span.record("sluice.outcome", name_of(&result));
-        result
+        shadow::spare(&self.inner, result, || Released::GivenBack)
     }
 
     /// Releases the grant, and waits for at most `RELEASE_WAIT`. The release then goes on by itself.
@@ -220,7 +222,7 @@ impl Grant {
     }
 
     pub(crate) fn names(&self) -> String {
-        let names: Vec<&str> = self.dimensions().map(Dimension::as_str).collect();
+        let names: Vec<&str> = self.parts.iter().map(|part| part.entry.dimension.as_str()).collect();
         names.join(",")
     }
 

@@ -4,8 +4,9 @@
 //! are three kinds: [`tokens`] for rate buckets, [`rows`] for lease rows, [`inline`] for inline leases. Each file is
 //! both ends of the queue: `take` enters it, and its batch is what the leader serves, called back by [`round`].
 //!
-//! [`attempt`] chooses the kind. [`reading`] reads buckets, [`setback`] decides who stays, [`poll`] how often the
-//! queue looks again, [`unclaimed`] is a grant on its way. [`release`] and [`settle`] give back.
+//! [`attempt`] chooses the kind; [`shadow`] lets every call through. [`reading`] reads buckets, [`setback`]
+//! decides who stays, [`poll`] how often the queue looks again, [`unclaimed`] is a grant on its way.
+//! [`release`] and [`settle`] give back.
 
 pub(crate) mod answer_by;
 pub(crate) mod attempt;
@@ -18,6 +19,7 @@ pub(crate) mod fallback;
 pub(crate) mod inline;
 pub(crate) mod inner;
 pub(crate) mod no_grant;
+pub(crate) mod noted_use;
 pub(crate) mod parallel;
 pub(crate) mod part;
 pub(crate) mod per_bucket;
@@ -30,6 +32,7 @@ pub(crate) mod round;
 pub(crate) mod rows;
 pub(crate) mod setback;
 pub(crate) mod settle;
+pub(crate) mod shadow;
 pub(crate) mod slot_wait;
 pub(crate) mod sync;
 pub(crate) mod terms;

@@ -54,6 +54,7 @@ pub use crate::call::slot::{Slot, SlotBuilder};
 pub use crate::call::stream::GrantedStream;
 pub use crate::call::ticket::redeem::{RedeemError, Redeemed};
 pub use crate::client::Client;
+pub use crate::config::mode::Mode;
 pub use crate::config::{Leases, OnUnavailable};
 pub use crate::gauges::Gauges;
 pub use crate::grant::Grant;

@@ -25,10 +25,12 @@ pub(crate) enum Source {
     Ticket,
     /// The process's own share, while DynamoDB is unavailable.
     Local,
+    /// Nowhere: shadow mode let the call through.
+    Shadow,
 }
 
 impl Source {
-    const ALL: [Self; 4] = [Self::Table, Self::Stock, Self::Ticket, Self::Local];
+    const ALL: [Self; 5] = [Self::Table, Self::Stock, Self::Ticket, Self::Local, Self::Shadow];
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -36,6 +38,7 @@ impl Source {
             Self::Stock => "stock",
             Self::Ticket => "ticket",
             Self::Local => "local",
+            Self::Shadow => "shadow",
         }
     }
 }
@@ -55,6 +58,26 @@ pub(crate) fn slot_timed_out(bucket: SharedString) {
 
 pub(crate) fn unavailable(outcome: &'static str) {
     names::UNAVAILABLE.counter([outcome.into()]).increment(1);
+}
+
+/// Shadow mode let a call through that the bucket would have refused.
+pub(crate) fn shadow_refused(bucket: SharedString, reason: &'static str) {
+    names::SHADOW_REFUSALS.counter([bucket, reason.into()]).increment(1);
+}
+
+/// Shadow mode let a call through that would have waited this long.
+pub(crate) fn shadow_wait(bucket: SharedString, wait: Duration) {
+    names::SHADOW_WAIT.histogram([bucket]).record(wait);
+}
+
+/// The part of the bucket is used at which the process warns.
+pub(crate) fn limit_near(bucket: SharedString) {
+    names::LIMIT_NEAR.counter([bucket]).increment(1);
+}
+
+/// Shadow mode let a call go on although its limiter failed.
+pub(crate) fn shadow_error(reason: &'static str) {
+    names::SHADOW_ERRORS.counter([reason.into()]).increment(1);
 }
 
 /// The release of a part of a grant ended: the part was given back, or not.

@@ -201,6 +201,14 @@ metrics! {
         "Cool-downs that this process set or learned of";
     UNAVAILABLE: Process Counter "sluice.unavailable" Count ["outcome"]
         "Acquires while DynamoDB was out";
+    LIMIT_NEAR: Process Counter "sluice.limit.near" Count ["dimension"]
+        "Times that the part of a limit was used at which the process warns";
+    SHADOW_REFUSALS: Process Counter "sluice.shadow.refusals" Count ["dimension", "reason"]
+        "Calls that shadow mode let through and that would have been refused";
+    SHADOW_WAIT: Process Histogram "sluice.shadow.wait" Seconds ["dimension"]
+        "Waits of slots that shadow mode let through at once";
+    SHADOW_ERRORS: Process Counter "sluice.shadow.errors" Count ["reason"]
+        "Errors of the limiter that shadow mode kept from callers";
     DYNAMODB_OUT: Process Gauge "sluice.dynamodb.out" Count []
         "Connections of this process that send nothing but probes, because DynamoDB does not answer";
     VENDOR_REFUSALS: Process Counter "sluice.vendor.refusals" Count ["dimension", "reason"]

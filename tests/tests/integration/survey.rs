@@ -102,6 +102,8 @@ async fn a_load_row_without_its_bucket_of_slots_is_not_told() {
     assert!(client.ops().remove_bucket(&dimension(SLOTS)).await.unwrap());
     assert!(world.row(&format!("{LOAD_PREFIX}{SLOTS}")).await.is_none(), "it goes with its bucket");
     assert!(world.row(&format!("{LOAD_PREFIX}{RPM}")).await.is_some(), "and no other does");
+    assert!(client.ops().remove_bucket(&dimension(RPM)).await.unwrap());
+    assert!(world.row(&format!("{LOAD_PREFIX}{RPM}")).await.is_none(), "a rate bucket's too");
     world.put(load(SLOTS, number("3"))).await;
     assert!(client.ops().survey().await.unwrap().loads.is_empty());
 }

@@ -5,6 +5,7 @@ use sluice_ops::BucketRow;
 use sluice_sdk::Client;
 use sluice_sdk::core::{Amount, Bucket, Dimension, Timestamp};
 
+use super::used_by::UsedBy;
 use super::{LimitLine, unknown};
 use crate::failure::Failure;
 use crate::output::{self, Align, Unreadable, short};
@@ -49,7 +50,9 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
     let dimension = Dimension::new(name)?;
     let bucket = client.ops().bucket(&dimension).await?.ok_or_else(|| unknown(client, &dimension))?;
     let now = client.now();
-    let line = BucketLine::new(&bucket, now);
+    let load = client.ops().load(&dimension).await?;
+    let used_by = UsedBy::of(&load, bucket.limit(), now);
+    let line = BucketLine { used_by: Some(used_by), ..BucketLine::new(&bucket, now) };
     if json {
         return output::json(&line);
     }
@@ -72,6 +75,7 @@ pub(super) async fn show(client: &Client, name: &str, json: bool) -> Result<(), 
         let what = if slots < Amount::ZERO { "too many" } else { "lost" };
         println!("  drift     slots {what}: {}; corrected if the next sweep finds it too", slots.abs());
     }
+    line.used_by.iter().for_each(|used_by| used_by.print(now));
     println!("  version   {}", line.version);
     Ok(())
 }
@@ -91,6 +95,8 @@ struct BucketLine {
     adopt_lower_limit: bool,
     /// A minute, or at once.
     adopt_at_least: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    used_by: Option<UsedBy>,
 }
 
 impl BucketLine {
@@ -108,6 +114,7 @@ impl BucketLine {
             vendor_limit: bucket.vendor_limit().map(|limit| limit.limit.to_string()),
             adopt_lower_limit: bucket.adopts_limit(),
             adopt_at_least: bucket.adopts_limit().then(|| bucket.adopt_at_least().to_string()),
+            used_by: None,
         }
     }
 }

@@ -116,6 +116,7 @@ impl PreviousLoad {
             refused: self.load.as_ref().map_or(0, Load::refused),
             expired_holders,
             crowd: self.load.as_ref().map(|load| load.crowd).unwrap_or_default(),
+            callers: self.load.as_ref().map(|load| load.callers.clone()).unwrap_or_default(),
         };
         let expired_holders =
             last.map_or(0, |last| measured.expired_holders.saturating_sub(last.expired_holders)).max(0);

@@ -100,12 +100,17 @@ impl Buckets {
         Ok(Arc::default())
     }
 
-    /// Lets the calls of a model pass without a limit, until the table answers again. Logged once for each model.
-    pub(crate) fn pass(&self, vendor: &Vendor, model: &str, error: &LimitError) -> Arc<[Taken]> {
-        tracing::warn!(event = "http.not_limited", vendor = &*vendor.name, model, %error);
-        let none = Found { buckets: Arc::default(), until: Instant::now() + BELIEVED_IN_OUTAGE };
-        self.remember((vendor.name.to_string(), model.to_owned()), none);
-        Arc::default()
+    /// What the calls of a model take from until the table answers again: the buckets that are known, or none. Logged
+    /// once for each model.
+    pub(crate) fn go_on(&self, vendor: &Vendor, model: &str, error: &LimitError) -> Arc<[Taken]> {
+        let key = (vendor.name.to_string(), model.to_owned());
+        let buckets = match self.found.lock().get(&key) {
+            Some(known) => Arc::clone(&known.buckets),
+            None => Arc::default(),
+        };
+        tracing::warn!(event = "http.not_limited", vendor = &*vendor.name, model, buckets = buckets.len(), %error);
+        self.remember(key, Found { buckets: Arc::clone(&buckets), until: Instant::now() + BELIEVED_IN_OUTAGE });
+        buckets
     }
 
     /// A call's body was not read, so the buckets of its model are not asked. Logged once.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
 use sluice_sdk::core::Amount;
-use sluice_sdk::{AcquireError, Grant, LimitError, OnUnavailable, Request};
+use sluice_sdk::{AcquireError, Grant, LimitError, Mode, OnUnavailable, Request};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::api::{Api, is_no_call};
@@ -122,7 +122,7 @@ impl Limiter {
         }
     }
 
-    /// The buckets that the call takes from; none if the table does not answer and calls go on without a limit then.
+    /// The buckets that the call takes from. If the table does not answer and calls go on then, those that are known.
     async fn look(&self, vendor: &Vendor, exchange: &Exchange, until: Instant) -> Result<Arc<[Taken]>, LimitError> {
         let settings = self.settings();
         let buckets = &settings.buckets;
@@ -130,15 +130,19 @@ impl Limiter {
             buckets.miss_model(&vendor.name);
         }
         let model = exchange.asked().model.as_deref().unwrap_or_default();
-        let goes_on = settings.sluice.on_unavailable() == OnUnavailable::Allow;
+        let is_shadow = settings.sluice.mode() == Mode::Shadow;
+        let goes_on = is_shadow || settings.sluice.on_unavailable() == OnUnavailable::Allow;
+        // The call of a shadow client is delayed no longer than an acquire may be.
+        let until = if is_shadow { until.min(Instant::now() + settings.sluice.longest_acquire()) } else { until };
         loop {
             let error = match timeout_at(until, buckets.of(&settings.sluice, vendor, model)).await {
                 Ok(Err(LimitError::Acquire(AcquireError::Store(error)))) => AcquireError::Store(error).into(),
+                Ok(Err(error)) if is_shadow => error,
                 Ok(looked) => return looked,
                 Err(_) => LimitError::TimedOut(Duration::ZERO),
             };
             if goes_on {
-                return Ok(buckets.pass(vendor, model, &error));
+                return Ok(buckets.go_on(vendor, model, &error));
             }
             if Instant::now() + BETWEEN_LOOKUPS >= until {
                 return Err(error);
@@ -184,15 +188,27 @@ impl Limiter {
     }
 }
 
+impl Limiter {
+    /// Lets the fleet react before the client goes on. A shadow client goes on at once.
+    async fn let_react(&self, reaction: impl Future) {
+        let longest = match self.settings().sluice.mode() {
+            // The first look at the reaction starts it.
+            Mode::Shadow => Duration::ZERO,
+            _ => LONGEST_REACTION,
+        };
+        let _ = timeout(longest, reaction).await;
+    }
+}
+
 impl LimitedCall {
     /// The call was not answered. If the vendor never had it, all that it took goes back.
     pub(crate) async fn ended(self, was_sent: bool) {
         if !was_sent {
-            let _ = timeout(LONGEST_REACTION, self.grant.cancel()).await;
+            self.counted.limiter.let_react(self.grant.cancel()).await;
             return;
         }
         let used = self.counted.used(&Replied::default());
-        let _ = timeout(LONGEST_REACTION, self.grant.hold(None).end(used)).await;
+        self.counted.limiter.let_react(self.grant.hold(None).end(used)).await;
     }
 
     /// Applies the head of the reply, and reads the body as the client reads it. The body of an error is read before.
@@ -222,7 +238,7 @@ impl LimitedCall {
         let is_of_vendor = !head.headers.contains_key(REFUSED_BY);
         let held = self.grant.hold(is_of_vendor.then(|| head_of(head, body)));
         let ending = if may_go_on(head.status) { held.end(()) } else { held.failed() };
-        let _ = timeout(LONGEST_REACTION, ending).await;
+        self.counted.limiter.let_react(ending).await;
     }
 }
 

@@ -8,4 +8,7 @@ pub enum Basis {
     LocalShare,
     /// Nothing: DynamoDB is unavailable, and the client is set to allow.
     Unchecked,
+    /// In shadow mode: of at least one bucket the grant holds nothing, because the bucket would have refused,
+    /// or could not be asked. Of the others it holds what the table gave.
+    Shadow,
 }

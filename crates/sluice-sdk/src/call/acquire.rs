@@ -18,7 +18,7 @@ use crate::grant::Grant;
 use crate::grant::outcome::Outcome;
 use crate::lane::answer_by::AnswerBy;
 use crate::lane::terms::Terms;
-use crate::lane::{attempt, prefetch};
+use crate::lane::{attempt, noted_use, prefetch, shadow};
 use crate::telemetry::span;
 
 impl Client {
@@ -41,6 +41,8 @@ impl Client {
     /// runtime. A refusal is not an error but [`Outcome::RetryIn`].
     pub async fn acquire<'a>(&self, request: impl Into<Request<'a>>) -> Result<Outcome, AcquireError> {
         let (inner, request) = (&self.inner, request.into());
+        // In shadow mode nothing is booked: the call goes on now.
+        let ticket_within = request.ticket_within.filter(|_| !inner.config.mode.is_shadow());
         let span = span::acquire(request.dimensions());
         if let Some(ticket) = &request.ticket {
             let answer = Box::pin(self.redeem_carried(&request, ticket)).instrument(span.clone()).await;
@@ -49,13 +51,14 @@ impl Client {
                 return answer;
             }
         }
-        let known = request.only().filter(|_| request.ticket_within.is_none());
+        let known = request.only().filter(|_| ticket_within.is_none());
         let known = known.and_then(|(name, cost)| Some((inner.cache.get(name)?, cost)));
         if let Some((entry, cost)) = &known
             && !inner.background.is_closing()
             && let Some(part) = prefetch::take(inner, entry, *cost)
         {
             counted::granted_from_stock(entry, part.start_at);
+            noted_use::granted(inner, &part);
             let answer = Ok(Outcome::Granted(Grant::from_stock(Arc::clone(inner), part)));
             answered(&span, &answer);
             return answer;
@@ -63,13 +66,14 @@ impl Client {
         let _asking = inner.background.begin()?;
         let began = Instant::now();
         let terms = Terms::at_once(inner.config.lease_ttl);
-        let answer = match (known, request.ticket_within) {
+        let answer = match (known, ticket_within) {
             (Some((entry, cost)), _) => {
                 let taken = attempt::submit_one(inner, entry, cost, terms).instrument(span.clone()).await;
                 taken.map(|taken| Outcome::of(inner, taken, terms.lease, inner.config.renew_leases))
             }
             (None, None) => {
-                let taken = attempt::submit(inner, &request.parse()?, terms).instrument(span.clone()).await;
+                let asks = shadow::readable(inner, request.parse())?;
+                let taken = attempt::submit(inner, &asks, terms).instrument(span.clone()).await;
                 taken.map(|taken| Outcome::of(inner, taken, terms.lease, inner.config.renew_leases))
             }
             // On the heap: a request without a ticket pays nothing for it.
@@ -93,6 +97,13 @@ impl Client {
 impl Client {
     /// Redeems the ticket that a request carries. `None` if the caller acquires anew.
     async fn redeem_carried(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
+        let carried = self.redeem_as_booked(request, ticket).await;
+        // In shadow mode, a caller that would have to come back acquires anew, now.
+        let is_over = |outcome: &Outcome| !self.inner.config.mode.is_shadow() || matches!(outcome, Outcome::Granted(_));
+        shadow::spare(&self.inner, carried, || None).map(|carried| carried.filter(is_over))
+    }
+
+    async fn redeem_as_booked(&self, request: &Request<'_>, ticket: &Ticket) -> Result<Option<Outcome>, AcquireError> {
         let names = request.names();
         if let Some(other) =
             ticket.dimensions().iter().find(|dimension| names.iter().all(|name| name != dimension.as_str()))

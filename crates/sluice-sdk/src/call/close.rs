@@ -12,7 +12,7 @@ use crate::grant::RELEASE_WAIT;
 use crate::grant::renew::{HeldLeases, Keeper};
 use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
-use crate::lane::prefetch;
+use crate::lane::{noted_use, prefetch};
 
 /// How a client ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +79,7 @@ impl Client {
         let ended = async {
             flush(inner).await;
             background.idle().await;
+            noted_use::write_all(inner).await;
         };
         let cut_off = timeout_at(patience, ended).await.is_err();
         if cut_off {

@@ -1,5 +1,6 @@
 //! Counts grants and refusals, each for its buckets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Timestamp};
@@ -11,6 +12,7 @@ use crate::grant::Grant;
 use crate::grant::outcome::Outcome;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::noted_use;
 use crate::lane::part::{Hold, Part};
 use crate::telemetry;
 use crate::telemetry::Source;
@@ -23,6 +25,7 @@ mod cost;
 const fn source_of(part: &Part) -> Source {
     match part.hold {
         Hold::Local => Source::Local,
+        Hold::LetThrough => Source::Shadow,
         _ => Source::Table,
     }
 }
@@ -51,12 +54,13 @@ fn granted_in(entry: &Entry, source: Source, took: Duration, at: Timestamp) {
 }
 
 /// Counts the answer to an acquire that began at `began`.
-pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, AcquireError>) {
+pub(crate) fn acquired(inner: &Arc<Inner>, began: Instant, answer: &Result<Outcome, AcquireError>) {
     let took = began.elapsed();
     match answer {
         Ok(Outcome::Granted(grant)) => {
             let at = inner.now();
             grant.parts().iter().for_each(|part| granted_in(&part.entry, source_of(part), took, at));
+            grant.parts().iter().for_each(|part| noted_use::granted(inner, part));
         }
         Ok(Outcome::RetryIn(retry)) => {
             refused(inner, retry);
@@ -68,10 +72,11 @@ pub(crate) fn acquired(inner: &Inner, began: Instant, answer: &Result<Outcome, A
 }
 
 /// Counts a call that may be made, for each bucket that it took from.
-pub(crate) fn granted(inner: &Inner, grant: &Grant, source: Option<Source>) {
+pub(crate) fn granted(inner: &Arc<Inner>, grant: &Grant, source: Option<Source>) {
     let at = inner.now();
     for part in grant.parts() {
         count(&part.entry, at, |handles| handles.granted(source.unwrap_or_else(|| source_of(part))).increment(1));
+        noted_use::granted(inner, part);
     }
 }
 

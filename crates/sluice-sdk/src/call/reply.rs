@@ -4,9 +4,7 @@ use sluice_vendors::Headers;
 
 use crate::call::error::LimitError;
 use crate::grant::Grant;
-use crate::lane::part::{Hold, Part};
 use crate::lane::settle::SettleError;
-use crate::vendor::observe::Mark;
 use crate::vendor::rate_limited::{Decision, Reply};
 use crate::vendor::reply;
 use crate::vendor::reply::{HeldPart, Replied, Usage};
@@ -30,10 +28,8 @@ impl Grant {
         reply: impl Into<Reply<'a, H>>,
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
-        let is_of_table = |part: &&Part| !matches!(part.hold, Hold::Local);
-        let held = |part: &Part| HeldPart { dimension: part.entry.dimension.clone(), mark: Mark::of(part) };
-        let held = self.parts().iter().filter(is_of_table).map(held).collect();
-        let vendor = self.dimensions().next().cloned();
+        let held = self.parts().iter().filter(|part| part.is_of_table()).map(HeldPart::of).collect();
+        let vendor = self.parts().first().map(|part| part.entry.dimension.clone());
         let replied = reply::reply(self.inner(), held, vendor.as_ref(), &reply.into()).await;
         // An error of one does not keep the others from being settled.
         let mut settled = Ok(());

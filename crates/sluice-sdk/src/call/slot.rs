@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::grant::Grant;
 use crate::grant::renew::HeldLeases;
 use crate::lane::inner::Inner;
-use crate::lane::part::Hold;
+use crate::lane::part::{Hold, Part};
 use crate::lane::settle;
 use crate::lane::settle::SettleError;
 use crate::telemetry::span;
@@ -68,6 +68,8 @@ struct SlotState {
     marks: Vec<Mark>,
     /// The concurrency limits of which it holds slots.
     slots: Vec<Dimension>,
+    /// What shadow mode let through: nothing is held of it.
+    let_through: Vec<Part>,
     /// What is known of the call; `None` once the slot has ended.
     call: Mutex<Option<CallState>>,
 }
@@ -93,13 +95,15 @@ impl Slot {
     /// zero, or a slot that has ended ([`SettleError::Ended`]).
     pub fn used(&self, dimension: &str, used: impl Into<Quantity>) -> Result<(), LimitError> {
         let used = settle::parse(dimension, &used.into())?;
-        if self.state.basis != Basis::Table {
-            return Ok(());
-        }
         if let Some(slots) = self.state.slots.iter().find(|slots| slots.as_str() == dimension) {
             return Err(SettleError::Concurrency(slots.clone()).into());
         }
-        let mark = self.mark(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        let Some(mark) = self.mark(dimension) else {
+            return match self.state.basis {
+                Basis::Table => Err(SettleError::NotHeld(dimension.to_owned()).into()),
+                _ => Ok(()),
+            };
+        };
         match &mut *self.state.call.lock() {
             Some(call) => call.used.push((mark.dimension.clone(), used)),
             None => return Err(SettleError::Ended(mark.dimension.clone()).into()),
@@ -118,7 +122,7 @@ impl Slot {
         if self.state.basis == Basis::Table && self.mark(dimension).is_none() && !holds_slots() {
             return Err(AcquireError::from(RequestError::NotHeld(dimension.to_owned())).into());
         }
-        Ok(observe::observe(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await?)
+        Ok(observe::observe_or_spare(&self.state.inner, dimension, headers, self.mark(dimension).cloned()).await?)
     }
 
     /// Reports the vendor's reply, in one call:
@@ -141,9 +145,14 @@ impl Slot {
         reply: impl Into<Reply<'a, H>>,
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
-        let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None });
-        let rate = |mark: &Mark| HeldPart { dimension: mark.dimension.clone(), mark: Some(mark.clone()) };
-        let held = self.state.marks.iter().map(rate).chain(slots).collect();
+        let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None, cost: None });
+        let rate = |mark: &Mark| HeldPart {
+            dimension: mark.dimension.clone(),
+            mark: Some(mark.clone()),
+            cost: Some(mark.cost()),
+        };
+        let let_through = self.state.let_through.iter().filter(|part| part.is_of_table()).map(HeldPart::of);
+        let held = self.state.marks.iter().map(rate).chain(slots).chain(let_through).collect();
         let reply = reply.into();
         // Before the requests, which may be cut off. An error of one does not keep the others from being recorded.
         let recorded = usage.into().0.into_iter().map(|(dimension, used)| self.used(&dimension, used));
@@ -177,11 +186,16 @@ impl Slot {
 
     /// When the rate limit `dimension` alone allowed the start, by this process's clock: the booked start,
     /// or, without a wait, the moment at which the write was planned, before DynamoDB's reply. The bucket's
-    /// bound holds for these times. `None` for a limit that the slot was not asked for, for a concurrency
-    /// limit, and for a grant made while DynamoDB was out.
+    /// bound holds for these times, except for those of calls that shadow mode let through. `None` for a
+    /// limit that the slot was not asked for, for a concurrency limit, and for a grant made while DynamoDB
+    /// was out.
     #[must_use]
     pub fn start_in(&self, dimension: &str) -> Option<Timestamp> {
-        self.mark(dimension).map(|mark| mark.start)
+        let is_of_rate = |part: &&Part| !part.entry.limit().is_some_and(|limit| limit.is_concurrent());
+        let let_through = self.state.let_through.iter().filter(is_of_rate);
+        let starts = self.state.marks.iter().map(|mark| (&mark.dimension, mark.start));
+        let mut starts = starts.chain(let_through.map(|part| (&part.entry.dimension, part.start_at)));
+        starts.find(|(of, _)| of.as_str() == dimension).map(|(_, start)| start)
     }
 
     /// What is left of the time for the call; `None` if it may take as long as it takes.
@@ -190,7 +204,8 @@ impl Slot {
         self.state.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// What the slot rests on: the table, or a decision of this process while DynamoDB is out.
+    /// What the slot rests on: the table, or a decision of this process, while DynamoDB is out or in shadow
+    /// mode.
     #[must_use]
     pub fn basis(&self) -> Basis {
         self.state.basis
@@ -319,6 +334,7 @@ impl SlotBuilder {
             asked,
             marks: grant.parts().iter().filter_map(Mark::of).collect(),
             slots: slots_of(&grant),
+            let_through: grant.parts().iter().filter(|part| part.is_let_through()).cloned().collect(),
             call: Mutex::new(Some(CallState::default())),
         });
         // A client that is closed waits for this call.

@@ -42,6 +42,11 @@ fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
         ("SLUICE_ADMISSION", "on"),
         ("SLUICE_STALENESS", "0"),
         ("SLUICE_CAP_DEBT", "60000"),
+        ("SLUICE_MODE", "dry-run"),
+        ("SLUICE_WARN_AT", "0"),
+        ("SLUICE_WARN_AT", "120%"),
+        ("SLUICE_WARN_AT", "most"),
+        ("SLUICE_NOTE_USE", "rarely"),
     ];
     for (variable, value) in cases {
         let mut pairs = vec![(variable, value)];
@@ -74,6 +79,9 @@ fn every_variable_is_read() {
         ("SLUICE_ADMISSION", "shadow"),
         ("SLUICE_STALENESS", "90"),
         ("SLUICE_CAP_DEBT", "off"),
+        ("SLUICE_MODE", "shadow"),
+        ("SLUICE_WARN_AT", "90%"),
+        ("SLUICE_NOTE_USE", "off"),
         ("AWS_LAMBDA_FUNCTION_NAME", "audit-service"),
     ])
     .unwrap();
@@ -91,8 +99,24 @@ fn every_variable_is_read() {
     assert!(!config.self_heal && with(&[("SLUICE_ENV", "sandbox")]).unwrap().self_heal);
     assert_eq!((config.debt, with(&[("SLUICE_ENV", "sandbox")]).unwrap().debt), (Debt::Uncapped, Debt::Capped));
     assert_eq!(config.on_unavailable, OnUnavailable::Share("0.25".parse().unwrap()));
+    let default = with(&[("SLUICE_ENV", "sandbox")]).unwrap();
+    assert_eq!((config.mode, default.mode), (Mode::Shadow, Mode::Enforce));
+    assert_eq!((config.note_use, default.note_use), (false, true));
     let named = [("concurrent", Leases::Concurrent), ("all", Leases::All), ("inline", Leases::Inline)];
     for (name, leases) in named {
         assert_eq!(with(&[("SLUICE_ENV", "sandbox"), ("SLUICE_LEASES", name)]).unwrap().leases, leases);
     }
+}
+
+#[test]
+fn the_part_of_a_limit_is_a_number_or_a_percentage_or_off() {
+    let part = |text: &str| with(&[("SLUICE_ENV", "sandbox"), ("SLUICE_WARN_AT", text)]).unwrap().warn_at;
+    let millionths = |text: &str| part(text).map(|part| part.ratio().0);
+    let cases =
+        [("0.8", 800_000), ("80%", 800_000), ("1", 1_000_000), ("100%", 1_000_000), ("7.5%", 75_000), ("5%", 50_000)];
+    for (text, expected) in cases {
+        assert_eq!(millionths(text), Some(expected), "{text}");
+    }
+    assert_eq!(part("off"), None);
+    assert_eq!(with(&[("SLUICE_ENV", "sandbox")]).unwrap().warn_at, part("80%"));
 }

@@ -17,6 +17,8 @@ use crate::lane::inner::Inner;
 use crate::lane::parallel::in_parallel;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::release::{ReleaseError, release};
+use crate::lane::shadow;
+use crate::lane::shadow::ErrorKind;
 use crate::telemetry;
 
 /// Why a lease could not be renewed.
@@ -32,6 +34,12 @@ pub enum RenewError {
     /// The table did not answer; the lease ends when it would have ended without the renewal.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl ErrorKind for RenewError {
+    fn kind(&self) -> &'static str {
+        "renew"
+    }
 }
 
 /// How many times in one lease time the task looks for leases to renew. A renewal may be late by one such
@@ -251,7 +259,7 @@ impl Grant {
         for leases in self.leases() {
             renewed = renewed.and(leases.renew().await);
         }
-        renewed
+        shadow::spare(self.inner(), renewed, || ())
     }
 }
 

@@ -6,12 +6,14 @@ use sluice_core::{Amount, Dimension, LimitType};
 use sluice_ops::Released;
 use sluice_vendors::{Counted, Kept};
 
+use crate::api::basis::Basis;
 use crate::api::request::Quantity;
 use crate::grant::Grant;
 use crate::lane::entry::Entry;
 use crate::lane::part::{Hold, Part};
 use crate::lane::release::ReleaseError;
 use crate::lane::settle::{SettleError, Settled, parse, settle_part};
+use crate::lane::shadow;
 
 impl Grant {
     /// Reports what the call used of `dimension`; call this as soon as it is known. What was not used goes
@@ -33,13 +35,22 @@ impl Grant {
     /// or a table that does not answer.
     pub async fn settle(&mut self, dimension: &str, used: impl Into<Quantity>) -> Result<Settled, SettleError> {
         let used = parse(dimension, &used.into())?;
-        let inner = Arc::clone(self.inner());
-        let part = self.part_mut(dimension).ok_or_else(|| SettleError::NotHeld(dimension.to_owned()))?;
+        let (inner, basis) = (Arc::clone(self.inner()), self.basis());
+        let Some(part) = self.part_mut(dimension) else {
+            return match basis {
+                Basis::Table => Err(SettleError::NotHeld(dimension.to_owned())),
+                // What was granted without the table may hold nothing.
+                _ => Ok(Settled::AsTaken),
+            };
+        };
         part.entry.unsettled.heard();
         // What a refusal of an earlier call under the same grant would have charged.
         part.used = None;
         let used = as_vendor_counts(part, used);
-        settle_part(&inner, part, used).await
+        match settle_part(&inner, part, used).await {
+            Err(error) if error.is_of_table() => shadow::spare(&inner, Err(error), || Settled::AsTaken),
+            settled => settled,
+        }
     }
 
     /// Ends a failed call: what its vendor does not count goes back, and so does what the grant held. Most
@@ -55,7 +66,7 @@ impl Grant {
 
     /// Sets what is settled when the grant is released.
     pub(crate) fn charge(&mut self, dimension: &str, used: Amount) {
-        if let Some(part) = self.part_mut(dimension) {
+        if let Some(part) = self.part_mut(dimension).filter(|part| !part.is_let_through()) {
             part.entry.unsettled.heard();
             part.used = Some(as_vendor_counts(part, used));
         }

@@ -19,7 +19,7 @@ use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
 use crate::lane::unclaimed::LaneAnswer;
 use crate::lane::wants::{Want, want, wants_waiting};
-use crate::lane::{per_bucket, rows};
+use crate::lane::{per_bucket, rows, shadow};
 use crate::telemetry;
 
 /// An attempt, boxed. Its future is nested more deeply than the compiler accepts in a caller's own future,
@@ -31,12 +31,15 @@ pub(crate) type Submitted<'a> = Pin<Box<dyn Future<Output = LaneAnswer> + Send +
 pub(crate) fn submit_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> Submitted<'_> {
     Box::pin(async move {
         let dimension = entry.dimension.clone();
+        if inner.config.mode.is_shadow() {
+            return Ok(Taken::Granted(Box::pin(shadow::take(inner, &[Ask { dimension, cost }], terms)).await));
+        }
         let answer = in_time(inner, terms, take_one(inner, entry, cost, terms)).await;
         finish(inner, || vec![Ask { dimension, cost }], terms, answer)
     })
 }
 
-async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
+pub(super) async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, terms: Terms) -> LaneAnswer {
     let limit = match entry.limit() {
         Some(limit) => limit,
         None => *known(inner, &entry).await?.bucket.limit(),
@@ -49,6 +52,9 @@ async fn take_one(inner: &Arc<Inner>, entry: Arc<Entry>, cost: Option<Cost>, ter
 /// Takes what is asked for, or returns why not.
 pub(crate) fn submit<'a>(inner: &'a Arc<Inner>, asks: &'a [Ask], terms: Terms) -> Submitted<'a> {
     Box::pin(async move {
+        if inner.config.mode.is_shadow() {
+            return Ok(Taken::Granted(Box::pin(shadow::take(inner, asks, terms)).await));
+        }
         let taking = async {
             match wants_waiting(inner, asks, terms).await {
                 Ok(wants) => take_wants(inner, &wants, terms).await,
@@ -91,7 +97,7 @@ pub(crate) fn book_not_in_time(inner: &Arc<Inner>, asks: &[Ask], terms: Terms, e
 }
 
 /// A caller that waits has a deadline of its own.
-async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
+pub(super) async fn in_time(inner: &Inner, terms: Terms, taking: impl Future<Output = LaneAnswer>) -> LaneAnswer {
     match terms.stays {
         true => taking.await,
         false => AnswerBy::new(inner).wait(taking).await?,

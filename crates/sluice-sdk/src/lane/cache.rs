@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use sluice_core::{Dimension, Timestamp};
 use sluice_vendors::Vendors;
 
+use crate::bucket::near_limit::WarnAt;
 use crate::lane::entry::Entry;
 use crate::lane::prefetch::Stock;
 use crate::lane::rows;
@@ -41,6 +42,7 @@ pub(crate) struct Cache {
     /// How many buckets are remembered while nobody uses them.
     most: usize,
     vendors: Vendors,
+    warn_at: Arc<WarnAt>,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ struct RowLanes {
 
 impl Cache {
     /// Creates a cache that keeps stock of the buckets in `prefetched` and remembers `most` unused buckets.
-    pub(crate) fn new(prefetched: HashSet<Dimension>, most: usize, vendors: Vendors) -> Self {
+    pub(crate) fn new(prefetched: HashSet<Dimension>, most: usize, vendors: Vendors, warn_at: WarnAt) -> Self {
         let rows = RowLanes { by_name: HashMap::new(), most: MOST_IDLE_LANES };
         Self {
             entries: RwLock::default(),
@@ -68,6 +70,7 @@ impl Cache {
             named: NamedBuckets::default(),
             most: most.max(1),
             vendors,
+            warn_at: Arc::new(warn_at),
         }
     }
 
@@ -93,8 +96,8 @@ impl Cache {
             self.rows.lock().drop_idle();
         }
         let stock = self.prefetched.contains(dimension).then(Box::<Stock>::default);
-        let entry =
-            Arc::new(Entry::new(dimension.clone(), Arc::clone(self.vendors.of(dimension)), stock, self.named.clone()));
+        let (vendor, warn_at) = (Arc::clone(self.vendors.of(dimension)), Arc::clone(&self.warn_at));
+        let entry = Arc::new(Entry::new(dimension.clone(), vendor, stock, self.named.clone(), warn_at));
         entries.by_name.insert(dimension.clone(), Arc::clone(&entry));
         entries.queue.push_back(Arc::clone(&entry));
         drop(entries);
@@ -133,7 +136,7 @@ impl Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        Self::new(HashSet::new(), crate::config::MAX_BUCKETS, Vendors::default())
+        Self::new(HashSet::new(), crate::config::MAX_BUCKETS, Vendors::default(), WarnAt::default())
     }
 }
 

@@ -9,7 +9,9 @@ use sluice_vendors::Profile;
 use tokio::time::Instant;
 
 use crate::bucket::known::Known;
+use crate::bucket::near_limit::{NearLimit, WarnAt};
 use crate::lane::inline::InlineLane;
+use crate::lane::noted_use::NotedUse;
 use crate::lane::part::Part;
 use crate::lane::prefetch::Stock;
 use crate::lane::release::ReleaseLane;
@@ -40,6 +42,9 @@ pub(crate) struct Entry {
     pub(crate) stock: Option<Box<Stock>>,
     /// What calls kept because nobody said what they used.
     pub(crate) unsettled: Unsettled,
+    /// What this process used and has not noted yet.
+    pub(crate) noted_use: NotedUse,
+    near_limit: NearLimit,
 }
 
 impl std::fmt::Debug for Entry {
@@ -62,6 +67,7 @@ impl Entry {
         vendor: Arc<Profile>,
         stock: Option<Box<Stock>>,
         named: NamedBuckets,
+        warn_at: Arc<WarnAt>,
     ) -> Self {
         Self {
             known: Known::new(dimension, named),
@@ -74,20 +80,31 @@ impl Entry {
             rows: Lazy::default(),
             stock,
             unsettled: Unsettled::default(),
+            noted_use: NotedUse::default(),
+            near_limit: NearLimit::new(warn_at),
         }
     }
 
     /// Stores the row of a write's reply, unless a newer version is known: replies may overtake each other.
     pub(crate) fn apply_write(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.apply_cool_down(&bucket, now);
-        self.known.apply_write(bucket, now);
+        self.known.apply_write(Arc::clone(&bucket), now);
+        self.near_limit.look(&bucket, now, || self.label());
     }
 
     /// Stores the row of a read or a failed condition, whatever was known: the bucket may have been
     /// recreated.
     pub(crate) fn apply_read(&self, bucket: Arc<Bucket>, now: Timestamp) {
         self.apply_cool_down(&bucket, now);
-        self.known.apply_read(bucket, now);
+        self.known.apply_read(Arc::clone(&bucket), now);
+        self.near_limit.look(&bucket, now, || self.label());
+    }
+
+    /// Warns if most of the limit is used, after a transaction: it does not show the row.
+    pub(crate) fn look_near(&self, now: Timestamp) {
+        if let Some(reading) = self.reading() {
+            self.near_limit.look(&reading.bucket, now, || self.label());
+        }
     }
 
     /// Tokens in stock that were taken before the vendor asked for a cool-down are not used during it.

@@ -35,6 +35,8 @@ pub(crate) enum Hold {
     Inline(Box<Inline>),
     /// Counted in this process.
     Local,
+    /// Nothing: the bucket would have refused, or could not be asked, and shadow mode let the call through.
+    LetThrough,
 }
 
 /// Slots with a lease row.
@@ -103,7 +105,7 @@ impl Part {
     /// Whether the end of the part takes a write. Tokens without a lease take none, unless the call is to be
     /// charged what it used: they are spent.
     pub(crate) const fn is_held(&self) -> bool {
-        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. })
+        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. } | Hold::LetThrough)
     }
 
     /// The call is over: counts the tokens that it keeps because nobody said what it used.
@@ -122,11 +124,24 @@ impl Part {
         }
     }
 
+    pub(crate) const fn is_let_through(&self) -> bool {
+        matches!(self.hold, Hold::LetThrough)
+    }
+
+    /// Whether the vendor's reply to the call says something about a bucket of the table.
+    pub(crate) fn is_of_table(&self) -> bool {
+        match self.hold {
+            Hold::Local => false,
+            Hold::LetThrough => self.entry.limit().is_some(),
+            _ => true,
+        }
+    }
+
     pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.hold {
             Hold::Tokens { lease, .. } => lease.as_deref(),
             Hold::Slots(slots) => Some(&slots.lease),
-            Hold::Inline(_) | Hold::Local => None,
+            Hold::Inline(_) | Hold::Local | Hold::LetThrough => None,
         }
     }
 

@@ -122,7 +122,7 @@ async fn take_part(inner: &Arc<Inner>, want: &Want, terms: Terms) -> LaneAnswer 
     }
 }
 
-async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+pub(super) async fn side_by_side<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
         for (future, output) in futures.iter_mut().zip(&mut outputs) {

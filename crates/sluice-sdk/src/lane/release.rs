@@ -16,7 +16,8 @@ use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::settle::settle_charged;
-use crate::lane::{chunks, expired_holder, inline};
+use crate::lane::shadow::ErrorKind;
+use crate::lane::{chunks, expired_holder, inline, noted_use};
 use crate::telemetry;
 
 /// The outcome of a release as metrics and spans name it.
@@ -50,6 +51,12 @@ pub enum ReleaseError {
     Store(#[from] StoreError),
 }
 
+impl ErrorKind for ReleaseError {
+    fn kind(&self) -> &'static str {
+        "release"
+    }
+}
+
 /// How long a release is tried, which is longer than an acquire: none of its requests begins later than this
 /// after the first one. If the release gives up, its slot is out of use until the lease ends.
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
@@ -78,7 +85,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released
 async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
     let released = match &part.hold {
         // There is nothing to give back.
-        Hold::Tokens { lease: None, .. } => return Ok(Released::GivenBack),
+        Hold::Tokens { lease: None, .. } | Hold::LetThrough => return Ok(Released::GivenBack),
         Hold::Tokens { lease: Some(lease), .. } => {
             let chunk = Chunk::release_row(Lease::clone(lease));
             let mut released = release_chunk(inner, &part.entry, chunk).await;
@@ -95,6 +102,9 @@ async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, Relea
         }
     };
     telemetry::released(part.entry.label(), name_of(&released));
+    if matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)) && released.is_ok() {
+        noted_use::slots_back(inner, &part.entry, part.cost, inner.now().since(part.start_at));
+    }
     if matches!(released, Ok(Released::LeaseGone)) && !part.known_gone {
         expired_holder::found(inner, &part.entry);
     }

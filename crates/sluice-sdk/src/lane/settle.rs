@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
 use crate::api::request::Quantity;
-use crate::lane::chunks;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::stopped;
@@ -16,6 +15,8 @@ use crate::lane::part::{Hold, Part};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::reading::{apply_read, known, unknown};
+use crate::lane::shadow::ErrorKind;
+use crate::lane::{chunks, noted_use};
 use crate::telemetry;
 
 mod capped;
@@ -72,7 +73,18 @@ pub enum SettleError {
     Acquire(#[from] AcquireError),
 }
 
+impl ErrorKind for SettleError {
+    fn kind(&self) -> &'static str {
+        "settle"
+    }
+}
+
 impl SettleError {
+    /// Whether the program has made no mistake: the bucket or the table failed.
+    pub(crate) const fn is_of_table(&self) -> bool {
+        matches!(self, Self::Contended(_) | Self::Acquire(_))
+    }
+
     /// Whether it is certain that nothing was changed, so that the settlement may be tried again.
     fn is_without_effect(&self) -> bool {
         match self {
@@ -129,7 +141,8 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
     let Hold::Tokens { receipt, counts, is_settled, .. } = &mut part.hold else {
         return match part.hold {
             // A grant from the process's own share is not worth settling while DynamoDB is out.
-            Hold::Local => Ok(Settled::AsTaken),
+            // A call that was let through took nothing.
+            Hold::Local | Hold::LetThrough => Ok(Settled::AsTaken),
             _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
         };
     };
@@ -146,6 +159,7 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
         // What found no room, or was not charged, may be settled later.
         Ok(change) => {
             *counts = counted.minus(change);
+            noted_use::changed(inner, &part.entry, Amount::ZERO.minus(change));
             Ok(outcome(&part.entry, surplus, change))
         }
         Err(error) => {

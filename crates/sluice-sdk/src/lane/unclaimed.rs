@@ -67,6 +67,9 @@ impl UnclaimedGrant {
         self.parts.append(&mut other.parts);
         self.at = self.at.max(other.at);
         self.took = self.took.max(other.took);
+        if self.basis == Basis::Table {
+            self.basis = other.basis;
+        }
         self.lane = None;
     }
 

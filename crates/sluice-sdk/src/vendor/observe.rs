@@ -18,6 +18,7 @@ use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
 use crate::lane::reading::{apply_read, known, refresh, unknown};
+use crate::lane::shadow;
 use crate::telemetry;
 
 /// The reply to the latest call of a bucket. Locked while a vendor's reply is compared with the bucket.
@@ -138,13 +139,25 @@ impl Client {
         headers: &impl Headers,
         grant: Option<&Grant>,
     ) -> Result<Observed, AcquireError> {
-        let Some(grant) = grant.filter(|grant| grant.basis() == Basis::Table) else {
-            return observe(&self.inner, dimension, headers, None).await;
-        };
-        let part = grant.parts().iter().find(|part| part.entry.dimension.as_str() == dimension);
-        let part = part.ok_or_else(|| RequestError::NotHeld(dimension.to_owned()))?;
-        observe(&self.inner, dimension, headers, Mark::of(part)).await
+        let of_dimension = |part: &&Part| part.entry.dimension.as_str() == dimension;
+        let part = grant.and_then(|grant| grant.parts().iter().find(of_dimension));
+        if part.is_none() && grant.is_some_and(|grant| grant.basis() == Basis::Table) {
+            return Err(RequestError::NotHeld(dimension.to_owned()).into());
+        }
+        observe_or_spare(&self.inner, dimension, headers, part.and_then(Mark::of)).await
     }
+}
+
+/// As [`observe`]; in shadow mode, a failure is counted and no error.
+pub(crate) async fn observe_or_spare(
+    inner: &Inner,
+    dimension: &str,
+    headers: &impl Headers,
+    mark: Option<Mark>,
+) -> Result<Observed, AcquireError> {
+    let observed = observe(inner, dimension, headers, mark).await;
+    let nothing = || Observed { level: ObservedLevel::NotSaid, limit: ObservedLimit::NotSaid, unreadable: 0 };
+    shadow::spare(inner, observed, nothing)
 }
 
 pub(crate) async fn observe(

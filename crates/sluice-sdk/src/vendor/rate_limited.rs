@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::reading::known;
+use crate::lane::shadow;
 use crate::telemetry;
 use crate::vendor::cool_down::{CoolDown, cool_down};
 
@@ -151,7 +152,10 @@ impl Client {
         request: impl Into<Request<'a>>,
         reply: Reply<'_, H>,
     ) -> Result<Decision, AcquireError> {
-        on_rate_limited(&self.inner, &request.into(), &reply).await
+        let (inner, request) = (&self.inner, request.into());
+        let vendor = || Dimension::new(request.names().first()?).ok().map(|first| inner.config.vendors.of(&first));
+        let alone = || judged_alone(inner, vendor().unwrap_or(inner.config.vendors.other()), &reply);
+        shadow::spare(inner, on_rate_limited(inner, &request, &reply).await, alone)
     }
 }
 

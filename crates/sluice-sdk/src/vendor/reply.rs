@@ -1,10 +1,11 @@
 //! One report of a vendor's reply: what it used, what its headers say, whether it is a refusal.
 
-use sluice_core::Dimension;
+use sluice_core::{Cost, Dimension};
 use sluice_vendors::Headers;
 
 use crate::api::request::{Quantity, Request};
 use crate::lane::inner::Inner;
+use crate::lane::part::{Hold, Part};
 use crate::vendor::observe::{Mark, Observed, observe};
 use crate::vendor::rate_limited::{Decision, Reply, judged_alone, on_rate_limited, refusal_of};
 
@@ -58,6 +59,15 @@ pub(crate) struct HeldPart {
     pub(crate) dimension: Dimension,
     /// The position of the call, for tokens that the table gave.
     pub(crate) mark: Option<Mark>,
+    /// What the call takes, if that is known.
+    pub(crate) cost: Option<Cost>,
+}
+
+impl HeldPart {
+    pub(crate) fn of(part: &Part) -> Self {
+        let cost = matches!(part.hold, Hold::Tokens { .. } | Hold::LetThrough).then_some(part.cost);
+        Self { dimension: part.entry.dimension.clone(), mark: Mark::of(part), cost }
+    }
 }
 
 /// Applies a reply to a call that held `held` by the table. The reply to a call that was granted while DynamoDB was
@@ -78,8 +88,8 @@ pub(crate) async fn reply<H: Headers>(
     let vendor = inner.config.vendors.of(&first.dimension);
     if refusal_of(vendor, reply, inner.now()).is_some() {
         let request = Request::from(held.iter().map(|part| part.dimension.as_str()).collect::<Vec<_>>());
-        let with_cost = |request: Request<'static>, part: &HeldPart| match &part.mark {
-            Some(mark) => request.cost(part.dimension.as_str().to_owned(), mark.cost()),
+        let with_cost = |request: Request<'static>, part: &HeldPart| match part.cost {
+            Some(cost) => request.cost(part.dimension.as_str().to_owned(), cost),
             None => request,
         };
         let request = held.iter().fold(request, with_cost);
@@ -89,7 +99,7 @@ pub(crate) async fn reply<H: Headers>(
         return Replied { decision, observed: Vec::new() };
     }
     let mut observed = Vec::with_capacity(held.len());
-    for HeldPart { dimension, mark } in held {
+    for HeldPart { dimension, mark, .. } in held {
         match observe(inner, dimension.as_str(), reply.headers, mark).await {
             Ok(seen) => observed.push((dimension, seen)),
             Err(error) => tracing::warn!(event = "reply.not_applied", %dimension, %error),

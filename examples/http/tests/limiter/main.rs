@@ -8,5 +8,6 @@ mod ends;
 mod found;
 mod programs;
 mod refusals;
+mod shadow;
 mod steps;
 mod world;

@@ -146,7 +146,9 @@ async fn a_long_line_keeps_nobody_from_giving_back() {
     let waiters: Vec<_> = (0..150)
         .map(|_| {
             let slot = client.slot(SLOTS).timeout(Duration::from_secs(600));
-            tokio::spawn(async move { slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(sleep(A_WHILE).await)).await.unwrap() })
+            tokio::spawn(async move {
+                slot.run(async |_| Ok::<_, sluice_sdk::LimitError>(sleep(A_WHILE).await)).await.unwrap()
+            })
         })
         .collect();
     sleep(Duration::from_secs(1)).await;

@@ -1,7 +1,7 @@
 //! Replies that are lost, requests that arrive twice, conflicts that say nothing: a slot changes once, or not at all.
 
 use sluice_ops::{SweepOptions, SweepReport};
-use sluice_sdk::{Released};
+use sluice_sdk::Released;
 use sluice_testkit::Fault;
 
 use super::KIND;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluice_ops::{SweepOptions};
+use sluice_ops::SweepOptions;
 use sluice_sdk::{Client, LimitError};
 use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;

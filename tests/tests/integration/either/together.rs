@@ -25,7 +25,11 @@ async fn a_slot_over_rates_and_slots_uses_every_token_when_it_is_taken() {
         .map(|_| {
             let client = client.clone();
             tokio::spawn(async move {
-                client.slot([RPM, TPM, SLOTS]).run(async |_| Ok::<_, sluice_sdk::LimitError>(began.elapsed())).await.unwrap()
+                client
+                    .slot([RPM, TPM, SLOTS])
+                    .run(async |_| Ok::<_, sluice_sdk::LimitError>(began.elapsed()))
+                    .await
+                    .unwrap()
             })
         })
         .collect();
@@ -73,7 +77,9 @@ async fn a_refusal_by_the_slots_leaves_the_tokens_and_the_other_way_round() {
     let held = take(&world.client(), SLOTS).await;
     for (dimension, reason) in [(SLOTS, RetryReason::NoFreeSlot), (RPM, RetryReason::Exhausted)] {
         let before = levels(&world).await;
-        let Outcome::RetryIn(retry) = world.client().acquire([RPM, SLOTS]).await.unwrap() else { panic!("{dimension}") };
+        let Outcome::RetryIn(retry) = world.client().acquire([RPM, SLOTS]).await.unwrap() else {
+            panic!("{dimension}")
+        };
         assert_eq!((retry.dimension().as_str(), retry.reason()), (dimension, reason));
         assert_eq!(levels(&world).await, before);
         if dimension == SLOTS {

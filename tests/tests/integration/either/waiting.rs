@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sluice_sdk::{AcquireError, Basis, Client, ClientBuilder, OnUnavailable, RetryReason, LimitError, StoreError};
+use sluice_sdk::{AcquireError, Basis, Client, ClientBuilder, LimitError, OnUnavailable, RetryReason, StoreError};
 use sluice_testkit::{Fault, Operation};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -98,7 +98,11 @@ async fn throttled_reads_and_throttled_writes_alone_keep_the_line_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_delays_the_line_and_is_the_answer_only_at_the_deadline() {
-    for fault in [Fault::LoseRequest, Fault::Hang, Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"}))] {
+    for fault in [
+        Fault::LoseRequest,
+        Fault::Hang,
+        Fault::service("InternalServerError", 500, serde_json::json!({"message": "x"})),
+    ] {
         let world = KIND.with_slots(SLOTS, 1).await;
         let client = world.client();
         let held = take(&client, SLOTS).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics_util::debugging::DebugValue;
 use sluice_ops::SweepOptions;
 use sluice_sdk::reservations::ReservationConfig;
-use sluice_sdk::{OnUnavailable, Outcome, Redeemed, Reply, Request, TokenEstimator};
+use sluice_sdk::{Mode, OnUnavailable, Outcome, Redeemed, Reply, Request, TokenEstimator};
 use sluice_table::metric::{METRICS, MetricKind, MetricSource};
 use sluice_testkit::{Fault, Operation};
 
@@ -23,6 +23,7 @@ async fn world() -> World {
     let world = World::embedded().await;
     world.rate(RPM, 4, 60).await;
     world.tokens(TPM, 1_000, 60).await;
+    world.rate("cohere#rpm", 10, 60).await;
     world.slots(SLOTS, 1).await;
     put_load(&world, SLOTS, "1", "0.5").await;
     world
@@ -40,6 +41,10 @@ async fn acquire(world: &World) {
     }
     refusal(&client, RPM).await;
     client.acquire("openai#missing").await.unwrap_err();
+    let _ = take(&client, Request::from("cohere#rpm").cost("cohere#rpm", 9)).await;
+    let trying = world.client_with(|settings| settings.mode(Mode::Shadow));
+    let (_, _) = (take(&trying, RPM).await, take(&trying, Request::from(RPM).cost(RPM, 1_000)).await);
+    let _ = trying.slot(RPM).max_wait(Duration::from_secs(60)).grant().await.unwrap();
     let booked = client.acquire(Request::from(RPM).ticket_within(Duration::from_secs(30))).await.unwrap();
     let Outcome::RetryIn(retry) = booked else { panic!("there was one left") };
     world.pass(retry.wait());

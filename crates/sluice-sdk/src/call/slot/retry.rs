@@ -45,6 +45,8 @@ impl RetrySlot {
     /// ([`Decision::RetryInline`]). Then the result of the closure, a value or an error, is dropped, and the
     /// closure runs again in a new slot after the pause. After the last try, its result is returned.
     ///
+    /// In shadow mode ([`Mode`](crate::Mode)) the closure runs once.
+    ///
     /// Each try waits for its own start, and holds nothing during the pause. A
     /// [`timeout`](SlotBuilder::timeout) or [`until`](SlotBuilder::until) is for all tries together: a pause
     /// that would end later is not begun.
@@ -62,6 +64,10 @@ impl RetrySlot {
                 self.slot.warn_unreported();
             }
             let Some(Decision::RetryInline { wait }) = decision else { return result };
+            if self.slot.client.inner.config.mode.is_shadow() {
+                // The product behaves as without Sluice.
+                return result;
+            }
             // Calls that were refused together do not come back together.
             let pause = wait + spread_after_cool_down(wait, None, Duration::MAX);
             if self.retries == 0 || self.slot.ends_within(pause) {

@@ -19,6 +19,7 @@ use crate::call::stream::GrantedStream;
 use crate::client::Client;
 use crate::grant::Grant;
 use crate::lane::inner::Inner;
+use crate::lane::shadow;
 use crate::telemetry::span;
 
 /// A call ends so long before the deadline of its surroundings: a release takes at most 3 s. If less than
@@ -151,7 +152,7 @@ impl SlotBuilder {
         if self.request.ticket.is_some() {
             return Err(AcquireError::from(RequestError::TicketForSlot).into());
         }
-        let asks = self.request.parse().map_err(AcquireError::from)?;
+        let asks = shadow::readable(inner, self.request.parse()).map_err(AcquireError::from)?;
         let asked: Vec<Dimension> = asks.iter().map(|ask| ask.dimension.clone()).collect();
         let waiting = StartWait::new(inner, wait_ends);
         let late = || {

@@ -25,7 +25,7 @@ use crate::lane::release::give_back_unused;
 use crate::lane::setback::Setback;
 use crate::lane::terms::Terms;
 use crate::lane::wants::wants_waiting;
-use crate::lane::{attempt, prefetch};
+use crate::lane::{attempt, prefetch, shadow};
 
 /// Tokens of one dimension whose start is this much earlier than another's are given back, once, and taken
 /// again when the call can be made: kept, they could be used in a burst that the vendor does not allow.
@@ -90,6 +90,9 @@ impl<'a> StartWait<'a> {
 
     /// Returns a grant of all `asks` whose start is reached.
     pub(super) async fn for_start(&self, asks: Vec<Ask>) -> Result<Grant, NoStart> {
+        if self.inner.config.mode.is_shadow() {
+            return self.at_once(&asks).await;
+        }
         let asked_at = self.inner.now();
         let (slots, tokens) = self.slots_and_tokens(asks).await?;
         nested::check(self.inner, &slots)?;
@@ -125,6 +128,17 @@ impl<'a> StartWait<'a> {
             }
             // The slot went to another holder before the call began, as after a long freeze: start again.
             held.cancel().await;
+        }
+    }
+
+    /// In shadow mode: a grant now.
+    async fn at_once(&self, asks: &[Ask]) -> Result<Grant, NoStart> {
+        if let Err(error) = nested::check(self.inner, asks) {
+            shadow::failed(self.inner, &error);
+        }
+        match self.ask(asks, Duration::ZERO).await? {
+            Outcome::Granted(grant) => Ok(grant),
+            Outcome::RetryIn(retry) => Err(NoStart::Refused(retry)),
         }
     }
 

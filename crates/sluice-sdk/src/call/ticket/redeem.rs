@@ -21,6 +21,8 @@ use crate::lane::parallel::{Stopped, finished, in_parallel, stopped};
 use crate::lane::part::Part;
 use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::reading::{apply_read, unknown};
+use crate::lane::shadow;
+use crate::lane::shadow::ErrorKind;
 use crate::lane::terms::Terms;
 use crate::telemetry::Source;
 
@@ -66,6 +68,12 @@ pub enum RedeemError {
     Acquire(#[from] AcquireError),
 }
 
+impl ErrorKind for RedeemError {
+    fn kind(&self) -> &'static str {
+        "redeem"
+    }
+}
+
 impl From<StoreError> for RedeemError {
     fn from(error: StoreError) -> Self {
         Self::Acquire(error.into())
@@ -102,9 +110,21 @@ impl Client {
     /// Takes at most the time of four requests (4.2 s each), and of one while DynamoDB does not answer. With
     /// dimensions that were not booked, the time of an [`acquire`](Self::acquire) is added.
     ///
+    /// In shadow mode ([`Mode`](crate::Mode)), the answer is [`Granted`](Redeemed::Granted),
+    /// [`Spent`](Redeemed::Spent) or [`Lapsed`](Redeemed::Lapsed): a caller that would have to come back
+    /// acquires anew, and is granted at once.
+    ///
     /// # Errors
     /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, or a table that does not answer.
     pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
+        let redeemed = shadow::spare(&self.inner, self.redeem_when_due(ticket).await, || Redeemed::Lapsed)?;
+        Ok(match redeemed {
+            Redeemed::RetryIn(_) if self.inner.config.mode.is_shadow() => Redeemed::Lapsed,
+            redeemed => redeemed,
+        })
+    }
+
+    async fn redeem_when_due(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
         let asking = self.inner.background.begin()?;
         // If the time is not known yet, the row gives the same answer one read later.
         if let Some(now) = self.inner.store.clock().known() {

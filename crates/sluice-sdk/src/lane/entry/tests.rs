@@ -29,7 +29,7 @@ fn named(name: impl std::fmt::Display) -> Dimension {
 }
 
 fn of_at_most(most: usize) -> Cache {
-    Cache::new(std::collections::HashSet::new(), most, sluice_vendors::Vendors::default())
+    Cache::new(std::collections::HashSet::new(), most, sluice_vendors::Vendors::default(), WarnAt::default())
 }
 
 #[test]

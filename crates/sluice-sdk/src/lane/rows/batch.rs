@@ -233,6 +233,7 @@ impl RowBatch<'_> {
                 (true, Err(_)) => {}
                 (false, _) => entry.predicted(Arc::clone(after)),
             }
+            entry.look_near(self.inner.now());
         }
         let everyone = sent.served.iter().map(AppliedCaller::now).collect();
         self.hand_out(sent, everyone, took)

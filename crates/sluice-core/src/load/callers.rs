@@ -1,0 +1,245 @@
+//! What each caller used of a bucket, in its load row. Each process adds what it used, at most once a minute.
+//!
+//! Time is divided into periods of [`USE_PERIOD`]. The row keeps what was used in this period and in the last
+//! one, for as many callers as have room. Those that used least share one entry, [`OTHER_CALLERS`].
+
+use alloc::borrow::Cow;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::Load;
+use crate::amount::Amount;
+use crate::dimension::Dimension;
+use crate::schema::{self, CALLERS, CALLERS_PERIOD, CALLERS_VERSION, Field, Row, USED_BEFORE, USED_NOW};
+use crate::statement::{AttributeNames, Operand, Statement, Update};
+use crate::timestamp::Timestamp;
+
+/// How often a process notes what it used of a bucket: once a minute. More often costs more writes; more
+/// rarely shows use later.
+pub const NOTE_USE_EVERY: Duration = Duration::from_secs(60);
+
+/// Use is shown for this period and the last: five to ten minutes. Longer shows a caller that has stopped for
+/// longer.
+pub const USE_PERIOD: Duration = Duration::from_secs(5 * 60);
+
+/// The most callers with an entry of their own.
+pub const MOST_CALLERS: usize = 20;
+
+/// The most bytes that the entries take, as DynamoDB counts them: with what sweeps and processes note
+/// besides, the row stays below 1 KB, which is one write unit.
+const MOST_BYTES: usize = 512;
+
+/// The entry of callers that have none of their own.
+pub const OTHER_CALLERS: &str = "other";
+
+/// The longest name of a caller in the row, in bytes; the rest is cut off.
+const LONGEST_NAME: usize = 64;
+
+/// Adds to the entry of a caller that has one in this period.
+///
+/// Interleaving that the condition stops: another process has begun the next period or given the entry to
+/// [`OTHER_CALLERS`], and the use would be counted in the wrong period, or an attribute that is not there
+/// would fail the request.
+const ADD: &str = "SET #callers.#caller.#used_now = #callers.#caller.#used_now + :used, \
+                   #callers_version = #callers_version + :1";
+const ADD_IF: &str = "#callers_period = :callers_period AND attribute_type(#callers_version, :number) \
+                      AND attribute_type(#callers.#caller.#used_now, :number)";
+
+/// Writes all entries anew: a caller is new, or the period is.
+///
+/// Interleaving that the condition stops: another process has added to an entry since the row was read, and
+/// that use would be lost.
+static REPLACE: Statement = Statement::fixed(
+    "SET #callers = :callers, #callers_period = :callers_period, #callers_version = :callers_version",
+    "attribute_not_exists(#callers_version) OR NOT attribute_type(#callers_version, :number) \
+     OR #callers_version = :read_callers_version",
+    &[CALLERS, CALLERS_PERIOD, CALLERS_VERSION],
+);
+
+/// What one caller used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerUse {
+    /// The name of the caller, or [`OTHER_CALLERS`].
+    pub caller: String,
+    /// What it used: tokens; of a concurrency bucket, slots times seconds, counted when slots are given back.
+    pub used: Amount,
+}
+
+/// What the callers of a bucket used, as of an instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UseByCaller {
+    /// The callers, those that used most first. Empty if none noted a use within the last two periods.
+    pub callers: Vec<CallerUse>,
+    /// Since when: five to ten minutes ago.
+    pub since: Timestamp,
+}
+
+/// The entries of a load row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Callers {
+    period: i64,
+    version: i64,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    caller: String,
+    /// In the row's period.
+    now: Amount,
+    /// In the period before.
+    before: Amount,
+}
+
+impl Entry {
+    fn total(&self) -> Amount {
+        self.now.plus(self.before)
+    }
+
+    /// What the entry takes of the row, at most: the name, and two numbers of one letter in a map
+    /// (Developer Guide, "DynamoDB item sizes and formats").
+    fn bytes(&self) -> usize {
+        let number = |amount: Amount| 2 + amount.to_string().len().div_ceil(2) + 1;
+        self.caller.len() + 4 + number(self.now) + number(self.before) + 2
+    }
+}
+
+impl Callers {
+    /// Reads the entries. What cannot be read counts as none: the next note replaces it.
+    pub(super) fn read(row: &impl Row) -> Self {
+        let count = |name| schema::count(row, name).unwrap_or_default();
+        let mut entries = Vec::new();
+        row.entries(CALLERS, &mut |caller, entry| {
+            let amount = |entry: &dyn Row, name| match entry.field(name) {
+                Some(Field::Number(text)) => text.parse::<Amount>().unwrap_or_default(),
+                _ => Amount::ZERO,
+            };
+            if let Some(entry) = entry {
+                let (now, before) = (amount(entry, USED_NOW), amount(entry, USED_BEFORE));
+                entries.push(Entry { caller: caller.to_string(), now, before });
+            }
+        });
+        Self { period: count(CALLERS_PERIOD), version: count(CALLERS_VERSION), entries }
+    }
+
+    /// The entries at `now`, with those of periods that are over gone.
+    fn at(mut self, now: Timestamp) -> Self {
+        let is_next = match period(now).saturating_sub(self.period) {
+            // Another process, whose clock is ahead, has begun the next period.
+            -1 | 0 => return self,
+            1 => true,
+            _ => false,
+        };
+        self.period = period(now);
+        for entry in &mut self.entries {
+            entry.before = if is_next { entry.now } else { Amount::ZERO };
+            entry.now = Amount::ZERO;
+        }
+        self.entries.retain(|entry| entry.total() > Amount::ZERO);
+        self
+    }
+
+    fn add(&mut self, caller: &str, used: Amount) {
+        match self.entries.iter_mut().find(|entry| entry.caller == caller) {
+            Some(entry) => entry.now = entry.now.plus(used),
+            None => self.entries.push(Entry { caller: caller.to_string(), now: used, before: Amount::ZERO }),
+        }
+    }
+
+    /// Moves the entries that have no room into [`OTHER_CALLERS`], those that used least first.
+    fn fit(mut self) -> Self {
+        self.entries.sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
+        let mut other = Entry { caller: String::from(OTHER_CALLERS), now: Amount::ZERO, before: Amount::ZERO };
+        let (mut bytes, mut kept) = (other.bytes() + 16, Vec::new());
+        for entry in self.entries {
+            bytes += entry.bytes();
+            if entry.caller == OTHER_CALLERS || kept.len() == MOST_CALLERS || bytes > MOST_BYTES {
+                other.now = other.now.plus(entry.now);
+                other.before = other.before.plus(entry.before);
+            } else {
+                kept.push(entry);
+            }
+        }
+        if other.total() > Amount::ZERO {
+            kept.push(other);
+        }
+        Self { entries: kept, ..self }
+    }
+
+    pub(super) fn shown(&self, now: Timestamp) -> UseByCaller {
+        let mut at = self.clone().at(now);
+        at.entries.sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
+        let since = at.period.saturating_sub(1).saturating_mul(length());
+        let uses = at.entries.into_iter().map(|entry| CallerUse { used: entry.total(), caller: entry.caller });
+        UseByCaller { callers: uses.collect(), since: Timestamp::from_micros(since) }
+    }
+
+    fn operand(&self) -> Operand {
+        let entry = |entry: &Entry| {
+            let uses = [(USED_NOW, entry.now), (USED_BEFORE, entry.before)];
+            let uses = uses.map(|(name, amount)| (Cow::Borrowed(name), Operand::number(amount)));
+            (Cow::Owned(entry.caller.clone()), Operand::Map(uses.into()))
+        };
+        Operand::Map(self.entries.iter().map(entry).collect())
+    }
+}
+
+fn length() -> i64 {
+    i64::try_from(USE_PERIOD.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn period(now: Timestamp) -> i64 {
+    now.micros().div_euclid(length())
+}
+
+/// The name of a caller in the row: no longer than there is room for, and never empty.
+fn name_of(caller: &str) -> &str {
+    let mut end = caller.len().min(LONGEST_NAME);
+    while !caller.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end == 0 { "unknown" } else { &caller[..end] }
+}
+
+/// The first try of a note that `caller` used `used` of a bucket: adds to the entry that the caller has in
+/// the period of `now`. If its condition is false, [`note_use_again`] follows from the row in the reply. A
+/// note that is sent twice counts twice.
+#[must_use]
+pub fn note_use(dimension: &Dimension, caller: &str, used: Amount, now: Timestamp) -> Update {
+    let names = AttributeNames {
+        attributes: Cow::Borrowed(&[CALLERS, CALLERS_PERIOD, CALLERS_VERSION, USED_NOW]),
+        leases: alloc::vec![("#caller", name_of(caller).to_string())],
+    };
+    Update {
+        key: Load::key(dimension),
+        statement: Cow::Owned(Statement { update: Cow::Borrowed(ADD), condition: Cow::Borrowed(ADD_IF), names }),
+        values: alloc::vec![
+            (":used", Operand::number(used)),
+            (":callers_period", Operand::number(period(now))),
+            (":1", Operand::number(1)),
+            (":number", Operand::text("N")),
+        ],
+    }
+}
+
+/// The next try of a note whose condition was false for `row`: writes the entries of `row` with the caller's
+/// use, without what is older than the last period.
+#[must_use]
+pub fn note_use_again(dimension: &Dimension, row: &impl Row, caller: &str, used: Amount, now: Timestamp) -> Update {
+    let read = schema::number(row, CALLERS_VERSION).map_or_else(|_| String::from("0"), String::from);
+    let mut callers = Callers::read(row).at(now);
+    callers.add(name_of(caller), used);
+    let callers = callers.fit();
+    Update {
+        key: Load::key(dimension),
+        statement: Cow::Borrowed(&REPLACE),
+        values: alloc::vec![
+            (":callers", callers.operand()),
+            (":callers_period", Operand::number(callers.period)),
+            (":callers_version", Operand::number(callers.version.saturating_add(1))),
+            (":read_callers_version", Operand::Number(read)),
+            (":number", Operand::text("N")),
+        ],
+    }
+}

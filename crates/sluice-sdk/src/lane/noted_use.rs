@@ -1,0 +1,146 @@
+//! What this process uses of a bucket, noted in the bucket's load row for operators: at most once a minute,
+//! in the background, and not by a process that uses nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sluice_core::{Amount, Cost, NOTE_USE_EVERY, Timestamp, note_use, note_use_again};
+use sluice_table::{Attributes, Resend, StoreError, Written};
+use tokio::runtime::Handle;
+
+use crate::lane::entry::Entry;
+use crate::lane::inner::Inner;
+use crate::lane::part::{Hold, Part};
+
+/// Tries of one note. A note that fails is part of the next.
+const TRIES: u32 = 4;
+
+/// What was used and is not noted yet. All is relaxed: a grant from stock should cost next to nothing.
+#[derive(Debug, Default)]
+pub(crate) struct NotedUse {
+    micros: AtomicI64,
+    /// Whether the task of the next round was begun for this bucket.
+    is_due: AtomicBool,
+}
+
+/// The notes of a client.
+#[derive(Debug, Default)]
+struct Notes {
+    /// Whether a task waits for the next round.
+    is_tended: AtomicBool,
+    /// Whether the role may not write notes; then this process writes none.
+    is_denied: AtomicBool,
+}
+
+/// Counts the tokens of a part that a call was granted. Slots are counted when they come back.
+pub(crate) fn granted(inner: &Arc<Inner>, part: &Part) {
+    if let Hold::Tokens { .. } = part.hold {
+        changed(inner, &part.entry, part.cost.amount());
+    }
+}
+
+/// Counts slots that came back, for the time for which they were held.
+pub(super) fn slots_back(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Cost, held: Duration) {
+    let product = i128::from(cost.amount().micros()) * i128::try_from(held.as_micros()).unwrap_or(i128::MAX);
+    let slot_seconds = i64::try_from(product / 1_000_000).unwrap_or(i64::MAX);
+    changed(inner, entry, Amount::from_micros(slot_seconds));
+}
+
+/// Counts a change of what was used: less than nothing if a settlement gave tokens back.
+pub(super) fn changed(inner: &Arc<Inner>, entry: &Arc<Entry>, change: Amount) {
+    if !inner.config.note_use {
+        return;
+    }
+    let noted = &entry.noted_use;
+    noted.micros.fetch_add(change.micros(), Ordering::Relaxed);
+    if noted.is_due.load(Ordering::Relaxed) || noted.is_due.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let notes = inner.extensions.of::<Notes>();
+    // Without a runtime, a later use begins the task.
+    let Ok(runtime) = Handle::try_current() else { return noted.is_due.store(false, Ordering::Release) };
+    if !notes.is_tended.swap(true, Ordering::AcqRel) {
+        runtime.spawn(NextRound { inner: Arc::downgrade(inner), notes }.run());
+    }
+}
+
+/// The task of the next round, one for a client. It keeps no bucket in memory, and not the client. If its
+/// runtime drops it, the next use begins another.
+struct NextRound {
+    inner: Weak<Inner>,
+    notes: Arc<Notes>,
+}
+
+impl Drop for NextRound {
+    fn drop(&mut self) {
+        // In this order: a use in between begins the next round, or is part of this one.
+        self.notes.is_tended.store(false, Ordering::Release);
+        let entries = self.inner.upgrade().map(|inner| inner.cache.entries()).unwrap_or_default();
+        entries.iter().for_each(|entry| entry.noted_use.is_due.store(false, Ordering::Release));
+    }
+}
+
+impl NextRound {
+    async fn run(self) {
+        tokio::time::sleep(NOTE_USE_EVERY).await;
+        let Some(inner) = self.inner.upgrade() else { return };
+        // Before the notes: what is used while they are written begins the next round.
+        drop(self);
+        write_all(&inner).await;
+    }
+}
+
+/// Writes the notes of all buckets of which something was used, also of those whose last note failed. One
+/// after the other: nobody waits for them.
+pub(crate) async fn write_all(inner: &Inner) {
+    for entry in inner.cache.entries() {
+        write(inner, &entry).await;
+    }
+}
+
+/// Notes what was used since the last note, if anything was.
+async fn write(inner: &Inner, entry: &Entry) {
+    let micros = &entry.noted_use.micros;
+    if micros.load(Ordering::Relaxed) <= 0 {
+        return;
+    }
+    let notes = inner.extensions.of::<Notes>();
+    if notes.is_denied.load(Ordering::Relaxed) {
+        return;
+    }
+    let used = Amount::from_micros(micros.swap(0, Ordering::Relaxed));
+    let put_back = || micros.fetch_add(used.micros(), Ordering::Relaxed);
+    match try_to_write(inner, entry, used).await {
+        Ok(true) => {}
+        Ok(false) => drop(put_back()),
+        Err(error @ StoreError::AccessDenied { .. }) => {
+            if !notes.is_denied.swap(true, Ordering::Relaxed) {
+                tracing::warn!(event = "use.denied", dimension = %entry.dimension, %error,
+                    "this process notes no use: allow dynamodb:UpdateItem on the load rows, or set SLUICE_NOTE_USE=off");
+            }
+        }
+        // If the note may have been applied, it must not count twice.
+        Err(StoreError::Unavailable { maybe_applied: true, .. }) => {}
+        Err(error) => {
+            put_back();
+            tracing::debug!(event = "use.unnoted", dimension = %entry.dimension, %error);
+        }
+    }
+}
+
+/// False if other processes were faster in every try.
+async fn try_to_write(inner: &Inner, entry: &Entry, used: Amount) -> Result<bool, StoreError> {
+    let (dimension, caller) = (&entry.dimension, inner.config.caller.as_str());
+    let now: Timestamp = inner.time().await?;
+    let mut update = note_use(dimension, caller, used, now);
+    for _ in 0..TRIES {
+        match inner.store.update(&update, Resend::UnlessAmbiguous).await? {
+            Written::Applied(_) => return Ok(true),
+            Written::ConditionFailed(row) => {
+                update = note_use_again(dimension, &Attributes(&row.unwrap_or_default()), caller, used, now);
+            }
+        }
+    }
+    Ok(false)
+}
