@@ -15,6 +15,9 @@ pub(crate) mod call;
 mod counted;
 mod error;
 mod error_body;
+#[cfg(any(feature = "smithy", feature = "tower"))]
+pub(crate) mod never_sent;
+mod noticed;
 pub(crate) mod readable;
 mod refusal;
 mod steps;

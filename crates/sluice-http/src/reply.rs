@@ -80,6 +80,12 @@ impl ReplyReader {
         Self { scan: JsonScan::new(fields::wanted(api)), facts, body: Body::of(api, streamed, status, headers) }
     }
 
+    /// Whether the body is compressed, so that nothing can be read of it.
+    #[cfg(feature = "limiter")]
+    pub(crate) const fn is_unreadable(&self) -> bool {
+        matches!(self.body, Body::Unreadable)
+    }
+
     /// Reads the next chunk of the body.
     pub fn feed(&mut self, chunk: &[u8]) {
         let Self { scan, facts, body } = self;

@@ -15,10 +15,10 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::config_bag::ConfigBag;
 use http::{Method, Uri};
 use http_body_util::BodyExt as _;
-use hyper_util::client::legacy::Error as ClientError;
 
 use crate::api::Route;
 use crate::limiter::call::LimitedRequest;
+use crate::limiter::never_sent::never_sent;
 use crate::limiter::{Limiter, LimiterError};
 
 /// The longest wait: a request is signed before it, and AWS takes a signature for five minutes.
@@ -86,7 +86,7 @@ impl HttpConnector for LimitedConnector {
                 let reply = inner.call(request).await?;
                 reply.try_into_http1x().map_err(|error| ConnectorError::other(error.into(), None))
             };
-            let was_sent = |error: &ConnectorError| !error.is_user() && !is_of_connecting(error);
+            let was_sent = |error: &ConnectorError| !error.is_user() && !never_sent(error);
             let reply = limiter.call(Some(read), send, was_sent).await.map_err(|error| match error {
                 LimiterError::Client(error) => error,
                 // The call was not made, and no second try at once will be granted.
@@ -96,12 +96,6 @@ impl HttpConnector for LimitedConnector {
             reply.map_err(|error| ConnectorError::other(error.into(), None))
         })
     }
-}
-
-/// Whether no connection was made, so that nothing was sent.
-fn is_of_connecting(error: &ConnectorError) -> bool {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes.filter_map(|error| error.downcast_ref::<ClientError>()).any(ClientError::is_connect)
 }
 
 impl LimitedConnector {

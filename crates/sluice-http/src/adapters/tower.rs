@@ -12,6 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::adapters::BoxFuture;
+use crate::limiter::never_sent::was_sent;
 use crate::limiter::readable::is_readable;
 use crate::limiter::{LimitedBody, Limiter, LimiterError};
 
@@ -35,7 +36,7 @@ impl<S, B, R> Service<Request<B>> for Limited<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send,
+    S::Error: Send + 'static,
     B: Body + From<Bytes> + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -60,8 +61,6 @@ where
                 poll_fn(|context| inner.poll_ready(context)).await?;
                 inner.call(request).await
             };
-            // Of an error of any service, it is not known whether the vendor had the request.
-            let was_sent = |_: &S::Error| true;
             let (mut parts, body) = request.into_parts();
             let at_most = body.size_hint().upper();
             let uri = with_host(&parts.uri, &parts.headers);

@@ -39,7 +39,7 @@ pin_project! {
         // Of a call that nothing limits.
         Free { #[pin] body: B },
         // Of a call that the vendor accepted.
-        Open { #[pin] body: B, call: Call },
+        Open { #[pin] body: Option<B>, call: Call },
         // Of an error, whose beginning was read.
         Begun { body: ErrorBody<B> },
         // Of a reply that the limiter made.
@@ -136,7 +136,7 @@ impl<B: Body> LimitedBody<B> {
     }
 
     pub(crate) fn open(body: B, call: OpenCall) -> Self {
-        Self { kind: Kind::Open { body, call: Call::open(call) } }
+        Self { kind: Kind::Open { body: Some(body), call: Call::open(call) } }
     }
 
     pub(crate) fn begun(body: ErrorBody<B>) -> Self {
@@ -173,7 +173,8 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Free { body } | Kind::Open { body, .. } => body.size_hint(),
+            Kind::Free { body } => body.size_hint(),
+            Kind::Open { body, .. } => body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
             Kind::Begun { body } => body.size_hint(),
             Kind::Own { read } => {
                 SizeHint::with_exact(read.as_ref().map_or(0, |read| u64::try_from(read.len()).unwrap_or(u64::MAX)))
@@ -183,23 +184,26 @@ impl<B: Body<Data = Bytes>> Body for LimitedBody<B> {
 }
 
 fn poll_open<B: Body<Data = Bytes>>(
-    body: Pin<&mut B>,
+    mut body: Pin<&mut Option<B>>,
     call: &mut Call,
     context: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-    if let CallState::Open(open) = &mut call.0 {
-        match ready!(body.poll_frame(context)) {
+    if let (CallState::Open(open), Some(reading)) = (&mut call.0, body.as_mut().as_pin_mut()) {
+        let error = match ready!(reading.poll_frame(context)) {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
                     open.reader.feed(data);
                 }
                 return Poll::Ready(Some(Ok(frame)));
             }
-            Some(Err(error)) => {
-                call.end_and_wait();
-                return Poll::Ready(Some(Err(error)));
-            }
-            None => call.end_and_wait(),
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        // The connection first: the next caller's call must not meet it at the vendor.
+        body.set(None);
+        call.end_and_wait();
+        if let Some(error) = error {
+            return Poll::Ready(Some(Err(error)));
         }
     }
     if let CallState::Ending(ending, longest) = &mut call.0 {

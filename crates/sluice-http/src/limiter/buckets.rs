@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -12,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::costs::Taken;
 use crate::limiter::Vendor;
+use crate::limiter::noticed::Noticed;
 
 /// The metrics that buckets of a vendor may have, as `sluice buckets init` writes them.
 const METRICS: &[&str] = &["rpm", "rpd", "rps", "tpm", "tpd", "itpm", "otpm", "concurrent"];
@@ -32,7 +32,7 @@ pub(crate) struct Buckets {
     /// The buckets that the program named.
     named: Vec<Dimension>,
     found: Mutex<HashMap<Key, Found>>,
-    has_missed_model: AtomicBool,
+    noticed: Noticed,
 }
 
 type Key = (String, String);
@@ -113,13 +113,36 @@ impl Buckets {
         buckets
     }
 
-    /// A call's body was not read, so the buckets of its model are not asked. Logged once.
+    /// A call's body was not read, so the buckets of its model are not asked. Logged once for each vendor.
     pub(crate) fn miss_model(&self, vendor: &str) {
-        if self.named.is_empty() && !self.has_missed_model.swap(true, Ordering::Relaxed) {
+        if self.named.is_empty() && self.noticed.is_new("http.no_model", vendor) {
             tracing::warn!(
                 event = "http.no_model",
                 vendor,
                 "the body of a call could not be read: buckets of its model are not asked (docs/http.md)"
+            );
+        }
+    }
+
+    /// A call inside of a slot that the program holds of the same concurrency bucket would wait for itself, so it passes.
+    /// Logged once for each bucket.
+    pub(crate) fn pass_nested(&self, dimension: &Dimension) {
+        if self.noticed.is_new("http.nested", dimension.as_str()) {
+            tracing::warn!(
+                event = "http.nested",
+                %dimension,
+                "calls inside of a slot that the program holds of the same bucket pass without a limit (docs/http.md)"
+            );
+        }
+    }
+
+    /// A reply is compressed, so what it used is not read. Logged once for each vendor.
+    pub(crate) fn miss_use(&self, vendor: &str) {
+        if self.noticed.is_new("http.compressed", vendor) {
+            tracing::warn!(
+                event = "http.compressed",
+                vendor,
+                "replies are compressed: what calls used is not known, decompress below the limiter (docs/http.md)"
             );
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
 use sluice_sdk::core::Amount;
-use sluice_sdk::{AcquireError, Grant, LimitError, Mode, OnUnavailable, Request};
+use sluice_sdk::{AcquireError, Grant, LimitError, Mode, OnUnavailable, Request, RequestError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::api::{Api, is_no_call};
@@ -181,7 +181,15 @@ impl Limiter {
             None => request,
         };
         let request = reserves.iter().fold(Request::from(names).into_owned(), with_cost);
-        let grant = settings.sluice.slot(request).max_wait(until.duration_since(Instant::now())).grant().await?;
+        let slot = settings.sluice.slot(request).max_wait(until.duration_since(Instant::now()));
+        let grant = match slot.grant().await {
+            Ok(grant) => grant,
+            Err(LimitError::Acquire(AcquireError::Request(RequestError::Nested(dimension)))) => {
+                settings.buckets.pass_nested(&dimension);
+                return Ok(Begun::Free);
+            }
+            Err(error) => return Err(error),
+        };
         let reserved = reserves.into_iter().filter_map(|(taken, cost)| Some((taken, cost?))).collect();
         let counted = CountedCall { limiter: self.clone(), vendor: vendor.clone(), model: model.to_owned(), reserved };
         Ok(Begun::Granted(Box::new(LimitedCall { grant, exchange: exchange.clone(), counted })))
@@ -227,6 +235,9 @@ impl LimitedCall {
     pub(crate) fn answered(self, head: &http::response::Parts) -> OpenCall {
         let Self { grant, exchange, counted } = self;
         let reader = exchange.reply(head.status, &head.headers);
+        if reader.is_unreadable() {
+            counted.limiter.settings().buckets.miss_use(&counted.vendor.name);
+        }
         let longest = counted.limiter.settings().longest_call;
         let held = grant.hold_at_most(Some(head_of(head, Vec::new())), Some(longest));
         OpenCall { reader, held, counted, longest_end: Box::pin(sleep(LONGEST_END)) }

@@ -1,13 +1,19 @@
 //! Streams and APIs through each adapter: what they used is settled to the token.
 
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_openai::config::OpenAIConfig;
 use async_openai::types::chat::{ChatCompletionRequestUserMessageArgs, CreateChatCompletionRequestArgs};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::Request;
-use http_body_util::{BodyExt as _, Full};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use sluice_sdk::core::LimitType;
-use tower::{ServiceBuilder, ServiceExt as _};
+use tower::{ServiceBuilder, ServiceExt as _, service_fn};
 
 use crate::world::{World, chat, reqwest_with};
 
@@ -104,4 +110,46 @@ async fn a_use_that_cannot_be_is_not_believed() {
     slot_is_back(&world).await;
     let taken = i64::from(CAPACITY) - world.left("acme#small#tpm").await;
     assert!((50..100).contains(&taken), "what was reserved stays taken: {taken}");
+}
+
+fn request(url: &str) -> Request<Full<Bytes>> {
+    let request = Request::post(format!("{url}/v1/chat/completions")).header("content-type", "application/json");
+    request.body(Full::from(chat(false))).unwrap()
+}
+
+#[tokio::test]
+async fn a_call_through_tower_that_cannot_be_sent_gives_everything_back() {
+    let world = world().await;
+    let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new());
+    let http = ServiceBuilder::new().layer(world.limiter()).service(http.build_http::<Full<Bytes>>());
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    http.oneshot(request(&format!("http://{nobody}"))).await.unwrap_err();
+    let is_back = async |world: &World| {
+        (world.left("acme#small#tpm").await, world.in_use("acme#concurrent").await) == (i64::from(CAPACITY), 0)
+    };
+    world.until("tokens and slot are back", is_back).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_dropped_before_its_slot_is_given_back() {
+    let world = world().await;
+    let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
+    let guard = Arc::new(parking_lot::Mutex::new(Some(dropped)));
+    let vendor = service_fn(move |_: Request<Full<Bytes>>| {
+        let guard = guard.lock().take();
+        let pieces = futures_util::stream::unfold((0, guard), async |(n, guard)| match n {
+            0 => Some((Ok(Frame::data(Bytes::from("{"))), (1, guard))),
+            _ => Some((Err(io::Error::other("broken")), (2, guard))),
+        });
+        let body = StreamBody::new(pieces.boxed());
+        std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+    });
+    let http = ServiceBuilder::new().layer(world.limiter()).service(vendor);
+    let mut body = http.oneshot(request(&world.url)).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    body.frame().await.unwrap().unwrap_err();
+    let is_dropped = tokio::time::timeout(Duration::from_secs(1), is_dropped).await;
+    is_dropped.expect("the connection is dropped while its reader keeps the body").unwrap_err();
+    slot_is_back(&world).await;
+    drop(body);
 }

@@ -90,3 +90,17 @@ async fn what_is_no_call_of_a_model_takes_nothing() {
     post(&world.limiter(), request("/v1/messages", chat(false))).await;
     assert_eq!(world.left("acme#rpm").await, 99);
 }
+
+#[tokio::test]
+async fn a_call_inside_of_a_slot_of_the_same_bucket_passes() {
+    let world = World::new().await;
+    world.slots("acme#concurrent", 1).await;
+    let sluice = world.sluice();
+    let http = reqwest_with(Limiter::new(sluice.clone()).vendor("acme").patience(std::time::Duration::from_secs(1)));
+    let url = format!("{}/v1/chat/completions", world.url);
+    let call = async |_: sluice_sdk::Slot| {
+        Ok::<_, Box<dyn std::error::Error>>(http.post(&url).body(chat(false)).send().await?.status())
+    };
+    let status = sluice.slot("acme#concurrent").run(call).await.unwrap();
+    assert!(status.is_success(), "it would wait for itself");
+}
