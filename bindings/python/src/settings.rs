@@ -6,8 +6,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sluice_sdk::admission::AdmissionMode;
+use sluice_sdk::core::Factor;
 use sluice_sdk::vendors::Vendors;
-use sluice_sdk::{Client, ClientBuilder, Leases, OnUnavailable};
+use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable};
 
 use crate::arguments;
 use crate::errors::Raise as _;
@@ -54,6 +55,7 @@ fn set(builder: ClientBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "answer_within" => builder.answer_within(at_least(Duration::from_millis(100))?),
         "max_wait" => builder.max_wait(time()?),
         "renew_leases" => builder.renew_leases(value.extract()?),
+        "mode" => builder.mode(mode(value)?),
         "leases" => builder.leases(leases(value)?),
         "on_unavailable" => builder.on_unavailable(on_unavailable(value)?),
         "admission" => builder.admission(admission(value)?),
@@ -64,10 +66,26 @@ fn set(builder: ClientBuilder, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "max_buckets" => builder.max_buckets(value.extract()?),
         "longest_cool_down" => builder.longest_cool_down(time()?),
         "caller" => builder.caller(value.extract::<String>()?),
+        "warn_at" => builder.warn_at(value.extract::<Option<f64>>()?.map(part).transpose()?),
+        "note_use" => builder.note_use(value.extract()?),
         "prefetch" => builder.prefetch(value.extract::<Vec<String>>()?),
         "vendors" => builder.vendors(vendors(&value.extract::<Vec<String>>()?)?),
         _ => return Err(PyTypeError::new_err(format!("a client has no setting {name:?}"))),
     })
+}
+
+fn mode(value: &Bound<'_, PyAny>) -> PyResult<Mode> {
+    match value.extract::<String>()?.as_str() {
+        "enforce" => Ok(Mode::Enforce),
+        "shadow" => Ok(Mode::Shadow),
+        other => Err(PyValueError::new_err(format!("mode = {other:?}: it must be enforce or shadow"))),
+    }
+}
+
+/// A part of a limit.
+fn part(part: f64) -> PyResult<Factor> {
+    let wrong = || PyValueError::new_err(format!("warn_at = {part}: it must be between 0 and 1, as in 0.8, or None"));
+    part.to_string().parse().map_err(|_| wrong())
 }
 
 fn leases(value: &Bound<'_, PyAny>) -> PyResult<Leases> {

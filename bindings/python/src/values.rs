@@ -46,6 +46,7 @@ pub(crate) const fn basis(basis: Basis) -> &'static str {
     match basis {
         Basis::Table => "table",
         Basis::LocalShare => "local_share",
+        Basis::Shadow => "shadow",
         _ => "unchecked",
     }
 }

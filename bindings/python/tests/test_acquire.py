@@ -262,3 +262,16 @@ def test_errors_cross_processes(client: sluice.Client, declare: Declare) -> None
     with pytest.raises(sluice.UnknownDimensionError) as unknown:
         client.acquire("nobody#rpm")
     assert str(pickle.loads(pickle.dumps(unknown.value))) == str(unknown.value)
+
+
+def test_a_client_in_shadow_mode_stops_nothing(declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(1, per=300))
+    with sluice.Client.from_env(mode="shadow", warn_at=None, note_use=False) as client:
+        granted = [client.acquire(rpm) for _ in range(3)]
+        assert [grant.basis for grant in granted if isinstance(grant, sluice.Grant)] == ["table", "shadow", "shadow"]
+        with client.slot(rpm, max_wait=60) as slot:
+            assert slot.basis == "shadow"
+    with pytest.raises(ValueError, match="it must be between 0 and 1"):
+        sluice.Client.from_env(warn_at=1.5)
+    with pytest.raises(ValueError, match="it must be enforce or shadow"):
+        sluice.Client.from_env(mode="observe")

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
-use sluice_sdk::{Client, Grant, Leases, Outcome};
+use sluice_sdk::{Client, ClientBuilder, Grant, Leases, Outcome};
 use sluice_testkit::{Operation, Usage};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -111,7 +111,9 @@ pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &
         universe.undisturbed(operator.client.ops().apply_limit(&bucket, &limit)).await.unwrap();
     }
     let process = |name: &str, leases: Leases, heals: bool| {
-        universe.process(name, Role::Customer, |client| client.leases(leases).self_heal(heals).lease_ttl(LEASE))
+        // The note of use, a write a minute in the background, is part of no call.
+        let settings = |client: ClientBuilder| client.leases(leases).self_heal(heals).lease_ttl(LEASE).note_use(false);
+        universe.process(name, Role::Customer, settings)
     };
     let rows = process("frugal-rows", Leases::Concurrent, false);
     let inline = process("frugal-inline", Leases::Inline, false);
@@ -201,7 +203,7 @@ impl Frugal {
 
     /// A bucket is met, taken from, settled, and refuses.
     async fn tokens(&self) {
-        let fresh = self.universe.process("frugal-fresh", Role::Customer, |client| client);
+        let fresh = self.universe.process("frugal-fresh", Role::Customer, |client| client.note_use(false));
         let first = self.counted(&fresh, UNKNOWN, granted(&fresh.client, TOKENS)).await;
         // Where a fault kept the first from it, the bucket is not known yet.
         let Some(first) = first else { return };

@@ -5,16 +5,19 @@
 //! that), and counted apart one that is not over by the process's own time: replies corrected it backwards meanwhile, or its clock was set.
 //!
 //! While it waits it may ask for the same tokens together with others that are there. It is refused, and what it took of the others is
-//! back soon, unless a request of the process met a fault, time jumped, or its machine's clock was set or stood.
+//! back soon, unless a request of the process met a fault, time jumped, or its machine's clock was set or stood. Or it books a start and
+//! gives it up before it comes: what it booked is back as soon, under the same conditions.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
 use sluice_core::{Amount, Cost, Dimension, Limit, LimitType, Rate};
-use sluice_sdk::{Outcome, Request, RetryIn, RetryReason};
+use sluice_sdk::{LimitError, Outcome, Request, RetryIn, RetryReason, Slot};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::conditions::stream;
 use crate::liveness::{Public, Stopwatch};
@@ -34,6 +37,12 @@ const BACK_SOON: Duration = Duration::from_secs(3);
 /// What rounding may cost, in millionths.
 const ROUNDING: Micros = 10_000;
 
+/// Of a shorter wait, half may be over before the booking's reply is there; a longer one may be refused.
+const WORTH_BOOKING: Range<Duration> = Duration::from_secs(2)..Duration::from_secs(5);
+
+/// No caller of the simulation books further ahead.
+const LONGEST_WAIT: Duration = Duration::from_secs(6);
+
 /// A reading that is older refuses nobody by itself.
 const REMEMBERED: Duration = Duration::from_millis(1_100);
 
@@ -41,7 +50,11 @@ const REMEMBERED: Duration = Duration::from_millis(1_100);
 const LATE: Micros = 12_000_000;
 
 /// What must have been judged in a run of many seeds.
-pub(crate) const JUDGED: [&str; 2] = ["judged: a lone caller's wait", "judged: what was taken beside a refusal"];
+pub(crate) const JUDGED: [&str; 3] = [
+    "judged: a lone caller's wait",
+    "judged: what was taken beside a refusal",
+    "judged: a start that was booked and given up",
+];
 
 /// Founds its bucket, and begins.
 pub(crate) async fn begin(universe: &Arc<Universe>, operator: &Process, tasks: &mut JoinSet<()>) {
@@ -102,13 +115,16 @@ impl Lone {
                     }
                     Ok(Outcome::RetryIn(told)) => {
                         let (told_at, wait) = (self.own_time(), told.wait());
-                        let may_ask_beside = wait > REMEMBERED + BACK_SOON && self.rng.u32(0..3) == 0;
-                        waited = (!may_ask_beside).then_some(Waited { asked_at, told_at, told });
-                        if may_ask_beside {
-                            sleep(REMEMBERED).await;
-                            self.asks_for_others_too(cost).await;
-                        } else {
-                            sleep(wait).await;
+                        match self.rng.u32(0..6) {
+                            0 | 1 if wait > REMEMBERED + BACK_SOON => {
+                                sleep(REMEMBERED).await;
+                                self.asks_for_others_too(cost).await;
+                            }
+                            2 if WORTH_BOOKING.contains(&wait) => self.gives_up_a_start(cost, wait).await,
+                            _ => {
+                                waited = Some(Waited { asked_at, told_at, told });
+                                sleep(wait).await;
+                            }
                         }
                     }
                     Err(_) => sleep(Duration::from_millis(200)).await,
@@ -120,31 +136,61 @@ impl Lone {
 
     async fn asks_for_others_too(&mut self, cost: i32) {
         let taken = self.rng.i32(1..=20);
-        let (asked_at, before) = (self.universe.time(), self.others());
+        let (asked_at, before) = (self.universe.time(), self.row(OTHERS));
         let request = Request::from([TOKENS, OTHERS]).cost(TOKENS, cost).cost(OTHERS, taken);
         let ask = Stopwatch::of(&self.universe, &self.process, Public::Acquire);
         if !matches!(ask.on(self.process.client.acquire(request)).await, Ok(Outcome::RetryIn(_))) {
             return;
         }
+        if let Some(gone) = self.gone_after(OTHERS, &before, asked_at, JUDGED[1]).await {
+            self.universe.violated(format!(
+                "lone was refused, and of {taken} tokens that it took beside {gone} millionths are gone"
+            ));
+        }
+    }
+
+    /// Books a start, and goes before it comes.
+    async fn gives_up_a_start(&self, cost: i32, wait: Duration) {
+        let (asked_at, before) = (self.universe.time(), self.row(TOKENS));
+        let slot = self.process.client.slot(Request::from(TOKENS).cost(TOKENS, cost)).max_wait(LONGEST_WAIT);
+        let has_begun = AtomicBool::new(false);
+        let call = async |_: Slot| {
+            has_begun.store(true, Ordering::SeqCst);
+            Ok::<_, LimitError>(())
+        };
+        let ended = timeout(wait / 2, slot.run(call)).await;
+        if ended.is_ok() || has_begun.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Some(gone) = self.gone_after(TOKENS, &before, asked_at, JUDGED[2]).await {
+            self.universe.violated(format!(
+                "lone booked a start of {cost} tokens and gave it up, and {gone} millionths are gone"
+            ));
+        }
+    }
+
+    /// What the bucket lacks although all should be back, if that can be judged.
+    async fn gone_after(
+        &self,
+        bucket: &str,
+        before: &BucketRow,
+        asked_at: Micros,
+        judged: &'static str,
+    ) -> Option<Micros> {
         sleep(BACK_SOON).await;
         let now = self.universe.time();
         let has_changed =
             self.process.machine.changed_since(asked_at - LATE) || self.universe.jumped_since(asked_at - LATE);
         if has_changed || self.process.tally.met_fault(asked_at - LATE, now) {
-            return;
+            return None;
         }
-        self.universe.count(JUDGED[1]);
-        let (had, has) = (before.line(now).min(before.capacity), self.others().line(now));
-        if has < had - ROUNDING {
-            self.universe.violated(format!(
-                "lone was refused, and of {taken} tokens that it took beside {} millionths are gone",
-                had - has
-            ));
-        }
+        self.universe.count(judged);
+        let (had, has) = (before.line(now).min(before.capacity), self.row(bucket).line(now));
+        (has < had - ROUNDING).then_some(had - has)
     }
 
-    fn others(&self) -> BucketRow {
-        self.universe.ledger(|ledger| ledger.bucket(OTHERS).cloned()).expect("it was founded")
+    fn row(&self, bucket: &str) -> BucketRow {
+        self.universe.ledger(|ledger| ledger.bucket(bucket).cloned()).expect("it was founded")
     }
 
     fn own_time(&self) -> Micros {

@@ -33,6 +33,7 @@ class Settings(TypedDict, total=False):
     answer_within: Seconds
     max_wait: Seconds
     renew_leases: bool
+    mode: str
     leases: str
     on_unavailable: str
     admission: str
@@ -43,6 +44,8 @@ class Settings(TypedDict, total=False):
     max_buckets: int
     longest_cool_down: Seconds
     caller: str
+    warn_at: float | None
+    note_use: bool
     prefetch: Sequence[str]
     vendors: Sequence[str]
 
@@ -74,7 +77,7 @@ class BaseClient:
             # A sequence in the eyes of the SDK, which texts are not.
             name: list(value) if name in ("prefetch", "vendors") else value  # type: ignore[call-overload]
             for name, value in settings.items()
-            if value is not None
+            if value is not None or name == "warn_at"
         }
         given.setdefault("caller", _caller())
         if given["caller"] is None:

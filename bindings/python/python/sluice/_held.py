@@ -43,7 +43,7 @@ class BaseGrant:
 
     @property
     def basis(self) -> Basis:
-        """What the grant rests on: `table`, or `local_share` or `unchecked` while DynamoDB is out."""
+        """What the grant rests on: `table`; `local_share` or `unchecked` in an outage; `shadow` in shadow mode."""
         return self._native.basis
 
     @property
@@ -75,7 +75,7 @@ class BaseSlot:
 
     @property
     def basis(self) -> Basis:
-        """What the slot rests on: `table`, or `local_share` or `unchecked` while DynamoDB is out."""
+        """What the slot rests on: `table`; `local_share` or `unchecked` in an outage; `shadow` in shadow mode."""
         return self._native.basis
 
     @property

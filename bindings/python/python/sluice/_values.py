@@ -16,8 +16,8 @@ Released: TypeAlias = Literal["given_back", "already_capped", "lease_gone"]
 Applied: TypeAlias = Literal["created", "unchanged", "repaired", "changed"]
 """What applying a limit did. `repaired`: the anchor was in the future, where a wrong clock had put it."""
 
-Basis: TypeAlias = Literal["table", "local_share", "unchecked"]
-"""What a grant rests on: the table, or a decision of this process while DynamoDB is out."""
+Basis: TypeAlias = Literal["table", "local_share", "unchecked", "shadow"]
+"""What a grant rests on: the table, or a decision of this process while DynamoDB is out or in shadow mode."""
 
 LimitType: TypeAlias = Literal["requests", "tokens", "concurrent"]
 """What a bucket counts."""

@@ -1,0 +1,23 @@
+"""LlamaIndex's rate limiter."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core.llms import MockLLM
+
+import sluice
+from sluice.llama_index import RateLimiter
+
+from conftest import Declare
+
+
+async def test_a_model_of_llama_index_waits_for_its_buckets(client: sluice.Client, declare: Declare) -> None:
+    rpm = declare(sluice.Limit.requests(2, per=300))
+    model = MockLLM()
+    model.rate_limiter = RateLimiter(rpm, client=client, max_wait=1)
+    assert model.complete("Hello").text == "Hello"
+    assert (await model.acomplete("Hello")).text == "Hello"
+    with pytest.raises(sluice.RefusedError):
+        model.complete("Hello")
+    with pytest.raises(sluice.RefusedError):
+        await model.acomplete("Hello")
