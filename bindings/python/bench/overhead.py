@@ -59,19 +59,28 @@ def import_ms() -> float:
     return min(float(run.stdout) for run in runs)
 
 
-async def measure() -> None:
-    rust = json.loads(subprocess.run([RELEASE / "examples/overhead"], check=True, capture_output=True).stdout)
-    client = sluice.Client.from_env(prefetch=[STOCK[0]])
-    aclient = sluice.AsyncClient.from_env(prefetch=[STOCK[0]])
-    stock, write = blocking(client.acquire, *STOCK), blocking(client.acquire, *WRITTEN)
-    astock, awrite = await awaited(aclient.acquire, *STOCK), await awaited(aclient.acquire, *WRITTEN)
-    again = json.loads(subprocess.run([RELEASE / "examples/overhead"], check=True, capture_output=True).stdout)
+def in_rust() -> tuple[float, float]:
+    figures = json.loads(subprocess.run([RELEASE / "examples/overhead"], check=True, capture_output=True).stdout)
+    return figures["stock_us"], figures["write_us"]
+
+
+def in_threads() -> tuple[float, float]:
+    with sluice.Client.from_env(prefetch=[STOCK[0]]) as client:
+        return blocking(client.acquire, *STOCK), blocking(client.acquire, *WRITTEN)
+
+
+async def in_asyncio() -> tuple[float, float]:
+    async with sluice.AsyncClient.from_env(prefetch=[STOCK[0]]) as client:
+        return await awaited(client.acquire, *STOCK), await awaited(client.acquire, *WRITTEN)
+
+
+def measure() -> None:
     print("median, us          from stock    one write")
     for name, figures in [
-        ("Rust, before", (rust["stock_us"], rust["write_us"])),
-        ("Python, blocking", (stock, write)),
-        ("Python, asyncio", (astock, awrite)),
-        ("Rust, after", (again["stock_us"], again["write_us"])),
+        ("Rust, before", in_rust()),
+        ("Python, blocking", in_threads()),
+        ("Python, asyncio", asyncio.run(in_asyncio())),
+        ("Rust, after", in_rust()),
     ]:
         print(f"{name:<18}{figures[0]:>12.1f}{figures[1]:>13.1f}")
     module = next(Path(sluice.__file__).parent.glob("_native*.so"))
@@ -91,7 +100,7 @@ def main() -> None:
             AWS_ACCESS_KEY_ID="sandbox",
             AWS_SECRET_ACCESS_KEY="sandbox",
         )
-        asyncio.run(measure())
+        measure()
     finally:
         sandbox.terminate()
         sandbox.wait(10)
