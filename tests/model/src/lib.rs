@@ -11,8 +11,9 @@
 //! Both kinds of lease: rows of their own (design, section 6) and inline (section 7), where one write may join what several
 //! callers ask for, and the first has to make the map. A foreign client may give a slot back twice.
 //!
-//! Three models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which callers of a process
-//! share those joined writes and leave when they like; and *prefetch*, for rate buckets. What each abstracts stands at its head.
+//! Four models stand beside it: the *recount*, around the judgement of `sluice-core`; the *lanes*, in which callers of a process
+//! share those joined writes and leave when they like; and, for rate buckets, *prefetch* and *shares*. What each abstracts stands at
+//! its head.
 //!
 //! # What is not
 //!
@@ -32,6 +33,7 @@ mod prefetch;
 mod promises;
 mod protocol;
 mod recount;
+mod shares;
 mod state;
 mod sweeper;
 mod writes;
@@ -42,6 +44,7 @@ pub use mutant::{Leases, Mutant};
 pub use prefetch::{Flaw, Stock};
 pub use protocol::Scope;
 pub use recount::{Extent, Mistake};
+pub use shares::{Lapse, Split};
 
 /// Checks the protocol for one kind of lease, or a mutant of it.
 #[must_use]
@@ -65,4 +68,10 @@ pub fn check_prefetch(stock: Stock, flaw: Option<Flaw>) -> Verdict {
 #[must_use]
 pub fn check_lanes(traffic: Traffic, slip: Option<Slip>) -> Verdict {
     check::check(lane::Lanes { traffic, slip })
+}
+
+/// Checks shares, or shares with a lapse.
+#[must_use]
+pub fn check_shares(split: Split, lapse: Option<Lapse>) -> Verdict {
+    check::check(shares::Shares { split, lapse })
 }

@@ -10,3 +10,4 @@ mod holds;
 mod lane;
 mod mutants;
 mod prefetch;
+mod shares;
