@@ -58,13 +58,23 @@ impl Operation {
 impl Operation {
     /// Blocks until the operation is done. A signal whose handler raises, as that of Ctrl-C does, ends it.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let work = self.begin(py)?;
+        let mut work = self.begin(py)?;
         let runtime = runtime()?;
         // A finalizer may run in any thread, also in one of the runtime.
         if Handle::try_current().is_ok() {
             return Err(PyRuntimeError::new_err("sluice cannot block in a thread of its own runtime"));
         }
-        let answer = py.detach(|| runtime.block_on(until_signal(work)))?;
+        // Most grants from stock are ready at once: they need no timer.
+        let answer = py.detach(|| {
+            let polled = {
+                let _in_runtime = runtime.enter();
+                work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            };
+            match polled {
+                Poll::Ready(answer) => Ok(answer),
+                Poll::Pending => runtime.block_on(until_signal(work)),
+            }
+        })?;
         answer(py)
     }
 

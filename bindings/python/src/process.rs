@@ -85,7 +85,10 @@ static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 
 /// The runtime of this process.
 pub(crate) fn runtime() -> PyResult<&'static Runtime> {
-    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
-    let make = || Builder::new_multi_thread().worker_threads(threads).thread_name("sluice").enable_all().build();
+    let make = || {
+        // Reads files of the system: not with every call.
+        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        Builder::new_multi_thread().worker_threads(threads).thread_name("sluice").enable_all().build()
+    };
     RUNTIME.get_or_try(make).map_err(|error| PyOSError::new_err(format!("sluice cannot start its threads: {error}")))
 }
