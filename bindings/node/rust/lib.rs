@@ -1,0 +1,158 @@
+//! The border to Node: operations as promises. What they are and what they answer is in `sluice-bindings`, and the
+//! types are in TypeScript (`src/`).
+
+#![allow(missing_docs, reason = "`src/native.ts` tells what each is")]
+
+use std::task::{Context, Poll, Waker};
+
+use napi::bindgen_prelude::{Buffer, Either, block_on, within_runtime_if_available};
+use napi::{Error, Result, Status};
+use napi_derive::napi;
+use parking_lot::Mutex;
+use serde_json::Value;
+use sluice_bindings::{Answer, Failure, Operation, Target};
+use tokio_util::sync::CancellationToken;
+
+/// A failure travels as JSON in the message of an error.
+fn raise(failure: &Failure) -> Error {
+    Error::new(Status::GenericFailure, failure.to_json())
+}
+
+fn parse(arguments: &str) -> Result<Value> {
+    serde_json::from_str(arguments).map_err(|error| Error::new(Status::InvalidArg, error.to_string()))
+}
+
+/// What operations are called on.
+#[napi(js_name = "Target")]
+pub struct NativeTarget(Target);
+
+#[napi]
+impl NativeTarget {
+    #[napi(factory)]
+    pub fn client(settings: String) -> Result<Self> {
+        block_on(Target::client(parse(&settings)?)).map(Self).map_err(|failure| raise(&failure))
+    }
+
+    #[napi(factory)]
+    pub fn estimator(settings: String) -> Result<Self> {
+        Target::estimator(parse(&settings)?).map(Self).map_err(|failure| raise(&failure))
+    }
+
+    /// Begins an operation. Most grants from stock are there at once: then there is no operation, but the answer.
+    #[napi]
+    pub fn call(
+        &self,
+        name: String,
+        arguments: String,
+        bytes: Option<Buffer>,
+    ) -> Result<Either<NativeAnswer, NativeOperation>> {
+        let mut work = self.0.call(&name, parse(&arguments)?, bytes.map(Vec::from));
+        let polled = within_runtime_if_available(|| work.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        match polled {
+            Poll::Ready(Ok(answer)) => Ok(Either::A(NativeAnswer::new(answer))),
+            Poll::Ready(Err(failure)) => Err(raise(&failure)),
+            Poll::Pending => {
+                let (work, cancelled) = (Mutex::new(Some(work)), CancellationToken::new());
+                Ok(Either::B(NativeOperation { work, cancelled }))
+            }
+        }
+    }
+
+    /// What can be told, or done, without a wait.
+    #[napi]
+    pub fn look(&self, name: String, arguments: String) -> Result<NativeAnswer> {
+        let arguments = parse(&arguments)?;
+        let looked = within_runtime_if_available(|| self.0.look(&name, arguments));
+        looked.map(NativeAnswer::new).map_err(|failure| raise(&failure))
+    }
+
+    /// Puts a grant into a tracker.
+    #[napi]
+    pub fn store(&self, arguments: String, grant: &NativeTarget) -> Result<NativeAnswer> {
+        let arguments = parse(&arguments)?;
+        let stored = within_runtime_if_available(|| self.0.store(arguments, &grant.0));
+        stored.map(NativeAnswer::new).map_err(|failure| raise(&failure))
+    }
+
+    /// Reads a piece of a reply's body.
+    #[napi]
+    pub fn feed(&self, piece: Buffer) {
+        self.0.feed(&piece);
+    }
+}
+
+/// An operation that is under way.
+#[napi(js_name = "Operation")]
+pub struct NativeOperation {
+    work: Mutex<Option<Operation>>,
+    cancelled: CancellationToken,
+}
+
+#[napi]
+impl NativeOperation {
+    /// Waits for the answer; `null` if the operation was cancelled. Once only.
+    #[napi]
+    pub async fn run(&self) -> Result<Option<NativeAnswer>> {
+        let work = self.work.lock().take();
+        let Some(work) = work else { return Ok(None) };
+        let cancelled = self.cancelled.clone();
+        tokio::select! {
+            biased;
+            answer = work => answer.map(|answer| Some(NativeAnswer::new(answer))).map_err(|failure| raise(&failure)),
+            // The work is dropped, and gives back what it has.
+            () = cancelled.cancelled() => Ok(None),
+        }
+    }
+
+    #[napi]
+    pub fn cancel(&self) {
+        self.cancelled.cancel();
+    }
+}
+
+/// The answer to an operation.
+#[napi(js_name = "Answer")]
+pub struct NativeAnswer {
+    value: String,
+    made: Option<Target>,
+    more: Vec<(Value, Target)>,
+    bytes: Option<Vec<u8>>,
+}
+
+impl NativeAnswer {
+    fn new(answer: Answer) -> Self {
+        let Answer { value, made, more, bytes } = answer;
+        Self { value: value.to_string(), made, more, bytes }
+    }
+}
+
+#[napi]
+impl NativeAnswer {
+    /// What is told, as JSON.
+    #[napi(getter)]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What was made. Once only.
+    #[napi]
+    pub fn take_made(&mut self) -> Option<NativeTarget> {
+        self.made.take().map(NativeTarget)
+    }
+
+    /// The body. Once only.
+    #[napi]
+    pub fn take_bytes(&mut self) -> Option<Buffer> {
+        self.bytes.take().map(Buffer::from)
+    }
+
+    /// The first of more that was made, with its value. Each once only.
+    #[napi]
+    pub fn next(&mut self) -> Option<NativeAnswer> {
+        if self.more.is_empty() {
+            return None;
+        }
+        let (value, made) = self.more.remove(0);
+        Some(Self { value: value.to_string(), made: Some(made), more: Vec::new(), bytes: None })
+    }
+}

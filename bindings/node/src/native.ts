@@ -1,0 +1,128 @@
+/** The border to the native module: operations by name, with arguments and answers as JSON. */
+
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { told } from "./errors.js";
+
+interface NativeAnswer {
+  readonly value: string;
+  takeMade(): NativeTarget | null;
+  takeBytes(): Buffer | null;
+  next(): NativeAnswer | null;
+}
+
+interface NativeOperation {
+  run(): Promise<NativeAnswer | null>;
+  cancel(): void;
+}
+
+interface NativeTarget {
+  call(name: string, args: string, bytes?: Buffer): NativeAnswer | NativeOperation;
+  look(name: string, args: string): NativeAnswer;
+  store(args: string, grant: NativeTarget): NativeAnswer;
+  feed(piece: Buffer): void;
+}
+
+interface NativeModule {
+  readonly Target: {
+    client(settings: string): NativeTarget;
+    estimator(settings: string): NativeTarget;
+  };
+}
+
+const native = createRequire(__filename)(join(__dirname, "..", "sluice.node")) as NativeModule;
+
+/** What an operation told and made. */
+export interface Answer {
+  readonly value: unknown;
+  readonly made: Target | null;
+  readonly bytes: Buffer | null;
+}
+
+/** What operations are called on. When it is collected, what it holds goes back. */
+export class Target {
+  private constructor(private readonly native: NativeTarget) {}
+
+  static client(settings: object): Target {
+    return new Target(throwing(() => native.Target.client(JSON.stringify(settings))));
+  }
+
+  static estimator(settings: object): Target {
+    return new Target(throwing(() => native.Target.estimator(JSON.stringify(settings))));
+  }
+
+  /** An operation that may wait. `signal` ends it: it gives back what it has. */
+  async call(name: string, args: object = {}, { bytes, signal }: CallOptions = {}): Promise<Answer> {
+    signal?.throwIfAborted();
+    const begun = throwing(() => this.native.call(name, JSON.stringify(args), bytes));
+    if (!("run" in begun)) {
+      return Target.answer(begun);
+    }
+    const cancel = () => begun.cancel();
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      const answer = await begun.run();
+      if (answer === null) {
+        signal?.throwIfAborted();
+        throw new Error(`${name} was cancelled`);
+      }
+      return Target.answer(answer);
+    } catch (error) {
+      throw told(error);
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+
+  /** What is told or done at once. */
+  look(name: string, args: unknown = {}): Answer {
+    return Target.answer(throwing(() => this.native.look(name, JSON.stringify(args))));
+  }
+
+  /** What is told at once, and what comes with it. */
+  list(name: string, args: object): Answer[] {
+    const answer = throwing(() => this.native.look(name, JSON.stringify(args)));
+    const all: Answer[] = [];
+    for (let next = answer.next(); next !== null; next = answer.next()) {
+      all.push(Target.answer(next));
+    }
+    return all;
+  }
+
+  store(args: object, grant: Target): unknown {
+    return Target.answer(throwing(() => this.native.store(JSON.stringify(args), grant.native))).value;
+  }
+
+  feed(piece: Uint8Array): void {
+    this.native.feed(Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength));
+  }
+
+  private static answer(answer: NativeAnswer): Answer {
+    const made = answer.takeMade();
+    return {
+      value: JSON.parse(answer.value, instants),
+      made: made && new Target(made),
+      bytes: answer.takeBytes(),
+    };
+  }
+}
+
+export interface CallOptions {
+  bytes?: Buffer | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+function throwing<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw told(error);
+  }
+}
+
+const INSTANTS = new Set(["startAt", "useBy", "until", "coolingDownUntil", "ends", "createdAt", "leaseEnds"]);
+
+/** Instants are milliseconds since 1970. */
+function instants(key: string, value: unknown): unknown {
+  return INSTANTS.has(key) && typeof value === "number" ? new Date(value) : value;
+}

@@ -1,0 +1,177 @@
+// One line in the client of a vendor: each attempt is admitted, and its reply is read as it passes by.
+
+import assert from "node:assert/strict";
+import { after, before, beforeEach, test } from "node:test";
+import Anthropic from "@anthropic-ai/sdk";
+import { limitedFetch } from "@sluice/sdk";
+import OpenAI from "openai";
+import { DAYS, declare, eventually, level, requests, slots, tokens, world } from "./support.mjs";
+import { Vendor } from "./vendor.mjs";
+
+let vendor;
+let acme;
+let made = 0;
+
+before(async () => {
+  vendor = await Vendor.start();
+});
+after(() => vendor.stop());
+
+beforeEach(async () => {
+  made += 1;
+  acme = `acme${made}`;
+  Object.assign(vendor, { calls: 0, refused: 0, mostAtOnce: 0, limit: undefined });
+});
+
+/** The buckets of a vendor of its own. */
+async function buckets() {
+  await declare(requests(1_000, DAYS), "rpm", acme);
+  const tpm = await declare(tokens(20_000, DAYS), "tpm", acme);
+  await declare(slots(2), "concurrent", acme);
+  // Not full: a full bucket takes back no more than has room.
+  await world.client.acquire(tpm, { costs: { [tpm]: 10_000 } });
+}
+
+/** What was taken of requests and tokens, and what is held of the slots, becomes this. */
+async function become(...expected) {
+  const now = async () => [
+    Math.round(1_000 - (await level(`${acme}#rpm`))),
+    Math.round(10_000 - (await level(`${acme}#tpm`))),
+    2 - (await level(`${acme}#concurrent`)),
+  ];
+  let last;
+  const isSo = async () => {
+    last = await now();
+    return last.join() === expected.join();
+  };
+  await eventually("requests, tokens and slots", isSo).catch(() => assert.deepEqual(last, expected));
+}
+
+const limited = (options = {}) => limitedFetch(acme, { client: world.client, ...options });
+
+const openai = (fetch, options = {}) => new OpenAI({ apiKey: "k", baseURL: `${vendor.url}/v1`, fetch, ...options });
+
+const asked = { model: "m", max_tokens: 400, messages: [{ role: "user", content: "Hello" }] };
+
+test("openai is limited and settled to the token, streams too", async () => {
+  await buckets();
+  const client = openai(limited({ askUsage: true }));
+  const reply = await client.chat.completions.create(asked);
+  assert.equal(reply.choices[0].message.content, "Hello");
+  await become(1, 50, 0);
+  let text = "";
+  for await (const piece of await client.chat.completions.create({ ...asked, stream: true })) {
+    text += piece.choices[0]?.delta.content ?? "";
+  }
+  assert.equal(text, "Hel");
+  await become(2, 100, 0);
+});
+
+test("anthropic is limited and settled to the token, streams too", async () => {
+  await buckets();
+  const client = new Anthropic({ apiKey: "k", baseURL: vendor.url, fetch: limited() });
+  const reply = await client.messages.create(asked);
+  assert.equal(reply.usage.output_tokens, 20);
+  await become(1, 50, 0);
+  await client.messages.stream(asked).finalMessage();
+  await become(2, 100, 0);
+});
+
+test("a stream that is left gives its slot back, and one that breaks off too; their tokens stay", async () => {
+  await buckets();
+  const client = openai(limited(), { maxRetries: 0 });
+  const stream = await client.chat.completions.create({ ...asked, user: "pause", stream: true });
+  for await (const _ of stream) {
+    assert.equal(await level(`${acme}#concurrent`), 1);
+    break;
+  }
+  await become(1, 406, 0);
+  await assert.rejects(async () => {
+    for await (const _ of await client.chat.completions.create({ ...asked, user: "break off", stream: true }));
+  });
+  await become(2, 812, 0);
+  await assert.rejects(client.chat.completions.create({ ...asked, user: "hang up" }));
+  await become(3, 1_218, 0);
+});
+
+test("each attempt is admitted, after the pause that the vendor asked for", async () => {
+  await buckets();
+  const error = { message: "slow down", type: "requests", code: "rate_limit_exceeded" };
+  vendor.next = [[429, { "retry-after": "1" }, { error }]];
+  const began = Date.now();
+  const reply = await openai(limited()).chat.completions.create(asked);
+  assert.equal(reply.choices[0].message.content, "Hello");
+  assert.equal(vendor.calls, 2);
+  assert(Date.now() - began < 4_000, "the pause is served once");
+  await become(2, 50, 0);
+});
+
+test("a body of an error reaches the client whole", async () => {
+  await buckets();
+  vendor.next = [[400, {}, { error: { message: `wrong${"!".repeat(200_000)}` } }]];
+  const reply = await limited()(`${vendor.url}/v1/chat/completions`, { method: "POST", body: JSON.stringify(asked) });
+  assert.equal(reply.status, 400);
+  assert.equal(reply.url, `${vendor.url}/v1/chat/completions`);
+  assert.equal((await reply.json()).error.message.length, 200_005);
+  await become(1, 0, 0);
+});
+
+test("beyond the patience the client raises its own error, and the call is not made", async () => {
+  const rpm = await declare(requests(1, DAYS), "rpm", acme);
+  const client = openai(limited({ buckets: [rpm], patienceMs: 300 }), { maxRetries: 0 });
+  await client.chat.completions.create(asked);
+  await assert.rejects(client.chat.completions.create(asked), (error) => {
+    assert(error instanceof OpenAI.RateLimitError);
+    assert.match(error.message, /Sluice: .* the call was not made/);
+    return true;
+  });
+  assert.equal(vendor.calls, 1);
+});
+
+test("a wait ends with the signal of the call", async () => {
+  const rpm = await declare(requests(1, 20_000), "rpm", acme);
+  await world.client.acquire(rpm);
+  const waiting = limited()(`${vendor.url}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify(asked),
+    signal: AbortSignal.timeout(200),
+  });
+  await assert.rejects(waiting, { name: "TimeoutError" });
+  assert.equal(vendor.calls, 0);
+});
+
+test("a call that cannot be sent gives everything back", async () => {
+  await buckets();
+  const gone = await Vendor.start();
+  gone.stop();
+  const nowhere = limited()(`${gone.url}/v1/chat/completions`, { method: "POST", body: JSON.stringify(asked) });
+  await assert.rejects(nowhere, TypeError);
+  await become(0, 0, 0);
+});
+
+test("calls that are no calls of a model, and a Request with a body, are read as they are", async () => {
+  await buckets();
+  const headers = { "content-type": "application/json" };
+  const request = new Request(`${vendor.url}/v1/chat/completions`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify(asked),
+  });
+  assert.equal((await (await limited()(request)).json()).choices.length, 1);
+  await become(1, 50, 0);
+});
+
+test("the vendor refuses many calls without the limiter, and none with it", async () => {
+  const run = async (fetch) => {
+    vendor.refused = 0;
+    vendor.allow(10, 20);
+    const client = openai(fetch, { maxRetries: 0 });
+    const calls = Array.from({ length: 50 }, () => client.chat.completions.create(asked));
+    await Promise.allSettled(calls);
+    return vendor.refused;
+  };
+  assert((await run(globalThis.fetch)) > 20);
+  // A little below the vendor's own limit: calls arrive unevenly.
+  await world.client.ops.applyLimit(`${acme}#rpm`, { type: "requests", capacity: 5, refill: 19, perMs: 1_000 });
+  assert.equal(await run(limited()), 0);
+});

@@ -1,0 +1,104 @@
+// What Node demands: the event loop, workers, and the end of a process.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
+import { DAYS, declare, eventually, level, requests, slots, world } from "./support.mjs";
+
+test("10,000 promises on one bucket are all granted, in few writes, and the event loop goes on", async () => {
+  const rpm = await declare(requests(10_000, DAYS));
+  let longest = 0;
+  let last = performance.now();
+  const ticks = setInterval(() => {
+    const now = performance.now();
+    [longest, last] = [Math.max(longest, now - last), now];
+  }, 5);
+  const answers = await Promise.all(Array.from({ length: 10_000 }, () => world.client.acquire(rpm)));
+  clearInterval(ticks);
+  assert.equal(answers.filter((answer) => answer.granted).length, 10_000);
+  assert.equal((await world.client.acquire(rpm)).granted, false);
+  assert(longest < 2_000, `the event loop stood for ${longest} ms`);
+});
+
+test("a wait lets the event loop go on", async () => {
+  const rpm = await declare(requests(1, 1_000));
+  await world.client.acquire(rpm);
+  let ticks = 0;
+  const timer = setInterval(() => {
+    ticks += 1;
+  }, 10);
+  await world.client.slot(rpm, () => undefined);
+  clearInterval(timer);
+  assert(ticks > 20, `${ticks}`);
+});
+
+test("worker threads have clients of their own", async () => {
+  const rpm = await declare(requests(10, DAYS));
+  const code = `
+    const { Client } = require("@sluice/sdk");
+    const { parentPort } = require("node:worker_threads");
+    (async () => {
+      const client = Client.fromEnv();
+      const { granted } = await client.acquire(${JSON.stringify(rpm)});
+      await client.close();
+      parentPort.postMessage(granted);
+    })();`;
+  const run = () =>
+    new Promise((resolve, reject) => {
+      const worker = new Worker(code, { eval: true });
+      let told;
+      worker.once("message", (message) => {
+        told = message;
+      });
+      worker.once("error", reject);
+      worker.once("exit", () => resolve(told));
+    });
+  assert.deepEqual(await Promise.all([run(), run(), run()]), [true, true, true]);
+  assert.equal(await level(rpm), 7);
+});
+
+/** Runs a program. Returns its exit code and how long it took. */
+function run(code) {
+  const began = Date.now();
+  const program = `const { Client } = require("@sluice/sdk"); (async () => { ${code} })();`;
+  const child = spawn(process.execPath, ["-e", program], { stdio: "inherit", cwd: import.meta.dirname });
+  return new Promise((resolve) => child.once("exit", (status) => resolve({ status, took: Date.now() - began })));
+}
+
+test("a client that nobody closed does not keep a process alive, and gives back what is held", async () => {
+  const held = await declare(slots(1), "concurrent");
+  const name = JSON.stringify(held);
+  const { status, took } = await run(`global.grant = await Client.fromEnv().acquire(${name});`);
+  assert.equal(status, 0);
+  assert(took < 8_000, `${took} ms`);
+  assert.equal(await level(held), 1);
+});
+
+test("a wait under way keeps a process alive until it ends", async () => {
+  const rpm = await declare(requests(1, 3_000));
+  await world.client.acquire(rpm);
+  const name = JSON.stringify(rpm);
+  const { status } = await run(`await Client.fromEnv().slot(${name}, () => { process.exitCode = 7; });`);
+  assert.equal(status, 7);
+});
+
+test("what a process held that was killed is swept", async () => {
+  const held = await declare(slots(1), "concurrent");
+  const name = JSON.stringify(held);
+  const { status } = await run(
+    `global.grant = await Client.fromEnv({ leaseTtlMs: 1000 }).acquire(${name}); process.kill(process.pid, "SIGKILL");`,
+  );
+  assert.equal(status, null);
+  assert.equal(await level(held), 0);
+  await sleep(1_000);
+  await eventually(
+    "the slot is swept",
+    async () => {
+      await world.client.ops.sweep();
+      return (await level(held)) === 1;
+    },
+    20_000,
+  );
+});

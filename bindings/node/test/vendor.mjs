@@ -1,0 +1,124 @@
+// A vendor of chat completions on this machine, which judges for itself: a bucket of requests, as its own limit.
+
+import { createServer } from "node:http";
+
+const USAGE = { prompt_tokens: 30, completion_tokens: 20, total_tokens: 50 };
+const MESSAGE = {
+  id: "1",
+  type: "message",
+  role: "assistant",
+  model: "m",
+  content: [{ type: "text", text: "Hello" }],
+  stop_reason: "end_turn",
+  usage: { input_tokens: 30, output_tokens: 20 },
+};
+
+export class Vendor {
+  calls = 0;
+  refused = 0;
+  atOnce = 0;
+  mostAtOnce = 0;
+  /** Replies to give instead, once each: status, headers, body. */
+  next = [];
+  /** Tokens and their refill a second; no limit by default. */
+  limit = undefined;
+  #level = 0;
+  #at = performance.now();
+
+  static async start() {
+    const vendor = new Vendor();
+    vendor.server = createServer((request, response) => vendor.#answer(request, response));
+    await new Promise((resolve) => vendor.server.listen(0, "127.0.0.1", resolve));
+    vendor.url = `http://127.0.0.1:${vendor.server.address().port}`;
+    return vendor;
+  }
+
+  stop() {
+    this.server.closeAllConnections();
+    this.server.close();
+  }
+
+  allow(capacity, perSecond) {
+    [this.limit, this.#level, this.#at] = [{ capacity, perSecond }, capacity, performance.now()];
+  }
+
+  #isRefused() {
+    if (this.limit === undefined) {
+      return false;
+    }
+    const now = performance.now();
+    const { capacity, perSecond } = this.limit;
+    this.#level = Math.min(capacity, this.#level + ((now - this.#at) / 1_000) * perSecond);
+    this.#at = now;
+    if (this.#level < 1) {
+      return true;
+    }
+    this.#level -= 1;
+    return false;
+  }
+
+  async #answer(request, response) {
+    const pieces = [];
+    for await (const piece of request) {
+      pieces.push(piece);
+    }
+    const asked = JSON.parse(Buffer.concat(pieces));
+    this.calls += 1;
+    this.atOnce += 1;
+    this.mostAtOnce = Math.max(this.mostAtOnce, this.atOnce);
+    response.once("close", () => {
+      this.atOnce -= 1;
+    });
+    const next = this.next.shift();
+    if (next !== undefined) {
+      return this.#send(response, ...next);
+    }
+    if (this.#isRefused()) {
+      this.refused += 1;
+      const error = { message: "slow down", type: "requests", code: "rate_limit_exceeded" };
+      return this.#send(response, 429, { "retry-after": "1" }, { error });
+    }
+    if (asked.user === "hang up") {
+      return request.socket.destroy();
+    }
+    if (asked.stream) {
+      return this.#stream(asked, request, response);
+    }
+    const done = {
+      id: "1",
+      choices: [{ index: 0, message: { content: "Hello" }, finish_reason: "stop" }],
+      usage: USAGE,
+    };
+    this.#send(response, 200, {}, request.url.endsWith("/messages") ? MESSAGE : done);
+  }
+
+  #send(response, status, headers, body) {
+    response.writeHead(status, { "content-type": "application/json", ...headers });
+    response.end(JSON.stringify(body));
+  }
+
+  #stream(asked, request, response) {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const event = (data, name) => response.write(`${name ? `event: ${name}\n` : ""}data: ${data}\n\n`);
+    if (request.url.endsWith("/messages")) {
+      const start = { ...MESSAGE, content: [], usage: { input_tokens: 30, output_tokens: 1 } };
+      event(JSON.stringify({ type: "message_start", message: start }), "message_start");
+      event(JSON.stringify({ type: "message_delta", delta: {}, usage: { output_tokens: 20 } }), "message_delta");
+      event(JSON.stringify({ type: "message_stop" }), "message_stop");
+      return response.end();
+    }
+    event(JSON.stringify({ choices: [{ index: 0, delta: { content: "Hel" } }] }));
+    if (asked.user === "pause") {
+      return;
+    }
+    if (asked.user === "break off") {
+      return setTimeout(() => request.socket.destroy(), 50);
+    }
+    event(JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
+    if (asked.stream_options?.include_usage) {
+      event(JSON.stringify({ choices: [], usage: USAGE }));
+    }
+    event("[DONE]");
+    response.end();
+  }
+}

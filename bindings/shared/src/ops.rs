@@ -1,0 +1,129 @@
+//! What operators do, for tests and scripts.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sluice_sdk::core::Bucket;
+use sluice_sdk::ops::{Applied, BucketRow, LeaseRow, Ops, SweepOptions, SweepReport};
+
+use crate::arguments::{Ms, dimension, read, time};
+use crate::failure::Failure;
+use crate::limits::LimitAsked;
+use crate::target::{Operation, begin, operation};
+use crate::values::{ToJson, instant, ms, tokens};
+
+#[derive(Deserialize)]
+struct ApplyLimit {
+    dimension: String,
+    limit: LimitAsked,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    dimension: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sweep {
+    budget_ms: Option<Ms>,
+}
+
+pub(crate) fn call(ops: Ops, name: &str, arguments: Value) -> Option<Operation> {
+    let named = |arguments| read::<Named>(name, arguments).and_then(|named| dimension(&named.dimension));
+    Some(match name {
+        "applyLimit" => {
+            let asked = read::<ApplyLimit>(name, arguments)
+                .and_then(|asked| Ok((dimension(&asked.dimension)?, asked.limit.limit()?)));
+            begin(asked, |(dimension, limit)| operation(async move { ops.apply_limit(&dimension, &limit).await }))
+        }
+        "bucket" => begin(named(arguments), |dimension| {
+            operation(async move {
+                let bucket = ops.bucket(&dimension).await?;
+                Ok::<_, Failure>(bucket.map(|bucket| BucketNow::new(bucket, &ops)))
+            })
+        }),
+        "buckets" => operation(async move {
+            // Rows that cannot be read are for the command `sluice`, which says what is wrong with them.
+            let read = |row: BucketRow| row.bucket.ok().map(|bucket| BucketNow::new(bucket, &ops));
+            let buckets = ops.buckets().await?.into_iter().filter_map(read).collect::<Vec<_>>();
+            Ok::<_, Failure>(buckets)
+        }),
+        "removeBucket" => {
+            begin(named(arguments), |dimension| operation(async move { ops.remove_bucket(&dimension).await }))
+        }
+        "leases" => operation(async move { ops.leases().await }),
+        "sweep" => begin(read::<Sweep>(name, arguments), |Sweep { budget_ms }| {
+            operation(async move {
+                let mut options = SweepOptions::from_env()?;
+                options.budget = time(budget_ms);
+                Ok::<_, Failure>(ops.sweep(options).await?)
+            })
+        }),
+        _ => return None,
+    })
+}
+
+/// A bucket as it is at this moment.
+struct BucketNow {
+    bucket: Bucket,
+    level: f64,
+    is_cooling_down: bool,
+}
+
+impl BucketNow {
+    fn new(bucket: Bucket, ops: &Ops) -> Self {
+        let level = tokens(bucket.level(ops.now()));
+        let is_cooling_down = bucket.blocked_until().is_some_and(|until| until > ops.now());
+        Self { bucket, level, is_cooling_down }
+    }
+}
+
+impl ToJson for BucketNow {
+    fn to_json(&self) -> Value {
+        json!({
+            "dimension": self.bucket.dimension().as_str(),
+            "limit": self.bucket.limit().to_json(),
+            "level": self.level,
+            "coolingDownUntil": self.bucket.blocked_until().filter(|_| self.is_cooling_down).map(instant),
+        })
+    }
+}
+
+impl ToJson for Applied {
+    fn to_json(&self) -> Value {
+        json!(match self {
+            Self::Created => "created",
+            Self::Unchanged => "unchanged",
+            Self::Repaired => "repaired",
+            _ => "changed",
+        })
+    }
+}
+
+impl ToJson for LeaseRow {
+    fn to_json(&self) -> Value {
+        let lease = self.lease.as_ref().ok();
+        json!({
+            "key": self.key,
+            "dimension": lease.map(|lease| lease.dimension().as_str()),
+            "ends": lease.map(|lease| instant(lease.ends())),
+            "caller": lease.and_then(|lease| lease.caller()),
+            "isInline": self.is_inline,
+        })
+    }
+}
+
+impl ToJson for SweepReport {
+    fn to_json(&self) -> Value {
+        json!({
+            "rowsScanned": self.rows_scanned,
+            "expired": self.expired,
+            "restored": self.restored,
+            "restoredSlots": self.restored_slots,
+            "unparsable": self.unparsable,
+            "left": self.left,
+            "requests": self.requests,
+            "durationMs": ms(self.duration),
+        })
+    }
+}
