@@ -53,34 +53,26 @@ impl RunningSlot {
                 _ => Ok(()),
             }
         });
-        let mut task = AbortOnDrop(Some(tokio::spawn(run)));
-        match starts.await {
-            Ok(slot) => Ok(Self { slot, end: task.0.take().map(|task| (end, task)) }),
-            // The task ended without a start.
-            Err(_) => match task.0.take() {
-                Some(task) => match task.await {
-                    Ok(Err(NoSuccess::Limit(error))) => Err(error),
-                    _ => Err(LimitError::Closed),
-                },
-                None => Err(LimitError::Closed),
-            },
-        }
+        // Callers wait in the order in which they came: the wait begins here, and not when a task is scheduled.
+        let mut run = Box::pin(run);
+        let started = tokio::select! {
+            biased;
+            slot = starts => slot,
+            ended = &mut run => {
+                return Err(match ended {
+                    Err(NoSuccess::Limit(error)) => error,
+                    _ => LimitError::Closed,
+                });
+            }
+        };
+        let slot = started.map_err(|_| LimitError::Closed)?;
+        Ok(Self { slot, end: Some((end, tokio::spawn(run))) })
     }
 }
 
 impl Drop for RunningSlot {
     fn drop(&mut self) {
         if let Some((_, task)) = self.end.take() {
-            task.abort();
-        }
-    }
-}
-
-struct AbortOnDrop(Option<Running>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
             task.abort();
         }
     }

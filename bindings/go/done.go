@@ -1,0 +1,13 @@
+package sluice
+
+// #include "../c/include/sluice.h"
+import "C"
+
+import "runtime/cgo"
+
+// sluiceGoDone is told the answer to an operation, in a thread of sluice. The channel has room for it.
+//
+//export sluiceGoDone
+func sluiceGoDone(context C.uintptr_t, answer *C.SluiceAnswer) {
+	cgo.Handle(context).Value().(chan *C.SluiceAnswer) <- answer
+}

@@ -1,0 +1,95 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// Ops is what operators do with a table; for tests and scripts.
+type Ops struct {
+	client *Client
+}
+
+// Ops are the operations on the client's table.
+func (c *Client) Ops() Ops {
+	return Ops{c}
+}
+
+// ApplyLimit gives a bucket this limit: creates it, full, or changes the limit and keeps the level. It returns created,
+// unchanged, repaired or changed.
+func (o Ops) ApplyLimit(ctx context.Context, dimension string, limit Limit) (string, error) {
+	var applied string
+	args := map[string]any{"dimension": dimension, "limit": limit.told()}
+	return applied, o.ask(ctx, "ops.applyLimit", args, &applied)
+}
+
+type toldBucket struct {
+	Dimension        string    `json:"dimension"`
+	Limit            toldLimit `json:"limit"`
+	Level            float64   `json:"level"`
+	CoolingDownUntil instant   `json:"coolingDownUntil"`
+}
+
+func (t toldBucket) bucket() Bucket {
+	return Bucket{t.Dimension, t.Limit.limit(), t.Level, t.CoolingDownUntil.Time}
+}
+
+// Bucket is the bucket; nil if there is none.
+func (o Ops) Bucket(ctx context.Context, dimension string) (*Bucket, error) {
+	var told *toldBucket
+	if err := o.ask(ctx, "ops.bucket", map[string]any{"dimension": dimension}, &told); err != nil || told == nil {
+		return nil, err
+	}
+	bucket := told.bucket()
+	return &bucket, nil
+}
+
+// Buckets are all that can be read. A scan: for people and tests.
+func (o Ops) Buckets(ctx context.Context) ([]Bucket, error) {
+	var told []toldBucket
+	if err := o.ask(ctx, "ops.buckets", struct{}{}, &told); err != nil {
+		return nil, err
+	}
+	buckets := make([]Bucket, len(told))
+	for at, one := range told {
+		buckets[at] = one.bucket()
+	}
+	return buckets, nil
+}
+
+// RemoveBucket removes a bucket; false if there was none.
+func (o Ops) RemoveBucket(ctx context.Context, dimension string) (bool, error) {
+	var removed bool
+	return removed, o.ask(ctx, "ops.removeBucket", map[string]any{"dimension": dimension}, &removed)
+}
+
+// Leases are all leases. A scan: for people and tests.
+func (o Ops) Leases(ctx context.Context) ([]Lease, error) {
+	var told []struct {
+		Key       string  `json:"key"`
+		Dimension string  `json:"dimension"`
+		Ends      instant `json:"ends"`
+		Caller    string  `json:"caller"`
+		IsInline  bool    `json:"isInline"`
+	}
+	if err := o.ask(ctx, "ops.leases", struct{}{}, &told); err != nil {
+		return nil, err
+	}
+	leases := make([]Lease, len(told))
+	for at, one := range told {
+		leases[at] = Lease{one.Key, one.Dimension, one.Ends.Time, one.Caller, one.IsInline}
+	}
+	return leases, nil
+}
+
+// Sweep gives back what crashed callers held. Nothing new begins after budget; zero for no such time.
+func (o Ops) Sweep(ctx context.Context, budget time.Duration) (SweepReport, error) {
+	args := map[string]any{}
+	set(args, "budgetMs", optional(budget))
+	var report SweepReport
+	return report, o.ask(ctx, "ops.sweep", args, &report)
+}
+
+func (o Ops) ask(ctx context.Context, name string, args any, told any) error {
+	return o.client.ask(ctx, name, args, told)
+}

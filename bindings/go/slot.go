@@ -1,0 +1,75 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// Slot is a slot that is under way.
+type Slot struct {
+	target *target
+	// Acquiring is how long DynamoDB took to grant the slot.
+	Acquiring time.Duration
+	// StartAt is when the call was allowed to start.
+	StartAt time.Time
+	// Basis is table, or a decision of this process: see Grant.
+	Basis string
+}
+
+// WithSlot waits for a start, runs call, and gives back what the slot held on every way out: after success, an error, a
+// panic. The context bounds the wait, and is that of the call. The tokens of a call that returns an error go back, unless a
+// successful reply was reported.
+func (c *Client) WithSlot(ctx context.Context, request Request, call func(context.Context, *Slot) error) error {
+	came, err := c.target.call(ctx, "slot", request.args(), nil)
+	if err != nil {
+		return err
+	}
+	var told struct {
+		AcquiringMs float64 `json:"acquiringMs"`
+		StartAt     instant `json:"startAt"`
+		Basis       string  `json:"basis"`
+	}
+	if err := came.into(&told); err != nil {
+		return err
+	}
+	slot := &Slot{came.made, duration(told.AcquiringMs), told.StartAt.Time, told.Basis}
+	hasFailed := true
+	defer func() {
+		// Not cut short. A failed release is logged by the SDK, and the sweep gives the slot back.
+		_, _ = slot.target.call(context.WithoutCancel(ctx), "end", map[string]any{"hasFailed": hasFailed}, nil)
+	}()
+	err = call(ctx, slot)
+	hasFailed = err != nil
+	return err
+}
+
+// Used records what the call really used of a dimension; it is settled when the slot ends.
+func (s *Slot) Used(dimension string, used float64) error {
+	_, err := s.target.look("used", map[string]any{"dimension": dimension, "used": used})
+	return err
+}
+
+// Observe applies the rate-limit headers of the reply to one bucket.
+func (s *Slot) Observe(ctx context.Context, dimension string, reply Reply) (Observed, error) {
+	args := map[string]any{"dimension": dimension, "headers": reply.pairs()}
+	came, err := s.target.call(ctx, "observe", args, nil)
+	if err != nil {
+		return Observed{}, err
+	}
+	var observed Observed
+	return observed, came.into(&observed)
+}
+
+// Reply reports the vendor's reply: applies the headers to every bucket of the slot, or lets the fleet react to a refusal,
+// and records what was used (nil if that is not known).
+func (s *Slot) Reply(ctx context.Context, reply Reply, used map[string]float64) (Replied, error) {
+	return replied(s.target.call(ctx, "reply", reply.args(used), reply.Body))
+}
+
+// IsLeaseLost tells whether the lease ended while the call ran, so that the slot may be in use twice.
+func (s *Slot) IsLeaseLost() (isLost bool) {
+	if came, err := s.target.look("isLeaseLost", struct{}{}); err == nil {
+		_ = came.into(&isLost)
+	}
+	return isLost
+}

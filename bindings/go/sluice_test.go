@@ -1,0 +1,380 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice"
+)
+
+func TestACallTakesWhatIsThereAndARefusalSaysWhenToComeBack(t *testing.T) {
+	rpm := declare(t, sluice.Requests(2, 2*time.Minute), "rpm")
+	grant := acquire(t, sluice.On(rpm))
+	if grant.Costs[rpm] != 1 || grant.Basis != "table" || grant.HasEnded() {
+		t.Fatal(grant)
+	}
+	acquire(t, sluice.On(rpm))
+	none, retry, err := client.Acquire(t.Context(), sluice.On(rpm))
+	if none != nil || err != nil || retry.Dimension != rpm || retry.Reason != "exhausted" || retry.Ticket != nil {
+		t.Fatal(none, retry, err)
+	}
+	if retry.Wait <= 55*time.Second || retry.Wait > time.Minute || retry.DelaySeconds < 56 {
+		t.Fatal(retry.Wait, retry.DelaySeconds)
+	}
+	if released, err := grant.Release(t.Context()); released != "given_back" || err != nil {
+		t.Fatal(released, err)
+	}
+	if _, err := grant.Release(t.Context()); !errors.Is(err, sluice.ErrEnded) || !errors.Is(err, sluice.ErrLimit) {
+		t.Fatal(err)
+	}
+}
+
+func TestErrorsHaveTheirClassAndTheTextOfTheSDK(t *testing.T) {
+	_, _, err := client.Acquire(t.Context(), sluice.On("never#declared"))
+	if !errors.Is(err, sluice.ErrUnknownDimension) || !errors.Is(err, sluice.ErrAcquire) || errors.Is(err, sluice.ErrStore) {
+		t.Fatal(err)
+	}
+	var told *sluice.Error
+	if !errors.As(err, &told) || told.Class != "UnknownDimensionError" || told.DelaySeconds() != 1 {
+		t.Fatal(err)
+	}
+	if _, _, err = client.Acquire(t.Context(), sluice.On("no name")); !errors.Is(err, sluice.ErrRequest) {
+		t.Fatal(err)
+	}
+	rpm := declare(t, sluice.Requests(2, days), "rpm")
+	if _, _, err = client.Acquire(t.Context(), sluice.On(rpm).Cost(rpm, 3)); !errors.Is(err, sluice.ErrNeverSatisfiable) {
+		t.Fatal(err)
+	}
+	if _, err = sluice.New(t.Context(), sluice.Config{}); !errors.Is(err, sluice.ErrConfig) {
+		t.Fatal(err)
+	}
+	if _, err = sluice.FromEnv(t.Context(), sluice.Config{LeaseTTL: time.Millisecond}); !errors.Is(err, sluice.ErrArgument) {
+		t.Fatal(err)
+	}
+	config := sluice.Config{Table: "no-such-table", Region: "local", Endpoint: os.Getenv("SLUICE_ENDPOINT_URL")}
+	elsewhere, err := sluice.New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = elsewhere.Acquire(t.Context(), sluice.On(rpm)); !errors.Is(err, sluice.ErrNoTable) {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatACallUsedIsSettledAndAFailedCallGivesItsTokensBack(t *testing.T) {
+	tpm := declare(t, sluice.Tokens(1_000, days), "tpm")
+	acquire(t, sluice.On(tpm).Cost(tpm, 500))
+	grant := acquire(t, sluice.On(tpm).Cost(tpm, 300))
+	settled, err := grant.Settle(t.Context(), tpm, 100)
+	if err != nil || settled.Outcome != "returned" || math.Round(settled.Amount) != 200 {
+		t.Fatal(settled, err)
+	}
+	if left := math.Round(level(t, tpm)); left != 400 {
+		t.Fatal(left)
+	}
+	if _, err := acquire(t, sluice.On(tpm).Cost(tpm, 300)).Failed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := acquire(t, sluice.On(tpm).Cost(tpm, 300)).Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := math.Round(level(t, tpm)); left != 400 {
+		t.Fatal(left)
+	}
+}
+
+func TestARefusalOfTheVendorCoolsDownAndCanBeUndone(t *testing.T) {
+	rpm := declare(t, sluice.Requests(10, days), "rpm")
+	reply := sluice.Reply{Status: 429, Header: http.Header{"Retry-After": {"7"}}}
+	decision, err := client.OnRateLimited(t.Context(), sluice.On(rpm), reply)
+	if err != nil || decision.Action != "requeue" || decision.Wait < 7*time.Second {
+		t.Fatal(decision, err)
+	}
+	if _, retry, err := client.Acquire(t.Context(), sluice.On(rpm)); err != nil || retry.Reason != "cooling_down" {
+		t.Fatal(retry, err)
+	}
+	if until, err := client.EndCoolDown(t.Context(), rpm); err != nil || until.Before(time.Now()) {
+		t.Fatal(until, err)
+	}
+	if until, err := client.EndCoolDown(t.Context(), rpm); err != nil || !until.IsZero() {
+		t.Fatal(until, err)
+	}
+	grant := acquire(t, sluice.On(rpm))
+	replied, err := grant.Reply(t.Context(), sluice.Reply{Status: 200}, map[string]float64{rpm: 1})
+	if err != nil || replied.Decision.Action != "not_refused" {
+		t.Fatal(replied, err)
+	}
+}
+
+func TestLevelsAreLoweredSetAndRead(t *testing.T) {
+	rpm := declare(t, sluice.Requests(100, days), "rpm")
+	if left, applied, err := client.Penalize(t.Context(), rpm, 0.5); err != nil || !applied || left != 50 {
+		t.Fatal(left, applied, err)
+	}
+	if err := client.Refill(t.Context(), rpm); err != nil || level(t, rpm) != 100 {
+		t.Fatal(err)
+	}
+	if limit, err := client.Limit(t.Context(), rpm); err != nil || limit.Capacity != 100 || limit.Type != "requests" {
+		t.Fatal(limit, err)
+	}
+	if limit, err := client.Limit(t.Context(), "never#declared"); err != nil || limit != nil {
+		t.Fatal(limit, err)
+	}
+	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second); err != nil || !admission.Admitted {
+		t.Fatal(admission, err)
+	}
+	until, err := client.CoolDown(t.Context(), rpm, time.Minute)
+	if err != nil || time.Until(until) < 50*time.Second {
+		t.Fatal(until, err)
+	}
+	if admission, err := client.Admit(t.Context(), rpm, 1, time.Second); err != nil || admission.Admitted {
+		t.Fatal(admission, err)
+	}
+}
+
+func TestATicketKeepsAPlaceAndIsRedeemedOnce(t *testing.T) {
+	rpm := declare(t, sluice.Requests(10, 5*time.Second), "rpm")
+	for range 10 {
+		acquire(t, sluice.On(rpm))
+	}
+	_, retry, err := client.Acquire(t.Context(), sluice.On(rpm).TicketWithin(10*time.Second))
+	if err != nil || retry.Ticket == nil {
+		t.Fatal(retry, err)
+	}
+	eventually(t, "the start", 5*time.Second, func() bool { return client.Now().After(retry.Ticket.StartAt) })
+	acquire(t, sluice.On(rpm).WithTicket(retry.Ticket.Text))
+	if grant, _, reason, err := client.Redeem(t.Context(), retry.Ticket.Text); grant != nil || reason != "spent" || err != nil {
+		t.Fatal(grant, reason, err)
+	}
+	if _, _, _, err := client.Redeem(t.Context(), "no ticket"); !errors.Is(err, sluice.ErrRedeem) {
+		t.Fatal(err)
+	}
+}
+
+func TestACallRunsInItsSlotAndEveryWayOutGivesBack(t *testing.T) {
+	slots, tpm := declare(t, sluice.Concurrent(1), "concurrent"), declare(t, sluice.Tokens(1_000, days), "tpm")
+	acquire(t, sluice.On(tpm).Cost(tpm, 500))
+	request := sluice.On(slots, tpm).Cost(tpm, 400)
+	err := client.WithSlot(t.Context(), request, func(ctx context.Context, slot *sluice.Slot) error {
+		if level(t, slots) != 0 || slot.Basis != "table" || slot.IsLeaseLost() {
+			t.Error(slot)
+		}
+		return slot.Used(tpm, 100)
+	})
+	if err != nil || level(t, slots) != 1 || math.Round(level(t, tpm)) != 400 {
+		t.Fatal(err, level(t, slots), level(t, tpm))
+	}
+	broken := errors.New("broken")
+	err = client.WithSlot(t.Context(), request, func(context.Context, *sluice.Slot) error { return broken })
+	if err != broken || level(t, slots) != 1 || math.Round(level(t, tpm)) != 400 {
+		t.Fatal(err, level(t, slots), level(t, tpm))
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic passes")
+			}
+		}()
+		_ = client.WithSlot(t.Context(), sluice.On(slots), func(context.Context, *sluice.Slot) error { panic("broken") })
+	}()
+	if level(t, slots) != 1 {
+		t.Fatal(level(t, slots))
+	}
+}
+
+func TestBeyondItsWaitASlotIsRefused(t *testing.T) {
+	rpm := declare(t, sluice.Requests(1, days), "rpm")
+	acquire(t, sluice.On(rpm))
+	err := client.WithSlot(t.Context(), sluice.On(rpm).MaxWait(200*time.Millisecond), nil)
+	var refused *sluice.Error
+	if !errors.Is(err, sluice.ErrRefused) || !errors.As(err, &refused) || refused.Retry.Dimension != rpm {
+		t.Fatal(err)
+	}
+}
+
+func TestAContextEndsAWaitAtOnceAndGivesBackWhatItHad(t *testing.T) {
+	slots, rpm := declare(t, sluice.Concurrent(1), "concurrent"), declare(t, sluice.Requests(1, 20*time.Second), "rpm")
+	acquire(t, sluice.On(rpm))
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	// It holds the slot, and has booked the request.
+	ended := make(chan error)
+	go func() { ended <- client.WithSlot(ctx, sluice.On(slots, rpm).MaxWait(time.Minute), nil) }()
+	eventually(t, "the slot is taken", 5*time.Second, func() bool { return level(t, slots) == 0 && level(t, rpm) < 0 })
+	began := time.Now()
+	cancel(enough)
+	if err := <-ended; err != enough || time.Since(began) > time.Second {
+		t.Fatal(err, time.Since(began))
+	}
+	eventually(t, "all is back", 5*time.Second, func() bool { return level(t, slots) == 1 && level(t, rpm) >= 0 })
+	late, cancel2 := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel2()
+	if _, err := client.Grant(late, sluice.On(rpm).MaxWait(time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if _, _, err := client.Acquire(ctx, sluice.On(slots)); err != enough {
+		t.Fatal(err)
+	}
+}
+
+func TestATrackerHoldsGrants(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(3), "concurrent")
+	tracker, err := client.Reservations(sluice.TrackerConfig{MaxReservations: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, third := acquire(t, sluice.On(slots)), acquire(t, sluice.On(slots)), acquire(t, sluice.On(slots))
+	if id, err := tracker.Store("r1", slots, first); err != nil || id == "" {
+		t.Fatal(id, err)
+	}
+	if _, err := tracker.Store("r1", slots, second); !errors.Is(err, sluice.ErrReservationTaken) {
+		t.Fatal(err)
+	}
+	if _, err := tracker.Store("r2", slots, second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tracker.Store("r3", slots, third); !errors.Is(err, sluice.ErrReservationCapacity) || !errors.Is(err, sluice.ErrReservation) {
+		t.Fatal(err)
+	}
+	if tracker.ReservationCount() != 2 || tracker.RequestCount() != 2 {
+		t.Fatal(tracker.ReservationCount(), tracker.RequestCount())
+	}
+	if known, err := tracker.Get("r1", slots); err != nil || known.RequestID != "r1" {
+		t.Fatal(known, err)
+	}
+	taken, err := tracker.GetAndClear("r1", slots)
+	if err != nil || taken.Reservation.BucketID != slots {
+		t.Fatal(taken, err)
+	}
+	if released, err := taken.Grant.Release(t.Context()); err != nil || released != "given_back" {
+		t.Fatal(released, err)
+	}
+	if taken, err := tracker.GetAndClear("r1", slots); taken != nil || err != nil {
+		t.Fatal(taken, err)
+	}
+	if all, err := tracker.ClearAll("r2"); len(all) != 1 || err != nil {
+		t.Fatal(all, err)
+	}
+	if stale, err := tracker.GetAndClearStale(); len(stale) != 0 || err != nil {
+		t.Fatal(stale, err)
+	}
+}
+
+func TestAnEstimatorLearnsWhatCallsUse(t *testing.T) {
+	estimator, err := sluice.NewTokenEstimator(sluice.EstimatorConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if estimator.EstimateOr("chat", 500) != 500 {
+		t.Fatal("too few calls are known")
+	}
+	for range 100 {
+		estimator.Observe("chat", 100)
+	}
+	if likely, known := estimator.Estimate("chat"); !known || estimator.EstimateOr("chat", 500) != likely {
+		t.Fatal(likely, known)
+	}
+}
+
+func TestTenThousandGoroutinesOnOneBucketAreAllGrantedAndNoneIsLeft(t *testing.T) {
+	rpm := declare(t, sluice.Requests(10_000, days), "rpm")
+	before := runtime.NumGoroutine()
+	var waiting sync.WaitGroup
+	for range 10_000 {
+		waiting.Add(1)
+		go func() {
+			defer waiting.Done()
+			if grant, retry, err := client.Acquire(t.Context(), sluice.On(rpm)); grant == nil {
+				t.Error(retry, err)
+			}
+		}()
+	}
+	waiting.Wait()
+	if _, retry, err := client.Acquire(t.Context(), sluice.On(rpm)); retry == nil || err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no goroutine is left", 5*time.Second, func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestAGrantThatIsForgottenGivesItsSlotBackWhenItIsCollected(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(1), "concurrent")
+	acquire(t, sluice.On(slots))
+	eventually(t, "the slot is back", 5*time.Second, func() bool {
+		runtime.GC()
+		return level(t, slots) == 1
+	})
+}
+
+// TestHolder is no test of its own: it is what a process does that is killed.
+func TestHolder(t *testing.T) {
+	slots := os.Getenv("HOLDS")
+	if slots == "" {
+		t.Skip("for another test")
+	}
+	holder, err := sluice.FromEnv(t.Context(), sluice.Config{LeaseTTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grant, _, err := holder.Acquire(t.Context(), sluice.On(slots)); grant == nil {
+		t.Fatal(err)
+	}
+	process, _ := os.FindProcess(os.Getpid())
+	_ = process.Kill()
+	select {}
+}
+
+func TestWhatAProcessHeldThatWasKilledIsSwept(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(1), "concurrent")
+	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$")
+	holder.Env = append(os.Environ(), "HOLDS="+slots)
+	if err := holder.Run(); err == nil {
+		t.Fatal("it was not killed")
+	}
+	if level(t, slots) != 0 {
+		t.Fatal("it held nothing")
+	}
+	leases, err := client.Ops().Leases(t.Context())
+	if err != nil || len(leases) == 0 {
+		t.Fatal(leases, err)
+	}
+	time.Sleep(time.Second)
+	eventually(t, "the slot is swept", 20*time.Second, func() bool {
+		if _, err := client.Ops().Sweep(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		return level(t, slots) == 1
+	})
+	if removed, err := client.Ops().RemoveBucket(t.Context(), slots); !removed || err != nil {
+		t.Fatal(removed, err)
+	}
+	if bucket, err := client.Ops().Bucket(t.Context(), slots); bucket != nil || err != nil {
+		t.Fatal(bucket, err)
+	}
+}
+
+func TestAClientThatIsClosedGrantsNothing(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(1), "concurrent")
+	closing, err := sluice.FromEnv(t.Context(), sluice.Config{Mode: "shadow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, basis := range []string{"table", "shadow"} {
+		if grant, _, err := closing.Acquire(t.Context(), sluice.On(slots)); err != nil || grant.Basis != basis {
+			t.Fatal(grant, err)
+		}
+	}
+	if _, err := closing.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := closing.Acquire(t.Context(), sluice.On(slots)); !errors.Is(err, sluice.ErrClosed) {
+		t.Fatal(err)
+	}
+}
