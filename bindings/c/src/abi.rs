@@ -46,9 +46,7 @@ fn given(answer: SluiceAnswer) -> *mut SluiceAnswer {
 }
 
 fn made(target: Target) -> Answer {
-    let mut answer = Answer::default();
-    answer.made = Some(target);
-    answer
+    Answer { made: Some(target), ..Answer::default() }
 }
 
 /// Connects a client with settings in JSON; without a table, those of the environment. Makes no request.

@@ -11,8 +11,7 @@ for its arguments and its answer.";
 #[test]
 fn the_header_is_what_the_interface_says() {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut config = cbindgen::Config::default();
-    config.documentation_style = DocumentationStyle::C99;
+    let config = cbindgen::Config { documentation_style: DocumentationStyle::C99, ..Default::default() };
     let made = Builder::new()
         .with_config(config)
         .with_src(crate_folder.join("src/work.rs"))

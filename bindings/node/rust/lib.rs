@@ -148,7 +148,7 @@ impl NativeAnswer {
 
     /// The first of more that was made, with its value. Each once only.
     #[napi]
-    pub fn next(&mut self) -> Option<NativeAnswer> {
+    pub fn take_next(&mut self) -> Option<NativeAnswer> {
         if self.more.is_empty() {
             return None;
         }

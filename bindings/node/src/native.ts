@@ -8,7 +8,7 @@ interface NativeAnswer {
   readonly value: string;
   takeMade(): NativeTarget | null;
   takeBytes(): Buffer | null;
-  next(): NativeAnswer | null;
+  takeNext(): NativeAnswer | null;
 }
 
 interface NativeOperation {
@@ -83,7 +83,7 @@ export class Target {
   list(name: string, args: object): Answer[] {
     const answer = throwing(() => this.native.look(name, JSON.stringify(args)));
     const all: Answer[] = [];
-    for (let next = answer.next(); next !== null; next = answer.next()) {
+    for (let next = answer.takeNext(); next !== null; next = answer.takeNext()) {
       all.push(Target.answer(next));
     }
     return all;

@@ -177,14 +177,14 @@ impl Target {
 impl Kind {
     const fn name(&self) -> &'static str {
         match self {
-            Kind::Client(_) => "a client",
-            Kind::Grant(_) => "a grant",
-            Kind::Slot(_) => "a slot",
-            Kind::Tracker(_) => "a tracker",
-            Kind::Estimator(_) => "an estimator",
-            Kind::Limiter(_) => "a limiter",
-            Kind::Call(_) => "a call",
-            Kind::Reply(_) => "a reply",
+            Self::Client(_) => "a client",
+            Self::Grant(_) => "a grant",
+            Self::Slot(_) => "a slot",
+            Self::Tracker(_) => "a tracker",
+            Self::Estimator(_) => "an estimator",
+            Self::Limiter(_) => "a limiter",
+            Self::Call(_) => "a call",
+            Self::Reply(_) => "a reply",
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::runtime::Id;
 use tokio::time::sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::api::error_kind::ErrorKind;
 use crate::grant::Grant;
 use crate::lane::expired_holder;
 use crate::lane::inner::Inner;
@@ -18,7 +19,6 @@ use crate::lane::parallel::in_parallel;
 use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::release::{ReleaseError, release};
 use crate::lane::shadow;
-use crate::lane::shadow::ErrorKind;
 use crate::telemetry;
 
 /// Why a lease could not be renewed.

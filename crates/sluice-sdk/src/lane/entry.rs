@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::bucket::known::Known;
 use crate::bucket::near_limit::{NearLimit, WarnAt};
+use crate::bucket::noted_use::NotedUse;
 use crate::lane::inline::InlineLane;
-use crate::lane::noted_use::NotedUse;
 use crate::lane::part::Part;
 use crate::lane::prefetch::Stock;
 use crate::lane::release::ReleaseLane;

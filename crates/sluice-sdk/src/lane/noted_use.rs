@@ -1,7 +1,7 @@
 //! What this process uses of a bucket, noted in the bucket's load row for operators: at most once a minute,
 //! in the background, and not by a process that uses nothing.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,14 +15,6 @@ use crate::lane::part::{Hold, Part};
 
 /// Tries of one note. A note that fails is part of the next.
 const TRIES: u32 = 4;
-
-/// What was used and is not noted yet. All is relaxed: a grant from stock should cost next to nothing.
-#[derive(Debug, Default)]
-pub(crate) struct NotedUse {
-    micros: AtomicI64,
-    /// Whether the task of the next round was begun for this bucket.
-    is_due: AtomicBool,
-}
 
 /// The notes of a client.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use sluice_ops::{Released, Tally, send_chunk};
 use sluice_table::{Attributes, MOST_TRIES, Resend, StoreError, Written};
 use tokio::time::Instant;
 
+use crate::api::error_kind::ErrorKind;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
 use crate::lane::parallel::{Stopped, in_parallel, stopped};
@@ -16,7 +17,6 @@ use crate::lane::part::{Hold, Part, Parts, Slots};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::settle::settle_charged;
-use crate::lane::shadow::ErrorKind;
 use crate::lane::{chunks, expired_holder, inline, noted_use};
 use crate::telemetry;
 

@@ -7,6 +7,7 @@ use sluice_table::{Resend, StoreError, Written};
 use tokio::time::Instant;
 
 use crate::api::error::AcquireError;
+use crate::api::error_kind::ErrorKind;
 use crate::api::request::Quantity;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
@@ -15,7 +16,6 @@ use crate::lane::part::{Hold, Part};
 use crate::lane::queue::leader::Leader;
 use crate::lane::queue::{Lane, Service, Waiter};
 use crate::lane::reading::{apply_read, known, unknown};
-use crate::lane::shadow::ErrorKind;
 use crate::lane::{chunks, noted_use};
 use crate::telemetry;
 

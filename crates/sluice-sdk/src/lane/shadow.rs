@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::basis::Basis;
 use crate::api::error::AcquireError;
+use crate::api::error_kind::ErrorKind;
 use crate::api::refusal::{RetryIn, contended};
 use crate::api::request::{Ask, RequestError};
 use crate::lane::attempt::{in_time, take_one};
@@ -103,26 +104,6 @@ pub(crate) fn spare<T, E: Display + ErrorKind>(
             Ok(value())
         }
         answer => answer,
-    }
-}
-
-/// The kind of an error, as metrics name it.
-pub(crate) trait ErrorKind {
-    fn kind(&self) -> &'static str;
-}
-
-impl ErrorKind for AcquireError {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Store(error) if error.is_unavailable() => "unavailable",
-            error => error.as_str(),
-        }
-    }
-}
-
-impl ErrorKind for RequestError {
-    fn kind(&self) -> &'static str {
-        "request"
     }
 }
 

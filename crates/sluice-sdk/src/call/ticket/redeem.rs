@@ -7,6 +7,7 @@ use sluice_table::{Attributes, Item, Resend, StoreError, Written};
 use tokio::time::{Duration, Instant, timeout};
 
 use crate::api::error::AcquireError;
+use crate::api::error_kind::ErrorKind;
 use crate::api::no_ticket::NoTicket;
 use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::api::request::Ask;
@@ -22,7 +23,6 @@ use crate::lane::part::Part;
 use crate::lane::per_bucket::RETURN_WAIT;
 use crate::lane::reading::{apply_read, unknown};
 use crate::lane::shadow;
-use crate::lane::shadow::ErrorKind;
 use crate::lane::terms::Terms;
 use crate::telemetry::Source;
 
