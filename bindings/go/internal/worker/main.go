@@ -1,0 +1,105 @@
+// Worker is one of tests/languages/run: goroutines that acquire, hold and release until the time is over.
+//
+//	worker HISTORY SECONDS
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"sluice"
+)
+
+const callers = 4
+
+func main() {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type event map[string]any
+
+func run(history, seconds string) error {
+	var wants map[string]float64
+	if err := json.Unmarshal([]byte(os.Getenv("WANTS")), &wants); err != nil {
+		return err
+	}
+	var names []string
+	for name := range wants {
+		names = append(names, name)
+	}
+	length, err := strconv.ParseFloat(seconds, 64)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(history)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	ctx := context.Background()
+	client, err := sluice.FromEnv(ctx, sluice.Config{Caller: "go"})
+	if err != nil {
+		return err
+	}
+	var lock sync.Mutex
+	lines := json.NewEncoder(file)
+	write := func(of event) {
+		lock.Lock()
+		defer lock.Unlock()
+		_ = lines.Encode(of)
+	}
+	until := time.Now().Add(time.Duration(length * float64(time.Second)))
+	errs := make(chan error, callers)
+	for caller := range callers {
+		go func() { errs <- work(ctx, client, caller, names, wants, until, write) }()
+	}
+	for range callers {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	_, err = client.Close(ctx)
+	return err
+}
+
+func work(ctx context.Context, client *sluice.Client, caller int, names []string, wants map[string]float64, until time.Time,
+	write func(event)) error {
+	for number := 0; time.Now().Before(until); number++ {
+		dimension := names[rand.Intn(len(names))]
+		cost := wants[dimension]
+		asked := time.Now().UnixMicro()
+		grant, retry, err := client.Acquire(ctx, sluice.On(dimension).Cost(dimension, cost))
+		if err != nil {
+			return err
+		}
+		if retry != nil {
+			time.Sleep(min(retry.Wait, 200*time.Millisecond))
+			continue
+		}
+		id := fmt.Sprintf("go-%d-%d-%d", os.Getpid(), caller, number)
+		granted := event{
+			"event": "granted", "id": id, "process": fmt.Sprintf("go-%d", os.Getpid()), "dimension": dimension,
+			"cost_micros": int64(cost * 1e6), "asked_at_micros": asked, "granted_at_micros": time.Now().UnixMicro(),
+			"start_at_micros": grant.StartAt.UnixMicro(), "booked": false,
+		}
+		if ends := grant.LeaseEnds(); !ends.IsZero() {
+			granted["ends_at_micros"] = ends.UnixMicro()
+		}
+		write(granted)
+		time.Sleep(time.Duration(5+rand.Intn(10)) * time.Millisecond)
+		write(event{"event": "released", "id": id, "dimension": dimension, "at_micros": time.Now().UnixMicro(), "how": "released"})
+		if _, err := grant.Release(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+// A worker of `run` in JavaScript, with the package `@sluice/sdk`: callers that acquire, hold and release until the time is
+// over.
+//
+// node worker.mjs PACKAGE HISTORY SECONDS
+
+import { randomUUID } from "node:crypto";
+import { appendFileSync, writeFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const CALLERS = 4;
+
+const [, , folder, history, seconds] = process.argv;
+const { Client } = await import(`${folder}/esm/index.mjs`);
+const wants = Object.entries(JSON.parse(process.env.WANTS));
+const until = performance.now() + Number(seconds) * 1e3;
+const client = Client.fromEnv({ caller: "node" });
+
+const now = () => Math.round((performance.timeOrigin + performance.now()) * 1e3);
+const micros = (at) => at.getTime() * 1e3;
+const write = (event, fields) => appendFileSync(history, `${JSON.stringify({ event, ...fields })}\n`);
+
+async function work() {
+  while (performance.now() < until) {
+    const [dimension, cost] = wants[Math.floor(Math.random() * wants.length)];
+    const asked = now();
+    const grant = await client.acquire(dimension, { costs: { [dimension]: cost } });
+    if (!grant.granted) {
+      await sleep(Math.min(grant.waitMs, 200));
+      continue;
+    }
+    const id = randomUUID();
+    const ends = grant.leaseEnds === null ? {} : { ends_at_micros: micros(grant.leaseEnds) };
+    write("granted", {
+      id,
+      process: `node-${process.pid}`,
+      dimension,
+      cost_micros: cost * 1e6,
+      asked_at_micros: asked,
+      granted_at_micros: now(),
+      start_at_micros: micros(grant.startAt),
+      booked: false,
+      ...ends,
+    });
+    await sleep(5 + Math.random() * 10);
+    write("released", { id, dimension, at_micros: now(), how: "released" });
+    await grant.release();
+  }
+}
+
+writeFileSync(history, "");
+await Promise.all(Array.from({ length: CALLERS }, work));
+await client.close();
