@@ -236,3 +236,13 @@ async fn a_process_that_is_set_so_notes_nothing() {
     quiet.close(Duration::from_secs(1)).await;
     assert!(world.row(&Load::key(&dimension(RPM))).await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_hangs_when_the_client_is_closed_cuts_nothing_off() {
+    let world = World::embedded().await;
+    world.rate(RPM, 1_000, 60).await;
+    let api = caller(&world, "api");
+    let _ = take(&api, RPM).await;
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    assert!(!api.close(Duration::from_secs(5)).await.cut_off);
+}

@@ -79,12 +79,14 @@ impl Client {
         let ended = async {
             flush(inner).await;
             background.idle().await;
-            noted_use::write_all(inner).await;
         };
         let cut_off = timeout_at(patience, ended).await.is_err();
         if cut_off {
             background.cut_off();
             let _ = timeout_at(ends, give_back(inner)).await;
+        } else {
+            // What is not noted in time is lost, and nothing is cut off by it.
+            let _ = timeout_at(patience, noted_use::write_all(inner)).await;
         }
         let held = held(inner);
         let failed = inner.extensions.of::<Keeper>().failed();
