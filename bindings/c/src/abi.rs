@@ -6,8 +6,8 @@ use std::ffi::c_char;
 use std::ptr::{null, null_mut};
 use std::slice;
 
-use serde_json::Value;
-use sluice_bindings::{Answer, Failure, Target};
+use serde_json::{Value, json};
+use sluice_bindings::{Answer, CredentialsQuestion, Failure, Target, logs};
 
 use crate::work::{SluiceAnswer, SluiceOperation, SluiceTarget, at_once, begin, blocking};
 
@@ -58,6 +58,87 @@ pub unsafe extern "C" fn sluice_client(settings: *const c_char, length: usize) -
     // SAFETY: the caller's promise.
     let settings = arguments(unsafe { bytes(settings, length) });
     given(blocking(async { Target::client(settings?).await.map(made) }))
+}
+
+/// A question for credentials of AWS. Answer it once, with `sluice_credentials`, in any thread.
+#[derive(Debug)]
+pub struct SluiceCredentialsQuestion(CredentialsQuestion);
+
+/// Asks for credentials, in a thread of sluice, when they are needed. It must not block.
+pub type SluiceAskCredentials = extern "C" fn(context: usize, question: *mut SluiceCredentialsQuestion);
+
+/// The same with credentials of the program: `ask` is asked for them at the first request, and again before they end.
+///
+/// # Safety
+/// `settings` points at `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sluice_client_with_credentials(
+    settings: *const c_char,
+    length: usize,
+    ask: SluiceAskCredentials,
+    context: usize,
+) -> *mut SluiceAnswer {
+    // SAFETY: the caller's promise.
+    let settings = arguments(unsafe { bytes(settings, length) });
+    let asks = move |question| ask(context, Box::into_raw(Box::new(SluiceCredentialsQuestion(question))));
+    given(blocking(async { Target::client_with_credentials(settings?, asks).await.map(made) }))
+}
+
+/// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs` since 1970; the
+/// last two may be missing), or with `{"error": "why there are none"}`.
+///
+/// # Safety
+/// `question` is of this library and not answered; `keys` points at `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sluice_credentials(
+    question: *mut SluiceCredentialsQuestion,
+    keys: *const c_char,
+    length: usize,
+) {
+    // SAFETY: the caller's promise.
+    let (question, keys) = unsafe { (Box::from_raw(question), bytes(keys, length)) };
+    let keys = serde_json::from_slice(keys).unwrap_or(Value::Null);
+    drop(at_once(|| {
+        match keys["error"].as_str() {
+            Some(why) => question.0.fail(why),
+            None => question.0.answer(keys),
+        }
+        Ok(Answer::default())
+    }));
+}
+
+/// Told one event as JSON (`level`, `event`, `message`, `fields` as pairs), in a thread that does nothing else.
+pub type SluiceLog = extern "C" fn(context: usize, record: *const c_char, length: usize);
+
+/// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from now on, and no longer
+/// to another; to nobody if `log` is null. `log` is not told more once another took its place, but for what it is told just then.
+///
+/// # Safety
+/// `level` points at `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sluice_log(
+    level: *const c_char,
+    length: usize,
+    log: Option<SluiceLog>,
+    context: usize,
+) -> *mut SluiceAnswer {
+    // SAFETY: the caller's promise.
+    let level = unsafe { bytes(level, length) };
+    given(at_once(|| {
+        let Some(log) = log else {
+            logs::log_to(None);
+            return Ok(Answer::default());
+        };
+        let level = name(level)?;
+        let known = logs::level(level);
+        let known = known.ok_or_else(|| failure(format!("level = {level:?}: it must be error, warn, info or debug")))?;
+        let tell = move |record| {
+            let text = json!(record).to_string();
+            log(context, text.as_ptr().cast(), text.len());
+        };
+        logs::log_in_thread(known, tell).map_err(|error| failure(format!("sluice cannot start a thread: {error}")))?;
+        Ok(Answer::default())
+    }))
 }
 
 /// Makes an estimator of tokens with settings in JSON.

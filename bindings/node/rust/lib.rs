@@ -6,11 +6,12 @@
 use std::task::{Context, Poll, Waker};
 
 use napi::bindgen_prelude::{Buffer, Either, block_on, within_runtime_if_available};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Result, Status};
 use napi_derive::napi;
 use parking_lot::Mutex;
-use serde_json::Value;
-use sluice_bindings::{Answer, Failure, Operation, Target};
+use serde_json::{Value, json};
+use sluice_bindings::{Answer, CredentialsQuestion, Failure, Operation, Target, logs};
 use tokio_util::sync::CancellationToken;
 
 /// A failure travels as JSON in the message of an error.
@@ -31,6 +32,16 @@ impl NativeTarget {
     #[napi(factory)]
     pub fn client(settings: String) -> Result<Self> {
         block_on(Target::client(parse(&settings)?)).map(Self).map_err(|failure| raise(&failure))
+    }
+
+    /// The same with credentials of the program: `ask` is called with a question when they are needed.
+    #[napi(factory)]
+    pub fn client_with_credentials(settings: String, ask: Ask) -> Result<Self> {
+        let asks = move |question| {
+            // A process that ends answers nothing: the question is dropped with the call.
+            ask.call(NativeQuestion(Mutex::new(Some(question))), ThreadsafeFunctionCallMode::NonBlocking);
+        };
+        block_on(Target::client_with_credentials(parse(&settings)?, asks)).map(Self).map_err(|failure| raise(&failure))
     }
 
     #[napi(factory)]
@@ -79,6 +90,44 @@ impl NativeTarget {
     pub fn feed(&self, piece: Buffer) {
         self.0.feed(&piece);
     }
+}
+
+/// A call of a function of the program from any thread. It does not keep the process alive.
+type Weakly<T> = ThreadsafeFunction<T, (), T, Status, false, true>;
+
+type Ask = Weakly<NativeQuestion>;
+
+/// A question for credentials of AWS.
+#[napi(js_name = "CredentialsQuestion")]
+pub struct NativeQuestion(Mutex<Option<CredentialsQuestion>>);
+
+#[napi]
+impl NativeQuestion {
+    #[napi]
+    pub fn answer(&self, keys: String) -> Result<()> {
+        let (question, keys) = (self.0.lock().take(), parse(&keys)?);
+        question.into_iter().for_each(|question| question.answer(keys.clone()));
+        Ok(())
+    }
+
+    #[napi]
+    pub fn fail(&self, why: String) {
+        self.0.lock().take().into_iter().for_each(|question| question.fail(why.as_str()));
+    }
+}
+
+/// Sends the events of the process of this level and above to `log`, as JSON; to nobody without one.
+#[napi]
+pub fn log_to(level: String, log: Option<Weakly<String>>) -> Result<()> {
+    let Some(log) = log else {
+        logs::log_to(None);
+        return Ok(());
+    };
+    let level = logs::level(&level).ok_or_else(|| Error::new(Status::InvalidArg, format!("no level {level:?}")))?;
+    let tell = move |record| {
+        log.call(json!(record).to_string(), ThreadsafeFunctionCallMode::NonBlocking);
+    };
+    logs::log_in_thread(level, tell).map_err(|error| Error::new(Status::GenericFailure, error.to_string()))
 }
 
 /// An operation that is under way.

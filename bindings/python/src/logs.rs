@@ -1,6 +1,6 @@
-//! Events of the SDK (`tracing`) in the logger `sluice` of Python's `logging`.
+//! Events of the SDK in the logger `sluice` of Python's `logging`.
 
-use std::fmt::{Debug, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,10 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use tracing::field::{Field, Visit};
-use tracing::metadata::LevelFilter;
-use tracing::span::{Attributes, Id, Record as SpanRecord};
-use tracing::subscriber::Interest;
-use tracing::{Event, Level, Metadata, Subscriber};
+use sluice_bindings::logs::{Logger, Record, log_to};
+use tracing::Level;
 
 use crate::courier;
-
-/// One event, as text.
-struct Record {
-    level: Level,
-    event: String,
-    message: String,
-    fields: Vec<(&'static str, String)>,
-}
 
 /// How long a change of the logger's level may take to be noticed.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
@@ -47,8 +36,7 @@ pub(crate) fn follow_level(py: Python<'_>) {
         return;
     }
     if followed.is_none() {
-        // An error means that events go elsewhere already.
-        let _ = tracing::subscriber::set_global_default(ToLogging);
+        log_to(Some(Arc::new(ToLogging)));
     }
     *followed = Some(now);
     drop(followed);
@@ -76,22 +64,14 @@ const fn number(level: Level) -> usize {
 fn write(py: Python<'_>, record: &Record) {
     WAITING.fetch_sub(1, Ordering::Relaxed);
     let write = || -> PyResult<()> {
-        let mut text = record.event.clone();
-        if !record.message.is_empty() {
-            let colon = if text.is_empty() { "" } else { ": " };
-            let _ = write!(text, "{colon}{}", record.message);
-        }
         let fields = PyDict::new(py);
-        for (name, value) in &record.fields {
-            let _ = write!(text, " {name}={value}");
-            fields.set_item(name, value)?;
-        }
+        record.fields.iter().try_for_each(|(name, value)| fields.set_item(name, value))?;
         let extra = PyDict::new(py);
         extra.set_item("event", &record.event)?;
         extra.set_item("fields", fields)?;
         let named = PyDict::new(py);
         named.set_item("extra", extra)?;
-        logger(py)?.call_method("log", (number(record.level), "%s", text), Some(&named)).map(drop)
+        logger(py)?.call_method("log", (number(record.level), "%s", record.line()), Some(&named)).map(drop)
     };
     if let Err(error) = write() {
         error.write_unraisable(py, None);
@@ -100,63 +80,16 @@ fn write(py: Python<'_>, record: &Record) {
 
 struct ToLogging;
 
-impl Subscriber for ToLogging {
-    // The level may change: no answer is remembered.
-    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
-        Interest::sometimes()
+impl Logger for ToLogging {
+    fn is_enabled(&self, level: Level) -> bool {
+        number(level) >= LEVEL.load(Ordering::Relaxed)
     }
 
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event()
-            && metadata.target().starts_with("sluice")
-            && number(*metadata.level()) >= LEVEL.load(Ordering::Relaxed)
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::DEBUG)
-    }
-
-    fn event(&self, event: &Event<'_>) {
+    fn log(&self, record: Record) {
         if WAITING.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
             WAITING.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let level = *event.metadata().level();
-        let mut record = Record { level, event: String::new(), message: String::new(), fields: Vec::new() };
-        event.record(&mut record);
         courier::call(move |py| write(py, &record));
-    }
-
-    // Spans are for tracers, which `logging` is not.
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &SpanRecord<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-impl Record {
-    fn set(&mut self, field: &Field, value: String) {
-        match field.name() {
-            "event" => self.event = value,
-            "message" => self.message = value,
-            name => self.fields.push((name, value)),
-        }
-    }
-}
-
-impl Visit for Record {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.set(field, value.to_owned());
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.set(field, format!("{value:?}"));
     }
 }

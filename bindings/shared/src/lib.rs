@@ -9,10 +9,12 @@
 
 mod arguments;
 mod client;
+mod credentials;
 mod failure;
 mod grant;
 mod http;
 mod limits;
+pub mod logs;
 mod ops;
 mod settings;
 mod slot;
@@ -20,5 +22,6 @@ mod target;
 mod tracker;
 mod values;
 
+pub use credentials::{AskedCredentials, CredentialsQuestion};
 pub use failure::Failure;
 pub use target::{Answer, Bytes, Operation, Target};

@@ -10,6 +10,7 @@ use sluice_http::{Limiter, OpenReply, StartedCall};
 use sluice_sdk::reservations::ReservationTracker;
 use sluice_sdk::{Client, TokenEstimator};
 
+use crate::credentials::{AskedCredentials, CredentialsQuestion};
 use crate::failure::Failure;
 use crate::grant::HeldGrant;
 use crate::slot::HeldSlot;
@@ -90,6 +91,18 @@ impl Target {
     /// [`Failure`]: a setting cannot be used.
     pub async fn client(settings: Value) -> Result<Self, Failure> {
         Ok(Self::of(settings::builder(settings)?.connect().await))
+    }
+
+    /// The same with credentials of the program, which `ask` is asked for when they are needed.
+    ///
+    /// # Errors
+    /// [`Failure`]: a setting cannot be used.
+    pub async fn client_with_credentials(
+        settings: Value,
+        ask: impl Fn(CredentialsQuestion) + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let builder = settings::builder(settings)?;
+        Ok(Self::of(builder.connect_with_credentials(AskedCredentials(ask)).await))
     }
 
     /// A client that is there.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_core::{Dimension, Factor};
 #[cfg(feature = "aws-config")]
-use sluice_table::SdkConfig;
+use sluice_table::{CredentialsSource, SdkConfig};
 use sluice_table::metric::describe_metrics;
 use sluice_table::{
     Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ANSWER,
@@ -297,6 +297,15 @@ impl ClientBuilder {
     #[cfg(feature = "aws-config")]
     pub async fn connect(self) -> Client {
         let store = self.config.connection.clone().connect().await;
+        self.over(store)
+    }
+
+    /// Connects with credentials that the program has, where an [`SdkConfig`] is not at hand: for programs in other languages.
+    ///
+    /// Makes no request.
+    #[cfg(feature = "aws-config")]
+    pub async fn connect_with_credentials(self, source: impl CredentialsSource) -> Client {
+        let store = self.config.connection.clone().connect_with_credentials(source).await;
         self.over(store)
     }
 

@@ -94,6 +94,12 @@ pub mod reservations {
     pub use crate::call::tracker::{ReservationError, ReservationTracker, Tracked};
 }
 
+/// Credentials that a program has: [`ClientBuilder::connect_with_credentials`](crate::ClientBuilder::connect_with_credentials).
+#[cfg(feature = "aws-config")]
+pub mod credentials {
+    pub use sluice_table::{AwsCredentials, CredentialsSource};
+}
+
 /// What tasks share or take with them.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}

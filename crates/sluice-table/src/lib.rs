@@ -9,6 +9,8 @@ mod connect;
 #[allow(clippy::print_stdout, reason = "a measurement prints its figure")]
 mod cost;
 mod create;
+#[cfg(feature = "aws-config")]
+mod credentials;
 mod dates;
 #[cfg(feature = "aws-config")]
 mod http;
@@ -27,6 +29,8 @@ pub use clock::Clock;
 #[cfg(feature = "aws-config")]
 pub use connect::{SdkConfig, client_of, environment};
 pub use create::{CreateTableError, create_table};
+#[cfg(feature = "aws-config")]
+pub use credentials::{AwsCredentials, CredentialsSource};
 pub use probe::{Probe, Probed, Provisioned, RowState, TableDescription};
 pub use requests::clock_offset as publish_clock_offset;
 pub use retry::{Backoff, random_up_to};
