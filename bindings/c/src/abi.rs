@@ -60,6 +60,28 @@ pub unsafe extern "C" fn sluice_client(settings: *const c_char, length: usize) -
     given(blocking(async { Target::client(settings?).await.map(made) }))
 }
 
+/// Told, once, that nothing is called with this context any more.
+pub type SluiceForget = extern "C" fn(context: usize);
+
+/// What the caller's functions are called with.
+struct Context {
+    context: usize,
+    forget: SluiceForget,
+}
+
+impl Context {
+    // A closure that names the field would take that alone, and drop the rest at once.
+    const fn get(&self) -> usize {
+        self.context
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        (self.forget)(self.context);
+    }
+}
+
 /// A question for credentials of AWS. Answer it once, with `sluice_credentials`, in any thread.
 #[derive(Debug)]
 pub struct SluiceCredentialsQuestion(CredentialsQuestion);
@@ -67,7 +89,8 @@ pub struct SluiceCredentialsQuestion(CredentialsQuestion);
 /// Asks for credentials, in a thread of sluice, when they are needed. It must not block.
 pub type SluiceAskCredentials = extern "C" fn(context: usize, question: *mut SluiceCredentialsQuestion);
 
-/// The same with credentials of the program: `ask` is asked for them at the first request, and again before they end.
+/// The same with credentials of the program: `ask` is asked for them at the first request, and again before they end. When the
+/// client and all that it made are gone, `forget` is told.
 ///
 /// # Safety
 /// `settings` points at `length` bytes.
@@ -77,10 +100,12 @@ pub unsafe extern "C" fn sluice_client_with_credentials(
     length: usize,
     ask: SluiceAskCredentials,
     context: usize,
+    forget: SluiceForget,
 ) -> *mut SluiceAnswer {
+    let of_caller = Context { context, forget };
     // SAFETY: the caller's promise.
     let settings = arguments(unsafe { bytes(settings, length) });
-    let asks = move |question| ask(context, Box::into_raw(Box::new(SluiceCredentialsQuestion(question))));
+    let asks = move |question| ask(of_caller.get(), Box::into_raw(Box::new(SluiceCredentialsQuestion(question))));
     given(blocking(async { Target::client_with_credentials(settings?, asks).await.map(made) }))
 }
 
@@ -111,7 +136,7 @@ pub unsafe extern "C" fn sluice_credentials(
 pub type SluiceLog = extern "C" fn(context: usize, record: *const c_char, length: usize);
 
 /// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from now on, and no longer
-/// to another; to nobody if `log` is null. `log` is not told more once another took its place, but for what it is told just then.
+/// to another. When another took its place, and `log` was told what happened before, `forget` is told.
 ///
 /// # Safety
 /// `level` points at `length` bytes.
@@ -119,26 +144,31 @@ pub type SluiceLog = extern "C" fn(context: usize, record: *const c_char, length
 pub unsafe extern "C" fn sluice_log(
     level: *const c_char,
     length: usize,
-    log: Option<SluiceLog>,
+    log: SluiceLog,
     context: usize,
+    forget: SluiceForget,
 ) -> *mut SluiceAnswer {
+    let of_caller = Context { context, forget };
     // SAFETY: the caller's promise.
     let level = unsafe { bytes(level, length) };
     given(at_once(|| {
-        let Some(log) = log else {
-            logs::log_to(None);
-            return Ok(Answer::default());
-        };
-        let level = name(level)?;
-        let known = logs::level(level);
-        let known = known.ok_or_else(|| failure(format!("level = {level:?}: it must be error, warn, info or debug")))?;
         let tell = move |record| {
             let text = json!(record).to_string();
-            log(context, text.as_ptr().cast(), text.len());
+            log(of_caller.get(), text.as_ptr().cast(), text.len());
         };
-        logs::log_in_thread(known, tell).map_err(|error| failure(format!("sluice cannot start a thread: {error}")))?;
+        let started = logs::log_in_thread(logs::level(name(level)?)?, tell);
+        started.map_err(|error| failure(format!("sluice cannot start a thread: {error}")))?;
         Ok(Answer::default())
     }))
+}
+
+/// Sends events to nobody.
+#[unsafe(no_mangle)]
+pub extern "C" fn sluice_log_end() {
+    drop(at_once(|| {
+        logs::log_to(None);
+        Ok(Answer::default())
+    }));
 }
 
 /// Makes an estimator of tokens with settings in JSON.

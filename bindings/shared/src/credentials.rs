@@ -24,6 +24,12 @@ struct Told {
     expires_ms: Option<f64>,
 }
 
+impl Told {
+    const fn has_keys(&self) -> bool {
+        !self.access_key_id.is_empty() && !self.secret_access_key.is_empty()
+    }
+}
+
 impl From<Told> for AwsCredentials {
     fn from(told: Told) -> Self {
         let keys = Self::new(told.access_key_id, told.secret_access_key);
@@ -37,10 +43,10 @@ impl From<Told> for AwsCredentials {
 impl CredentialsQuestion {
     /// Answers with `accessKeyId`, `secretAccessKey`, `sessionToken` and `expiresMs`, of which the last two may be missing.
     pub fn answer(self, keys: Value) {
-        let read = serde_json::from_value::<Told>(keys).map(AwsCredentials::from);
-        // The text of serde names no value: it may be a secret.
-        self.tell(read.map_err(|_| {
-            "the program's credentials need accessKeyId and secretAccessKey, texts that are not empty".to_owned()
+        let read = serde_json::from_value(keys).ok().filter(Told::has_keys).map(AwsCredentials::from);
+        // An error of serde may quote a value, and the value may be a secret.
+        self.tell(read.ok_or_else(|| {
+            "the program's credentials need an access key ID and a secret access key, which are texts".to_owned()
         }));
     }
 
@@ -60,5 +66,48 @@ impl<A: Fn(CredentialsQuestion) + Send + Sync + 'static> CredentialsSource for A
         let (sender, receiver) = oneshot::channel();
         (self.0)(CredentialsQuestion(sender));
         receiver.await.unwrap_or_else(|_| Err("the program has ended its source of credentials".to_owned()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    async fn answered(answer: impl Fn(CredentialsQuestion) + Send + Sync + 'static) -> Result<String, String> {
+        AskedCredentials(answer).credentials().await.map(|keys| format!("{keys:?}"))
+    }
+
+    #[tokio::test]
+    async fn keys_are_read_and_their_end() {
+        for (expires_ms, end) in
+            [(json!(1_000.5), "Some(SystemTime { tv_sec: 1, tv_nsec: 500000 })"), (json!(null), "None")]
+        {
+            let keys =
+                json!({ "accessKeyId": "AKID", "secretAccessKey": "s", "sessionToken": "", "expiresMs": expires_ms });
+            let told = answered(move |question| question.answer(keys.clone())).await.unwrap();
+            assert!(told.contains(end), "{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn keys_that_are_missing_are_an_error_that_quotes_no_secret() {
+        for keys in [
+            json!({ "accessKeyId": "AKID", "secretAccessKey": 5_309 }),
+            json!({ "accessKeyId": "AKID", "secretAccessKey": "" }),
+            json!({ "accessKeyId": "AKID", "secretAccessKey": "hidden", "expiresMs": "hidden" }),
+            Value::Null,
+        ] {
+            let why = answered(move |question| question.answer(keys.clone())).await.unwrap_err();
+            assert!(why.contains("secret access key") && !why.contains("5309") && !why.contains("hidden"), "{why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_is_told_and_a_question_that_is_dropped_is_one() {
+        assert_eq!(answered(|question| question.fail("no profile")).await.unwrap_err(), "no profile");
+        assert!(answered(drop).await.unwrap_err().contains("ended its source"));
     }
 }

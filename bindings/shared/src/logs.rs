@@ -1,9 +1,10 @@
 //! Events of the SDK (`tracing`) for the program's own log.
 
 use std::fmt::{Debug, Write as _};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 
 use parking_lot::RwLock;
 use serde::Serialize;
@@ -12,6 +13,8 @@ use tracing::metadata::LevelFilter;
 use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::failure::Failure;
 
 /// One event, as text.
 #[derive(Clone, Debug, Serialize)]
@@ -38,14 +41,16 @@ fn level_name<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::O
 }
 
 /// The level of this name: `error`, `warn`, `info` or `debug`.
-#[must_use]
-pub fn level(name: &str) -> Option<Level> {
-    Some(match name {
+///
+/// # Errors
+/// [`Failure`]: there is no such level.
+pub fn level(name: &str) -> Result<Level, Failure> {
+    Ok(match name {
         "error" => Level::ERROR,
         "warn" => Level::WARN,
         "info" => Level::INFO,
         "debug" => Level::DEBUG,
-        _ => return None,
+        _ => return Err(Failure::argument(format!("level = {name:?}: it must be error, warn, info or debug"))),
     })
 }
 
@@ -62,50 +67,52 @@ static LOGGER: RwLock<Option<Arc<dyn Logger>>> = RwLock::new(None);
 
 /// Sends the events of the process to `logger` from now on, and no longer to another; to nobody if there is none.
 pub fn log_to(logger: Option<Arc<dyn Logger>>) {
-    *LOGGER.write() = logger;
+    let before = mem::replace(&mut *LOGGER.write(), logger);
+    // Its end is the program's code, which may log.
+    drop(before);
     // An error means that they go there already.
     let _ = tracing::subscriber::set_global_default(ToLogger);
 }
 
-/// The most events that wait for the program. What is beyond is dropped, and counted (`log.dropped`).
-const MOST_WAITING: usize = 10_000;
-
-/// A logger in a thread of its own, which may wait.
-struct InThread {
-    level: Level,
-    waiting: SyncSender<Record>,
-    dropped: Arc<AtomicUsize>,
+/// Sends events of this level and above to `take`, which must not wait, and returns false if it has no room. What it does not
+/// take is counted (`log.dropped`).
+pub fn log_in_place(level: Level, take: impl Fn(Record) -> bool + Send + Sync + 'static) {
+    log_to(Some(Arc::new(InPlace { level, take, dropped: AtomicUsize::new(0) })));
 }
 
-/// Sends events of this level and above to `log`, in a thread of its own, until there is another logger or none.
+/// The most events that wait for the program.
+pub const MOST_WAITING: usize = 10_000;
+
+/// Sends events of this level and above to `log`, in a thread of its own, which may wait. The thread ends, and drops `log`, once
+/// another logger took its place and what was sent before is logged.
 ///
 /// # Errors
 /// The thread cannot be started.
 pub fn log_in_thread(level: Level, log: impl Fn(Record) + Send + 'static) -> std::io::Result<()> {
-    let (waiting, records) = sync_channel::<Record>(MOST_WAITING);
-    let dropped = Arc::new(AtomicUsize::new(0));
-    let lost = Arc::clone(&dropped);
+    let (waiting, records) = sync_channel(MOST_WAITING);
     let thread = std::thread::Builder::new().name("sluice-log".to_owned());
-    thread.spawn(move || {
-        for record in records {
-            match lost.swap(0, Ordering::Relaxed) {
-                0 => {}
-                lost => log(Record::dropped(lost)),
-            }
-            log(record);
-        }
-    })?;
-    log_to(Some(Arc::new(InThread { level, waiting, dropped })));
+    thread.spawn(move || records.into_iter().for_each(log))?;
+    log_in_place(level, move |record| waiting.try_send(record).is_ok());
     Ok(())
 }
 
-impl Logger for InThread {
+struct InPlace<T> {
+    level: Level,
+    take: T,
+    dropped: AtomicUsize,
+}
+
+impl<T: Fn(Record) -> bool + Send + Sync + 'static> Logger for InPlace<T> {
     fn is_enabled(&self, level: Level) -> bool {
         level <= self.level
     }
 
     fn log(&self, record: Record) {
-        if self.waiting.try_send(record).is_err() {
+        let lost = self.dropped.swap(0, Ordering::Relaxed);
+        if lost > 0 && !(self.take)(Record::dropped(lost)) {
+            self.dropped.fetch_add(lost, Ordering::Relaxed);
+        }
+        if !(self.take)(record) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -187,5 +194,62 @@ impl Visit for Record {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.set(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// The logger is one for the process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn events_go_to_the_last_logger_from_its_level_on_and_to_nobody_without_one() {
+        let _alone = ONE_AT_A_TIME.lock();
+        let (first, of_first) = channel();
+        log_in_thread(Level::WARN, move |record| first.send(record.line()).unwrap()).unwrap();
+        tracing::info!(event = "too.low");
+        tracing::warn!(event = "settle.not_held", dimension = "a#rpm", used = 3, "nothing is held");
+        assert_eq!(of_first.recv().unwrap(), "settle.not_held: nothing is held dimension=a#rpm used=3");
+
+        let (second, of_second) = channel();
+        log_in_thread(Level::DEBUG, move |record| second.send(record).unwrap()).unwrap();
+        assert!(of_first.recv().is_err(), "its thread has ended, and has dropped it");
+        tracing::debug!(event = "low.enough");
+        let record = serde_json::to_value(of_second.recv().unwrap()).unwrap();
+        assert_eq!((&record["level"], &record["event"]), (&"debug".into(), &"low.enough".into()));
+
+        log_to(None);
+        tracing::error!(event = "to.nobody");
+        assert!(of_second.recv_timeout(Duration::from_secs(5)).is_err());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let _alone = ONE_AT_A_TIME.lock();
+        let (sender, taken) = sync_channel::<Record>(2);
+        log_in_place(Level::WARN, move |record| sender.try_send(record).is_ok());
+        for _ in 0..5 {
+            tracing::warn!(event = "many");
+        }
+        assert_eq!((taken.recv().unwrap().event, taken.recv().unwrap().event), ("many".to_owned(), "many".to_owned()));
+        tracing::warn!(event = "after");
+        let dropped = taken.recv().unwrap();
+        assert_eq!((dropped.event.as_str(), &*dropped.fields), ("log.dropped", &[("records", "3".to_owned())][..]));
+        assert_eq!(taken.recv().unwrap().event, "after");
+        log_to(None);
+    }
+
+    #[test]
+    fn a_level_has_a_name() {
+        assert_eq!(level("debug").unwrap(), Level::DEBUG);
+        assert_eq!(level("loud").unwrap_err().class, "ArgumentError");
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_core::{Dimension, Factor};
-#[cfg(feature = "aws-config")]
-use sluice_table::{CredentialsSource, SdkConfig};
 use sluice_table::metric::describe_metrics;
 use sluice_table::{
     Clock, ConfigError, DynamoClient, LONGEST_ANSWER, LONGEST_ATTEMPT, LONGEST_SETTING, MOST_RETRIES, SHORTEST_ANSWER,
     SHORTEST_ATTEMPT, Settings, Store,
 };
+#[cfg(feature = "aws-config")]
+use sluice_table::{CredentialsSource, SdkConfig};
 use sluice_vendors::Vendors;
 
 use crate::bucket::near_limit::WarnAt;
