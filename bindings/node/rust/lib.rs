@@ -11,7 +11,8 @@ use napi::{Error, Result, Status};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sluice_bindings::{Answer, CredentialsQuestion, Failure, Operation, Target, logs};
+use sluice_bindings::logs::{self, Record};
+use sluice_bindings::{Answer, CredentialsQuestion, Failure, Operation, Target};
 use tokio_util::sync::CancellationToken;
 
 /// A failure travels as JSON in the message of an error.
@@ -92,10 +93,12 @@ impl NativeTarget {
     }
 }
 
-/// A call of a function of the program from any thread. It does not keep the process alive.
-type Weakly<T> = ThreadsafeFunction<T, (), T, Status, false, true>;
+/// A call of a function of the program from any thread. It does not keep the process alive, and at most so many calls wait.
+type Weakly<T, const MOST: usize = 0> = ThreadsafeFunction<T, (), T, Status, false, true, MOST>;
 
 type Ask = Weakly<NativeQuestion>;
+
+type Log = Weakly<String, { logs::MOST_WAITING }>;
 
 /// A question for credentials of AWS.
 #[napi(js_name = "CredentialsQuestion")]
@@ -106,28 +109,36 @@ impl NativeQuestion {
     #[napi]
     pub fn answer(&self, keys: String) -> Result<()> {
         let (question, keys) = (self.0.lock().take(), parse(&keys)?);
-        question.into_iter().for_each(|question| question.answer(keys.clone()));
+        if let Some(question) = question {
+            question.answer(keys);
+        }
         Ok(())
     }
 
     #[napi]
     pub fn fail(&self, why: String) {
-        self.0.lock().take().into_iter().for_each(|question| question.fail(why.as_str()));
+        if let Some(question) = self.0.lock().take() {
+            question.fail(why);
+        }
     }
 }
 
-/// Sends the events of the process of this level and above to `log`, as JSON; to nobody without one.
+/// Sends the events of the process of this level and above to `log`, as JSON.
 #[napi]
-pub fn log_to(level: String, log: Option<Weakly<String>>) -> Result<()> {
-    let Some(log) = log else {
-        logs::log_to(None);
-        return Ok(());
-    };
-    let level = logs::level(&level).ok_or_else(|| Error::new(Status::InvalidArg, format!("no level {level:?}")))?;
-    let tell = move |record| {
-        log.call(json!(record).to_string(), ThreadsafeFunctionCallMode::NonBlocking);
-    };
-    logs::log_in_thread(level, tell).map_err(|error| Error::new(Status::GenericFailure, error.to_string()))
+pub fn log_to(level: String, log: Log) -> Result<()> {
+    let level = logs::level(&level).map_err(|failure| raise(&failure))?;
+    logs::log_in_place(level, move |record: Record| {
+        let mut told = json!(record);
+        told["line"] = record.line().into();
+        log.call(told.to_string(), ThreadsafeFunctionCallMode::NonBlocking) == Status::Ok
+    });
+    Ok(())
+}
+
+/// Sends events to nobody.
+#[napi]
+pub fn end_log() {
+    logs::log_to(None);
 }
 
 /// An operation that is under way.

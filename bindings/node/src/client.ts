@@ -1,3 +1,4 @@
+import { asking } from "./credentials.js";
 import { Grant } from "./grant.js";
 import { Limiter } from "./limiter.js";
 import { Target } from "./native.js";
@@ -66,7 +67,8 @@ export class Client implements AsyncDisposable {
 
   /** A client of a table. Makes no request. */
   constructor(settings: Settings & { table: string }) {
-    this.#target = Target.client(settings);
+    const { credentials, ...of } = settings;
+    this.#target = Target.client(of, credentials && asking(credentials));
     const told = this.#target.look("told").value as Pick<
       Client,
       "table" | "inlineRetryThresholdMs" | "longestAcquireMs"
@@ -77,8 +79,8 @@ export class Client implements AsyncDisposable {
     atExit(this.#target);
   }
 
-  /** A client with the settings of the `SLUICE_*` variables and the AWS credentials of the environment. What `settings`
-   * names wins over its variable. */
+  /** A client with the settings of the `SLUICE_*` variables and, unless `settings` has credentials, those of the environment.
+   * What `settings` names wins over its variable. */
   static fromEnv(settings: Settings = {}): Client {
     // Without a table, the native module reads the environment.
     return new Client({ ...settings } as Settings & { table: string });

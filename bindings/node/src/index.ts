@@ -6,9 +6,11 @@ export {
   type Dimensions,
   type SlotOptions,
 } from "./client.js";
+export type { AwsCredentials, AwsCredentialsSource } from "./credentials.js";
 export * from "./errors.js";
 export { type FetchOptions, limitedFetch } from "./fetch.js";
 export { Grant } from "./grant.js";
+export { type LineLogger, type Logger, type LogLevel, type LogRecord, setLogger } from "./logs.js";
 export { Ops } from "./ops.js";
 export type { HeadersLike, Reply } from "./reply.js";
 export { Slot } from "./slot.js";

@@ -23,11 +23,20 @@ interface NativeTarget {
   feed(piece: Buffer): void;
 }
 
+/** A question for credentials of AWS. */
+export interface CredentialsQuestion {
+  answer(keys: string): void;
+  fail(why: string): void;
+}
+
 interface NativeModule {
   readonly Target: {
     client(settings: string): NativeTarget;
+    clientWithCredentials(settings: string, ask: (question: CredentialsQuestion) => void): NativeTarget;
     estimator(settings: string): NativeTarget;
   };
+  logTo(level: string, log: (record: string) => void): void;
+  endLog(): void;
 }
 
 const native = createRequire(__filename)(join(__dirname, "..", "sluice.node")) as NativeModule;
@@ -43,8 +52,11 @@ export interface Answer {
 export class Target {
   private constructor(private readonly native: NativeTarget) {}
 
-  static client(settings: object): Target {
-    return new Target(throwing(() => native.Target.client(JSON.stringify(settings))));
+  static client(settings: object, ask?: (question: CredentialsQuestion) => void): Target {
+    const text = JSON.stringify(settings);
+    return new Target(
+      throwing(() => (ask ? native.Target.clientWithCredentials(text, ask) : native.Target.client(text))),
+    );
   }
 
   static estimator(settings: object): Target {
@@ -110,6 +122,15 @@ export class Target {
 export interface CallOptions {
   bytes?: Buffer | undefined;
   signal?: AbortSignal | undefined;
+}
+
+/** Sends events to `log`, as JSON. */
+export function logTo(level: string, log: (record: string) => void): void {
+  throwing(() => native.logTo(level, log));
+}
+
+export function endLog(): void {
+  native.endLog();
 }
 
 function throwing<T>(call: () => T): T {

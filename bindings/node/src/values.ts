@@ -1,3 +1,5 @@
+import type { AwsCredentialsSource } from "./credentials.js";
+
 /** Tokens or slots by dimension. */
 export type Costs = Record<string, number>;
 
@@ -177,6 +179,8 @@ export interface StaleReport {
 /** Settings in code. The default of each is that of its variable: `docs/settings.md`. */
 export interface Settings {
   region?: string;
+  /** Credentials that the program has; by default those of the environment, of a profile, or of the role. */
+  credentials?: AwsCredentialsSource;
   endpoint?: string;
   leaseTtlMs?: number;
   maxRetries?: number;

@@ -1,11 +1,10 @@
 // What Node demands: the event loop, workers, and the end of a process.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { DAYS, declare, eventually, level, requests, slots, world } from "./support.mjs";
+import { DAYS, declare, eventually, level, requests, run, slots, world } from "./support.mjs";
 
 test("10,000 promises on one bucket are all granted, in few writes, and the event loop goes on", async () => {
   const rpm = await declare(requests(10_000, DAYS));
@@ -58,14 +57,6 @@ test("worker threads have clients of their own", async () => {
   assert.deepEqual(await Promise.all([run(), run(), run()]), [true, true, true]);
   assert.equal(await level(rpm), 7);
 });
-
-/** Runs a program. Returns its exit code and how long it took. */
-function run(code) {
-  const began = Date.now();
-  const program = `const { Client } = require("@sluice/sdk"); (async () => { ${code} })();`;
-  const child = spawn(process.execPath, ["-e", program], { stdio: "inherit", cwd: import.meta.dirname });
-  return new Promise((resolve) => child.once("exit", (status) => resolve({ status, took: Date.now() - began })));
-}
 
 test("a client that nobody closed does not keep a process alive, and gives back what is held", async () => {
   const held = await declare(slots(1), "concurrent");

@@ -1,6 +1,7 @@
 // A DynamoDB for the tests: the embedded engine, which `sluice sandbox` serves. One for each file of tests.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { after, before } from "node:test";
@@ -70,4 +71,12 @@ export async function eventually(what, isSo, withinMs = 5_000) {
     assert(Date.now() < until, `not in time: ${what}`);
     await sleep(20);
   }
+}
+
+/** Runs a program. Returns its exit code and how long it took. */
+export function run(code) {
+  const began = Date.now();
+  const program = `const { Client } = require("@sluice/sdk"); (async () => { ${code} })();`;
+  const child = spawn(process.execPath, ["-e", program], { stdio: "inherit", cwd: import.meta.dirname });
+  return new Promise((resolve) => child.once("exit", (status) => resolve({ status, took: Date.now() - began })));
 }
