@@ -10,8 +10,20 @@ import (
 // Config has the settings of a client in code. A zero value stands for the default, which docs/settings.md names.
 type Config struct {
 	// Table is needed by New, and by FromEnv not used.
-	Table           string
-	Region          string
+	Table  string
+	Region string
+	// Credentials are those that the program has; by default those of the environment, of a profile, or of the role. It
+	// is asked at the first request, and again before they end, in a goroutine of its own. A request waits for it for
+	// 5 s; the context ends after 30 s. With an aws.Config of aws-sdk-go-v2:
+	//
+	//	func(ctx context.Context) (sluice.Credentials, error) {
+	//		found, err := config.Credentials.Retrieve(ctx)
+	//		return sluice.Credentials{
+	//			AccessKeyID: found.AccessKeyID, SecretAccessKey: found.SecretAccessKey,
+	//			SessionToken: found.SessionToken, Expires: found.Expires,
+	//		}, err
+	//	}
+	Credentials     func(context.Context) (Credentials, error)
 	Endpoint        string
 	LeaseTTL        time.Duration
 	MaxRetries      *int
@@ -44,8 +56,8 @@ func New(_ context.Context, config Config) (*Client, error) {
 	return newClient(config)
 }
 
-// FromEnv makes a client with the settings of the SLUICE_* variables and the AWS credentials of the environment. It makes
-// no request. What a config names wins over its variable.
+// FromEnv makes a client with the settings of the SLUICE_* variables and, unless a config has credentials, those of the
+// environment. It makes no request. What a config names wins over its variable.
 func FromEnv(_ context.Context, config ...Config) (*Client, error) {
 	var of Config
 	if len(config) > 0 {
@@ -85,7 +97,7 @@ func newClient(of Config) (*Client, error) {
 	if of.Vendors != nil {
 		settings["vendors"] = of.Vendors
 	}
-	made, err := connect(settings)
+	made, err := connect(settings, of.Credentials)
 	if err != nil {
 		return nil, err
 	}

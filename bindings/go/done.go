@@ -11,3 +11,10 @@ import "runtime/cgo"
 func sluiceGoDone(context C.uintptr_t, answer *C.SluiceAnswer) {
 	cgo.Handle(context).Value().(chan *C.SluiceAnswer) <- answer
 }
+
+// sluiceGoForget is told that a handle is not used any more.
+//
+//export sluiceGoForget
+func sluiceGoForget(context C.uintptr_t) {
+	cgo.Handle(context).Delete()
+}

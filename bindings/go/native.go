@@ -4,6 +4,8 @@ package sluice
 // #cgo LDFLAGS: -L${SRCDIR}/lib -lsluice_c -lm -ldl -lpthread
 // #include "sluice.h"
 // extern void sluiceGoDone(uintptr_t context, SluiceAnswer *answer);
+// extern void sluiceGoAsk(uintptr_t context, SluiceCredentialsQuestion *question);
+// extern void sluiceGoForget(uintptr_t context);
 import "C"
 
 import (
@@ -37,12 +39,19 @@ func (a *answer) into(value any) error {
 	return json.Unmarshal(a.value, value)
 }
 
-func connect(settings any) (*target, error) {
+func connect(settings any, credentials provider) (*target, error) {
 	text, err := json.Marshal(settings)
 	if err != nil {
 		return nil, err
 	}
-	made, err := told(C.sluice_client(chars(text), C.uintptr_t(len(text))))
+	var native *C.SluiceAnswer
+	if credentials == nil {
+		native = C.sluice_client(chars(text), C.uintptr_t(len(text)))
+	} else {
+		native = C.sluice_client_with_credentials(chars(text), C.uintptr_t(len(text)),
+			C.SluiceAskCredentials(C.sluiceGoAsk), C.uintptr_t(cgo.NewHandle(credentials)), C.SluiceForget(C.sluiceGoForget))
+	}
+	made, err := told(native)
 	if err != nil {
 		return nil, err
 	}

@@ -140,6 +140,63 @@ func TestLevelsAreLoweredSetAndRead(t *testing.T) {
 	}
 }
 
+func TestLeasesAreRenewed(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(1), "concurrent")
+	grant := acquire(t, sluice.On(slots))
+	before := grant.LeaseEnds()
+	// The end of a lease is in whole seconds.
+	eventually(t, "it ends later", 5*time.Second, func() bool {
+		if err := grant.Renew(t.Context()); err != nil || grant.IsLeaseLost() {
+			t.Fatal(err)
+		}
+		return grant.LeaseEnds().After(before)
+	})
+	if _, err := grant.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALeaseThatWasSweptIsNotRenewed(t *testing.T) {
+	slots := declare(t, sluice.Concurrent(1), "concurrent")
+	frozen, err := sluice.FromEnv(t.Context(), sluice.Config{LeaseTTL: time.Second, RenewLeases: new(bool)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := frozen.Grant(t.Context(), sluice.On(slots))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the slot is swept", 20*time.Second, func() bool {
+		if _, err := client.Ops().Sweep(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		return level(t, slots) == 1
+	})
+	if err := late.Renew(t.Context()); !errors.Is(err, sluice.ErrLeaseGone) || !late.IsLeaseLost() {
+		t.Fatal(err)
+	}
+}
+
+func TestPrefetchedTokensAreGrantedFromMemory(t *testing.T) {
+	rpm := declare(t, sluice.Requests(100_000, time.Minute), "rpm")
+	stocked, err := sluice.FromEnv(t.Context(), sluice.Config{Prefetch: []string{rpm}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2_000 {
+		if grant, retry, err := stocked.Acquire(t.Context(), sluice.On(rpm)); grant == nil {
+			t.Fatal(retry, err)
+		}
+	}
+	// Ahead of what was granted, by the stock.
+	if taken := 100_000 - level(t, rpm); taken < 1_000 {
+		t.Fatal(taken)
+	}
+	if _, err := stocked.Close(t.Context()); err != nil || level(t, rpm) > 100_000 {
+		t.Fatal(err, level(t, rpm))
+	}
+}
+
 func TestATicketKeepsAPlaceAndIsRedeemedOnce(t *testing.T) {
 	rpm := declare(t, sluice.Requests(10, 5*time.Second), "rpm")
 	for range 10 {
