@@ -16,6 +16,7 @@ mod logs;
 mod operation;
 mod ops;
 mod process;
+mod session;
 mod settings;
 mod slot;
 mod tracker;
@@ -37,5 +38,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_ERROR_LEN", sluice_http::MAX_ERROR_LEN)?;
     module.add_function(wrap_pyfunction!(client::http_limiter, module)?)?;
     module.add_function(wrap_pyfunction!(courier::stop_courier, module)?)?;
+    module.add_function(wrap_pyfunction!(session::stop_asking, module)?)?;
     Ok(())
 }

@@ -13,10 +13,13 @@ use sluice_sdk::{Client, ClientBuilder, Leases, Mode, OnUnavailable};
 use crate::arguments;
 use crate::errors::Raise as _;
 use crate::process::runtime;
+use crate::session::Session;
 
 /// What a client is built from, in every process anew.
-#[derive(Clone)]
-pub(crate) struct Settings(ClientBuilder);
+pub(crate) struct Settings {
+    builder: ClientBuilder,
+    session: Option<Session>,
+}
 
 impl Settings {
     /// From the environment if `table` is `None`, and what `given` sets.
@@ -25,16 +28,29 @@ impl Settings {
             Some(table) => Client::builder(table),
             None => ClientBuilder::from_env().map_err(|error| error.raise(py))?,
         };
+        let mut session = None;
         for (name, value) in given {
-            builder = set(builder, &name.extract::<String>()?, &value)?;
+            match name.extract::<String>()?.as_str() {
+                "session" => session = Some(Session::new(&value)?),
+                name => builder = set(builder, name, &value)?,
+            }
         }
-        Ok(Self(builder))
+        if let Some(session) = &session
+            && !given.contains("region")?
+            && let Some(region) = session.region(py)?
+        {
+            builder = builder.region(region);
+        }
+        Ok(Self { builder, session })
     }
 
     /// Connects. Makes no request.
     pub(crate) fn connect(&self, py: Python<'_>) -> PyResult<Client> {
-        let (runtime, builder) = (runtime()?, self.0.clone());
-        Ok(py.detach(|| runtime.block_on(builder.connect())))
+        let (runtime, builder) = (runtime()?, self.builder.clone());
+        Ok(py.detach(|| match self.session.clone() {
+            Some(session) => runtime.block_on(builder.connect_with_credentials(session)),
+            None => runtime.block_on(builder.connect()),
+        }))
     }
 }
 

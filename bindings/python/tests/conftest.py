@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,3 +104,32 @@ def eventually(is_so: Callable[[], bool], within: float = 5.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def in_child(run: Callable[[], None]) -> int:
+    """Runs something in a fork, and returns its exit code; 99 if it does not end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            run()
+            code = 0
+        except BaseException as error:
+            print(f"in the child: {error!r}", file=sys.stderr)
+        finally:
+            os._exit(code)
+    done: list[int] = []
+
+    def has_ended() -> bool:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            done.append(os.waitstatus_to_exitcode(status))
+        return bool(done)
+
+    if not eventually(has_ended, 20):
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        return 99
+    return done[0]

@@ -6,16 +6,14 @@ import asyncio
 import gc
 import multiprocessing
 import os
-import sys
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
 import sluice
 
-from conftest import Declare, eventually, level
+from conftest import Declare, in_child, level
 
 DAY = 86_400.0
 
@@ -62,35 +60,6 @@ def test_children_of_each_start_method_work(method: str, declare: Declare) -> No
     assert _take(rpm)[1:] == (True, True)
 
 
-def _in_child(run: Callable[[], None]) -> int:
-    """Runs something in a fork, and returns its exit code; 99 if it does not end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            run()
-            code = 0
-        except BaseException as error:
-            print(f"in the child: {error!r}", file=sys.stderr)
-        finally:
-            os._exit(code)
-    done: list[int] = []
-
-    def has_ended() -> bool:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            done.append(os.waitstatus_to_exitcode(status))
-        return bool(done)
-
-    if not eventually(has_ended, 20):
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        return 99
-    return done[0]
-
-
 def test_a_child_leaves_alone_what_its_parent_holds(client: sluice.Client, declare: Declare) -> None:
     slots = declare(sluice.Limit.concurrent(4), "concurrent")
     tracker = client.reservations()
@@ -116,7 +85,7 @@ def test_a_child_leaves_alone_what_its_parent_holds(client: sluice.Client, decla
         assert isinstance(own, sluice.Grant)
         own.release()
 
-    assert _in_child(run) == 0
+    assert in_child(run) == 0
     assert level(client, slots) == 1
     slot.__exit__(None, None, None)
     grant = held.pop()
@@ -132,7 +101,7 @@ def test_a_child_that_leaves_its_parent_s_block_does_not_release_it(client: slui
     slots = declare(sluice.Limit.concurrent(1), "concurrent")
     context = client.slot(slots)
     context.__enter__()
-    assert _in_child(lambda: context.__exit__(None, None, None)) == 0
+    assert in_child(lambda: context.__exit__(None, None, None)) == 0
     assert level(client, slots) == 0
     context.__exit__(None, None, None)
     assert level(client, slots) == 1
@@ -146,10 +115,10 @@ def test_a_child_of_a_child_works(client: sluice.Client, declare: Declare) -> No
 
     def run() -> None:
         take()
-        assert _in_child(take) == 0
+        assert in_child(take) == 0
 
     take()
-    assert _in_child(run) == 0
+    assert in_child(run) == 0
 
 
 def test_a_child_that_ends_gives_back_what_it_holds(client: sluice.Client, declare: Declare) -> None:
@@ -162,6 +131,6 @@ def test_a_child_that_ends_gives_back_what_it_holds(client: sluice.Client, decla
         assert isinstance(held, sluice.Grant)
         client.close(2)
 
-    assert _in_child(run) == 0
+    assert in_child(run) == 0
     assert level(client, slots) == 1
     kept.release()

@@ -18,6 +18,7 @@ from sluice._async import (
     AsyncSlot,
     AsyncSlotContext,
 )
+from sluice._base import FrozenCredentials, Session, SessionCredentials
 from sluice._estimator import TokenEstimator
 from sluice._reply import AnyReply, Headers, Reply
 from sluice._sync import Client, Grant, Ops, ReservationTracker, Slot, SlotContext
@@ -108,6 +109,7 @@ __all__ = [
     "EndedError",
     "Error",
     "ForkedError",
+    "FrozenCredentials",
     "Grant",
     "Headers",
     "Lease",
@@ -140,6 +142,8 @@ __all__ = [
     "ReservationTracker",
     "RetryIn",
     "Seconds",
+    "Session",
+    "SessionCredentials",
     "SettleError",
     "Settled",
     "Shed",

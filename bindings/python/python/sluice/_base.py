@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 from sluice import _native
 
@@ -22,10 +22,35 @@ Costs: TypeAlias = Mapping[str, float]
 """Tokens or slots by dimension."""
 
 
+class FrozenCredentials(Protocol):
+    """Keys of AWS, as botocore has them."""
+
+    @property
+    def access_key(self) -> str | None: ...
+    @property
+    def secret_key(self) -> str | None: ...
+    @property
+    def token(self) -> str | None: ...
+
+
+class SessionCredentials(Protocol):
+    """Credentials that are renewed when they are asked for, as botocore has them."""
+
+    def get_frozen_credentials(self) -> FrozenCredentials: ...
+
+
+class Session(Protocol):
+    """A session of boto3 or botocore, or what has the same method. Its Region is its `region_name`."""
+
+    def get_credentials(self) -> SessionCredentials | None: ...
+
+
 class Settings(TypedDict, total=False):
     """Settings in code. The default of each is that of its variable: `docs/settings.md`."""
 
     region: str
+    session: Session
+    """A session that the program has: its credentials, and its Region unless `region` is given."""
     endpoint: str
     lease_ttl: Seconds
     max_retries: int
@@ -58,8 +83,8 @@ class BaseClient:
 
     @classmethod
     def from_env(cls, **settings: Unpack[Settings]) -> Self:
-        """A client with the settings of the `SLUICE_*` variables and the AWS credentials of the environment. Makes no
-        request. What `settings` names wins over its variable."""
+        """A client with the settings of the `SLUICE_*` variables and, without a `session`, the AWS credentials of the
+        environment. Makes no request. What `settings` names wins over its variable."""
         client = cls.__new__(cls)
         client._native = client._connect(None, settings)
         return client
@@ -136,4 +161,5 @@ def _at_exit() -> None:
         # After an error, leases end later.
         with contextlib.suppress(Exception):
             client._native.close(_LONGEST_EXIT).wait()
+    _native.stop_asking()
     _native.stop_courier()

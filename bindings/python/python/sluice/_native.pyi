@@ -17,6 +17,7 @@ __all__ = [
     "TokenEstimator",
     "Tracker",
     "http_limiter",
+    "stop_asking",
     "stop_courier",
 ]
 
@@ -184,4 +185,5 @@ def http_limiter(
     patience: _values.Seconds | None,
     ask_usage: bool,
 ) -> Limiter: ...
+def stop_asking() -> None: ...
 def stop_courier() -> None: ...
