@@ -7,8 +7,8 @@ import (
 	"sluice"
 )
 
-// The same acquires as those of the example `overhead` of the SDK of Rust, which is measured beside them. Link a release
-// archive (README.md).
+// The same acquires as those of the example `overhead` of the SDK of Rust, which is measured beside them.
+// Link a release archive (README.md).
 
 // benchmarked has room for every call of a benchmark.
 func benchmarked(b *testing.B, config sluice.Config) {

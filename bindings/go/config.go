@@ -12,9 +12,9 @@ type Config struct {
 	// Table is needed by New, and by FromEnv not used.
 	Table  string
 	Region string
-	// Credentials are those that the program has; by default those of the environment, of a profile, or of the role. It
-	// is asked at the first request, and again before they end, in a goroutine of its own. A request waits for it for
-	// 5 s; the context ends after 30 s. With an aws.Config of aws-sdk-go-v2:
+	// Credentials are those that the program has; by default those of the environment, of a profile, or of
+	// the role. It is asked at the first request, and again before they end, in a goroutine of its own. A
+	// request waits for it for 5 s; the context ends after 30 s. With an aws.Config of aws-sdk-go-v2:
 	//
 	//	func(ctx context.Context) (sluice.Credentials, error) {
 	//		found, err := config.Credentials.Retrieve(ctx)
@@ -56,8 +56,8 @@ func New(_ context.Context, config Config) (*Client, error) {
 	return newClient(config)
 }
 
-// FromEnv makes a client with the settings of the SLUICE_* variables and, unless a config has credentials, those of the
-// environment. It makes no request. What a config names wins over its variable.
+// FromEnv makes a client with the settings of the SLUICE_* variables and, unless a config has credentials,
+// those of the environment. It makes no request. What a config names wins over its variable.
 func FromEnv(_ context.Context, config ...Config) (*Client, error) {
 	var of Config
 	if len(config) > 0 {

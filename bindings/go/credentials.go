@@ -16,13 +16,15 @@ type Credentials struct {
 	SecretAccessKey string
 	// SessionToken is that of temporary credentials; empty for others.
 	SessionToken string
-	// Expires is when they end. Config.Credentials is asked again ten seconds before; if it is zero, every five minutes.
+	// Expires is when they end. Config.Credentials is asked again ten seconds before; if it is zero, every
+	// five minutes.
 	Expires time.Time
 }
 
 type provider = func(context.Context) (Credentials, error)
 
-// longestAnswer is how long a program may look for its credentials. It is less than the time after which it is asked anew.
+// longestAnswer is how long a program may look for its credentials. It is less than the time after which it
+// is asked anew.
 const longestAnswer = 30 * time.Second
 
 // sluiceGoAsk is asked for credentials, in a thread of sluice, which must not wait.

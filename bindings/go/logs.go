@@ -23,9 +23,10 @@ var levels = []struct {
 	{"error", slog.LevelError},
 }
 
-// SetLogger sends the SDK's events to a logger from now on, and no longer to another; to nobody if it is nil, as at the
-// start. The message is the name of an event, as limit.near, with what happened; its fields are attributes, which are texts.
-// There is one logger for a process. The lowest level that it takes is asked for here: after a change, set it again.
+// SetLogger sends the SDK's events to a logger from now on, and no longer to another; to nobody if it is nil,
+// as at the start. The message is the name of an event, as limit.near, with what happened; its fields are
+// attributes, which are texts. There is one logger for a process. The lowest level that it takes is asked for
+// here: after a change, set it again.
 func SetLogger(logger *slog.Logger) {
 	for _, lowest := range levels {
 		if logger != nil && logger.Enabled(context.Background(), lowest.level) {
