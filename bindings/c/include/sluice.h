@@ -24,7 +24,8 @@ typedef void (*SluiceAskCredentials)(uintptr_t context, SluiceCredentialsQuestio
 // Told, once, that nothing is called with this context any more.
 typedef void (*SluiceForget)(uintptr_t context);
 
-// Told one event as JSON (`level`, `event`, `message`, `fields` as pairs), in a thread that does nothing else.
+// Told one event as JSON (`level`, `event`, `message`, `fields` as pairs), in a thread that does nothing
+// else.
 typedef void (*SluiceLog)(uintptr_t context, const char *record, uintptr_t length);
 
 // Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must not block.
@@ -41,8 +42,8 @@ extern "C" {
 SluiceAnswer *sluice_client(const char *settings,
                             uintptr_t length);
 
-// The same with credentials of the program: `ask` is asked for them at the first request, and again before they end. When the
-// client and all that it made are gone, `forget` is told.
+// The same with credentials of the program: `ask` is asked for them at the first request, and again before
+// they end. When the client and all that it made are gone, `forget` is told.
 //
 // # Safety
 // `settings` points at `length` bytes.
@@ -52,8 +53,8 @@ SluiceAnswer *sluice_client_with_credentials(const char *settings,
                                              uintptr_t context,
                                              SluiceForget forget);
 
-// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs` since 1970; the
-// last two may be missing), or with `{"error": "why there are none"}`.
+// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs`
+// since 1970; the last two may be missing), or with `{"error": "why there are none"}`.
 //
 // # Safety
 // `question` is of this library and not answered; `keys` points at `length` bytes.
@@ -61,8 +62,9 @@ void sluice_credentials(SluiceCredentialsQuestion *question,
                         const char *keys,
                         uintptr_t length);
 
-// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from now on, and no longer
-// to another. When another took its place, and `log` was told what happened before, `forget` is told.
+// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from
+// now on, and no longer to another. When another took its place, and `log` was told what happened before,
+// `forget` is told.
 //
 // # Safety
 // `level` points at `length` bytes.

@@ -89,8 +89,8 @@ pub struct SluiceCredentialsQuestion(CredentialsQuestion);
 /// Asks for credentials, in a thread of sluice, when they are needed. It must not block.
 pub type SluiceAskCredentials = extern "C" fn(context: usize, question: *mut SluiceCredentialsQuestion);
 
-/// The same with credentials of the program: `ask` is asked for them at the first request, and again before they end. When the
-/// client and all that it made are gone, `forget` is told.
+/// The same with credentials of the program: `ask` is asked for them at the first request, and again before
+/// they end. When the client and all that it made are gone, `forget` is told.
 ///
 /// # Safety
 /// `settings` points at `length` bytes.
@@ -109,8 +109,8 @@ pub unsafe extern "C" fn sluice_client_with_credentials(
     given(blocking(async { Target::client_with_credentials(settings?, asks).await.map(made) }))
 }
 
-/// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs` since 1970; the
-/// last two may be missing), or with `{"error": "why there are none"}`.
+/// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs`
+/// since 1970; the last two may be missing), or with `{"error": "why there are none"}`.
 ///
 /// # Safety
 /// `question` is of this library and not answered; `keys` points at `length` bytes.
@@ -132,11 +132,13 @@ pub unsafe extern "C" fn sluice_credentials(
     }));
 }
 
-/// Told one event as JSON (`level`, `event`, `message`, `fields` as pairs), in a thread that does nothing else.
+/// Told one event as JSON (`level`, `event`, `message`, `fields` as pairs), in a thread that does nothing
+/// else.
 pub type SluiceLog = extern "C" fn(context: usize, record: *const c_char, length: usize);
 
-/// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from now on, and no longer
-/// to another. When another took its place, and `log` was told what happened before, `forget` is told.
+/// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from
+/// now on, and no longer to another. When another took its place, and `log` was told what happened before,
+/// `forget` is told.
 ///
 /// # Safety
 /// `level` points at `length` bytes.

@@ -93,7 +93,8 @@ impl NativeTarget {
     }
 }
 
-/// A call of a function of the program from any thread. It does not keep the process alive, and at most so many calls wait.
+/// A call of a function of the program from any thread. It does not keep the process alive, and at most so
+/// many calls wait.
 type Weakly<T, const MOST: usize = 0> = ThreadsafeFunction<T, (), T, Status, false, true, MOST>;
 
 type Ask = Weakly<NativeQuestion>;

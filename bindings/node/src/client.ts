@@ -79,8 +79,8 @@ export class Client implements AsyncDisposable {
     atExit(this.#target);
   }
 
-  /** A client with the settings of the `SLUICE_*` variables and, unless `settings` has credentials, those of the environment.
-   * What `settings` names wins over its variable. */
+  /** A client with the settings of the `SLUICE_*` variables and, unless `settings` has credentials, those of
+   * the environment. What `settings` names wins over its variable. */
   static fromEnv(settings: Settings = {}): Client {
     // Without a table, the native module reads the environment.
     return new Client({ ...settings } as Settings & { table: string });

@@ -23,9 +23,9 @@ export type Logger = LineLogger | ((record: LogRecord) => unknown);
 
 const LEVELS: readonly LogLevel[] = ["error", "warn", "info", "debug"];
 
-/** Sends the SDK's events of this level and above to `logger`, and no longer to another; without one, to nobody, as at the
- * start. There is one logger for all threads of a process. It does not keep the process alive. If it throws, a warning of the
- * process says so, once. */
+/** Sends the SDK's events of this level and above to `logger`, and no longer to another; without one, to
+ * nobody, as at the start. There is one logger for all threads of a process. It does not keep the process
+ * alive. If it throws, a warning of the process says so, once. */
 export function setLogger(logger: Logger | null | undefined, level: LogLevel = "warn"): void {
   if (logger === undefined || logger === null) {
     endLog();

@@ -41,7 +41,8 @@ impl From<Told> for AwsCredentials {
 }
 
 impl CredentialsQuestion {
-    /// Answers with `accessKeyId`, `secretAccessKey`, `sessionToken` and `expiresMs`, of which the last two may be missing.
+    /// Answers with `accessKeyId`, `secretAccessKey`, `sessionToken` and `expiresMs`, of which the last two
+    /// may be missing.
     pub fn answer(self, keys: Value) {
         let read = serde_json::from_value(keys).ok().filter(Told::has_keys).map(AwsCredentials::from);
         // An error of serde may quote a value, and the value may be a secret.

@@ -65,7 +65,8 @@ pub trait Logger: Send + Sync + 'static {
 
 static LOGGER: RwLock<Option<Arc<dyn Logger>>> = RwLock::new(None);
 
-/// Sends the events of the process to `logger` from now on, and no longer to another; to nobody if there is none.
+/// Sends the events of the process to `logger` from now on, and no longer to another; to nobody if there is
+/// none.
 pub fn log_to(logger: Option<Arc<dyn Logger>>) {
     let before = mem::replace(&mut *LOGGER.write(), logger);
     // Its end is the program's code, which may log.
@@ -74,8 +75,8 @@ pub fn log_to(logger: Option<Arc<dyn Logger>>) {
     let _ = tracing::subscriber::set_global_default(ToLogger);
 }
 
-/// Sends events of this level and above to `take`, which must not wait, and returns false if it has no room. What it does not
-/// take is counted (`log.dropped`).
+/// Sends events of this level and above to `take`, which must not wait, and returns false if it has no room.
+/// What it does not take is counted (`log.dropped`).
 pub fn log_in_place(level: Level, take: impl Fn(Record) -> bool + Send + Sync + 'static) {
     log_to(Some(Arc::new(InPlace { level, take, dropped: AtomicUsize::new(0) })));
 }
@@ -83,8 +84,8 @@ pub fn log_in_place(level: Level, take: impl Fn(Record) -> bool + Send + Sync + 
 /// The most events that wait for the program.
 pub const MOST_WAITING: usize = 10_000;
 
-/// Sends events of this level and above to `log`, in a thread of its own, which may wait. The thread ends, and drops `log`, once
-/// another logger took its place and what was sent before is logged.
+/// Sends events of this level and above to `log`, in a thread of its own, which may wait. The thread ends,
+/// and drops `log`, once another logger took its place and what was sent before is logged.
 ///
 /// # Errors
 /// The thread cannot be started.

@@ -300,7 +300,8 @@ impl ClientBuilder {
         self.over(store)
     }
 
-    /// Connects with credentials that the program has, where an [`SdkConfig`] is not at hand: for programs in other languages.
+    /// Connects with credentials that the program has, where an [`SdkConfig`] is not at hand: for programs in
+    /// other languages.
     ///
     /// Makes no request.
     #[cfg(feature = "aws-config")]

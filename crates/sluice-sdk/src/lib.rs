@@ -94,7 +94,8 @@ pub mod reservations {
     pub use crate::call::tracker::{ReservationError, ReservationTracker, Tracked};
 }
 
-/// Credentials that a program has: [`ClientBuilder::connect_with_credentials`](crate::ClientBuilder::connect_with_credentials).
+/// Credentials that a program has:
+/// [`ClientBuilder::connect_with_credentials`](crate::ClientBuilder::connect_with_credentials).
 #[cfg(feature = "aws-config")]
 pub mod credentials {
     pub use sluice_table::{AwsCredentials, CredentialsSource};

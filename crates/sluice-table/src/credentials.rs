@@ -51,13 +51,13 @@ impl Debug for AwsCredentials {
 
 /// Where a program's own credentials come from. It is asked at the first request, and again before they end.
 pub trait CredentialsSource: Send + Sync + 'static {
-    /// The credentials of now, or why there are none. A request waits five seconds for them. A source that needs longer is
-    /// asked once a minute at most, and the next requests use its answer.
+    /// The credentials of now, or why there are none. A request waits five seconds for them. A source that
+    /// needs longer is asked once a minute at most, and the next requests use its answer.
     fn credentials(&self) -> impl Future<Output = Result<AwsCredentials, String>> + Send;
 }
 
-/// How long credentials without an end are used. A session of boto3 renews them at least ten minutes before they end, and does
-/// not say when that is.
+/// How long credentials without an end are used. A session of boto3 renews them at least ten minutes before
+/// they end, and does not say when that is.
 const WITHOUT_END: Duration = Duration::from_secs(5 * 60);
 
 /// How long a source may take. After that it is asked anew, even if it has not answered.
@@ -65,8 +65,8 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(60);
 
 type Answer = Result<AwsCredentials, String>;
 
-/// The source, and the question that it has not answered yet. A request waits for credentials for a few seconds; the question
-/// outlives it, so that a slower source is not asked by each request anew.
+/// The source, and the question that it has not answered yet. A request waits for credentials for a few
+/// seconds; the question outlives it, so that a slower source is not asked by each request anew.
 struct Source<S> {
     source: Arc<S>,
     under_way: Mutex<Option<Question>>,
