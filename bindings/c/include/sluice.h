@@ -18,6 +18,9 @@ typedef struct SluiceOperation SluiceOperation;
 // What operations are called on.
 typedef struct SluiceTarget SluiceTarget;
 
+// Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must not block.
+typedef void (*SluiceDone)(uintptr_t context, SluiceAnswer *answer);
+
 // Asks for credentials, in a thread of sluice, when they are needed. It must not block.
 typedef void (*SluiceAskCredentials)(uintptr_t context, SluiceCredentialsQuestion *question);
 
@@ -27,9 +30,6 @@ typedef void (*SluiceForget)(uintptr_t context);
 // Told one event as JSON (`level`, `event`, `message`, `fields` as pairs), in a thread that does nothing
 // else.
 typedef void (*SluiceLog)(uintptr_t context, const char *record, uintptr_t length);
-
-// Told the answer to an operation, once, in a thread of sluice; null if the operation was cancelled. It must not block.
-typedef void (*SluiceDone)(uintptr_t context, SluiceAnswer *answer);
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,41 +41,6 @@ extern "C" {
 // `settings` points at `length` bytes.
 SluiceAnswer *sluice_client(const char *settings,
                             uintptr_t length);
-
-// The same with credentials of the program: `ask` is asked for them at the first request, and again before
-// they end. When the client and all that it made are gone, `forget` is told.
-//
-// # Safety
-// `settings` points at `length` bytes.
-SluiceAnswer *sluice_client_with_credentials(const char *settings,
-                                             uintptr_t length,
-                                             SluiceAskCredentials ask,
-                                             uintptr_t context,
-                                             SluiceForget forget);
-
-// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs`
-// since 1970; the last two may be missing), or with `{"error": "why there are none"}`.
-//
-// # Safety
-// `question` is of this library and not answered; `keys` points at `length` bytes.
-void sluice_credentials(SluiceCredentialsQuestion *question,
-                        const char *keys,
-                        uintptr_t length);
-
-// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from
-// now on, and no longer to another. When another took its place, and `log` was told what happened before,
-// `forget` is told.
-//
-// # Safety
-// `level` points at `length` bytes.
-SluiceAnswer *sluice_log(const char *level,
-                         uintptr_t length,
-                         SluiceLog log,
-                         uintptr_t context,
-                         SluiceForget forget);
-
-// Sends events to nobody.
-void sluice_log_end(void);
 
 // Makes an estimator of tokens with settings in JSON.
 //
@@ -177,6 +142,41 @@ void sluice_operation_free(SluiceOperation *operation);
 // # Safety
 // `answer` is of this library and not freed, or null.
 void sluice_answer_free(SluiceAnswer *answer);
+
+// The same with credentials of the program: `ask` is asked for them at the first request, and again before
+// they end. When the client and all that it made are gone, `forget` is told.
+//
+// # Safety
+// `settings` points at `length` bytes.
+SluiceAnswer *sluice_client_with_credentials(const char *settings,
+                                             uintptr_t length,
+                                             SluiceAskCredentials ask,
+                                             uintptr_t context,
+                                             SluiceForget forget);
+
+// Answers a question, and frees it: with JSON (`accessKeyId`, `secretAccessKey`, `sessionToken`, `expiresMs`
+// since 1970; the last two may be missing), or with `{"error": "why there are none"}`.
+//
+// # Safety
+// `question` is of this library and not answered; `keys` points at `length` bytes.
+void sluice_credentials(SluiceCredentialsQuestion *question,
+                        const char *keys,
+                        uintptr_t length);
+
+// Sends the events of the process of this level (`error`, `warn`, `info`, `debug`) and above to `log` from
+// now on, and no longer to another. When another took its place, and `log` was told what happened before,
+// `forget` is told.
+//
+// # Safety
+// `level` points at `length` bytes.
+SluiceAnswer *sluice_log(const char *level,
+                         uintptr_t length,
+                         SluiceLog log,
+                         uintptr_t context,
+                         SluiceForget forget);
+
+// Sends events to nobody.
+void sluice_log_end(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,4 +1,4 @@
-//! The header is what `abi.rs` says. `SLUICE_WRITE_HEADER=1 cargo test -p sluice-c` writes it anew.
+//! The header is what `abi.rs` and `handed_over.rs` say. `SLUICE_WRITE_HEADER=1 cargo test -p sluice-c` writes it anew.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -16,6 +16,7 @@ fn the_header_is_what_the_interface_says() {
         .with_config(config)
         .with_src(crate_folder.join("src/work.rs"))
         .with_src(crate_folder.join("src/abi.rs"))
+        .with_src(crate_folder.join("src/handed_over.rs"))
         .with_language(Language::C)
         .with_style(Style::Type)
         .with_cpp_compat(true)
