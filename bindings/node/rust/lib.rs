@@ -5,9 +5,9 @@
 
 use std::task::{Context, Poll, Waker};
 
-use napi::bindgen_prelude::{Buffer, Either, block_on, within_runtime_if_available};
+use napi::bindgen_prelude::{Buffer, Either, PromiseRaw, block_on, within_runtime_if_available};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Error, Result, Status};
+use napi::{Env, Error, Result, Status};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -152,17 +152,20 @@ pub struct NativeOperation {
 #[napi]
 impl NativeOperation {
     /// Waits for the answer; `null` if the operation was cancelled. Once only.
+    ///
+    /// Not an `async fn`: its future would refer to this object, which is freed when its worker thread is terminated.
     #[napi]
-    pub async fn run(&self) -> Result<Option<NativeAnswer>> {
-        let work = self.work.lock().take();
-        let Some(work) = work else { return Ok(None) };
-        let cancelled = self.cancelled.clone();
-        tokio::select! {
-            biased;
-            answer = work => answer.map(|answer| Some(NativeAnswer::new(answer))).map_err(|failure| raise(&failure)),
-            // The work is dropped, and gives back what it has.
-            () = cancelled.cancelled() => Ok(None),
-        }
+    pub fn run<'env>(&self, env: &'env Env) -> Result<PromiseRaw<'env, Option<NativeAnswer>>> {
+        let (work, cancelled) = (self.work.lock().take(), self.cancelled.clone());
+        env.spawn_future(async move {
+            let Some(work) = work else { return Ok(None) };
+            tokio::select! {
+                biased;
+                answer = work => answer.map(|answer| Some(NativeAnswer::new(answer))).map_err(|failure| raise(&failure)),
+                // The work is dropped, and gives back what it has.
+                () = cancelled.cancelled() => Ok(None),
+            }
+        })
     }
 
     #[napi]

@@ -58,6 +58,27 @@ test("worker threads have clients of their own", async () => {
   assert.equal(await level(rpm), 7);
 });
 
+test("workers that are terminated in the middle of their calls crash nothing", async () => {
+  const rpm = JSON.stringify(await declare(requests(1_000_000, DAYS)));
+  // Of several workers at once, and of the main thread: calls of one alone are rarely under way when it ends.
+  const { status } = await run(`
+    const calls = "const { Client } = require('@sluice/sdk'); const client = Client.fromEnv();"
+      + "(async () => { for (;;) { await client.acquire('" + ${rpm} + "'); await new Promise(setImmediate); } })()";
+    const { Worker } = require("node:worker_threads");
+    const client = Client.fromEnv();
+    let goesOn = true;
+    const load = (async () => { while (goesOn) await client.acquire(${rpm}); })();
+    for (let round = 0; round < 20; round += 1) {
+      const workers = [0, 1].map(() => new Worker(calls, { eval: true }));
+      await new Promise((resolve) => setTimeout(resolve, 50 + 10 * round));
+      await Promise.all(workers.map((worker) => worker.terminate()));
+    }
+    goesOn = false;
+    await load;
+    process.exitCode = 7;`);
+  assert.equal(status, 7);
+});
+
 test("a client that nobody closed does not keep a process alive, and gives back what is held", async () => {
   const held = await declare(slots(1), "concurrent");
   const name = JSON.stringify(held);
