@@ -1,6 +1,6 @@
 //! What a call takes from each bucket, and what it used of it, as its vendor counts tokens.
 
-use sluice_core::{Amount, Dimension, Limit};
+use sluice_core::{Amount, Dimension, Limit, LimitType};
 use sluice_vendors::{Counted, Profile, Quota, Reserved, TokenCount};
 
 use crate::asked::Asked;
@@ -27,6 +27,12 @@ impl Taken {
     pub fn of(dimension: Dimension, limit: &Limit) -> Self {
         let quota = Quota::of(&dimension, limit.limit_type());
         Self { dimension, quota, capacity: limit.capacity() }
+    }
+
+    /// A bucket of which the table knows nothing yet.
+    pub(crate) fn unknown(dimension: Dimension) -> Self {
+        let quota = Quota::of(&dimension, LimitType::Requests);
+        Self { dimension, quota, capacity: Amount::from_micros(i64::MAX) }
     }
 
     /// Whether the bucket counts tokens.

@@ -147,7 +147,7 @@ impl Config {
             vendors: var("SLUICE_VENDORS").text().map_or(Ok(defaults.vendors), |files| vendors(&files))?,
             debt: var("SLUICE_CAP_DEBT").parse("on or off", on_or_off)?.map_or(defaults.debt, debt),
             warn_at: var("SLUICE_WARN_AT")
-                .parse("off, or a part above 0 and at most 1, as in 0.8 or 80%", warn_at)?
+                .parse("off, or a part above 0 and below 1, as in 0.8 or 80%", warn_at)?
                 .unwrap_or(defaults.warn_at),
             note_use: var("SLUICE_NOTE_USE").parse("on or off", on_or_off)?.unwrap_or(defaults.note_use),
             caller: default_caller(&lookup),
@@ -176,7 +176,8 @@ fn warn_at(text: &str) -> Option<Option<Factor>> {
         }
         None => text.parse().ok()?,
     };
-    (part.ratio().0 > 0).then_some(Some(part))
+    let (numerator, denominator) = part.ratio();
+    (numerator > 0 && numerator < denominator).then_some(Some(part))
 }
 
 fn mode(text: &str) -> Option<Mode> {

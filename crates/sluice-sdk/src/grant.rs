@@ -13,6 +13,7 @@ use crate::api::basis::Basis;
 use crate::api::request::Ask;
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
+use crate::lane::noted_use;
 use crate::lane::parallel::{Stopped, finished, stopped};
 use crate::lane::release::{ReleaseError, Use, give_back_unused, name_of, release, spawn_give_back};
 use crate::lane::shadow;
@@ -191,7 +192,13 @@ impl Grant {
     /// Gives everything back, also the tokens: the call was not made. If this future is dropped after its first poll,
     /// the return goes on. What cannot be given back is logged, and comes back when its lease ends. Takes at most as
     /// long as a settle and a [`release`](Self::release).
-    pub async fn cancel(mut self) {
+    pub async fn cancel(self) {
+        self.parts.iter().for_each(|part| noted_use::not_used(&self.inner, part));
+        self.cancel_uncounted().await;
+    }
+
+    /// The same for a grant that was not counted as used.
+    async fn cancel_uncounted(mut self) {
         let (inner, parts, leases) = (Arc::clone(&self.inner), self.take_parts(), std::mem::take(&mut self.leases));
         let Some(runtime) = self.inner.background.runtime() else { return };
         let giving_back = async move {
@@ -297,7 +304,7 @@ impl UnusedGrant {
 
     pub(crate) async fn cancel(&mut self) {
         if let Some(grant) = self.0.take() {
-            grant.cancel().await;
+            grant.cancel_uncounted().await;
         }
     }
 

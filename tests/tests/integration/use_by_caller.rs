@@ -246,3 +246,37 @@ async fn a_note_that_hangs_when_the_client_is_closed_cuts_nothing_off() {
     world.dynamo.faults().draw(|_| Some(Fault::Hang));
     assert!(!api.close(Duration::from_secs(5)).await.cut_off);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_not_made_used_nothing() {
+    let world = World::embedded().await;
+    world.rate(RPM, 1_000, 60).await;
+    let api = caller(&world, "api");
+    let _made = take(&api, Request::from(RPM).cost(RPM, 3)).await;
+    take(&api, Request::from(RPM).cost(RPM, 12)).await.cancel().await;
+    a_minute_passes(&world).await;
+    assert_eq!(uses(&world, RPM).await, [pair("api", "3")]);
+    // Also if it was noted meanwhile.
+    let held = take(&api, Request::from(RPM).cost(RPM, 12)).await;
+    a_minute_passes(&world).await;
+    assert_eq!(uses(&world, RPM).await, [pair("api", "15")]);
+    held.cancel().await;
+    a_minute_passes(&world).await;
+    assert_eq!(uses(&world, RPM).await, [pair("api", "3")]);
+}
+
+/// A Lambda that is thawed after an hour has used nothing within the last minutes.
+#[tokio::test(start_paused = true)]
+async fn what_was_used_before_a_freeze_is_not_noted_after_it() {
+    let world = World::embedded().await;
+    world.rate(RPM, 1_000, 60).await;
+    let api = caller(&world, "api");
+    let _before = take(&api, Request::from(RPM).cost(RPM, 12)).await;
+    settle().await;
+    world.pass(Duration::from_secs(3_600));
+    a_minute_passes(&world).await;
+    assert_eq!(uses(&world, RPM).await, []);
+    let _after = take(&api, Request::from(RPM).cost(RPM, 5)).await;
+    a_minute_passes(&world).await;
+    assert_eq!(uses(&world, RPM).await, [pair("api", "5")]);
+}

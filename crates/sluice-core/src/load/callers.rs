@@ -143,13 +143,36 @@ impl Callers {
     fn add(&mut self, caller: &str, used: Amount) {
         match self.entries.iter_mut().find(|entry| entry.caller == caller) {
             Some(entry) => entry.now = entry.now.plus(used),
+            // What came back of an entry that is gone.
+            None if used <= Amount::ZERO => {}
             None => self.entries.push(Entry { caller: caller.to_string(), now: used, before: Amount::ZERO }),
         }
     }
 
     /// Moves the entries that have no room into [`OTHER_CALLERS`], those that used least first.
-    fn fit(mut self) -> Self {
-        self.entries.sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
+    ///
+    /// A `newcomer` without room notes a minute of one process, against ten minutes of others. So it takes the last
+    /// entry's place with a probability, its part of what both used: the more a caller uses, the sooner it has an
+    /// entry. The draw is the row's version, which each note changes.
+    fn fit(self, newcomer: &str) -> Self {
+        let fitted = self.clone().ranked(None);
+        let has_entry = fitted.entries.iter().any(|entry| entry.caller == newcomer);
+        let last = fitted.entries.iter().rev().find(|entry| entry.caller != OTHER_CALLERS);
+        let (Some(last), false) = (last, has_entry || newcomer == OTHER_CALLERS) else { return fitted };
+        let of = |amount: Amount| u128::from(amount.micros().max(0).unsigned_abs());
+        let used = self.entries.iter().filter(|entry| entry.caller == newcomer).map(|entry| of(entry.total())).sum();
+        let both: u128 = of(last.total()).saturating_add(used);
+        let takes_its_place = u128::from(draw(self.version)).saturating_mul(both) < used << 32;
+        if takes_its_place { self.ranked(Some(newcomer)) } else { fitted }
+    }
+
+    /// Moves the entries that have no room into [`OTHER_CALLERS`]: `first` has room, then those that used most.
+    fn ranked(mut self, first: Option<&str>) -> Self {
+        let is_first = |entry: &Entry| first == Some(entry.caller.as_str());
+        self.entries.sort_by(|one, two| {
+            let by_use = two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller));
+            is_first(two).cmp(&is_first(one)).then(by_use)
+        });
         let mut other = Entry { caller: String::from(OTHER_CALLERS), now: Amount::ZERO, before: Amount::ZERO };
         let (mut bytes, mut kept) = (other.bytes() + 16, Vec::new());
         for entry in self.entries {
@@ -171,7 +194,10 @@ impl Callers {
         let mut at = self.clone().at(now);
         at.entries.sort_by(|one, two| two.total().cmp(&one.total()).then_with(|| one.caller.cmp(&two.caller)));
         let since = at.period.saturating_sub(1).saturating_mul(length());
-        let uses = at.entries.into_iter().map(|entry| CallerUse { used: entry.total(), caller: entry.caller });
+        let uses = at
+            .entries
+            .into_iter()
+            .map(|entry| CallerUse { used: entry.total().max(Amount::ZERO), caller: entry.caller });
         UseByCaller { callers: uses.collect(), since: Timestamp::from_micros(since) }
     }
 
@@ -183,6 +209,15 @@ impl Callers {
         };
         Operand::Map(self.entries.iter().map(entry).collect())
     }
+}
+
+/// A number that looks random, of a row's version: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable
+/// pseudorandom number generators", 2014).
+const fn draw(version: i64) -> u32 {
+    let mut mixed = version.cast_unsigned().wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (mixed >> 32) as u32
 }
 
 fn length() -> i64 {
@@ -230,7 +265,7 @@ pub fn note_use_again(dimension: &Dimension, row: &impl Row, caller: &str, used:
     let read = schema::number(row, CALLERS_VERSION).map_or_else(|_| String::from("0"), String::from);
     let mut callers = Callers::read(row).at(now);
     callers.add(name_of(caller), used);
-    let callers = callers.fit();
+    let callers = callers.fit(name_of(caller));
     Update {
         key: Load::key(dimension),
         statement: Cow::Borrowed(&REPLACE),

@@ -172,6 +172,35 @@ fn attributes_of_another_kind_are_replaced() {
     }
 }
 
+/// Ten processes that note 60 a minute each are one caller, which uses more than any of twenty that note 130.
+#[test]
+fn a_caller_of_many_processes_gets_an_entry_however_little_each_of_them_notes() {
+    let (mut table, mut now, mut shown) = (Table::default(), START, 0);
+    for _ in 0..60 {
+        now = now.after(Duration::from_secs(60));
+        for one in 0..MOST_CALLERS {
+            table.note(&format!("worker-{one}"), 130, now);
+        }
+        for _ in 0..10 {
+            table.note("api", 60, now);
+        }
+        shown += u32::from(table.uses(now).iter().any(|(name, _)| name == "api"));
+    }
+    assert_eq!(table.uses(now).first().map(|(name, _)| name.as_str()), Some("api"));
+    assert!(shown >= 50, "shown in {shown} of 60 minutes");
+}
+
+#[test]
+fn what_came_back_is_taken_off_and_shows_no_use_below_nothing() {
+    let mut table = Table::default();
+    table.note("api", 5, START);
+    table.note("api", -3, START);
+    assert_eq!(table.uses(START), [("api".to_owned(), 2)]);
+    table.note("api", -7, START);
+    table.note("worker", -7, START);
+    assert_eq!(table.uses(START), [("api".to_owned(), 0)]);
+}
+
 #[test]
 fn a_name_is_cut_between_letters_and_never_empty() {
     let mut table = Table::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
-use sluice_sdk::{AcquireError, Client, Dimension, LimitError};
+use sluice_sdk::{AcquireError, Client, Dimension, LimitError, Mode};
 use tokio::time::Instant;
 
 use crate::costs::Taken;
@@ -220,11 +220,16 @@ async fn present(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, Lim
     Ok(names.iter().zip(limits).filter_map(taken).collect())
 }
 
-/// All of `names`, or an error.
+/// All of `names`, or an error. For a shadow client, those that are missing are taken for buckets.
 async fn all_of(sluice: &Client, names: &[Dimension]) -> Result<Vec<Taken>, LimitError> {
     let taken = present(sluice, names).await?;
     match names.iter().find(|name| taken.iter().all(|taken| taken.dimension != **name)) {
         None => Ok(taken),
+        // The calls go on with the others, and are counted as errors of this one.
+        Some(_) if sluice.mode() == Mode::Shadow => {
+            let found = |name: &Dimension| taken.iter().find(|taken| taken.dimension == *name).cloned();
+            Ok(names.iter().map(|name| found(name).unwrap_or_else(|| Taken::unknown(name.clone()))).collect())
+        }
         Some(missing) => {
             let table = sluice.table().to_owned();
             Err(AcquireError::UnknownDimension { dimension: missing.clone(), table }.into())

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, Uri};
 use http_body::Body;
 use sluice_sdk::core::Amount;
-use sluice_sdk::{AcquireError, Grant, LimitError, Mode, OnUnavailable, Request, RequestError};
+use sluice_sdk::{AcquireError, Grant, LimitError, Mode, OnUnavailable, Request};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::api::{Api, is_no_call};
@@ -168,6 +168,10 @@ impl Limiter {
         if names.is_empty() {
             return Ok(Begun::Free);
         }
+        if let Some(taken) = takes().find(|taken| settings.sluice.is_inside_slot(taken.dimension.as_str())) {
+            settings.buckets.pass_nested(&taken.dimension);
+            return Ok(Begun::Free);
+        }
         let likely = match exchange.api() {
             Some(Api::Embeddings) => Some(0),
             _ => settings.estimator.estimate(kind(vendor, model)),
@@ -182,14 +186,7 @@ impl Limiter {
         };
         let request = reserves.iter().fold(Request::from(names).into_owned(), with_cost);
         let slot = settings.sluice.slot(request).max_wait(until.duration_since(Instant::now()));
-        let grant = match slot.grant().await {
-            Ok(grant) => grant,
-            Err(LimitError::Acquire(AcquireError::Request(RequestError::Nested(dimension)))) => {
-                settings.buckets.pass_nested(&dimension);
-                return Ok(Begun::Free);
-            }
-            Err(error) => return Err(error),
-        };
+        let grant = slot.grant().await?;
         let reserved = reserves.into_iter().filter_map(|(taken, cost)| Some((taken, cost?))).collect();
         let counted = CountedCall { limiter: self.clone(), vendor: vendor.clone(), model: model.to_owned(), reserved };
         Ok(Begun::Granted(Box::new(LimitedCall { grant, exchange: exchange.clone(), counted })))

@@ -8,4 +8,6 @@ pub(crate) struct NotedUse {
     pub(crate) micros: AtomicI64,
     /// Whether the task of the next round was begun for this bucket.
     pub(crate) is_due: AtomicBool,
+    /// When it was begun, in microseconds since 1970.
+    pub(crate) since: AtomicI64,
 }

@@ -84,6 +84,7 @@ impl Client {
         if cut_off {
             background.cut_off();
             let _ = timeout_at(ends, give_back(inner)).await;
+            let _ = timeout_at(ends, noted_use::write_all(inner)).await;
         } else {
             // What is not noted in time is lost, and nothing is cut off by it.
             let _ = timeout_at(patience, noted_use::write_all(inner)).await;

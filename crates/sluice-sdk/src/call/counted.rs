@@ -25,7 +25,7 @@ mod cost;
 const fn source_of(part: &Part) -> Source {
     match part.hold {
         Hold::Local => Source::Local,
-        Hold::LetThrough => Source::Shadow,
+        Hold::LetThrough { .. } => Source::Shadow,
         _ => Source::Table,
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::api::basis::Basis;
 use crate::grant::Grant;
 use crate::grant::renew::HeldLeases;
 use crate::lane::settle;
@@ -173,6 +174,8 @@ fn charge(grant: &mut Grant, used: Usage) {
     for (dimension, used) in used.0 {
         match settle::parse(&dimension, &used) {
             Ok(amount) if grant.cost(&dimension).is_some() => grant.charge(&dimension, amount),
+            // What was granted without the table may hold nothing.
+            Ok(_) if grant.basis() != Basis::Table => {}
             Ok(_) => tracing::warn!(event = "settle.not_held", dimension, %used),
             Err(error) => tracing::warn!(event = "settle.failed", dimension, %error),
         }

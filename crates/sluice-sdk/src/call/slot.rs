@@ -145,11 +145,12 @@ impl Slot {
         reply: impl Into<Reply<'a, H>>,
         usage: impl Into<Usage>,
     ) -> Result<Replied, LimitError> {
-        let slots = self.state.slots.iter().map(|slots| HeldPart { dimension: slots.clone(), mark: None, cost: None });
+        let slots = self.state.slots.iter().map(|slots| HeldPart::of_slots(slots.clone()));
         let rate = |mark: &Mark| HeldPart {
             dimension: mark.dimension.clone(),
             mark: Some(mark.clone()),
             cost: Some(mark.cost()),
+            in_cool_down: false,
         };
         let let_through = self.state.let_through.iter().filter(|part| part.is_of_table()).map(HeldPart::of);
         let held = self.state.marks.iter().map(rate).chain(slots).chain(let_through).collect();
@@ -339,9 +340,10 @@ impl SlotBuilder {
         });
         // A client that is closed waits for this call.
         let _running = inner.background.token();
+        let nests = called_of(&grant);
         let called = tokio::select! {
             biased;
-            called = nested::within(inner, &state.slots, call(Slot { state: Arc::clone(&state) })) => Ok(called),
+            called = nested::within(inner, &nests, call(Slot { state: Arc::clone(&state) })) => Ok(called),
             () = timed_out(deadline) => Err(LimitError::TimedOut(asked_at.elapsed())),
             () = inner.background.cut() => Err(LimitError::Closed),
         };
@@ -392,6 +394,16 @@ impl<T, E> Ran<T, E> {
 fn slots_of(grant: &Grant) -> Vec<Dimension> {
     let slots = grant.parts().iter().filter(|part| matches!(part.hold, Hold::Slots(_) | Hold::Inline(_)));
     slots.map(|part| part.entry.dimension.clone()).collect()
+}
+
+/// The concurrency limits of the call: those of which it holds slots, and those past which shadow mode let it.
+fn called_of(grant: &Grant) -> Vec<Dimension> {
+    let is_concurrent = |part: &&Part| match part.hold {
+        Hold::Slots(_) | Hold::Inline(_) => true,
+        Hold::LetThrough { .. } => part.entry.limit().is_some_and(|limit| limit.is_concurrent()),
+        _ => false,
+    };
+    grant.parts().iter().filter(is_concurrent).map(|part| part.entry.dimension.clone()).collect()
 }
 
 async fn timed_out(deadline: Option<Instant>) {

@@ -45,6 +45,8 @@ fn a_bad_value_names_the_variable_the_value_and_what_it_takes() {
         ("SLUICE_MODE", "dry-run"),
         ("SLUICE_WARN_AT", "0"),
         ("SLUICE_WARN_AT", "120%"),
+        ("SLUICE_WARN_AT", "1"),
+        ("SLUICE_WARN_AT", "100%"),
         ("SLUICE_WARN_AT", "most"),
         ("SLUICE_NOTE_USE", "rarely"),
     ];
@@ -112,8 +114,7 @@ fn every_variable_is_read() {
 fn the_part_of_a_limit_is_a_number_or_a_percentage_or_off() {
     let part = |text: &str| with(&[("SLUICE_ENV", "sandbox"), ("SLUICE_WARN_AT", text)]).unwrap().warn_at;
     let millionths = |text: &str| part(text).map(|part| part.ratio().0);
-    let cases =
-        [("0.8", 800_000), ("80%", 800_000), ("1", 1_000_000), ("100%", 1_000_000), ("7.5%", 75_000), ("5%", 50_000)];
+    let cases = [("0.8", 800_000), ("80%", 800_000), ("99.5%", 995_000), ("7.5%", 75_000), ("5%", 50_000)];
     for (text, expected) in cases {
         assert_eq!(millionths(text), Some(expected), "{text}");
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_core::{Amount, Cost, NOTE_USE_EVERY, Timestamp, note_use, note_use_again};
+use sluice_core::{Amount, Cost, NOTE_USE_EVERY, Timestamp, USE_PERIOD, note_use, note_use_again};
 use sluice_table::{Attributes, Resend, StoreError, Written};
 use tokio::runtime::Handle;
 
@@ -32,6 +32,13 @@ pub(crate) fn granted(inner: &Arc<Inner>, part: &Part) {
     }
 }
 
+/// Takes back what was counted of a part whose call was not made.
+pub(crate) fn not_used(inner: &Arc<Inner>, part: &Part) {
+    if let Hold::Tokens { counts, .. } = part.hold {
+        changed(inner, &part.entry, Amount::ZERO.minus(counts));
+    }
+}
+
 /// Counts slots that came back, for the time for which they were held.
 pub(super) fn slots_back(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Cost, held: Duration) {
     let product = i128::from(cost.amount().micros()) * i128::try_from(held.as_micros()).unwrap_or(i128::MAX);
@@ -39,7 +46,7 @@ pub(super) fn slots_back(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Cost, hel
     changed(inner, entry, Amount::from_micros(slot_seconds));
 }
 
-/// Counts a change of what was used: less than nothing if a settlement gave tokens back.
+/// Counts a change of what was used: less than nothing if tokens came back.
 pub(super) fn changed(inner: &Arc<Inner>, entry: &Arc<Entry>, change: Amount) {
     if !inner.config.note_use {
         return;
@@ -49,6 +56,7 @@ pub(super) fn changed(inner: &Arc<Inner>, entry: &Arc<Entry>, change: Amount) {
     if noted.is_due.load(Ordering::Relaxed) || noted.is_due.swap(true, Ordering::AcqRel) {
         return;
     }
+    noted.since.store(inner.now().micros(), Ordering::Relaxed);
     let notes = inner.extensions.of::<Notes>();
     // Without a runtime, a later use begins the task.
     let Ok(runtime) = Handle::try_current() else { return noted.is_due.store(false, Ordering::Release) };
@@ -94,7 +102,13 @@ pub(crate) async fn write_all(inner: &Inner) {
 /// Notes what was used since the last note, if anything was.
 async fn write(inner: &Inner, entry: &Entry) {
     let micros = &entry.noted_use.micros;
-    if micros.load(Ordering::Relaxed) <= 0 {
+    if micros.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let since = Timestamp::from_micros(entry.noted_use.since.load(Ordering::Relaxed));
+    if inner.now().since(since) > USE_PERIOD * 2 {
+        // The process was frozen, or its machine slept: that use is of a time that is no longer shown.
+        micros.store(0, Ordering::Relaxed);
         return;
     }
     let notes = inner.extensions.of::<Notes>();

@@ -36,7 +36,10 @@ pub(crate) enum Hold {
     /// Counted in this process.
     Local,
     /// Nothing: the bucket would have refused, or could not be asked, and shadow mode let the call through.
-    LetThrough,
+    LetThrough {
+        /// Whether it would have refused because of a cool-down.
+        in_cool_down: bool,
+    },
 }
 
 /// Slots with a lease row.
@@ -105,7 +108,7 @@ impl Part {
     /// Whether the end of the part takes a write. Tokens without a lease take none, unless the call is to be
     /// charged what it used: they are spent.
     pub(crate) const fn is_held(&self) -> bool {
-        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. } | Hold::LetThrough)
+        self.used.is_some() || !matches!(self.hold, Hold::Tokens { lease: None, .. } | Hold::LetThrough { .. })
     }
 
     /// The call is over: counts the tokens that it keeps because nobody said what it used.
@@ -125,14 +128,14 @@ impl Part {
     }
 
     pub(crate) const fn is_let_through(&self) -> bool {
-        matches!(self.hold, Hold::LetThrough)
+        matches!(self.hold, Hold::LetThrough { .. })
     }
 
     /// Whether the vendor's reply to the call says something about a bucket of the table.
     pub(crate) fn is_of_table(&self) -> bool {
         match self.hold {
             Hold::Local => false,
-            Hold::LetThrough => self.entry.limit().is_some(),
+            Hold::LetThrough { .. } => self.entry.limit().is_some(),
             _ => true,
         }
     }
@@ -141,7 +144,7 @@ impl Part {
         match &self.hold {
             Hold::Tokens { lease, .. } => lease.as_deref(),
             Hold::Slots(slots) => Some(&slots.lease),
-            Hold::Inline(_) | Hold::Local | Hold::LetThrough => None,
+            Hold::Inline(_) | Hold::Local | Hold::LetThrough { .. } => None,
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) async fn release(inner: &Arc<Inner>, parts: Parts) -> Result<Released
 async fn release_part(inner: &Arc<Inner>, part: &Part) -> Result<Released, ReleaseError> {
     let released = match &part.hold {
         // There is nothing to give back.
-        Hold::Tokens { lease: None, .. } | Hold::LetThrough => return Ok(Released::GivenBack),
+        Hold::Tokens { lease: None, .. } | Hold::LetThrough { .. } => return Ok(Released::GivenBack),
         Hold::Tokens { lease: Some(lease), .. } => {
             let chunk = Chunk::release_row(Lease::clone(lease));
             let mut released = release_chunk(inner, &part.entry, chunk).await;

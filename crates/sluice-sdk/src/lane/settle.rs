@@ -142,7 +142,7 @@ async fn settle_unmeasured(inner: &Arc<Inner>, part: &mut Part, used: Amount) ->
         return match part.hold {
             // A grant from the process's own share is not worth settling while DynamoDB is out.
             // A call that was let through took nothing.
-            Hold::Local | Hold::LetThrough => Ok(Settled::AsTaken),
+            Hold::Local | Hold::LetThrough { .. } => Ok(Settled::AsTaken),
             _ => Err(SettleError::Concurrency(part.entry.dimension.clone())),
         };
     };

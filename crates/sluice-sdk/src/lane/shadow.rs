@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout};
 use crate::api::basis::Basis;
 use crate::api::error::AcquireError;
 use crate::api::error_kind::ErrorKind;
-use crate::api::refusal::{RetryIn, contended};
+use crate::api::refusal::{RetryIn, RetryReason, contended};
 use crate::api::request::{Ask, RequestError};
 use crate::lane::attempt::{in_time, take_one};
 use crate::lane::entry::Entry;
 use crate::lane::inner::Inner;
-use crate::lane::part::{Part, Parts};
+use crate::lane::part::{Hold, Part, Parts};
 use crate::lane::per_bucket::side_by_side;
 use crate::lane::setback::Taken;
 use crate::lane::terms::Terms;
@@ -30,7 +30,8 @@ use crate::telemetry;
 /// often what the metrics count anyway.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// A call that would wait lets its buckets answer for half of its patience, and at least for this long.
+/// A call that would wait lets its buckets answer for half of its patience, and at least for this long; but never for more
+/// than half of the time that it has for waiting and running together.
 const LEAST_TIME: Duration = Duration::from_millis(200);
 
 /// Takes each of `asks` by itself, now or not at all. All or nothing would be wrong here: the call is made,
@@ -42,6 +43,7 @@ pub(super) async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Uncl
     let (now, patience) = (inner.now(), terms.patience());
     let (mut held, mut passed) = (None::<UnclaimedGrant>, Parts::new());
     for ((ask, entry), answer) in asks.iter().zip(&entries).zip(answers) {
+        let mut in_cool_down = false;
         match answer {
             Ok(Taken::Granted(unclaimed)) => {
                 match &mut held {
@@ -50,10 +52,13 @@ pub(super) async fn take(inner: &Arc<Inner>, asks: &[Ask], terms: Terms) -> Uncl
                 }
                 continue;
             }
-            Ok(Taken::Refused(retry)) => would_refuse(entry, &retry, patience),
+            Ok(Taken::Refused(retry)) => {
+                in_cool_down = retry.reason == RetryReason::CoolingDown;
+                would_refuse(entry, &retry, patience);
+            }
             Err(error) => failed_for(entry, &error),
         }
-        passed.push(Part::let_through(entry, cost_of(ask, entry), now));
+        passed.push(Part::let_through(entry, cost_of(ask, entry), now, in_cool_down));
     }
     match held {
         Some(held) if passed.is_empty() => held,
@@ -70,7 +75,7 @@ async fn take_now(inner: &Arc<Inner>, entry: &Arc<Entry>, cost: Option<Cost>, te
     let taking = in_time(inner, at_once, take_one(inner, Arc::clone(entry), cost, at_once));
     let answer = match terms.until {
         None => taking.await,
-        Some(_) => timeout((terms.patience() / 2).max(LEAST_TIME), taking)
+        Some(_) => timeout((terms.patience() / 2).max(LEAST_TIME).min(terms.time_left() / 2), taking)
             .await
             .unwrap_or_else(|_| Ok(Taken::Refused(contended(&entry.dimension)))),
     };
@@ -179,8 +184,8 @@ pub(crate) fn failed(inner: &Inner, error: &(impl Display + ErrorKind)) {
 
 impl Part {
     /// Nothing of a bucket, for a call that shadow mode lets through.
-    fn let_through(entry: &Arc<Entry>, cost: Cost, now: Timestamp) -> Self {
-        let hold = crate::lane::part::Hold::LetThrough;
+    fn let_through(entry: &Arc<Entry>, cost: Cost, now: Timestamp, in_cool_down: bool) -> Self {
+        let hold = Hold::LetThrough { in_cool_down };
         Self { entry: Arc::clone(entry), cost, start_at: now, hold, used: None, known_gone: false }
     }
 }

@@ -16,16 +16,23 @@ pub(crate) struct Terms {
     pub(crate) stays: bool,
     /// How long the leases last.
     pub(crate) lease: Duration,
+    /// When waiting and running together end, if the caller says so.
+    pub(crate) ends: Option<Instant>,
 }
 
 impl Terms {
     pub(crate) const fn at_once(lease: Duration) -> Self {
-        Self { until: None, stays: false, lease }
+        Self { until: None, stays: false, lease, ends: None }
     }
 
     /// How far ahead the caller books, from now.
     pub(crate) fn patience(self) -> Duration {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// What is left of the time for waiting and running together.
+    pub(crate) fn time_left(self) -> Duration {
+        self.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(Instant::now()))
     }
 
     /// Until when the caller stays in the queue, if it does.

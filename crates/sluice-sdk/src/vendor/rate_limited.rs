@@ -114,6 +114,16 @@ struct RefusedAsk {
     ask: Ask,
     entry: Arc<Entry>,
     is_concurrent: bool,
+    in_cool_down: bool,
+}
+
+/// Which buckets were in a cool-down when shadow mode made the call all the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PastCoolDowns<'a> {
+    /// Those of the grant.
+    Of(&'a [&'a Dimension]),
+    /// There is no grant: in shadow mode, those that are in a cool-down now.
+    Now,
 }
 
 impl Client {
@@ -138,6 +148,8 @@ impl Client {
     /// Refusals of one kind before a pause is over count as one: they wait for its end and lower nothing
     /// more. One within ten seconds after it is *in succession*. No call waits less than an active cool-down.
     ///
+    /// In shadow mode, a bucket that is in a cool-down is left as it is: an enforcing client would not have called.
+    ///
     /// Concurrency buckets cool down only if named alone. A bucket keeps its level if the reply says that
     /// half of the limit or more is left, in the bucket's own window, or that another quota was exceeded. An unreadable wait is counted
     /// (`sluice.vendor.unreadable_headers`) and treated as none.
@@ -155,7 +167,7 @@ impl Client {
         let (inner, request) = (&self.inner, request.into());
         let vendor = || Dimension::new(request.names().first()?).ok().map(|first| inner.config.vendors.of(&first));
         let alone = || judged_alone(inner, vendor().unwrap_or(inner.config.vendors.other()), &reply);
-        shadow::spare(inner, on_rate_limited(inner, &request, &reply).await, alone)
+        shadow::spare(inner, on_rate_limited(inner, &request, &reply, PastCoolDowns::Now).await, alone)
     }
 }
 
@@ -164,6 +176,7 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     inner: &Inner,
     request: &Request<'_>,
     reply: &Reply<'_, H>,
+    past: PastCoolDowns<'_>,
 ) -> Result<Decision, AcquireError> {
     let now = inner.now();
     let asks = request.parse()?;
@@ -177,8 +190,14 @@ pub(crate) async fn on_rate_limited<H: Headers>(
     let mut all = Vec::with_capacity(asks.len());
     for ask in asks {
         let entry = inner.entry(&ask.dimension);
-        let is_concurrent = known(inner, &entry).await?.bucket.limit().is_concurrent();
-        all.push(RefusedAsk { ask, entry, is_concurrent });
+        let bucket = known(inner, &entry).await?.bucket;
+        let in_cool_down = match past {
+            PastCoolDowns::Of(dimensions) => dimensions.contains(&&ask.dimension),
+            PastCoolDowns::Now => {
+                inner.config.mode.is_shadow() && bucket.blocked_until().is_some_and(|until| until > now)
+            }
+        };
+        all.push(RefusedAsk { ask, entry, is_concurrent: bucket.limit().is_concurrent(), in_cool_down });
     }
     let mut reaction = Reaction::to(refusal);
     let decision = react(inner, &all, refusal, reply, now, &mut reaction).await;
@@ -226,6 +245,14 @@ async fn react<H: Headers>(
     let asked = concerned(all, &refusal);
     reaction.blame(asked.iter().map(|asked| &asked.ask.dimension));
     asked.iter().for_each(|asked| telemetry::vendor_refused(asked.entry.label(), name_of(&refusal)));
+    // An enforcing client would not have made the call in a cool-down. Shadow clients call on: their refusals would
+    // prolong it for all, without an end.
+    let asked: Vec<_> = asked.into_iter().filter(|asked| !asked.in_cool_down).collect();
+    if asked.is_empty() {
+        let decision = judged_alone(inner, &all[0].entry.vendor, reply);
+        let Some(wait) = decision.wait() else { return Ok(decision) };
+        return Ok(decide(wait.max(blocked_for(inner, all, now).await?), inner.config.inline_retry_threshold));
+    }
     // A wait of zero counts as none: the call and its refusal would repeat without a pause.
     let named = refusal.retry_after().filter(|wait| !wait.is_zero());
     let wait = match (refusal, named) {

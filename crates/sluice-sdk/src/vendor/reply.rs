@@ -7,7 +7,7 @@ use crate::api::request::{Quantity, Request};
 use crate::lane::inner::Inner;
 use crate::lane::part::{Hold, Part};
 use crate::vendor::observe::{Mark, Observed, observe};
-use crate::vendor::rate_limited::{Decision, Reply, judged_alone, on_rate_limited, refusal_of};
+use crate::vendor::rate_limited::{Decision, PastCoolDowns, Reply, judged_alone, on_rate_limited, refusal_of};
 
 /// What a call used, by dimension: from a pair, an array or list of pairs, an `Option` of a pair, or `()` for nothing.
 #[derive(Clone, Debug, Default)]
@@ -61,12 +61,19 @@ pub(crate) struct HeldPart {
     pub(crate) mark: Option<Mark>,
     /// What the call takes, if that is known.
     pub(crate) cost: Option<Cost>,
+    /// Whether shadow mode made the call in a cool-down of the bucket.
+    pub(crate) in_cool_down: bool,
 }
 
 impl HeldPart {
     pub(crate) fn of(part: &Part) -> Self {
-        let cost = matches!(part.hold, Hold::Tokens { .. } | Hold::LetThrough).then_some(part.cost);
-        Self { dimension: part.entry.dimension.clone(), mark: Mark::of(part), cost }
+        let cost = matches!(part.hold, Hold::Tokens { .. } | Hold::LetThrough { .. }).then_some(part.cost);
+        let in_cool_down = matches!(part.hold, Hold::LetThrough { in_cool_down: true });
+        Self { dimension: part.entry.dimension.clone(), mark: Mark::of(part), cost, in_cool_down }
+    }
+
+    pub(crate) const fn of_slots(dimension: Dimension) -> Self {
+        Self { dimension, mark: None, cost: None, in_cool_down: false }
     }
 }
 
@@ -93,9 +100,10 @@ pub(crate) async fn reply<H: Headers>(
             None => request,
         };
         let request = held.iter().fold(request, with_cost);
+        let past = held.iter().filter(|part| part.in_cool_down).map(|part| &part.dimension).collect::<Vec<_>>();
         // If the table does not answer, the call still learns what to do. The failure is logged.
-        let decision =
-            on_rate_limited(inner, &request, reply).await.unwrap_or_else(|_| judged_alone(inner, vendor, reply));
+        let decision = on_rate_limited(inner, &request, reply, PastCoolDowns::Of(&past)).await;
+        let decision = decision.unwrap_or_else(|_| judged_alone(inner, vendor, reply));
         return Replied { decision, observed: Vec::new() };
     }
     let mut observed = Vec::with_capacity(held.len());

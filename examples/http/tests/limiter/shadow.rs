@@ -63,6 +63,34 @@ async fn a_bucket_that_is_named_and_missing_stops_no_call() {
     }
 }
 
+/// The others count.
+#[tokio::test]
+async fn one_of_several_named_buckets_that_is_missing_stops_no_counting() {
+    let world = World::new().await;
+    world.bucket("acme#rpm", LimitType::Requests, 100).await;
+    let names = ["acme#missing", "acme#rpm"].map(sluice_sdk::Dimension::constant);
+    let http = reqwest_with(limiter(&world).buckets(names));
+    for _ in 0..3 {
+        assert_eq!(call(&http, &world).await, (200, false));
+    }
+    assert_eq!(world.left("acme#rpm").await, 97);
+}
+
+#[tokio::test]
+async fn a_call_inside_of_a_slot_that_the_program_holds_is_counted_once() {
+    let world = World::new().await;
+    world.slots("acme#concurrent", 3).await;
+    world.bucket("acme#rpm", LimitType::Requests, 100).await;
+    let sluice = world.sluice_with(|settings| settings.mode(Mode::Shadow));
+    let http = reqwest_with(Limiter::new(sluice.clone()).vendor("acme"));
+    let within = sluice.slot("acme#concurrent").run(async |_| {
+        assert_eq!(call(&http, &world).await, (200, false));
+        assert_eq!(world.in_use("acme#concurrent").await, 1);
+        Ok::<_, sluice_sdk::LimitError>(())
+    });
+    within.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_refusal_of_the_vendor_reaches_the_client_at_once_and_the_fleet_soon() {
     let world = World::new().await;

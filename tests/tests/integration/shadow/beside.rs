@@ -7,7 +7,7 @@ use sluice_sdk::{Basis, Client, LimitError, Outcome, Redeemed, Reply, Request, R
 
 use super::{RPM, SLOTS, refused, shadow};
 use crate::kind::Kind;
-use crate::metrics::Listening;
+use crate::metrics::{Listening, counted};
 use crate::world::{World, refusal, take};
 
 #[tokio::test(start_paused = true)]
@@ -83,12 +83,40 @@ async fn a_refusal_of_the_vendor_that_a_shadow_call_meets_cools_down_the_fleet()
     assert!(replied.decision.wait().is_some(), "{replied:?}");
     let until = world.bucket(RPM).await.blocked_until().expect("a cool-down");
     assert_eq!(until.since(world.dynamo.clock().now()), Duration::from_secs(7));
-    let mut grant = take(&trying, RPM).await;
-    assert_eq!(grant.basis(), Basis::Shadow);
-    let headers = [("retry-after", "60")];
-    grant.reply(Reply::new(429, &headers), ()).await.unwrap();
-    let until = world.bucket(RPM).await.blocked_until().expect("a cool-down");
-    assert_eq!(until.since(world.dynamo.clock().now()), Duration::from_secs(60));
+}
+
+/// No enforcing client would have made those calls: their refusals would prolong the cool-down without an end.
+#[tokio::test(start_paused = true)]
+async fn refusals_of_calls_that_a_shadow_client_makes_in_a_cool_down_are_only_counted() {
+    let world = World::with_rate(RPM, 1_000, 60).await;
+    let (enforcing, trying) = (world.client(), shadow(&world));
+    enforcing.cool_down(RPM, Duration::from_secs(7)).await.unwrap();
+    let ends = world.bucket(RPM).await.blocked_until().unwrap();
+    let level = world.whole_level(RPM).await;
+    let listening = Listening::begin();
+    let mut late = take(&trying, RPM).await;
+    for headers in [vec![("retry-after", "60")], vec![]] {
+        let mut grant = take(&trying, RPM).await;
+        assert_eq!(grant.basis(), Basis::Shadow);
+        let replied = grant.reply(Reply::new(429, &headers), ()).await.unwrap();
+        assert!(replied.decision.wait().is_some(), "the call hears of it");
+        let slot = trying.slot(RPM);
+        slot.run(async |slot| slot.reply(Reply::new(429, &headers), ()).await).await.unwrap();
+        // Without a grant, the cool-down that is known now says the same.
+        trying.on_rate_limited(RPM, Reply::new(429, &headers)).await.unwrap();
+    }
+    world.pass(Duration::from_secs(8));
+    // It was made in the cool-down, and its refusal came after it.
+    late.reply(Reply::new(429, &[("retry-after", "60")]), ()).await.unwrap();
+    assert_eq!(world.bucket(RPM).await.blocked_until(), Some(ends), "no longer cool-down");
+    assert_eq!(world.whole_level(RPM).await, level, "nothing is lowered");
+    let labels = [("dimension", RPM), ("reason", "rate")];
+    assert_eq!(counted(&listening.recorded(), "sluice.vendor.refusals", &labels), 7);
+    let mut after = take(&trying, RPM).await;
+    assert_eq!(after.basis(), Basis::Table);
+    after.reply(Reply::new(429, &[("retry-after", "60")]), ()).await.unwrap();
+    let until = world.bucket(RPM).await.blocked_until().unwrap();
+    assert_eq!(until.since(world.dynamo.clock().now()), Duration::from_secs(60), "a call after it counts");
 }
 
 async fn ticket(client: &Client) -> sluice_sdk::Ticket {
@@ -112,4 +140,6 @@ async fn a_shadow_client_books_no_ticket_and_waits_for_none() {
     let Redeemed::Granted(grant) = trying.redeem(&ticket).await.unwrap() else { panic!("it was due") };
     assert_eq!(grant.basis(), Basis::Table);
     assert!(matches!(trying.redeem(&ticket).await.unwrap(), Redeemed::Spent), "a ticket is granted once");
+    trying.close(Duration::ZERO).await;
+    assert!(trying.redeem(&ticket).await.is_err(), "a closed client grants nothing");
 }

@@ -64,6 +64,21 @@ async fn an_outage_changes_nothing_for_the_product() {
     }
 }
 
+/// A call with less time than the table needs to answer is made within that time.
+#[tokio::test(start_paused = true)]
+async fn a_short_time_for_waiting_and_running_together_is_left_to_the_call() {
+    let world = World::with_rate(RPM, 100, 60).await;
+    let client = shadow(&world);
+    let _known = take(&client, RPM).await;
+    world.dynamo.faults().draw(|_| Some(Fault::Hang));
+    for millis in [10, 100, 1_000] {
+        let slot = client.slot(RPM).timeout(Duration::from_millis(millis));
+        let began = Instant::now();
+        let left = slot.run(async |slot| Ok::<_, LimitError>(slot.remaining().unwrap())).await.unwrap();
+        assert!(left >= Duration::from_millis(millis) / 3, "{left:?} of {millis} ms after {:?}", began.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_denied_changes_nothing_for_the_product() {
     let listening = Listening::begin();

@@ -6,6 +6,7 @@ use sluice_core::Dimension;
 
 use crate::api::error::AcquireError;
 use crate::api::request::{Ask, RequestError};
+use crate::client::Client;
 use crate::lane::inner::Inner;
 
 /// A bucket of which a closure holds slots, with the address of its client: another client may have a bucket
@@ -26,6 +27,18 @@ pub(super) async fn within<T>(inner: &Arc<Inner>, slots: &[Dimension], call: imp
     let mut held = HELD.try_with(Clone::clone).unwrap_or_default();
     held.extend(slots.iter().map(|slots| HeldBucket(address(inner), slots.clone())));
     HELD.scope(held, call).await
+}
+
+impl Client {
+    /// Whether the calling code runs inside of a slot of this concurrency limit: in the closure of a
+    /// [`slot`](Self::slot) that this client or a clone of it runs. To wait there for one more slot of the same limit could
+    /// be to wait for oneself.
+    #[must_use]
+    pub fn is_inside_slot(&self, dimension: &str) -> bool {
+        let address = address(&self.inner);
+        let is_it = |held: &HeldBucket| held.0 == address && held.1.as_str() == dimension;
+        HELD.try_with(|held| held.iter().any(is_it)).unwrap_or_default()
+    }
 }
 
 /// Refuses a wait for slots of a bucket of which the code around holds slots already.

@@ -53,6 +53,7 @@ async fn pause(wait: Duration) {
 pub(super) struct StartWait<'a> {
     inner: &'a Arc<Inner>,
     until: Instant,
+    ends: Option<Instant>,
     acquiring: Mutex<Duration>,
 }
 
@@ -79,9 +80,9 @@ impl From<NoStart> for LimitError {
 }
 
 impl<'a> StartWait<'a> {
-    /// The wait ends at `until` at the latest.
-    pub(super) const fn new(inner: &'a Arc<Inner>, until: Instant) -> Self {
-        Self { inner, until, acquiring: Mutex::new(Duration::ZERO) }
+    /// The wait ends at `until` at the latest, and waiting and running together at `ends`.
+    pub(super) const fn new(inner: &'a Arc<Inner>, until: Instant, ends: Option<Instant>) -> Self {
+        Self { inner, until, ends, acquiring: Mutex::new(Duration::ZERO) }
     }
 
     pub(super) fn acquiring(&self) -> Duration {
@@ -303,7 +304,7 @@ impl<'a> StartWait<'a> {
 
     fn terms(&self, longer: Duration) -> Terms {
         let lease = self.inner.config.lease_ttl + longer;
-        Terms { until: Some(self.until), stays: true, lease }
+        Terms { until: Some(self.until), stays: true, lease, ends: self.ends }
     }
 
     fn left(&self) -> Duration {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_core::{Bucket, Cost, Dimension, Judgement, RateReceipt, RowError, Ticket, TicketRow};
 use sluice_table::{Attributes, Item, Resend, StoreError, Written};
 use tokio::time::{Duration, Instant, timeout};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::api::error::AcquireError;
 use crate::api::error_kind::ErrorKind;
@@ -117,15 +118,17 @@ impl Client {
     /// # Errors
     /// [`RedeemError`]: a row that cannot be read, a bucket that is gone, or a table that does not answer.
     pub async fn redeem(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
-        let redeemed = shadow::spare(&self.inner, self.redeem_when_due(ticket).await, || Redeemed::Lapsed)?;
+        // A closed client grants nothing, in shadow mode too.
+        let asking = self.inner.background.begin()?;
+        let redeemed = self.redeem_when_due(ticket, asking).await;
+        let redeemed = shadow::spare(&self.inner, redeemed, || Redeemed::Lapsed)?;
         Ok(match redeemed {
             Redeemed::RetryIn(_) if self.inner.config.mode.is_shadow() => Redeemed::Lapsed,
             redeemed => redeemed,
         })
     }
 
-    async fn redeem_when_due(&self, ticket: &Ticket) -> Result<Redeemed, RedeemError> {
-        let asking = self.inner.background.begin()?;
+    async fn redeem_when_due(&self, ticket: &Ticket, asking: TaskTrackerToken) -> Result<Redeemed, RedeemError> {
         // If the time is not known yet, the row gives the same answer one read later.
         if let Some(now) = self.inner.store.clock().known() {
             if ticket.start_at() > now {
