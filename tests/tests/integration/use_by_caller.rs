@@ -280,3 +280,14 @@ async fn what_was_used_before_a_freeze_is_not_noted_after_it() {
     a_minute_passes(&world).await;
     assert_eq!(uses(&world, RPM).await, [pair("api", "5")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_grants_are_cut_off_at_its_end_notes_its_use_too() {
+    let world = World::embedded().await;
+    world.rate(RPM, 1_000, 60).await;
+    world.slots(SLOTS, 2).await;
+    let api = caller(&world, "api");
+    let _held = [take(&api, SLOTS).await, take(&api, Request::from(RPM).cost(RPM, 7)).await];
+    assert!(api.close(Duration::from_secs(10)).await.cut_off);
+    assert_eq!(uses(&world, RPM).await, [pair("api", "7")]);
+}
