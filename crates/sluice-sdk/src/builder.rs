@@ -246,8 +246,8 @@ impl ClientBuilder {
     }
 
     /// The part of a limit at whose use the process warns (`SLUICE_WARN_AT`), as in `"0.8".parse()?`; 0.8 by
-    /// default, `None` for no warnings. A smaller part warns earlier and more often. `docs/semantics.md` says
-    /// what counts as used.
+    /// default, `None` for no warnings. A smaller part warns earlier and more often; 1 never warns.
+    /// `docs/semantics.md` says what counts as used.
     #[must_use]
     pub const fn warn_at(mut self, part: Option<Factor>) -> Self {
         self.config.warn_at = part;

@@ -151,9 +151,10 @@ impl Callers {
 
     /// Moves the entries that have no room into [`OTHER_CALLERS`], those that used least first.
     ///
-    /// A `newcomer` without room notes a minute of one process, against ten minutes of others. So it takes the last
-    /// entry's place with a probability, its part of what both used: the more a caller uses, the sooner it has an
-    /// entry. The draw is the row's version, which each note changes.
+    /// A `newcomer` notes a minute of one process, and the entries hold up to ten minutes of all processes of a
+    /// caller. So a newcomer without room is not only compared: by chance, it takes the place of the last entry.
+    /// The chance is its part of what both used, so a caller that uses much has an entry soon. What decides is
+    /// [`draw`] of the row's version, which each note changes.
     fn fit(self, newcomer: &str) -> Self {
         let fitted = self.clone().ranked(None);
         let has_entry = fitted.entries.iter().any(|entry| entry.caller == newcomer);
@@ -211,8 +212,8 @@ impl Callers {
     }
 }
 
-/// A number that looks random, of a row's version: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable
-/// pseudorandom number generators", 2014).
+/// A number that looks random, made of a row's version: the finalizer of SplitMix64 (Steele, Lea, Flood, "Fast
+/// splittable pseudorandom number generators", 2014).
 const fn draw(version: i64) -> u32 {
     let mut mixed = version.cast_unsigned().wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -340,7 +340,7 @@ impl SlotBuilder {
         });
         // A client that is closed waits for this call.
         let _running = inner.background.token();
-        let nests = called_of(&grant);
+        let nests = concurrency_of(&grant);
         let called = tokio::select! {
             biased;
             called = nested::within(inner, &nests, call(Slot { state: Arc::clone(&state) })) => Ok(called),
@@ -396,8 +396,8 @@ fn slots_of(grant: &Grant) -> Vec<Dimension> {
     slots.map(|part| part.entry.dimension.clone()).collect()
 }
 
-/// The concurrency limits of the call: those of which it holds slots, and those past which shadow mode let it.
-fn called_of(grant: &Grant) -> Vec<Dimension> {
+/// The concurrency limits that the call counts in: it holds slots of them, or shadow mode made it without one.
+fn concurrency_of(grant: &Grant) -> Vec<Dimension> {
     let is_concurrent = |part: &&Part| match part.hold {
         Hold::Slots(_) | Hold::Inline(_) => true,
         Hold::LetThrough { .. } => part.entry.limit().is_some_and(|limit| limit.is_concurrent()),

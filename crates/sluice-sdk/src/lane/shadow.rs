@@ -30,8 +30,8 @@ use crate::telemetry;
 /// often what the metrics count anyway.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// A call that would wait lets its buckets answer for half of its patience, and at least for this long; but never for more
-/// than half of the time that it has for waiting and running together.
+/// A call that would wait lets its buckets answer for half of its patience, and at least for this long. It never
+/// takes more than half of the time that the caller has for waiting and running together.
 const LEAST_TIME: Duration = Duration::from_millis(200);
 
 /// Takes each of `asks` by itself, now or not at all. All or nothing would be wrong here: the call is made,

@@ -7,7 +7,6 @@ use sluice_core::{Dimension, Timestamp};
 use sluice_vendors::{Headers, Profile, VendorRefusal, classify, classify_event, should_retry};
 
 use crate::api::error::AcquireError;
-use crate::api::refusal::delay_seconds;
 use crate::api::request::{Ask, Request};
 use crate::client::Client;
 use crate::lane::entry::Entry;
@@ -18,11 +17,15 @@ use crate::telemetry;
 use crate::vendor::cool_down::{CoolDown, cool_down};
 
 mod blame;
+mod decision;
 mod lowering;
 mod reaction;
 pub(crate) mod succession;
 
+pub use decision::Decision;
+
 use crate::vendor::rate_limited::blame::guilty;
+use crate::vendor::rate_limited::decision::decide;
 use crate::vendor::rate_limited::lowering::{lower_all, lower_by_long};
 use crate::vendor::rate_limited::reaction::{Done, Reaction};
 use crate::vendor::rate_limited::succession::{FIRST_PAUSE, FIRST_PAUSE_OF_EXHAUSTED, RateLimited, RefusalKind};
@@ -64,47 +67,6 @@ impl<'a> From<&'a http::response::Parts> for Reply<'a, http::HeaderMap> {
 impl<'a, B: AsRef<[u8]>> From<&'a http::Response<B>> for Reply<'a, http::HeaderMap> {
     fn from(response: &'a http::Response<B>) -> Self {
         Self::new(response.status().as_u16(), response.headers()).with_body(response.body().as_ref())
-    }
-}
-
-/// What to do with a call that the vendor refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Decision {
-    /// Sleep for the wait, acquire again, and call again.
-    RetryInline {
-        /// From now; at most `SLUICE_INLINE_RETRY_THRESHOLD`.
-        wait: Duration,
-    },
-    /// Put the work back into its queue: the wait is longer than a worker should sleep.
-    Requeue {
-        /// From now.
-        wait: Duration,
-        /// The value for SQS's `DelaySeconds`: one second more than the wait, at most 900 (15 minutes).
-        delay_seconds: u32,
-    },
-    /// No wait helps: the account's allowance is used up or not paid for (notify people), or the call is larger than
-    /// the vendor's limit.
-    GiveUp,
-    /// The reply is not a refusal for load. Nothing was done.
-    NotRefused,
-}
-
-impl Decision {
-    /// How long to wait; `None` if no wait helps or none is needed.
-    #[must_use]
-    pub const fn wait(self) -> Option<Duration> {
-        match self {
-            Self::RetryInline { wait } | Self::Requeue { wait, .. } => Some(wait),
-            Self::GiveUp | Self::NotRefused => None,
-        }
-    }
-
-    /// The wait as the value for SQS's `DelaySeconds`: one second more, at most 900 (15 minutes). `None` if no wait
-    /// helps or none is needed.
-    #[must_use]
-    pub fn delay_seconds(self) -> Option<u32> {
-        self.wait().map(delay_seconds)
     }
 }
 
@@ -360,27 +322,4 @@ async fn blocked_for(inner: &Inner, asked: &[RefusedAsk], now: Timestamp) -> Res
         longest = longest.max(until.map_or(Duration::ZERO, |until| until.since(now)));
     }
     Ok(longest)
-}
-
-fn decide(wait: Duration, inline_at_most: Duration) -> Decision {
-    if wait <= inline_at_most {
-        return Decision::RetryInline { wait };
-    }
-    Decision::Requeue { wait, delay_seconds: delay_seconds(wait) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_above_the_threshold_goes_back_into_the_queue() {
-        let five = Duration::from_secs(5);
-        assert_eq!(decide(five, five), Decision::RetryInline { wait: five });
-        let requeued = |millis| decide(Duration::from_millis(millis), five);
-        assert!(matches!(requeued(5_001), Decision::Requeue { delay_seconds: 6, .. }));
-        assert!(matches!(requeued(898_999), Decision::Requeue { delay_seconds: 899, .. }));
-        assert!(matches!(requeued(899_000), Decision::Requeue { delay_seconds: 900, .. }));
-        assert!(matches!(requeued(86_400_000), Decision::Requeue { delay_seconds: 900, .. }));
-    }
 }

@@ -11,7 +11,7 @@ use crate::lane::inner::Inner;
 
 /// A bucket of which a closure holds slots, with the address of its client: another client may have a bucket
 /// of the same name in another table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct HeldBucket(usize, Dimension);
 
 tokio::task_local! {
@@ -31,23 +31,22 @@ pub(super) async fn within<T>(inner: &Arc<Inner>, slots: &[Dimension], call: imp
 
 impl Client {
     /// Whether the calling code runs inside of a slot of this concurrency limit: in the closure of a
-    /// [`slot`](Self::slot) that this client or a clone of it runs. To wait there for one more slot of the same limit could
-    /// be to wait for oneself.
+    /// [`slot`](Self::slot) that this client or a clone of it runs. Who waits there for one more slot of the same
+    /// limit may wait for himself.
     #[must_use]
     pub fn is_inside_slot(&self, dimension: &str) -> bool {
-        let address = address(&self.inner);
-        let is_it = |held: &HeldBucket| held.0 == address && held.1.as_str() == dimension;
-        HELD.try_with(|held| held.iter().any(is_it)).unwrap_or_default()
+        is_held(&self.inner, dimension)
     }
+}
+
+fn is_held(inner: &Arc<Inner>, dimension: &str) -> bool {
+    let is_it = |held: &HeldBucket| held.0 == address(inner) && held.1.as_str() == dimension;
+    HELD.try_with(|held| held.iter().any(is_it)).unwrap_or_default()
 }
 
 /// Refuses a wait for slots of a bucket of which the code around holds slots already.
 pub(super) fn check(inner: &Arc<Inner>, slots: &[Ask]) -> Result<(), AcquireError> {
-    let is_held = |ask: &&Ask| {
-        let wanted = HeldBucket(address(inner), ask.dimension.clone());
-        HELD.try_with(|held| held.contains(&wanted)).unwrap_or_default()
-    };
-    match slots.iter().find(is_held) {
+    match slots.iter().find(|ask| is_held(inner, ask.dimension.as_str())) {
         Some(ask) => Err(RequestError::Nested(ask.dimension.clone()).into()),
         None => Ok(()),
     }

@@ -14,7 +14,7 @@ use crate::api::request::RequestError;
 use crate::call::counted;
 use crate::call::error::LimitError;
 use crate::call::slot::wait::StartWait;
-use crate::call::slot::{SlotBuilder, called_of, nested};
+use crate::call::slot::{SlotBuilder, concurrency_of, nested};
 use crate::call::stream::GrantedStream;
 use crate::client::Client;
 use crate::grant::Grant;
@@ -131,7 +131,7 @@ impl SlotBuilder {
     ) -> Result<GrantedStream<S>, E> {
         let mut grant = self.grant().await?;
         grant.renew_until(i64::MAX);
-        let (inner, slots) = (Arc::clone(grant.inner()), called_of(&grant));
+        let (inner, slots) = (Arc::clone(grant.inner()), concurrency_of(&grant));
         match nested::within(&inner, &slots, open(&mut grant)).await {
             Ok(reply) => Ok(grant.stream(reply)),
             Err(error) => {
